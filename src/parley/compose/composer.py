@@ -93,7 +93,7 @@ class Composer:
             settings=launch.settings,
             limits=bounds,
             compaction=limits.compaction_policy(launch),
-            open_memory=make_keeper,
+            make_memory=memory.worker_factory(make_keeper),
             output_schema=schema,
             clock=launch.clock,
             random=random,

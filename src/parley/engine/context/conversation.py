@@ -41,7 +41,7 @@ from parley.protocol.messages.conversation import Assistant, AssistantContent, S
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
 
 if TYPE_CHECKING:
-    from parley.engine.memory.worker import MemoryWorker
+    from parley.memory.base import MemoryWorker
 
 
 class Conversation:
@@ -57,6 +57,7 @@ class Conversation:
         mode: Callable[[], str],
         hooks: HookRegistry,
         parent_tool_use_id: str | None = None,
+        memory_worker: MemoryWorker | None = None,
     ) -> None:
         self.config = config
         self.journal = journal
@@ -83,8 +84,8 @@ class Conversation:
             self.set_output_schema(config.output_schema)
         self._sent_rate_limit: RateLimitInfo | None = None
         self.gauge = ContextGauge()
-        self.memory_worker: MemoryWorker | None = None
-        """Who sees to it that nothing is lost; only the session's own conversation may have somebody."""
+        self.memory_worker = memory_worker
+        """The long-term memory; only the session's own conversation can have one."""
 
     # What a model call needs.
 

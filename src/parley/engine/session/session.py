@@ -33,14 +33,15 @@ from parley.engine.session.messages import init_message
 from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompt_queue import PromptQueue
 from parley.engine.session.prompts import PromptIntake
-from parley.engine.side.query import attach_to
+from parley.engine.session.tool_services import connect_tools
+from parley.engine.side.query import SideQuery
 from parley.engine.tasks.manager import TaskManager
 from parley.engine.turn.runner import TurnRunner
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.engine.turn.turn import Turn
 from parley.host import Host
 from parley.models.base import Model
-from parley.models.catalog import ModelRef
+from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import Message, Refused, Unknown
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
@@ -54,9 +55,9 @@ if TYPE_CHECKING:
     from parley.engine.agents.main_agent import MainAgent
     from parley.engine.agents.subagents import Subagents
     from parley.engine.hooks.dispatcher import HookDispatcher
-    from parley.engine.memory.worker import MemoryWorker
     from parley.engine.side.suggestion import Suggester
     from parley.engine.turn.client_tools import ClientTools
+    from parley.memory.base import MemoryWorker
 
 
 class Session:
@@ -83,7 +84,7 @@ class Session:
             self._make_dispatcher,
         )
         self.models = ModelPool(config.model.open, config.observer)
-        self.tasks = config.tool_context.tasks = TaskManager(
+        self.tasks = TaskManager(
             processes=config.tool_context.processes,
             directory=config.task_output,
             clock=config.clock,
@@ -111,6 +112,15 @@ class Session:
             config.warn,
             hooks=self.hooks,
         )
+        self.side_query = SideQuery(
+            open_model=self.models.open,
+            current=lambda: self.conversation.model,
+            small=resolve(config.model.small),
+            ledger=self.ledger,
+            clock=config.clock.monotonic,
+            session_id=config.session_id,
+        )
+        self.memory_worker = self._make_memory_worker()
         self.conversation = Conversation(
             config,
             self.journal,
@@ -120,16 +130,20 @@ class Session:
             models=self.models,
             mode=lambda: self.mode,
             hooks=self.hooks,
+            memory_worker=self.memory_worker,
         )
         self.commands = Commands(
             self.conversation, self.servers, self.prompt_queue, self.prompts, self.send_init, self.started_at
         )
-        self.side_query = attach_to(self, config.tool_context)
-        self.memory_worker = self._make_memory_worker()
-        self.conversation.memory_worker = self.memory_worker
+        connect_tools(
+            self.conversation,
+            self.tasks,
+            self.side_query,
+            self.permission_mode,
+            self._delegate,
+            self._send_message,
+        )
         self.commands.register_tool()
-        config.tool_context.delegate = self._delegate
-        config.tool_context.send = self._send_message
         if config.settings is not None:
             self.hooks.set_commands(config.settings.merged)
         self.resumed_turn = ResumedTurn(self)
@@ -145,12 +159,21 @@ class Session:
             self.main_agent = MainAgent(self._agent_environment(), self.permission_mode, config.agents.main)
 
     def _make_memory_worker(self) -> MemoryWorker | None:
-        """Who looks after the memory, where there is one."""
-        if self.config.open_memory is None:
+        if self.config.make_memory is None:
             return None
-        from parley.engine.memory.worker import MemoryWorker
+        from parley.engine.session.memory_host import MemoryHost
 
-        return MemoryWorker(self, self.config.open_memory)
+        return self.config.make_memory(
+            MemoryHost(
+                journal=self.journal,
+                outbox=self.outbox,
+                side_query=self.side_query,
+                get_model=lambda: self.conversation.model,
+                get_mode=lambda: self.mode,
+                small_model=self.config.model.small,
+                warn=self.config.warn,
+            )
+        )
 
     def _waiting(self) -> AbstractContextManager[None]:
         """Report `requires_action` while a question is open."""
@@ -214,7 +237,7 @@ class Session:
         """Whether the host wants to hear what might be said next."""
         from parley.engine.side.suggestion import Suggester
 
-        self.suggester = Suggester(self) if enabled else None
+        self.suggester = Suggester(self.config, self.outbox, self.journal, self.prompt_queue) if enabled else None
 
     def send_init(self) -> None:
         """Send `system/init`, as at the start of every turn."""
