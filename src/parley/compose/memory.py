@@ -19,14 +19,15 @@ from parley.stores.files.claude import project_key
 from parley.stores.selection import choose
 
 if TYPE_CHECKING:
-    from parley.compose.models import ModelFactory
-    from parley.compose.stores import SessionStores
     from parley.engine.session.memory_host import MemoryHost
     from parley.memory.base import MemoryPolicy, MemoryWorker, Recall, SessionMemory
     from parley.memory.database import MemoryDatabase
     from parley.memory.knowledge_tree import KnowledgeTree
     from parley.memory.session_memory import LocalSessionMemory
+    from parley.stores.base import Store
 
+OpenStore = Callable[[str | None], "Store"]
+"""Opens the store that has a session, or the default store."""
 PROJECTS, FILE = "projects", "memory.db"
 OFF, ON = ("off", "false", "none"), ("", "on", "true")
 
@@ -58,17 +59,15 @@ def make_policy(launch: LaunchContext) -> MemoryPolicy:
     return MemoryPolicy(**policy_fields(launch.settings.merged.get("memory") or {}))
 
 
-def check_models(launch: LaunchContext, models: ModelFactory) -> None:
+def check_models(launch: LaunchContext, check: Callable[[str], None]) -> None:
     """Check the models of the memory at start-up. Raises UsageError."""
     if memory_path(launch) is not None and (settings := launch.settings.merged.get("memory")):
         for key in ("model", "summaryModel"):
             if named := settings.get(key):
-                models.check_first(named)
+                check(named)
 
 
-def memory_opener(
-    launch: LaunchContext, sessions: SessionStores, session_id: str
-) -> Callable[[], SessionMemory] | None:
+def memory_opener(launch: LaunchContext, open_store: OpenStore, session_id: str) -> Callable[[], SessionMemory] | None:
     """A function that opens the memory of a session once; None if it has none. Raises UsageError."""
     path = memory_path(launch)
     if path is None:
@@ -76,7 +75,7 @@ def memory_opener(
 
     @cache
     def open_once() -> SessionMemory:
-        return open_memory(launch, sessions, session_id, open_database(path))
+        return open_memory(launch, open_store, session_id, open_database(path))
 
     return open_once
 
@@ -95,14 +94,14 @@ def worker_factory(open_memory: Callable[[], SessionMemory] | None) -> Callable[
 
 
 def open_memory(
-    launch: LaunchContext, sessions: SessionStores, session_id: str, database: MemoryDatabase
+    launch: LaunchContext, open_store: OpenStore, session_id: str, database: MemoryDatabase
 ) -> LocalSessionMemory:
     from parley.memory.session_memory import LocalSessionMemory, MemoryLocation
 
     here = MemoryLocation(
         database=database,
         session_id=session_id,
-        open_store=lambda: sessions.store(session_id),
+        open_store=lambda: open_store(session_id),
         now=launch.clock.now,
         redact=lambda: make_redactor(launch),
     )
@@ -128,11 +127,11 @@ def open_tree(launch: LaunchContext, path: Path, author: str, *, dry_run: bool =
     return KnowledgeTree(open_database(path, dry_run=dry_run), launch.clock.now, author)
 
 
-def open_recall(sessions: SessionStores, path: Path) -> Recall:
+def open_recall(open_store: OpenStore, path: Path) -> Recall:
     """Search across all sessions of the store."""
     from parley.memory.recall import LocalRecall
 
-    return LocalRecall(open_database(path), sessions.store, "")
+    return LocalRecall(open_database(path), lambda: open_store(None), "")
 
 
 def forget(launch: LaunchContext, session_id: str) -> None:

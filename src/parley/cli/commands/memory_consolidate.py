@@ -50,7 +50,7 @@ class Consolidation:
             return await side_query.converse(choice, system, messages, tools)
 
         database = memory.open_database(self._path, dry_run=self._dry_run)
-        keeper = memory.open_memory(self._launch, self._sessions, session_id, database)
+        keeper = memory.open_memory(self._launch, self._sessions.store, session_id, database)
         before = {entry.slug: entry for entry in keeper.tree.entries(archived=True)}
         try:
             with self._record_decisions(session_id) as decide:
