@@ -35,7 +35,7 @@ from parley.transports.stdio import StdioTransport
 if TYPE_CHECKING:
     from parley.cli.debug import DebugLog
     from parley.cli.handshake import PendingConnection
-    from parley.engine.memory.worker import MemoryWorker
+    from parley.memory.base import MemoryWorker
 
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM

@@ -86,7 +86,7 @@ class MemoryCommand:
         return self.json_lines([to_builtins(entry)]) if self.flags.as_json else self.text_lines(format_page(entry))
 
     def search(self, *words: str) -> Iterator[bytes]:
-        recall = memory.open_recall(self.sessions, self.path)
+        recall = memory.open_recall(self.sessions.store, self.path)
         found = recall.search(" ".join(words), self.flags.limit, everywhere=True)
         if self.flags.as_json:
             return self.json_lines(

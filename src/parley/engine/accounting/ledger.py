@@ -186,3 +186,7 @@ def model_usage(model: str, totals: ModelTotals) -> ModelUsage:
         cacheCreationEphemeral1hInputTokens=written.get("ephemeral_1h_input_tokens", 0),
         canonicalModel=model,
     )
+
+
+def format_usd(amount: float | None) -> str:
+    return "unknown: a model has no price here (see PARLEY_PRICES)" if amount is None else f"${amount:.4f}"

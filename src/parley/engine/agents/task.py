@@ -1,4 +1,4 @@
-"""A subagent as a task: what it was asked, what it used, and what its caller is given."""
+"""A subagent as a background task: its call, its usage, and the output for its caller."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class AgentTask(SessionTask):
         self.in_background = in_background
         self._clock = clock
         self._can_continue = can_continue
-        """Whether its caller can send it messages."""
+        """The caller can send it messages."""
         self.worktree = worktree
-        """The checkout that was made for it, if one was."""
+        """Its own checkout, if it has one."""
         self.is_worktree_kept = False
-        """Whether that is still there, because something was changed in it."""
+        """The worktree has changes and was kept."""
         self._started_at = clock()
         self._seconds: float | None = None
         self._tokens = 0
@@ -78,19 +78,19 @@ class AgentTask(SessionTask):
         self.conversation: Conversation | None = None
         self.turn: Turn | None = None
         self.messages: list[str] = []
-        """Messages that it has not read yet."""
+        """Messages that it has not received yet."""
         self.is_done = False
-        """Whether it has said all it had to say."""
+        """The last turn has ended."""
         self.moved_to_background = asyncio.Event()
-        """Its caller waits no longer."""
+        """Set when its caller stops waiting."""
         self.text = ""
-        """What it said last."""
+        """Its last text."""
         self.error = ""
-        """Why it failed, if it did."""
+        """Why it failed; empty if it did not."""
 
     @property
     def is_ending(self) -> bool:
-        """Whether it reads no message any more, and is not gone yet."""
+        """Whether it has finished, but still holds resources."""
         return (self.is_done or self.finished.is_set()) and self.watcher is not None and not self.watcher.done()
 
     @property
@@ -101,13 +101,13 @@ class AgentTask(SessionTask):
         found = {**super().json(), "subagent_type": self.call.subagent_type}
         return found if self._parent_id is None else {**found, "parent_task_id": self._parent_id}
 
-    def recorded(self) -> Json:
+    def log_fields(self) -> Json:
         return {} if self.worktree is None else {"worktree": self.worktree.path}
 
     def cwd(self) -> str | None:
         return None if self.conversation is None else self.conversation.config.tool_context.cwd
 
-    def started(self) -> Json:
+    def start_fields(self) -> Json:
         return {
             "subagent_type": self.call.subagent_type,
             "spawn_depth": self.depth,
@@ -124,19 +124,19 @@ class AgentTask(SessionTask):
         return TaskUsage(total_tokens=tokens, tool_uses=len(self._calls), duration_ms=round(seconds * 1000))
 
     def finish(self, outcome: TurnOutcome, turn: Turn) -> None:
-        """It is over: keep what its caller is given."""
+        """Store the outcome for the caller."""
         self._seconds = self._clock() - self._started_at
         self._last_usage = turn.model_call.accumulator.final_usage if turn.model_call.accumulator.started else {}
-        said = turn.model_call.final_text()
+        final_text = turn.model_call.final_text()
         if not outcome.is_error:
-            self.text = outcome.text if isinstance(outcome.text, str) else said
+            self.text = outcome.text if isinstance(outcome.text, str) else final_text
             return
         errors = outcome.errors if isinstance(outcome.errors, list) else []
         self.error = "; ".join(errors) or (outcome.text if isinstance(outcome.text, str) else "") or outcome.subtype
-        self.text = said if said != self.error else ""
+        self.text = final_text if final_text != self.error else ""
 
     def release(self) -> None:
-        """Let go of all that an agent needs only while it runs."""
+        """Drop what is needed only while the agent runs."""
         if self.turn is not None:
             self._tokens = self.turn.model_call.context_tokens
         if self.conversation is not None:
@@ -149,7 +149,7 @@ class AgentTask(SessionTask):
     def model(self) -> str:
         return self._model if self.conversation is None else self.conversation.model.display_name
 
-    # What its caller is given.
+    # Output for the caller.
 
     def launch_output(self) -> ToolOutput:
         text = (
@@ -216,7 +216,7 @@ class AgentTask(SessionTask):
         return counts
 
     def notification_text(self, status: str) -> str:
-        """How the model hears of its end in a turn of its own."""
+        """The text for the turn that reports the end of the agent."""
         how = f"failed: {self.error}" if self.failed else "is done"
         said = f" It says:\n{self.text}" if self.text else ""
         return f"The agent {self.id} ({self.description}) {how}.{self._worktree_hint()}{said}"

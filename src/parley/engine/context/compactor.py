@@ -73,12 +73,11 @@ class Summarized(Struct, frozen=True, kw_only=True):
 
 
 def make_compactor(conversation: Conversation) -> Compactor:
-    """Who makes room in a conversation: where there is a memory, nothing is dropped for it."""
+    """The compactor of a conversation. With a long-term memory, nothing is dropped."""
     if conversation.memory_worker is None:
         return Compactor(conversation)
-    from parley.engine.memory.summarizer import Summarizer
-
-    return Summarizer(conversation, conversation.memory_worker)
+    compactor: Compactor = conversation.memory_worker.make_compactor(conversation)
+    return compactor
 
 
 class CompactionBlocked(Exception):

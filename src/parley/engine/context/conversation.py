@@ -32,15 +32,16 @@ from parley.engine.session.journal import Journal
 from parley.engine.text import sanitize
 from parley.engine.turn.structured_output import OutputSchema
 from parley.engine.turn.tool_executor import ToolExecutor
+from parley.errors import ModelError, NotPossible, UsageError
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import FAKE_ADAPTERS, ModelRef, resolve
+from parley.models.catalog import FAKE_ADAPTERS, ModelRef, model_info, resolve
 from parley.protocol.base import UNSET, Json, Message, UnsetType
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
 
 if TYPE_CHECKING:
-    from parley.engine.memory.worker import MemoryWorker
+    from parley.memory.base import MemoryWorker
 
 
 class Conversation:
@@ -54,8 +55,9 @@ class Conversation:
         tool_executor: ToolExecutor,
         models: ModelPool,
         mode: Callable[[], str],
-        hooks: HookRegistry | None = None,
+        hooks: HookRegistry,
         parent_tool_use_id: str | None = None,
+        memory_worker: MemoryWorker | None = None,
     ) -> None:
         self.config = config
         self.journal = journal
@@ -63,7 +65,7 @@ class Conversation:
         self.tool_executor = tool_executor
         self.mode = mode
         """The permission mode, which may change."""
-        self.hooks = hooks or HookRegistry()
+        self.hooks = hooks
         self.parent_tool_use_id = parent_tool_use_id
         self.transcript_path = ""
         """Where hooks find what a subagent said; the session's own is the one of the setup."""
@@ -75,15 +77,15 @@ class Conversation:
         self.thinking = config.model.thinking
         self.effort = config.model.effort
         self._send_to_host = send
-        self._models = models
+        self.models = models
         self.output_schema: OutputSchema | None = None
         """What an answer must look like."""
         if config.output_schema is not None:
             self.set_output_schema(config.output_schema)
         self._sent_rate_limit: RateLimitInfo | None = None
         self.gauge = ContextGauge()
-        self.memory_worker: MemoryWorker | None = None
-        """Who sees to it that nothing is lost; only the session's own conversation may have somebody."""
+        self.memory_worker = memory_worker
+        """The long-term memory; only the session's own conversation can have one."""
 
     # What a model call needs.
 
@@ -91,9 +93,26 @@ class Conversation:
         """Raises UsageError or ModelError."""
         return self.open_model(self.model)
 
+    def use_model(self, name: str) -> ModelRef:
+        """Switch to a model by name. Raises NotPossible if there is no such model."""
+        self.model = choice = self.find_model(name)
+        self.config.tool_context.strict_reads = model_info(choice.name).must_read_first
+        return choice
+
+    def find_model(self, name: str) -> ModelRef:
+        """Resolve the name of a model and check that it exists. Raises NotPossible."""
+        choice = resolve(self.config.model.name if name == "default" else name)
+        try:
+            self.open_model(choice)
+        except UsageError as exc:
+            raise NotPossible(str(exc)) from None
+        except ModelError:
+            pass  # a key can still be set; the turn that needs it reports the error
+        return choice
+
     def open_model(self, choice: ModelRef) -> Model:
         """Raises UsageError or ModelError."""
-        return self._models.open(choice)
+        return self.models.open(choice)
 
     def build_request(self) -> ModelRequest:
         """The next model call. Its beginning is the last one, byte for byte."""

@@ -1,7 +1,7 @@
-"""Memory files of folders below the working directory: a model hears of them when it looks at a file there.
+"""Memory files in folders below the working directory: sent when the model reads or writes a file there.
 
-They come behind the results of the calls, once for as long as the conversation still has them. A conversation whose
-instructions have no memory files has none of these either.
+They are appended after the results of the calls, and again only if compaction removed them. A conversation
+whose instructions have no memory files gets none of these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEADING = "Instructions from files near what you looked at. Follow them where th
 
 
 def find_instructions(conversation: Conversation, call: ToolUse, outcome: ToolOutcome) -> list[str]:
-    """What a model is to hear because of a call that succeeded."""
+    """The memory files for a successful call that the conversation does not have yet."""
     path = call.input.get(PATH_FIELDS.get(call.name, "")) if outcome.executed_input is not None else None
     if not isinstance(path, str) or outcome.output.is_error:
         return []

@@ -1,1 +1,1 @@
-"""Running hooks at the events of a session, and applying what they answer."""
+"""Run hooks at the events of a session, and apply their answers."""

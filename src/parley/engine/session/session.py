@@ -13,7 +13,7 @@ what follows from it (journal.py), which models, tools and stores there are (com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.engine.accounting.ledger import Ledger
@@ -25,7 +25,7 @@ from parley.engine.context.conversation import Conversation
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
 from parley.engine.models.pool import ModelPool
-from parley.engine.recovery.pending_approvals import PendingApprovals
+from parley.engine.recovery.pending_approvals import PendingApprovals, RecordingHost
 from parley.engine.recovery.resumed_turn import ResumedTurn
 from parley.engine.session.activity import Activity
 from parley.engine.session.config import SessionConfig
@@ -34,27 +34,31 @@ from parley.engine.session.messages import init_message
 from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompt_queue import PromptQueue
 from parley.engine.session.prompts import PromptIntake, has_tool_results
-from parley.engine.side.query import attach_to
+from parley.engine.session.tool_services import connect_tools
+from parley.engine.side.query import SideQuery
 from parley.engine.tasks.manager import TaskManager
 from parley.engine.turn.runner import TurnRunner
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.engine.turn.turn import Turn
 from parley.host import Host
 from parley.models.base import Model
-from parley.models.catalog import ModelRef
+from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import Message, Refused, Unknown
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
+from parley.protocol.messages.result import Denial
 from parley.tools.base import ToolOutput as ToolResult
 
 if TYPE_CHECKING:
+    from parley.engine.agents.environment import AgentEnvironment
     from parley.engine.agents.main_agent import MainAgent
     from parley.engine.agents.subagents import Subagents
-    from parley.engine.memory.worker import MemoryWorker
+    from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.side.suggestion import Suggester
     from parley.engine.turn.client_tools import ClientTools
+    from parley.memory.base import MemoryWorker
 
 
 class Control(Protocol):
@@ -88,23 +92,35 @@ class Session:
         )
         self.ledger = Ledger(config.model.prices, config.limits.budget, config.clock.monotonic)
         self.prompt_queue = PromptQueue()
-        self.commands = Commands(self)
         self.control = make_control(self)
-        self.hooks = HookRegistry()
+        self.pending_approvals = PendingApprovals(self.journal, config.clock.new_uuid)
+        self.hooks = HookRegistry(
+            config,
+            RecordingHost(host, self.pending_approvals, config.limits.max_line_bytes, config.warn),
+            self._make_dispatcher,
+        )
         self.models = ModelPool(config.model.open, config.observer)
-        self.tasks = config.tool_context.tasks = self._make_tasks()
-        self.servers = ServerManager(self, config.extensions.mcp)
+        self.tasks = self._make_tasks()
+        self.servers = ServerManager(config, self.outbox, self.journal, self.prompt_queue, self.activity.waiting)
         self.subagents: Subagents | None = None
         self.client_tools: ClientTools | None = None
         self.suggester: Suggester | None = None
         self.forwards_subagent_text = config.client.forwards_subagent_text
         self.journal.load(self.ledger, config.warn)
         self.runner = TurnRunner(self)
-        self.pending_approvals = PendingApprovals(self.journal, config.clock.new_uuid)
         self.journal.grants.restore(config.permissions.policy, config.warn)
         self.permission_mode = SessionMode(config.permissions, config.settings, self.journal, self.outbox, config.warn)
         self.gate = self._make_gate()
         self.tool_executor = ToolExecutor(config.tools, self.gate, config.tool_context, self.hooks, config.warn)
+        self.side_query = SideQuery(
+            open_model=self.models.open,
+            current=lambda: self.conversation.model,
+            small=resolve(config.model.small),
+            ledger=self.ledger,
+            clock=config.clock.monotonic,
+            session_id=config.session_id,
+        )
+        self.memory_worker = self._make_memory_worker()
         self.conversation = Conversation(
             config,
             self.journal,
@@ -114,16 +130,23 @@ class Session:
             models=self.models,
             mode=lambda: self.mode,
             hooks=self.hooks,
+            memory_worker=self.memory_worker,
         )
         self.prompts = PromptIntake(self.conversation, self.outbox, self.prompt_queue, self.activity)
-        self.side_query = attach_to(self, config.tool_context)
-        self.memory_worker = self._make_memory_worker()
-        self.conversation.memory_worker = self.memory_worker
+        self.commands = Commands(
+            self.conversation, self.servers, self.prompt_queue, self.prompts, self.send_init, self.started_at
+        )
+        connect_tools(
+            self.conversation,
+            self.tasks,
+            self.side_query,
+            self.permission_mode,
+            self._delegate,
+            self._send_message,
+        )
         self.commands.register_tool()
-        config.tool_context.delegate = self._delegate
-        config.tool_context.send = self._send_message
         if config.settings is not None:
-            self.hooks.set_commands(self, config.settings.merged)
+            self.hooks.set_commands(config.settings.merged)
         self.resumed_turn = ResumedTurn(
             self.journal, self.prompt_queue, self.outbox, is_fork=config.storage.start_source == "fork"
         )
@@ -136,7 +159,7 @@ class Session:
         if config.agents.main is not None:
             from parley.engine.agents.main_agent import MainAgent
 
-            self.main_agent = MainAgent(self, config.agents.main)
+            self.main_agent = MainAgent(self._agent_environment(), self.permission_mode, config.agents.main)
 
     def _make_tasks(self) -> TaskManager:
         context = self.config.tool_context
@@ -152,12 +175,34 @@ class Session:
         )
 
     def _make_memory_worker(self) -> MemoryWorker | None:
-        """Who looks after the memory, where there is one."""
-        if self.config.open_memory is None:
+        if self.config.make_memory is None:
             return None
-        from parley.engine.memory.worker import MemoryWorker
+        from parley.engine.session.memory_host import MemoryHost
 
-        return MemoryWorker(self, self.config.open_memory)
+        return self.config.make_memory(
+            MemoryHost(
+                journal=self.journal,
+                outbox=self.outbox,
+                side_query=self.side_query,
+                get_model=lambda: self.conversation.model,
+                get_mode=lambda: self.mode,
+                small_model=self.config.model.small,
+                warn=self.config.warn,
+            )
+        )
+
+    def _make_dispatcher(self) -> HookDispatcher:
+        from parley.engine.hooks.dispatcher import HookDispatcher, SessionState
+
+        def get_state() -> SessionState:
+            return SessionState(
+                mode=self.mode,
+                model=self.conversation.model.display_name,
+                effort=self.conversation.effort,
+                agent={} if self.main_agent is None else self.main_agent.hook_fields,
+            )
+
+        return HookDispatcher(self.config, self.outbox, self.tasks, get_state)
 
     def _make_gate(self) -> ApprovalGate:
         return ApprovalGate(
@@ -187,12 +232,31 @@ class Session:
     async def _send_message(self, to: str, message: str, tool_use_id: str) -> ToolResult:
         return await self.get_subagents().send_for(None)(to, message, tool_use_id)
 
+    def _agent_environment(self) -> AgentEnvironment:
+        from parley.engine.agents.environment import AgentEnvironment
+
+        def add_denials(denials: Sequence[Denial]) -> None:
+            if self.turn is not None:
+                self.turn.tool_batch.denials += denials
+
+        return AgentEnvironment(
+            conversation=self.conversation,
+            outbox=self.outbox,
+            gate=self.gate,
+            tasks=self.tasks,
+            servers=self.servers,
+            commands=self.commands,
+            may_bypass=self.may_bypass,
+            forwards_text=lambda: self.forwards_subagent_text,
+            add_denials=add_denials,
+        )
+
     def get_subagents(self) -> Subagents:
         """Those who work for the session's model; loaded when there are any."""
         if self.subagents is None:
             from parley.engine.agents.subagents import Subagents
 
-            self.subagents = Subagents(self)
+            self.subagents = Subagents(self._agent_environment())
         return self.subagents
 
     def get_client_tools(self) -> ClientTools:
@@ -215,7 +279,7 @@ class Session:
         """Whether the host wants to hear what might be said next."""
         from parley.engine.side.suggestion import Suggester
 
-        self.suggester = Suggester(self) if enabled else None
+        self.suggester = Suggester(self.config, self.outbox, self.journal, self.prompt_queue) if enabled else None
 
     def send_init(self) -> None:
         """Send `system/init`, as at the start of every turn."""

@@ -32,6 +32,7 @@ from parley.protocol.messages.result import Result
 from parley.workspace.base import WORKTREES
 
 if TYPE_CHECKING:
+    from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.recovery.orphaned_tasks import OrphanedTasks
     from parley.engine.session.session import Session
 
@@ -155,14 +156,19 @@ class TurnRunner:
 
     async def _admit(self, turn: Turn) -> TurnOutcome | None:
         """The outcome if hooks refuse the prompts, or a command answers them."""
-        session = self._session
+        session, feedback = self._session, turn.hook_feedback
         if turn.resumed_calls or turn.stop_cause is not None:
             return None
         refused = None
         with interruptible(turn):
-            if session.hooks.dispatcher is not None:
-                refused = await session.hooks.dispatcher.turn_hooks.admit(turn)
-            refused = refused or await session.commands.expand_turn(turn)
+            dispatcher = session.hooks.dispatcher
+            if dispatcher is not None:
+                refusal = await dispatcher.turn_hooks.admit(turn.prompts, feedback.contexts, feedback.prompt_contexts)
+                if refusal is not None:
+                    session.send_init()
+                    session.outbox.send(refusal)
+                    return outcome.blocked(refusal.content)
+            refused = await session.commands.expand_turn(turn)
             if refused is None and session.main_agent is not None:
                 await session.main_agent.start_turn(turn)
         return refused
@@ -231,7 +237,7 @@ class TurnRunner:
         await session.servers.wait_refreshed()
         joining = session.prompt_queue.take_prompts()
         if joining and session.hooks.dispatcher is not None:
-            joining = await session.hooks.dispatcher.turn_hooks.admit_joining(turn, joining)
+            joining = await self._admit_joining(session.hooks.dispatcher, turn, joining)
         joining = await session.commands.expand_joining(joining)
         if joining:
             session.prompts.append(joining)
@@ -240,6 +246,21 @@ class TurnRunner:
             for prompt in joining:
                 session.prompts.send_lifecycle(prompt, "started")
             turn.prompts += joining
+
+    async def _admit_joining(self, dispatcher: HookDispatcher, turn: Turn, prompts: list[Prompt]) -> list[Prompt]:
+        """Run the hooks for prompts that join a running turn. An interrupt puts the prompts back into the queue."""
+        session = self._session
+        try:
+            refusal = await dispatcher.turn_hooks.submit(prompts, turn.hook_feedback.prompt_contexts)
+        except asyncio.CancelledError:
+            session.prompt_queue.put_back(prompts)
+            raise
+        if refusal is None:
+            return prompts
+        session.outbox.send(refusal)
+        for prompt in prompts:
+            session.prompts.send_lifecycle(prompt, "cancelled")
+        return []
 
     def _end(self, turn: Turn, ended: TurnOutcome, refused_ids: Sequence[str] = ()) -> None:
         """Send the one result of a turn. `refused_ids` are the prompts that could not be read."""

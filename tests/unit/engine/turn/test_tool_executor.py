@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from parley.compose.composer import Composer
 from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import make_policy
 from parley.compose.tools import tool_context
@@ -18,6 +19,7 @@ from parley.engine.approval.grants import Grants
 from parley.engine.approval.input_digest import input_digest
 from parley.engine.approval.session_mode import SessionMode
 from parley.engine.clock import Clock
+from parley.engine.hooks.dispatcher import HookDispatcher
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.recovery.pending_approvals import PendingApprovals
 from parley.engine.session.activity import Activity
@@ -92,16 +94,23 @@ class WatchedLog(MemoryLog):
             self._on_decision(entry.message)
 
 
+def no_hooks() -> HookDispatcher:
+    raise AssertionError("there are no hooks")
+
+
 class Bench:
     """A caller on a bench: real rules, one tool, and a log that may be tampered with."""
 
     def __init__(self, folder: Path, answer: Json, agent_id: str | None = None) -> None:
-        basis = LaunchContext(CliOptions(model="offline"), {"HOME": str(folder)}, str(folder))
+        options, environment = CliOptions(model="offline"), {"HOME": str(folder)}
+        basis = LaunchContext(options, environment, str(folder))
         self.host = Answering(answer)
         self.tool = Speak()
         self.records: list[Json] = []
         self.complaints: list[str] = []
-        context, hooks, clock, warn = tool_context(basis, "s"), HookRegistry(), Clock(), self.complaints.append
+        context, clock, warn = tool_context(basis, "s"), Clock(), self.complaints.append
+        config = Composer(options, environment, str(folder)).make_config(warn)
+        hooks = HookRegistry(config, self.host, no_hooks)
         permissions = PermissionConfig(policy=make_policy(basis, "s"))
         journal = Journal(WatchedLog(self.note), clock, Grants("s", str(folder)))
         outbox = Outbox("s", clock, self.host)

@@ -26,7 +26,7 @@ def reload_plugins(session: Session, request: requests.ReloadPlugins) -> Json:
     found, errors = session.config.extensions.list_plugins(True)
     session.config.agents.registry.reload()
     if session.config.settings is not None:
-        session.hooks.set_commands(session, session.config.settings.merged)
+        session.hooks.set_commands(session.config.settings.merged)
     reload_templates(session)
     return {
         "commands": session.commands.list_commands(),

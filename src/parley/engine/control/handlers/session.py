@@ -41,7 +41,7 @@ def initialize(
     if request.guard is True:
         session.gate.guard(session.host)
     # What cannot be relied on is not applied: a client that relies on it must hear of it.
-    applied = request.hooks is UNSET or session.hooks.register(session, request.hooks or {})
+    applied = request.hooks is UNSET or session.hooks.register(request.hooks or {})
     if isinstance(request.agents, dict):
         session.config.agents.registry.set_host_agents(request.agents)
     if isinstance(request.forwardSubagentText, bool):
@@ -191,9 +191,9 @@ def get_version(session: Session, request: requests.GetBinaryVersion) -> Json:
 
 
 def get_context_usage(session: Session, request: requests.GetContextUsage) -> requests.ContextUsage:
-    from parley.engine.control.handlers import usage
+    from parley.engine.context.usage_report import report_context
 
-    return usage.context_report(session.conversation)
+    return report_context(session.conversation)
 
 
 def get_usage(session: Session, request: requests.GetUsage) -> Json:

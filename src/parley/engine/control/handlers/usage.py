@@ -2,32 +2,9 @@
 
 from __future__ import annotations
 
-from parley.engine.accounting.ledger import Ledger
-from parley.engine.context.conversation import Conversation
-from parley.engine.context.system_prompt import render
-from parley.engine.context.usage_report import RequestContents, report_usage
-from parley.models.catalog import FAKE_ADAPTERS
+from parley.engine.accounting.ledger import Ledger, format_usd
 from parley.protocol.base import Json, to_builtins
-from parley.protocol.messages.requests import ContextUsage
 from parley.protocol.messages.result import ModelUsage
-
-
-def context_report(conversation: Conversation) -> ContextUsage:
-    """What the next model call would contain."""
-    return report_usage(
-        RequestContents(
-            model=conversation.model,
-            # Before the first turn nothing was sent, and a report must not write to the log.
-            system=conversation.journal.system_text or render(conversation.instructions),
-            memory=conversation.instructions.memory_files(),
-            tools=conversation.config.tools.schemas() if conversation.model.adapter not in FAKE_ADAPTERS else [],
-            messages=conversation.journal.history.render(),
-            last_usage=conversation.ledger.last_usage,
-            counted_tokens=conversation.context_tokens(),
-            window=conversation.window,
-            threshold=conversation.compacts_at,
-        )
-    )
 
 
 def usage_report(ledger: Ledger, total_seconds: float) -> Json:
@@ -64,7 +41,3 @@ def format_model_cost(used: ModelUsage) -> str:
         f"{used.inputTokens} input, {used.outputTokens} output, {used.cacheReadInputTokens} cache read, "
         f"{used.cacheCreationInputTokens} cache write ({format_usd(used.costUSD)})"
     )
-
-
-def format_usd(amount: float | None) -> str:
-    return "unknown: a model has no price here (see PARLEY_PRICES)" if amount is None else f"${amount:.4f}"
