@@ -125,7 +125,7 @@ class DryRunDatabase(MemoryDatabase):
     def _exists(self) -> bool:
         return True
 
-    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
+    def _open(self) -> AbstractContextManager[sqlite3.Connection]:
         return nullcontext(self._database)
 
 
