@@ -1,12 +1,13 @@
 """Trace one prompt through the engine: a Bash call, a permission request, a result.
 
-    python scripts/trace_prompt.py                    counts: files, functions, calls, awaited frames
-    python scripts/trace_prompt.py --files            with the files, in the order in which they are entered
-    python scripts/trace_prompt.py --source OTHER/src the same for another working tree
+    python scripts/trace_prompt.py                      counts: files, functions, calls, awaited frames
+    python scripts/trace_prompt.py --files              with the files, in the order in which they are entered
+    python scripts/trace_prompt.py --source OTHER/src   the same for another working tree
 
-The engine runs in a process of its own and talks over its pipes. Recording starts when it reads the prompt and
-stops when it has sent the result, so start-up is left out. Module and class bodies, and what they call, do not count:
-they run once, when a module is imported.
+The engine runs in a process of its own and is driven through its pipes. Recording starts when it reads the prompt and
+stops when it has sent the result. Module and class bodies, and what they call, do not count: they run once, when a
+module is imported. The first prompt of a process also opens what start-up leaves for later (the permission policy,
+the model, the transcript); the second prompt shows the path alone.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ class Tracer:
         """The coroutines that are awaited when the client is asked for permission, outermost first."""
         self._imports = threading.local()
         self._is_on = False
+        self._prompts_left = 0
 
-    def start(self, *, at_prompt: bool = False) -> None:
-        """Record from now on, or from the moment at which the engine reads a prompt."""
-        self._is_on = not at_prompt
+    def start(self, *, at_prompt: int = 0) -> None:
+        """Record from now on, or from the moment at which the engine reads its n-th prompt."""
+        self._is_on, self._prompts_left = at_prompt == 0, at_prompt
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
 
@@ -73,8 +75,9 @@ class Tracer:
         return depth
 
     def _enter(self, frame: FrameType, code: CodeType) -> None:
-        if not self._is_on and not self.steps and is_prompt_read(frame, code):
-            self._is_on = True
+        if not self._is_on and self._prompts_left and is_prompt_read(frame, code):
+            self._prompts_left -= 1
+            self._is_on = self._prompts_left == 0
         is_function = code.co_flags & inspect.CO_OPTIMIZED
         if not self._is_on or not is_function or self._import_depth() > 0:
             return
@@ -126,12 +129,12 @@ def awaited(frame: FrameType | None) -> list[Step]:
     return found[::-1]
 
 
-def run_engine(report: Path) -> None:
-    """The child: the engine, traced."""
+def run_engine(report: Path, number: int) -> None:
+    """The child process: the engine, traced from its n-th prompt on."""
     from parley.cli.main import run
 
     tracer = Tracer()
-    tracer.start(at_prompt=True)
+    tracer.start(at_prompt=number)
     sys.argv = ["parley", *ENGINE, *OPTIONS]
     try:
         run()
@@ -140,13 +143,13 @@ def run_engine(report: Path) -> None:
         report.write_text(json.dumps(tracer.report()))
 
 
-def trace(source: Path) -> dict[str, Any]:
-    """Run one prompt against the engine of a working tree, as its client."""
+def trace(source: Path, number: int) -> dict[str, Any]:
+    """Send prompts to the engine of a working tree, as its client, and trace the n-th."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         environment = {"PATH": os.environ["PATH"], "HOME": folder, "PYTHONPATH": str(source), "IS_SANDBOX": "1"}
         with subprocess.Popen(
-            [sys.executable, __file__, "--engine", str(report)],
+            [sys.executable, __file__, "--engine", str(report), str(number)],
             cwd=folder,
             env=environment,
             stdin=subprocess.PIPE,
@@ -162,40 +165,44 @@ def trace(source: Path) -> dict[str, Any]:
                 engine.stdin.write(json.dumps(message) + "\n")
                 engine.stdin.flush()
 
-            converse(send, read)
+            converse(send, read, number)
             engine.stdin.close()
             read()
         found: dict[str, Any] = json.loads(report.read_text())
         return found
 
 
-def converse(send: Callable[[dict[str, Any]], None], read: Callable[[], str]) -> None:
-    """Shake hands, send the prompt, allow the call, and wait for the result."""
+def converse(send: Callable[[dict[str, Any]], None], read: Callable[[], str], prompts: int) -> None:
+    """Shake hands, send the prompts one after the other, allow their calls, and wait for the results."""
     send({"type": "control_request", "request_id": "1", "request": {"subtype": "initialize"}})
-    while (line := read()) and (message := json.loads(line))["type"] != "result":
-        if message["type"] == "control_response":
-            send({"type": "user", "message": {"role": "user", "content": PROMPT}})
-        elif message["type"] == "control_request":
+    while line := read():
+        message = json.loads(line)
+        if message["type"] == "control_request":
             answer = {"behavior": "allow", "updatedInput": message["request"]["input"]}
             response = {"subtype": "success", "request_id": message["request_id"], "response": answer}
             send({"type": "control_response", "response": response})
+        elif message["type"] in ("control_response", "result"):
+            if prompts == 0:
+                return
+            prompts -= 1
+            send({"type": "user", "message": {"role": "user", "content": PROMPT}})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", action="store_true", help="list the files, in the order in which they are entered")
     parser.add_argument("--source", type=Path, default=ROOT / "src", help="the source folder to trace")
-    parser.add_argument("--engine", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--engine", nargs=2, metavar=("REPORT", "NUMBER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.engine is not None:
-        run_engine(arguments.engine)
+        run_engine(Path(arguments.engine[0]), int(arguments.engine[1]))
         return
-    found = trace(arguments.source.resolve())
-    print(
-        f"files {len(found['files'])}, functions {found['functions']}, calls {found['calls']}, "
-        f"switches between files {found['switches']}"
-    )
-    print(f"awaited at the permission request: {len(found['question'])}")
+    for number, title in ((1, "first prompt"), (2, "second prompt")):
+        found = trace(arguments.source.resolve(), number)
+        print(
+            f"{title}: {len(found['files'])} files, {found['functions']} functions, {found['calls']} calls, "
+            f"{found['switches']} switches between files, {len(found['question'])} awaited at the permission request"
+        )
     for place in found["question"]:
         print(f"    {place}")
     if arguments.files:
