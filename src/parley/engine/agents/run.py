@@ -27,8 +27,7 @@ from parley.engine.session.journal import Journal
 from parley.engine.session.prompt_queue import Prompt
 from parley.engine.turn import outcome
 from parley.engine.turn.outcome import TurnOutcome
-from parley.engine.turn.tool_executor import ToolExecutor
-from parley.engine.turn.tool_outcome import ToolOutcome
+from parley.engine.turn.tool_executor import ToolExecutor, ToolOutcome
 from parley.engine.turn.turn import Turn
 from parley.errors import SessionError
 from parley.protocol.base import Json
@@ -77,10 +76,9 @@ class AgentRun:
             setup.config.tools,
             environment.gate,
             setup.config.tool_context,
-            parent.journal.append_event,
+            parent.hooks,
             config.warn,
             agent=self._agent,
-            hooks=parent.hooks,
         )
         executor.on_call = self._send_progress
         conversation = Conversation(
@@ -109,15 +107,22 @@ class AgentRun:
     def make_turn(self, text: str) -> Turn:
         conversation = self.conversation
         prompt = Prompt(content=[{"type": "text", "text": text}], uuid=self._config.clock.new_uuid())
-        turn = self._task.turn = Turn(
-            conversation, [prompt], start=lambda turn: conversation.append_user(Text.of(text)), join=self._read_messages
-        )
+        turn = self._task.turn = Turn(conversation, [prompt])
         return turn
 
-    async def _read_messages(self, turn: Turn) -> None:
-        messages, self._task.messages = self._task.messages, []
-        for message in messages:
-            self.conversation.append_user(Text.of(message))
+    async def _run_turn(self, turn: Turn) -> TurnOutcome:
+        """Begin with the prompt, then loop; messages to the agent join the turn."""
+        async with turn.running():
+            self.conversation.append_user(
+                *(Text.of(block["text"]) for prompt in turn.prompts for block in prompt.content)
+            )
+            await turn.begin()
+            while (ended := await turn.step()) is None:
+                messages, self._task.messages = self._task.messages, []
+                for message in messages:
+                    self.conversation.append_user(Text.of(message))
+            turn.end(ended)
+        return turn.outcome
 
     async def watch(self, turn: Turn) -> None:
         task = self._task
@@ -156,10 +161,10 @@ class AgentRun:
             dispatcher = self._environment.conversation.hooks.dispatcher
             if dispatcher is not None:
                 turn.hook_feedback.contexts += await dispatcher.turn_hooks.start_subagent(self._agent)
-            ended = await turn.run()
+            ended = await self._run_turn(turn)
             while task.messages and not ended.is_error:
                 messages, task.messages = task.messages, []
-                ended = await self.make_turn("\n\n".join(messages)).run()
+                ended = await self._run_turn(self.make_turn("\n\n".join(messages)))
             return ended
         finally:
             if resources is not None:

@@ -78,7 +78,7 @@ async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> Tu
     conversation = turn.conversation
     clock, dispatcher = conversation.clock, conversation.hooks.dispatcher
     if dispatcher is not None:
-        with keep_alive(conversation):
+        with keep_alive(conversation.send, conversation.limits.heartbeat_seconds):
             await dispatcher.fire("SessionEnd", {"reason": "clear"})
     id = clock.new_uuid()
     conversation.append_and_send(
@@ -93,7 +93,7 @@ async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> Tu
     conversation.ledger.restart()
     conversation.gauge.reset(0)
     if dispatcher is not None:
-        with keep_alive(conversation):
+        with keep_alive(conversation.send, conversation.limits.heartbeat_seconds):
             started = await dispatcher.fire(
                 "SessionStart", {"source": "clear", "model": conversation.model.display_name}
             )

@@ -5,7 +5,7 @@ of its own, made from a changed `Setup`, and the id of the call that started it 
 its lines. The books, the open models and the host are shared: they come in from the session.
 
     conversation = Conversation(setup, record, send, ledger=..., caller=..., access=..., mode=...)
-    ended = await Turn(conversation, prompts).run()
+    turn = Turn(conversation, prompts)
 
 Not here: a call of the model (turn/model_call.py), a turn (turn/turn.py), prompts (session/prompts.py).
 """

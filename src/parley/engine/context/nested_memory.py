@@ -15,7 +15,7 @@ from parley.protocol.blocks import ToolUse
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
-    from parley.engine.turn.tool_outcome import ToolOutcome
+    from parley.engine.turn.tool_executor import ToolOutcome
 
 PATH_FIELDS = {"Read": "file_path", "Edit": "file_path", "Write": "file_path", "NotebookEdit": "notebook_path"}
 HEADING = "Instructions from files near what you looked at. Follow them where they apply to the task."

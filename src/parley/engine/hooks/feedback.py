@@ -13,7 +13,7 @@ from parley.tools.base import ToolOutput
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
-    from parley.engine.turn.tool_outcome import ToolOutcome
+    from parley.engine.turn.tool_executor import ToolOutcome
 
 
 class HookFeedback:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.session import Session
 from parley.errors import SessionError
@@ -36,7 +37,7 @@ class Hub:
             storage, log=storage.mirror_log(storage.log, host.send), open_agent_log=agent_log
         )
         config = msgspec.structs.replace(config, storage=mirrored)
-        session = self._sessions[config.session_id] = Session(config, host)
+        session = self._sessions[config.session_id] = Session(config, host, ControlDispatcher)
         return session
 
     def find(self, session_id: str) -> Session | None:

@@ -72,6 +72,8 @@ class PromptQueue:
         self._waiting: deque[Prompt | RejectedPrompt | ResumedTurnItem] = deque()
         self._arrived = Event()
         self._is_closed = False
+        self.abort_next: str | None = None
+        """The prompt that an interrupt met before its turn began."""
 
     def put(self, item: Prompt | RejectedPrompt | ResumedTurnItem) -> None:
         """Put it behind everything that goes before it."""
@@ -118,7 +120,9 @@ class PromptQueue:
         return bool(self._waiting) and self._waiting[0].priority < DEFAULT_PRIORITY
 
     def remove(self, uuid: str) -> bool:
-        """Take a waiting prompt back; False if it does not wait."""
+        """Take a waiting prompt back; False if it does not wait. If it comes again, an old interrupt is not for it."""
+        if self.abort_next == uuid:
+            self.abort_next = None
         for item in self._waiting:
             if isinstance(item, Prompt) and item.uuid == uuid:
                 self._waiting.remove(item)

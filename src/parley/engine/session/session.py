@@ -14,25 +14,26 @@ what follows from it (journal.py), which models, tools and stores there are (com
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.approval.gate import make_gate
-from parley.engine.approval.grants import Grants, SessionMode
+from parley.engine.approval.gate import ApprovalGate, Approver
+from parley.engine.approval.grants import Grants
+from parley.engine.approval.session_mode import SessionMode
 from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation
-from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
 from parley.engine.models.pool import ModelPool
-from parley.engine.recovery.pending_approvals import PendingApprovals, RecordingHost, ResumedTurn
+from parley.engine.recovery.pending_approvals import PendingApprovals, RecordingHost
+from parley.engine.recovery.resumed_turn import ResumedTurn
+from parley.engine.session.activity import Activity
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.messages import init_message
 from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompt_queue import PromptQueue
-from parley.engine.session.prompts import PromptIntake
+from parley.engine.session.prompts import PromptIntake, has_tool_results
 from parley.engine.session.tool_services import connect_tools
 from parley.engine.side.query import SideQuery
 from parley.engine.tasks.manager import TaskManager
@@ -60,13 +61,29 @@ if TYPE_CHECKING:
     from parley.memory.base import MemoryWorker
 
 
+class Control(Protocol):
+    """Answers the client's control requests (control/dispatcher.py)."""
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a request is changing files."""
+
+    def receive(self, message: ControlRequest) -> None: ...
+    def reject(self, refused: Refused) -> None: ...
+    def cancel(self, message: ControlCancelRequest) -> None: ...
+    def cancel_pending(self) -> None: ...
+    async def wait_changes(self) -> None: ...
+    async def close(self) -> None: ...
+
+
 class Session:
-    def __init__(self, config: SessionConfig, host: Host) -> None:
+    def __init__(self, config: SessionConfig, host: Host, make_control: Callable[[Session], Control]) -> None:
         self.id = config.session_id
         self.config = config
         self.host = host
         self.outbox = Outbox(config.session_id, config.clock, host, config.client.state_events)
-        self.send, self.send_state = self.outbox.send, self.outbox.send_state
+        self.send = self.outbox.send
+        self.activity = Activity(self.outbox)
         self.clock = config.clock
         self.limits = config.limits
         self.started_at = config.clock.monotonic()
@@ -75,8 +92,7 @@ class Session:
         )
         self.ledger = Ledger(config.model.prices, config.limits.budget, config.clock.monotonic)
         self.prompt_queue = PromptQueue()
-        self.prompts = PromptIntake(self)
-        self.control = ControlDispatcher(self)
+        self.control = make_control(self)
         self.pending_approvals = PendingApprovals(self.journal, config.clock.new_uuid)
         self.hooks = HookRegistry(
             config,
@@ -84,17 +100,8 @@ class Session:
             self._make_dispatcher,
         )
         self.models = ModelPool(config.model.open, config.observer)
-        self.tasks = TaskManager(
-            processes=config.tool_context.processes,
-            directory=config.task_output,
-            clock=config.clock,
-            send=self.send,
-            prompt_queue=self.prompt_queue,
-            append_event=self.journal.append_event,
-            are_allowed=config.limits.allow_background_tasks,
-            drain=host.drain,
-        )
-        self.servers = ServerManager(config, self.outbox, self.journal, self.prompt_queue, self._waiting)
+        self.tasks = self._make_tasks()
+        self.servers = ServerManager(config, self.outbox, self.journal, self.prompt_queue, self.activity.waiting)
         self.subagents: Subagents | None = None
         self.client_tools: ClientTools | None = None
         self.suggester: Suggester | None = None
@@ -102,16 +109,9 @@ class Session:
         self.journal.load(self.ledger, config.warn)
         self.runner = TurnRunner(self)
         self.journal.grants.restore(config.permissions.policy, config.warn)
-        self.permission_mode = SessionMode(self)
-        self.gate = make_gate(self)
-        self.tool_executor = ToolExecutor(
-            config.tools,
-            self.gate,
-            config.tool_context,
-            self.journal.append_event,
-            config.warn,
-            hooks=self.hooks,
-        )
+        self.permission_mode = SessionMode(config.permissions, config.settings, self.journal, self.outbox, config.warn)
+        self.gate = self._make_gate()
+        self.tool_executor = ToolExecutor(config.tools, self.gate, config.tool_context, self.hooks, config.warn)
         self.side_query = SideQuery(
             open_model=self.models.open,
             current=lambda: self.conversation.model,
@@ -132,6 +132,7 @@ class Session:
             hooks=self.hooks,
             memory_worker=self.memory_worker,
         )
+        self.prompts = PromptIntake(self.conversation, self.outbox, self.prompt_queue, self.activity)
         self.commands = Commands(
             self.conversation, self.servers, self.prompt_queue, self.prompts, self.send_init, self.started_at
         )
@@ -146,7 +147,9 @@ class Session:
         self.commands.register_tool()
         if config.settings is not None:
             self.hooks.set_commands(config.settings.merged)
-        self.resumed_turn = ResumedTurn(self)
+        self.resumed_turn = ResumedTurn(
+            self.journal, self.prompt_queue, self.outbox, is_fork=config.storage.start_source == "fork"
+        )
         if config.client.tools:
             self.get_client_tools().declare(config.client.tools)
         if config.client.prompt_suggestions:
@@ -157,6 +160,19 @@ class Session:
             from parley.engine.agents.main_agent import MainAgent
 
             self.main_agent = MainAgent(self._agent_environment(), self.permission_mode, config.agents.main)
+
+    def _make_tasks(self) -> TaskManager:
+        context = self.config.tool_context
+        return TaskManager(
+            processes=context.processes,
+            directory=self.config.task_output,
+            clock=self.clock,
+            send=self.outbox.send,
+            prompt_queue=self.prompt_queue,
+            append_event=self.journal.append_event,
+            are_allowed=self.limits.allow_background_tasks,
+            drain=self.host.drain,
+        )
 
     def _make_memory_worker(self) -> MemoryWorker | None:
         if self.config.make_memory is None:
@@ -175,10 +191,6 @@ class Session:
             )
         )
 
-    def _waiting(self) -> AbstractContextManager[None]:
-        """Report `requires_action` while a question is open."""
-        return self.gate.waiting()
-
     def _make_dispatcher(self) -> HookDispatcher:
         from parley.engine.hooks.dispatcher import HookDispatcher, SessionState
 
@@ -191,6 +203,28 @@ class Session:
             )
 
         return HookDispatcher(self.config, self.outbox, self.tasks, get_state)
+
+    def _make_gate(self) -> ApprovalGate:
+        return ApprovalGate(
+            self.config.permissions,
+            self._find_approver(),
+            self.journal,
+            self.outbox,
+            mode=self.permission_mode,
+            activity=self.activity,
+            hooks=self.hooks,
+            pending=self.pending_approvals,
+            warn=self.config.warn,
+        )
+
+    def _find_approver(self) -> Approver | None:
+        """Who answers permission requests: an MCP tool, the client, or nobody."""
+        config = self.config.permissions
+        if config.prompt_tool is not None:
+            from parley.engine.approval.mcp_prompt_tool import PromptTool
+
+            return PromptTool(config.prompt_tool, self.servers)
+        return self.host if config.asks_host else None
 
     async def _delegate(self, call: Any, tool_use_id: str) -> ToolResult:
         return await self.get_subagents().delegate_for(None)(call, tool_use_id)
@@ -230,7 +264,15 @@ class Session:
         if self.client_tools is None:
             from parley.engine.turn.client_tools import ClientTools
 
-            self.client_tools = ClientTools(self)
+            self.client_tools = ClientTools(
+                self.config.tools,
+                self.journal,
+                self.outbox,
+                activity=self.activity,
+                prompt_queue=self.prompt_queue,
+                resumed_turn=self.resumed_turn,
+                warn=self.config.warn,
+            )
         return self.client_tools
 
     def enable_suggestions(self, enabled: bool) -> None:
@@ -241,7 +283,7 @@ class Session:
 
     def send_init(self) -> None:
         """Send `system/init`, as at the start of every turn."""
-        self.outbox.send(init_message(self))
+        self.outbox.send(init_message(self.conversation, self.servers, self.commands))
 
     # Listening.
 
@@ -252,6 +294,31 @@ class Session:
             self.config.warn(f"{type(message).__name__} is ignored")
         else:
             handler(self, message)
+
+    def _receive_prompt(self, message: User) -> None:
+        if has_tool_results(message):
+            rest = self.get_client_tools().receive_results(message)
+            if rest is None:
+                return
+            message = rest
+        prompt = self.prompts.make(message)
+        if prompt is None:
+            return
+        self.resumed_turn.enqueue()  # for clients without a handshake
+        if self.main_agent is not None:
+            prompt = self.main_agent.with_initial_prompt(prompt)
+        prompt = self.commands.mark_local(prompt)
+        self.prompts.send_lifecycle(prompt, "queued")
+        if message.shouldQuery is False:
+            self.prompts.add_silent(prompt)
+            if not (self.is_running or self.control.is_changing or len(self.prompt_queue)):
+                self.prompts.append_silent()
+            return
+        if self.suggester is not None:
+            self.suggester.cancel()
+        self.prompts.queue(prompt)
+        self.servers.start()  # for clients without a handshake
+        self.runner.yield_to_urgent()
 
     def close_input(self) -> None:
         """Nothing more will come."""
@@ -270,10 +337,10 @@ class Session:
     def _warn_foreign(self, message: Message) -> None:
         self.config.warn("a line of the dialect miriad or jsonrpc is ignored: they are spoken with --stdio")
 
-    def _apply_prompt_context(self, brought: dialects.Provisions) -> None:
+    def _apply_prompt_context(self, provisions: dialects.Provisions) -> None:
         from parley.engine.session.prompt_context import apply_prompt_context
 
-        apply_prompt_context(self, brought)
+        apply_prompt_context(self.conversation, provisions)
 
     @property
     def mode(self) -> str:
@@ -281,9 +348,7 @@ class Session:
         return self.permission_mode.current
 
     def may_bypass(self) -> bool:
-        """Whether bypassPermissions is open: allowed at launch, and not disabled by settings that came later."""
-        held = self.config.settings
-        return self.config.permissions.may_bypass and (held is None or held.merged.bypass_disabled is None)
+        return self.permission_mode.may_bypass()
 
     # Turns.
 
@@ -298,10 +363,8 @@ class Session:
 
     @property
     def state(self) -> str:
-        """As clients know it: `idle`, `running`, or `requires_action` while a question is open."""
-        if self.gate.is_waiting:
-            return "requires_action"
-        return "running" if self.is_running else "idle"
+        """`idle`, `running` or `requires_action`."""
+        return self.activity.state
 
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
@@ -357,7 +420,7 @@ class Session:
 
 
 HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
-    User: lambda session, message: session.prompts.receive(message),
+    User: Session._receive_prompt,
     ControlRequest: lambda session, message: session.control.receive(message),
     ControlCancelRequest: lambda session, message: session.control.cancel(message),
     Refused: lambda session, message: session.control.reject(message),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from parley.engine.approval.grants import SessionMode
+from parley.engine.approval.session_mode import SessionMode
 from parley.engine.context.conversation import Conversation
 from parley.engine.side.query import SideQuery
 from parley.engine.tasks.manager import TaskManager

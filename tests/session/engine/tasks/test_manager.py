@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from parley.compose.composer import Composer
+from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.session.session import Session
 from parley.engine.turn.heartbeat import ToolHeartbeat
@@ -453,7 +454,7 @@ def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
         turns = script(background("echo $$ > task; sleep 600"), ("Bash", {"command": "echo $$ > call; sleep 600"}))
         room = Room(tmp_path, turns, allowed_tools=ALLOWED)
         setup = Composer(room.options, room.environment, str(tmp_path), room.stamp).make_config(room.complaints.append)
-        session = Session(setup, Nobody())
+        session = Session(setup, Nobody(), ControlDispatcher)
         session.handle(User(message=UserContent(content="Go")))
         running = asyncio.create_task(session.run_turns())
         async with asyncio.timeout(30):

@@ -199,13 +199,13 @@ def get_context_usage(session: Session, request: requests.GetContextUsage) -> re
 def get_usage(session: Session, request: requests.GetUsage) -> Json:
     from parley.engine.control.handlers import usage
 
-    return usage.usage_report(session)
+    return usage.usage_report(session.ledger, session.clock.monotonic() - session.started_at)
 
 
 def get_session_cost(session: Session, request: requests.GetSessionCost) -> Json:
     from parley.engine.control.handlers import usage
 
-    return usage.cost_report(session)
+    return usage.cost_report(session.ledger, session.clock.monotonic() - session.started_at)
 
 
 async def read_file(session: Session, request: requests.ReadFile) -> Json:

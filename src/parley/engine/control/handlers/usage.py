@@ -1,25 +1,19 @@
-"""Answers that are numbers: what fills the context, what was used, what it cost."""
+"""Reports: what fills the context window, what was used, and what it cost."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from parley.engine.accounting.ledger import format_usd
+from parley.engine.accounting.ledger import Ledger, format_usd
 from parley.protocol.base import Json, to_builtins
 from parley.protocol.messages.result import ModelUsage
 
-if TYPE_CHECKING:
-    from parley.engine.session.session import Session
 
-
-def usage_report(session: Session) -> Json:
-    """The session's totals. There is no plan behind an API key, so there are no rate limits of one."""
-    ledger = session.ledger
+def usage_report(ledger: Ledger, total_seconds: float) -> Json:
+    """The totals of a session. An API key has no plan, so there are no rate limits of one."""
     return {
         "session": {
             "total_cost_usd": ledger.cost_usd,
             "total_api_duration_ms": round(ledger.api_seconds * 1000),
-            "total_duration_ms": round((session.clock.monotonic() - session.started_at) * 1000),
+            "total_duration_ms": round(total_seconds * 1000),
             "total_lines_added": 0,
             "total_lines_removed": 0,
             "model_usage": {model: to_builtins(used) for model, used in ledger.by_model().items()},
@@ -31,13 +25,12 @@ def usage_report(session: Session) -> Json:
     }
 
 
-def cost_report(session: Session) -> Json:
-    """The bill, as a person reads it."""
-    ledger = session.ledger
+def cost_report(ledger: Ledger, total_seconds: float) -> Json:
+    """The cost as text for a person."""
     lines = [
         f"Total cost: {format_usd(ledger.cost_usd)}",
         f"Time in model calls: {ledger.api_seconds:.1f} s",
-        f"Time since the start: {session.clock.monotonic() - session.started_at:.1f} s",
+        f"Time since the start: {total_seconds:.1f} s",
         *(f"{model}: {format_model_cost(used)}" for model, used in ledger.by_model().items()),
     ]
     return {"text": "\n".join(lines)}
