@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from parley.cli.commands.memory_consolidate import Consolidation
+from parley.cli.commands.memory_consolidate import SessionConsolidator
 from parley.cli.commands.sessions import parse_number
 from parley.cli.commands.subcommand import Commands, parse_subcommand, wants_help, write_all
 from parley.cli.stdio import warn
@@ -135,7 +135,7 @@ class MemoryCommand:
         return self.text_lines([f"{slug} {done} at version {after.version}:", *format_change(before, after)])
 
     def consolidate(self, session_id: str) -> Iterator[bytes]:
-        consolidation = Consolidation(
+        consolidation = SessionConsolidator(
             self.launch, self.sessions, ModelFactory(self.launch), self.path, dry_run=self.flags.dry_run
         )
         found = asyncio.run(consolidation.run(session_id))

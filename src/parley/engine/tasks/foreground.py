@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from parley.engine.tasks.task import CommandTask, new_run_id, short_id
+from parley.engine.tasks.task import CommandTask, TaskInfo, new_run_id, short_id
 from parley.errors import ToolError
 from parley.protocol.messages.system import TaskNotification, TaskStarted
 from parley.tools.base import CommandOrder
@@ -116,15 +116,14 @@ class ForegroundCommand:
         for part in read_output(running.output):
             record.take(part)
         running.sink = record.take
-        task = CommandTask(
+        info = TaskInfo(
             id=running.id,
             run_id=running.run_id,
             description=running.description,
             tool_use_id=running.tool_use_id,
             record=record,
-            command=running.command,
-            process=process,
         )
+        task = CommandTask(info, running.command, process)
         self._tasks.adopt(task, BACKGROUND_TIMEOUT_SECONDS, is_announced=running.is_announced)
         return task
 

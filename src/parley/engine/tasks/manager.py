@@ -13,17 +13,18 @@ tools that start, read and stop tasks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from parley.engine.clock import Clock
+from parley.engine.session.config import SessionConfig
+from parley.engine.session.journal import Journal
+from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.tasks.task import (
     RUNNING,
     CommandTask,
-    OutputDirectory,
     SessionTask,
+    TaskInfo,
     TaskTail,
     describe_end,
     end_messages,
@@ -33,12 +34,12 @@ from parley.engine.tasks.task import (
     short_id,
 )
 from parley.errors import SessionError, ToolError
-from parley.protocol.base import Json, Message
+from parley.protocol.base import Json
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskStarted, TaskUpdated
 from parley.tools.base import CommandOrder
 from parley.workspace import private_files
 from parley.workspace.process.output import BELOW, CommandOutput, OutputRecord
-from parley.workspace.process.processes import Finished, Processes
+from parley.workspace.process.processes import Finished
 
 if TYPE_CHECKING:
     from parley.engine.tasks.delivery import PendingNotifications
@@ -48,28 +49,16 @@ if TYPE_CHECKING:
 class TaskManager:
     """The background tasks of a session. Every `task_id` is one that `find` knows."""
 
-    def __init__(
-        self,
-        *,
-        processes: Processes,
-        directory: OutputDirectory,
-        clock: Clock,
-        send: Callable[[Message], None],
-        prompt_queue: PromptQueue,
-        append_event: Callable[[str, Json], None] = lambda kind, record: None,
-        are_allowed: bool = True,
-        drain: Callable[[], Awaitable[bool]],
-    ) -> None:
-        self._processes = processes
-        self._directory = directory
-        self._clock = clock
-        self.send = send
-        self.are_allowed = are_allowed
+    def __init__(self, config: SessionConfig, outbox: Outbox, journal: Journal, prompt_queue: PromptQueue) -> None:
+        self._processes = config.tool_context.processes
+        self._directory = config.task_output
+        self._clock = outbox.clock
+        self.send = outbox.send
+        self.are_allowed = config.limits.allow_background_tasks
         """Whether background tasks are allowed."""
         self._prompt_queue = prompt_queue
-        self._append_event = append_event
-        """Writes to the session's log."""
-        self._drain = drain
+        self._append_event = journal.append_event
+        self._drain = outbox.host.drain
         """Waits until all messages are written."""
         self._tasks: dict[str, SessionTask] = {}
         self._is_closed = False
@@ -92,15 +81,14 @@ class TaskManager:
             with suppress(OSError):
                 private_files.remove(record.path, below=BELOW)
             raise
-        task = CommandTask(
+        info = TaskInfo(
             id=id,
             run_id=new_run_id(self._clock),
             description=order.description,
-            command=order.command,
             tool_use_id=order.tool_use_id,
-            process=started,
             record=record,
         )
+        task = CommandTask(info, order.command, started)
         self.register(task, asyncio.create_task(self._watch(task, order.timeout_seconds)))
         return task
 

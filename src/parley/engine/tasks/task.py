@@ -43,18 +43,29 @@ class OutputDirectory(Struct, frozen=True, kw_only=True):
             return self.fallback
 
 
+class TaskInfo(Struct, frozen=True, kw_only=True):
+    """What identifies a task, and where its output goes."""
+
+    id: str
+    run_id: str
+    description: str
+    tool_use_id: str
+    """The call that started it."""
+    record: OutputRecord
+
+
 class SessionTask:
     """The common part of all tasks."""
 
     kind: ClassVar[str] = ""
 
-    def __init__(self, *, id: str, run_id: str, description: str, tool_use_id: str, record: OutputRecord) -> None:
-        self.id = id
-        self.run_id = run_id
-        self.description = description
-        self.tool_use_id = tool_use_id
-        self.record = record
-        self.output_file = str(record.path)
+    def __init__(self, info: TaskInfo) -> None:
+        self.id = info.id
+        self.run_id = info.run_id
+        self.description = info.description
+        self.tool_use_id = info.tool_use_id
+        self.record = info.record
+        self.output_file = str(info.record.path)
         self.command = ""
         self.status = RUNNING
         self.exit_code: int | None = None
@@ -111,18 +122,8 @@ class SessionTask:
 class CommandTask(SessionTask):
     kind: ClassVar[str] = "local_bash"
 
-    def __init__(
-        self,
-        *,
-        id: str,
-        run_id: str,
-        description: str,
-        tool_use_id: str,
-        record: OutputRecord,
-        command: str,
-        process: RunningCommand,
-    ) -> None:
-        super().__init__(id=id, run_id=run_id, description=description, tool_use_id=tool_use_id, record=record)
+    def __init__(self, info: TaskInfo, command: str, process: RunningCommand) -> None:
+        super().__init__(info)
         self.command = command
         self.process = process
 
