@@ -1,4 +1,4 @@
-"""memory_search and memory_read: what was learned and said before, also long ago."""
+"""The tools memory_search and memory_read."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MOST_FOUND = 50
 MOST_CHARS = 40_000
 EXCERPT_CHARS = 400
 MOST_ID = 2**53
-"""Far more than there will ever be, and what a database still takes as a number."""
+"""The largest id that a database takes as an integer."""
 SPARE = 3
-"""So many times as many are looked for as are shown: some are in front of the model already."""
+"""How many times more results are fetched than shown: the model sees some already."""
 REPEATS = {"recalled": True}
-"""Marks what was looked up, so that nobody finds it as if it had been said once more."""
+"""Marks results of memory tools, so that a search does not find them again."""
 RANGE = re.compile(r"#?(\d{1,15})(?:\s*(?:-|–|\.\.)\s*#?(\d{1,15}))?")
 
 
@@ -125,7 +125,7 @@ def read_memory(recall: Recall, call: MemoryReadInput) -> ToolOutput:
 
 
 def drop_visible(found: RecallResults, in_view: Collection[tuple[str, int]], limit: int) -> RecallResults:
-    """As many of each as are wanted; messages that the model sees anyway come behind the others."""
+    """Limit the results of each kind; messages that the model sees anyway come last."""
     messages = sorted(found.messages, key=lambda hit: (hit.id, hit.seq) in in_view)
     return RecallResults(
         entries=found.entries[:limit], summaries=found.summaries[:limit], messages=tuple(messages[:limit])
@@ -169,19 +169,19 @@ def format_summary(summary: Summary) -> str:
 
 
 def fit_messages(lines: list[LogMessage]) -> str:
-    """As many messages as fit, whole; where to go on if some do not."""
-    told, room = list[str](), MOST_CHARS
+    """As many whole messages as fit, and where to continue."""
+    shown, room = list[str](), MOST_CHARS
     for line in lines:
         text = f"[#{line.seq} {line.kind}]\n{line.text}"
         if len(text) > room:
-            if not told:
-                told.append(cut(text))
+            if not shown:
+                shown.append(cut(text))
                 continue
-            told.append(f"[There is more from #{line.seq} on: ask for it by that number.]")
+            shown.append(f"[There is more from #{line.seq} on: ask for it by that number.]")
             break
-        told.append(text)
+        shown.append(text)
         room -= len(text)
-    return "\n\n".join(told)
+    return "\n\n".join(shown)
 
 
 def cut(text: str) -> str:

@@ -28,7 +28,7 @@ class ConsolidationResult(Struct, frozen=True, kw_only=True):
     changes: list[tuple[KnowledgeEntry | None, KnowledgeEntry]]
 
 
-class Consolidation:
+class SessionConsolidator:
     def __init__(
         self, launch: LaunchContext, sessions: SessionStores, models: ModelFactory, path: Path, *, dry_run: bool
     ) -> None:

@@ -27,7 +27,7 @@ from parley.engine.agents.setup import AgentSetup, build_setup
 from parley.engine.agents.stats import AgentStats
 from parley.engine.agents.task import AgentTask, Parent
 from parley.engine.agents.worktrees import AgentWorktrees, wants_worktree
-from parley.engine.tasks.task import RUNNING, new_run_id
+from parley.engine.tasks.task import RUNNING, TaskInfo, new_run_id
 from parley.errors import SessionError, ToolError
 from parley.permissions.base import Allow, ToolRequest
 from parley.protocol.base import Json
@@ -126,22 +126,24 @@ class Subagents:
         worktree = await self.worktrees.open(id, above) if wants_worktree(call, kind) else None
         self.worktrees.enter(id, worktree or above.worktree)
         setup = self._open_log(id, build_setup(self._environment, call, kind, parent, worktree), meta)
-        task = AgentTask(
+        info = TaskInfo(
             id=id,
             run_id=new_run_id(config.clock),
             description=call.description,
             tool_use_id=tool_use_id,
             record=self._task_manager.new_output(id, again=meta is None),
-            call=call,
-            depth=depth,
-            parent_id=None if parent is None else parent.id,
+        )
+        task = AgentTask(
+            info,
+            call,
+            parent,
+            config.clock.monotonic,
             in_background=background,
-            clock=config.clock.monotonic,
             can_continue=SEND in config.tools,
             worktree=worktree,
         )
         run = AgentRun(self._environment, task, setup, self.stats, self.worktrees)
-        itself, context = Parent(id=id, depth=depth, conversation=run.conversation), setup.config.tool_context
+        itself, context = Parent(id=id, depth=task.depth, conversation=run.conversation), setup.config.tool_context
         context.delegate, context.send = self.delegate_for(itself), self.send_for(itself)
         if meta is None:
             self._load_history(run, task)

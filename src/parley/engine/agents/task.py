@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from parley.engine.accounting.ledger import blank_usage
 from parley.engine.context.conversation import Conversation
-from parley.engine.tasks.task import SessionTask
+from parley.engine.tasks.task import SessionTask, TaskInfo
 from parley.engine.turn.outcome import TurnOutcome
 from parley.engine.turn.turn import Turn
 from parley.protocol.base import UNSET, Json, Struct
@@ -16,7 +16,6 @@ from parley.protocol.messages.system import TaskUsage
 from parley.tools.base import ToolOutput
 from parley.tools.delegation.calls import AgentInput
 from parley.workspace.base import Worktree
-from parley.workspace.process.output import OutputRecord
 
 SUMMARY_CHARS = 1000
 KINDS_OF_CALLS = {
@@ -43,24 +42,19 @@ class AgentTask(SessionTask):
 
     def __init__(
         self,
-        *,
-        id: str,
-        run_id: str,
-        description: str,
-        tool_use_id: str,
-        record: OutputRecord,
+        info: TaskInfo,
         call: AgentInput,
-        depth: int,
-        parent_id: str | None,
-        in_background: bool,
+        parent: Parent | None,
         clock: Callable[[], float],
+        *,
+        in_background: bool,
         can_continue: bool = False,
         worktree: Worktree | None = None,
     ) -> None:
-        super().__init__(id=id, run_id=run_id, description=description, tool_use_id=tool_use_id, record=record)
+        super().__init__(info)
         self.call = call
-        self.depth = depth
-        self._parent_id = parent_id
+        self.depth = 1 if parent is None else parent.depth + 1
+        self._parent_id = None if parent is None else parent.id
         self.in_background = in_background
         self._clock = clock
         self._can_continue = can_continue

@@ -44,7 +44,7 @@ class SessionState(Struct, frozen=True, kw_only=True):
     model: str
     effort: str | None
     agent: Json
-    """The fields of the agent that the session runs as; empty if there is none."""
+    """The fields of the agent that the session runs as; empty without one."""
 
 
 class HookDispatcher:

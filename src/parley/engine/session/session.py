@@ -162,17 +162,7 @@ class Session:
             self.main_agent = MainAgent(self._agent_environment(), self.permission_mode, config.agents.main)
 
     def _make_tasks(self) -> TaskManager:
-        context = self.config.tool_context
-        return TaskManager(
-            processes=context.processes,
-            directory=self.config.task_output,
-            clock=self.clock,
-            send=self.outbox.send,
-            prompt_queue=self.prompt_queue,
-            append_event=self.journal.append_event,
-            are_allowed=self.limits.allow_background_tasks,
-            drain=self.host.drain,
-        )
+        return TaskManager(self.config, self.outbox, self.journal, self.prompt_queue)
 
     def _make_memory_worker(self) -> MemoryWorker | None:
         if self.config.make_memory is None:
