@@ -22,10 +22,9 @@ from parley.engine.approval.request import PendingCall, build_can_use_tool, perm
 from parley.engine.approval.session_mode import SessionMode
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.recovery.pending_approvals import PendingApprovals
-from parley.engine.session.activity import Activity
 from parley.engine.session.config import PermissionConfig
 from parley.engine.session.journal import Journal
-from parley.engine.session.outbox import Outbox
+from parley.engine.session.outbox import Activity, Outbox
 from parley.host import HostError, HostGone
 from parley.permissions.base import Allow, Ask, Decision, Deny, InvalidUpdate, Policy, ToolRequest
 from parley.protocol.base import Json, Struct, UnsetType, convert

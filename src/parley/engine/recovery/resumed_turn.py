@@ -22,7 +22,7 @@ class ResumedTurn:
             for call in journal.history.open_tool_uses()
             if call["id"] not in journal.decided_calls or call["id"] in journal.awaited_calls
         ]
-        # A fork leaves the open requests to the original session.
+        # A fork leaves the open requests to the session that it was forked from.
         waits = not is_fork and any(call["id"] in journal.questions for call in undecided)
         self._calls = [ToolUse(call) for call in undecided] if waits else []
 

@@ -1,7 +1,6 @@
-"""Many sessions in one process: open, find, close.
+"""The sessions of a process: open, find, close.
 
-Sessions share nothing but the process. Over stdio there is one; the SDK's in-process
-mode and the gateway hold many.
+Sessions share nothing but the process. There is one over stdio; the in-process mode of the SDK can have many.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Hub:
         self._sessions: dict[str, Session] = {}
 
     def open(self, config: SessionConfig, host: Host) -> Session:
-        """A session of its own. Raises SessionError if it is open here already."""
+        """Open a session. Raises SessionError if it is open already."""
         if config.session_id in self._sessions:
             raise SessionError(f"session {config.session_id} is open already")
 
@@ -44,7 +43,7 @@ class Hub:
         return self._sessions.get(session_id)
 
     def close(self, session_id: str) -> None:
-        """Let a session go; its turns are over by now."""
+        """Close the log of a session whose turns have ended."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.config.storage.log.close()

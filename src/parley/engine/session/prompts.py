@@ -16,8 +16,7 @@ import msgspec
 
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import is_nonempty
-from parley.engine.session.activity import Activity
-from parley.engine.session.outbox import Outbox
+from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.session.prompt_queue import DEFAULT_PRIORITY, PRIORITIES, Prompt, PromptQueue, join_content
 from parley.errors import EmptyPrompt, ModelError, SessionError
 from parley.models.catalog import CHARS_PER_TOKEN, UNKNOWN_MODEL, ModelRef, model_info

@@ -1,14 +1,11 @@
-"""One live session: its parts, its state, one handler a message.
+"""One live session: builds its parts, holds them, and dispatches messages to them.
 
-    handle(message)   takes a line of the host; never waits for a turn
-    run_turns()       the task that runs turn after turn, until nothing more will come
-    finish()          no more input: what runs and what waits is still done
+    handle(message)    dispatches a message of the client; never waits for a turn
+    run_turns()        runs turn after turn, until the input has ended and nothing waits
+    close_input()      no more input; running and waiting turns are finished
 
-A line is in the log before it is told (context/conversation.py).
-
-Not here: bytes and pipes (pump.py), one turn after the other (turn/runner.py), what becomes of
-a prompt (prompts.py), how requests are answered (control/dispatcher.py, control/handlers/session.py), the log and
-what follows from it (journal.py), which models, tools and stores there are (compose/).
+See also: `pump.py` connects it with the client, `turn/runner.py` runs the turns, `control/dispatcher.py` answers
+control requests, `compose/` builds the configuration.
 """
 
 from __future__ import annotations
@@ -27,11 +24,10 @@ from parley.engine.mcp.manager import ServerManager
 from parley.engine.models.pool import ModelPool
 from parley.engine.recovery.pending_approvals import PendingApprovals, RecordingHost
 from parley.engine.recovery.resumed_turn import ResumedTurn
-from parley.engine.session.activity import Activity
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.messages import init_message
-from parley.engine.session.outbox import Outbox
+from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.session.prompt_queue import PromptQueue
 from parley.engine.session.prompts import PromptIntake, has_tool_results
 from parley.engine.session.tool_services import connect_tools
@@ -155,7 +151,7 @@ class Session:
         if config.client.prompt_suggestions:
             self.enable_suggestions(True)
         self.main_agent: MainAgent | None = None
-        """Whom the session runs as, if not as itself."""
+        """The agent that the session runs as, if any."""
         if config.agents.main is not None:
             from parley.engine.agents.main_agent import MainAgent
 
@@ -208,7 +204,7 @@ class Session:
         )
 
     def _find_approver(self) -> Approver | None:
-        """Who answers permission requests: an MCP tool, the client, or nobody."""
+        """An MCP tool, the client, or None if requests are denied."""
         config = self.config.permissions
         if config.prompt_tool is not None:
             from parley.engine.approval.mcp_prompt_tool import PromptTool
@@ -242,7 +238,7 @@ class Session:
         )
 
     def get_subagents(self) -> Subagents:
-        """Those who work for the session's model; loaded when there are any."""
+        """The subagents; loaded at the first use."""
         if self.subagents is None:
             from parley.engine.agents.subagents import Subagents
 
@@ -250,7 +246,7 @@ class Session:
         return self.subagents
 
     def get_client_tools(self) -> ClientTools:
-        """The calls that the client runs; loaded when it says that it runs some."""
+        """The tools that the client runs; loaded at the first use."""
         if self.client_tools is None:
             from parley.engine.turn.client_tools import ClientTools
 
@@ -266,7 +262,7 @@ class Session:
         return self.client_tools
 
     def enable_suggestions(self, enabled: bool) -> None:
-        """Whether the host wants to hear what might be said next."""
+        """Send suggestions for the next prompt, or stop sending them."""
         from parley.engine.side.suggestion import Suggester
 
         self.suggester = Suggester(self.config, self.outbox, self.journal, self.prompt_queue) if enabled else None
@@ -275,10 +271,10 @@ class Session:
         """Send `system/init`, as at the start of every turn."""
         self.outbox.send(init_message(self.conversation, self.servers, self.commands))
 
-    # Listening.
+    # Messages of the client.
 
     def handle(self, message: Message) -> None:
-        """Take a line of the host."""
+        """Dispatch a message of the client."""
         handler = HANDLERS.get(type(message))
         if handler is None:
             self.config.warn(f"{type(message).__name__} is ignored")
@@ -311,7 +307,7 @@ class Session:
         self.runner.yield_to_urgent()
 
     def close_input(self) -> None:
-        """Nothing more will come."""
+        """No more input."""
         self.prompt_queue.close()
         if self.suggester is not None:
             self.suggester.cancel()
@@ -319,7 +315,7 @@ class Session:
             self.client_tools.close()
 
     def _ignore(self, message: Message) -> None:
-        """Known, and of no consequence."""
+        """A message without effect."""
 
     def _warn_unknown(self, message: Unknown) -> None:
         self.config.warn(f"a line of the unknown type {message.kind!r} is ignored")
@@ -344,7 +340,7 @@ class Session:
 
     @property
     def turn(self) -> Turn | None:
-        """The one that runs."""
+        """The running turn."""
         return self.runner.current
 
     @property
@@ -365,7 +361,7 @@ class Session:
             await self._close()
 
     async def _close(self) -> None:
-        """Leave nothing behind, also when we are cancelled: the process may go on without us."""
+        """Close every part, also when the task is cancelled: the process may outlive the session."""
         if self.hooks.dispatcher is not None:
             await self.hooks.dispatcher.turn_hooks.end_session("other")
         if self.suggester is not None:
@@ -384,13 +380,13 @@ class Session:
         self.config.observer.close()
 
     def abort(self) -> None:
-        """Stop the running turn, or the one that is about to run, and what is done behind it for the memory."""
+        """Stop the running turn, or the next one, and the memory worker."""
         if self.memory_worker is not None:
             self.memory_worker.stop()
         self.runner.abort()
 
     def stop(self) -> None:
-        """End as soon as the running turn has told its result: what waits is not begun any more. For signals."""
+        """End after the result of the running turn. Waiting prompts are cancelled. For signals."""
         self.abort()
         for prompt in self.prompts.list_queued():
             self.prompts.cancel(prompt)
@@ -399,13 +395,13 @@ class Session:
         self.close_input()
 
     def abandon(self) -> None:
-        """End at once, for nobody reads what we say: as for a signal, and commands have no time to end politely."""
+        """End at once, because the client is gone. Commands are killed."""
         self.outbox.is_client_gone = True
         self.stop()
         self.config.tool_context.processes.hurry()
 
     def open_model(self, choice: ModelRef) -> Model:
-        """A model, opened when it is first needed. Raises UsageError or ModelError."""
+        """Raises UsageError or ModelError."""
         return self.models.open(choice)
 
 

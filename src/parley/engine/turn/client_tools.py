@@ -20,9 +20,8 @@ from msgspec import Meta
 
 from parley.engine.hooks.output_blocks import to_content
 from parley.engine.recovery.resumed_turn import ResumedTurn
-from parley.engine.session.activity import Activity
 from parley.engine.session.journal import Journal
-from parley.engine.session.outbox import Outbox
+from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.session.prompt_queue import PromptQueue, RejectedPrompt
 from parley.errors import SessionError, ToolError, UsageError
 from parley.protocol.base import UNSET, Json, Struct

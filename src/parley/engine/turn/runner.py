@@ -1,11 +1,11 @@
-"""Turn after turn: what each is about, how it begins, what joins it, and the one result at its end.
+"""Runs the turns of a session, one after the other: admit, begin, loop, end.
 
-    run()        until the input has ended and nothing waits
-    abort()      the running turn is cut off, or the one that is about to run
-    withdraw()   a prompt is taken back, or its turn cut off
-    give_way()   the same for a prompt that will not wait, but a tool that runs may finish
+    run()                until the input has ended and nothing waits
+    abort()              stop the running turn, or the next one
+    cancel_prompt()      cancel a waiting prompt, or stop its turn
+    yield_to_urgent()    stop the running turn for an urgent prompt; a running tool may finish
 
-Not here: what happens inside a turn (turn.py), what becomes of a prompt (session/prompts.py).
+See also: `turn.py` makes the steps of a turn, `session/prompts.py` appends prompts to the conversation.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class TurnRunner:
         self.results = 0
         self.last_result: Result | None = None
         self._orphaned_tasks = load_orphaned_tasks(session)
-        """The tasks that an earlier engine left behind; None if there was none."""
+        """The tasks of an earlier engine; None if there were none."""
         self._unsent_contexts: list[str] = []
-        """What the model was to hear in turns in which it was not asked."""
+        """Contexts of turns that did not call the model."""
         self._orphaned_elicitations = session.journal.elicitations
-        """The questions of servers that an earlier engine left open."""
+        """The elicitations that an earlier engine left open."""
 
     async def run(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
@@ -67,13 +67,13 @@ class TurnRunner:
             merge = session.config.client.merge_prompts and len(session.prompt_queue) > 0
 
     def _sweep_worktrees(self) -> None:
-        """Take away the worktrees in which agents of an earlier engine changed nothing before it was killed."""
+        """Remove the unchanged worktrees of agents whose engine was killed."""
         config = self._session.config
         if config.storage.start_source == "resume" and os.path.isdir(os.path.join(config.cwd, *WORKTREES)):
             self._session.get_subagents().worktrees.sweep_soon()
 
     async def _next_item(self, merge: bool) -> list[Prompt] | RejectedPrompt | ResumedTurnItem | None:
-        """What the next turn is about. When the input has ended, background tasks may still have something to say."""
+        """The next prompts. At the end of the input, background tasks may still add some."""
         session = self._session
         while (item := await session.prompt_queue.take(merge)) is None:
             if not await session.tasks.wait_any(session.limits.background_wait_seconds):
@@ -89,7 +89,7 @@ class TurnRunner:
             is_aborted = item.uuid == session.prompt_queue.abort_next
         else:
             aborted = [prompt for prompt in item if prompt.uuid == session.prompt_queue.abort_next]
-            if aborted:  # the interrupt did not mean the others
+            if aborted:  # the interrupt was not for the others
                 session.prompt_queue.put_back([prompt for prompt in item if prompt not in aborted])
             turn = Turn(session.conversation, aborted or item, prompt_queue=session.prompt_queue)
             is_aborted = bool(aborted)
@@ -174,7 +174,7 @@ class TurnRunner:
         return refused
 
     def _collect_news(self, turn: Turn) -> None:
-        """Let the model know what has become of its MCP servers and tasks, and how servers want to be used."""
+        """Collect news about MCP servers and tasks, and the instructions of servers, for the model."""
         session = self._session
         turn.hook_feedback.contexts += self._unsent_contexts
         self._unsent_contexts = []
@@ -183,7 +183,7 @@ class TurnRunner:
             news = self._orphaned_tasks.unread_texts(
                 lambda book: book.report(session.tasks.get_notifications(), clock.seconds, clock.new_uuid)
             )
-            # What was left unsaid may be among them: they come again until the conversation has them.
+            # They are returned until the conversation has them, so unsent contexts may contain them.
             turn.hook_feedback.contexts += [words for words in news if words not in turn.hook_feedback.contexts]
         asked, self._orphaned_elicitations = self._orphaned_elicitations, None
         if asked is not None:
@@ -225,13 +225,13 @@ class TurnRunner:
             raise ToolsMissing(obstacle)
 
     def _record_title(self) -> None:
-        """What the command line calls the session, once it has something in it."""
+        """Journal the title from the command line, once the session has a prompt."""
         title, record = self._session.config.storage.title, self._session.journal
         if title is not None and title != record.title:
             record.append_event("title", {"title": title})
 
     async def _join_waiting(self, turn: Turn) -> None:
-        """Prompts that came while tools ran go into the running turn, before its next model call."""
+        """Add prompts that arrived during the tool calls to the turn, before its next model call."""
         session = self._session
         await session.control.wait_changes()
         await session.servers.wait_refreshed()
@@ -294,14 +294,14 @@ class TurnRunner:
     # Stop.
 
     def abort(self) -> None:
-        """Stop the running turn, or the one that is about to run."""
+        """Stop the running turn, or the next one."""
         if self.current is None or self._task is None:
             self._session.prompt_queue.abort_next = self._session.prompt_queue.next_uuid()
         else:
             self._stop(self.current, self._task, StopCause.INTERRUPT)
 
     def cancel_prompt(self, uuid: str) -> None:
-        """A prompt is not wanted any more: it is taken back if it waits behind another, else its turn is stopped."""
+        """Cancel a prompt that waits, or stop its turn."""
         session = self._session
         waiting = next((prompt for prompt in session.prompts.list_queued() if prompt.uuid == uuid), None)
         if waiting is not None:
@@ -309,10 +309,10 @@ class TurnRunner:
             return
         session.abort()
         if self.current is not None and uuid not in [prompt.uuid for prompt in self.current.prompts]:
-            session.prompt_queue.abort_next = uuid  # it was on its way into the turn, and is the next one now
+            session.prompt_queue.abort_next = uuid  # it was about to join the turn, and is the next one now
 
     def yield_to_urgent(self) -> None:
-        """A prompt came that will not wait: end the running turn, but let a tool that runs finish its work."""
+        """Stop the running turn if an urgent prompt waits. A running tool may finish."""
         turn, task = self.current, self._task
         if turn is None or task is None or not self._session.prompt_queue.is_urgent():
             return

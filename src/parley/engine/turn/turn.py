@@ -40,7 +40,7 @@ INTERRUPTED_TOOL = "[Request interrupted by user for tool use]"
 
 
 class StopCause(enum.Enum):
-    """Why a turn is ended before its time, as the model reads it of calls that had no time."""
+    """Why a turn is stopped, as the results of its unfinished calls say it."""
 
     INTERRUPT = "The user interrupted"
     GIVE_WAY = "A newer message of the user came"
@@ -77,7 +77,7 @@ class Turn:
 
     @property
     def num_turns(self) -> int:
-        """As clients count: an answer given by a call has, as it were, the turn behind it that it makes needless."""
+        """The count that clients expect: an answer by the output tool saves one model call, which still counts."""
         return self.model_call_count + self._answered_by_tool
 
     @property
@@ -87,7 +87,7 @@ class Turn:
 
     @property
     def is_running_tools(self) -> bool:
-        """Whether tools are called, and not the model."""
+        """Whether tools are running, and not the model."""
         return bool(self.tool_batch.open_calls)
 
     @property
@@ -161,7 +161,7 @@ class Turn:
         return None
 
     async def _hooks_continue(self, ending: TurnOutcome) -> bool:
-        """Whether hooks want more before the turn ends; about its bad ends they are not asked."""
+        """Whether a Stop hook continues the turn. Only a completed turn is asked about."""
         return ending.terminal_reason == "completed" and await self.hook_feedback.should_continue(
             self.model_call.final_text()
         )
@@ -189,7 +189,7 @@ class Turn:
         return None
 
     def _conclude(self, stop_reason: str | None) -> TurnOutcome | None:
-        """The model wants nothing any more: how the turn ends, unless its answer lacks the form asked for."""
+        """The model asks for nothing more: the outcome, unless its answer does not match the output schema."""
         denials = self.tool_batch.denials
         if denials and self.conversation.limits.fail_on_denial:
             return outcome.denied([denial.tool_name for denial in denials], stop_reason)
@@ -203,10 +203,10 @@ class Turn:
         self.conversation.append_user(Text.of(advice), isSynthetic=True)
         return None
 
-    # Bad ends.
+    # Failures and interrupts.
 
     def _fail(self, error: ModelError) -> TurnOutcome:
-        # A stream may break behind a finished call: it was told, it never ran, and it needs a result.
+        # A stream may break after a finished call, which was sent, did not run, and needs a result.
         self.conversation.close_open_calls("The model's answer broke off before this call was run. It did not run.")
         text = outcome.error_text(error)
         inner = AssistantContent(
@@ -229,20 +229,20 @@ class Turn:
         return outcome.api_failed(error, text)
 
     def _abort(self, *, in_tools: bool = False) -> TurnOutcome:
-        """Keep what was said, answer the calls that will not run, mark the place."""
+        """Keep what was sent, close the open calls, and append the interrupt marker."""
         accumulator, in_tools = self.model_call.accumulator, in_tools or self.is_running_tools
         stop_reason = accumulator.stop_reason
         if not in_tools:
             for block in accumulator.partial():
                 self.model_call.send_block(block, aborted=True)
-            # Calls of a message that was cut behind them never start, and need their results all the same.
+            # Calls of an answer that was cut off never start, but they need results.
             unanswered = self.conversation.journal.history.open_calls()
             self.tool_batch.open_calls = [call for call in accumulator.calls() if call.id in unanswered]
         why = self.stop_cause or StopCause.INTERRUPT
         self.tool_batch.send_finished()
         text = f"{why.value} before this tool call finished; it may not have run."
         self.tool_batch.close_remaining(text, "User rejected tool use", {"non_execution_kind": "user-rejected"})
-        self.hook_feedback.append()  # what hooks said about calls that have their results
+        self.hook_feedback.append()  # from hooks of calls that have results
         where = "tools" if in_tools else "streaming"
         if why is StopCause.GIVE_WAY:
             return outcome.yielded(where, stop_reason)
@@ -251,7 +251,7 @@ class Turn:
 
 
 def schema_outcome(schema: OutputSchema, stop_reason: str | None) -> TurnOutcome:
-    """How a turn ends whose answer must have a form."""
+    """The outcome of a turn with an output schema."""
     if schema.is_satisfied:
         return outcome.structured(schema.text, schema.output, schema.report(), stop_reason)
     return outcome.not_structured(schema.report(), stop_reason)

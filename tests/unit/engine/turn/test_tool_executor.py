@@ -22,10 +22,9 @@ from parley.engine.clock import Clock
 from parley.engine.hooks.dispatcher import HookDispatcher
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.recovery.pending_approvals import PendingApprovals
-from parley.engine.session.activity import Activity
 from parley.engine.session.config import PermissionConfig
 from parley.engine.session.journal import Journal
-from parley.engine.session.outbox import Outbox
+from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.turn.tool_executor import CUT_OFF, InFlightCalls, ToolExecutor, ToolOutcome
 from parley.permissions.base import Decision, ToolRequest
 from parley.protocol.base import Json, Message, Struct
