@@ -45,6 +45,10 @@ bench: .venv/ready
 docs: .venv/ready
 	for script in scripts/gen_*.py; do $(BIN)/python $$script || exit 1; done
 
+# How the source is built: import cycles, folder sizes, long functions, repeated names. A report, not a gate.
+house: .venv/ready
+	$(BIN)/python scripts/house.py
+
 # The documentation as a web site, in build/site. A broken link is an error.
 site: .venv/ready
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.helpers.session import Room
+from tests.helpers.session import SessionHarness
 
 TICK_SECONDS = 0.005
 
@@ -46,20 +46,20 @@ async def watch(lags: list[float]) -> None:
 
 async def measure(folder: Path, agents: int, wait_ms: int) -> tuple[float, float, int]:
     lags: list[float] = []
-    async with Room(folder, script(agents, wait_ms), skip_permissions=True) as room:
-        room.prompt("hello")
-        await room.hear("result")
+    async with SessionHarness(folder, script(agents, wait_ms), skip_permissions=True) as harness:
+        harness.prompt("hello")
+        await harness.receive("result")
         gc.collect()
         before = resident_bytes()
         watcher = asyncio.create_task(watch(lags))
-        room.prompt("begin")
+        harness.prompt("begin")
         for _ in range(agents):
-            await room.hear("system", "task_started")
-        await room.hear("result")
+            await harness.receive("system", "task_started")
+        await harness.receive("result")
         idle = (resident_bytes() - before) / agents
         done = 0
         for _ in range(agents):
-            line = await room.hear("system", "task_notification")
+            line = await harness.receive("system", "task_notification")
             done += line["status"] == "completed"
         watcher.cancel()
     lags.sort()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,12 +12,14 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from tests.helpers.sdk import Stage
+    from tests.helpers.sdk import ClientHarness
 
 # The asserts of helpers explain themselves, as those of tests do.
 pytest.register_assert_rewrite("tests.helpers", "tests.stress", "tests.compat")
 
 HERE = Path(__file__).parent
+# Far more than any test needs: a test that hangs fails, and says where.
+LIMIT_SECONDS = 120
 TIERS = ("unit", "session", "process", "compat", "stress")
 
 # How long an example takes says nothing about what it shows: machines have other work to do.
@@ -34,12 +38,28 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(tier)
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    """A folder and the options for an engine of either kind; tests of the SDK in several tiers use it."""
-    from tests.helpers.sdk import Stage
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test on an event loop of its own."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
 
-    return Stage(tmp_path)
+    async def bounded() -> None:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await test(**given)
+
+    asyncio.run(bounded())
+    return True
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> ClientHarness:
+    """A folder and the options for an engine of either kind; tests of the SDK in several tiers use it."""
+    from tests.helpers.sdk import ClientHarness
+
+    return ClientHarness(tmp_path)
 
 
 def pass_default_signals_to_children() -> None:

@@ -1,4 +1,4 @@
-"""What tests of MCP servers share: scripts, servers of several manners, a visit to a session that has them."""
+"""What tests of MCP servers share: scripts, servers that behave in several ways, sessions that have them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers import paths
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PROGRAMS = paths.MCP_SERVERS
 PATIENCE_SECONDS = 90
@@ -47,47 +47,43 @@ def config(**servers: Json) -> tuple[str, ...]:
     return (json.dumps({"mcpServers": servers}),)
 
 
-def visit(
+async def visit(
     folder: Path,
     turns: str,
-    talk: Callable[[Room], Awaitable[None]],
+    talk: Callable[[SessionHarness], Awaitable[None]],
     environment: dict[str, str] | None = None,
     **options: Any,
-) -> Room:
-    """A session with these options; the room remembers all lines."""
-
-    async def bounded() -> Room:
-        room = Room(folder, turns, **options)
-        room.environment |= environment or {}
-        async with asyncio.timeout(PATIENCE_SECONDS), room:
-            await talk(room)
-        return room
-
-    return asyncio.run(bounded())
+) -> SessionHarness:
+    """Run a session with these options; the harness that is returned has all lines."""
+    harness = SessionHarness(folder, turns, **options)
+    harness.environment |= environment or {}
+    async with asyncio.timeout(PATIENCE_SECONDS), harness:
+        await talk(harness)
+    return harness
 
 
-async def one_turn(room: Room) -> None:
-    room.prompt("go")
-    await room.hear("result")
+async def one_turn(harness: SessionHarness) -> None:
+    harness.prompt("go")
+    await harness.receive("result")
 
 
-def results(room: Room) -> list[Any]:
+def results(harness: SessionHarness) -> list[Any]:
     """The contents of tool results, in the order of the calls: those that only read end as they like."""
-    lines = [line for line in room.told("user") if isinstance(line["message"]["content"], list)]
+    lines = [line for line in harness.messages("user") if isinstance(line["message"]["content"], list)]
     blocks = [block for line in lines for block in line["message"]["content"]]
     found = [block for block in blocks if block["type"] == "tool_result"]
     found.sort(key=lambda block: (len(block["tool_use_id"]), block["tool_use_id"]))
     return [block["content"] for block in found]
 
 
-def states(room: Room) -> dict[str, str]:
-    init = next(line for line in room.told("system") if line["subtype"] == "init")
+def states(harness: SessionHarness) -> dict[str, str]:
+    init = next(line for line in harness.messages("system") if line["subtype"] == "init")
     return {server["name"]: server["status"] for server in init["mcp_servers"]}
 
 
-def news(room: Room) -> list[Json]:
+def news(harness: SessionHarness) -> list[Json]:
     """What was told of servers."""
-    return [line["mcp_server"] for line in room.told("system") if "mcp_server" in line]
+    return [line["mcp_server"] for line in harness.messages("system") if "mcp_server" in line]
 
 
 def alive(pid: int) -> bool:
@@ -103,10 +99,10 @@ def answer(request: Json, payload: Any) -> Json:
     return {"type": "control_response", "response": response}
 
 
-async def seen(room: Room, wanted: Callable[[Json], bool]) -> Json:
+async def seen(harness: SessionHarness, wanted: Callable[[Json], bool]) -> Json:
     """A line that came already, or comes yet."""
-    found = next((line for line in room.lines if wanted(line)), None)
-    return await room.until(wanted) if found is None else found
+    found = next((line for line in harness.lines if wanted(line)), None)
+    return await harness.receive_until(wanted) if found is None else found
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:

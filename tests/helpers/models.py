@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from itertools import count
 from typing import Any, TypeVar
 
@@ -12,16 +11,6 @@ from parley.models.base import Model, ModelEvent, ModelRequest
 from parley.protocol.base import Json
 
 T = TypeVar("T")
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end, or fail after five seconds."""
-
-    async def bounded() -> T:
-        async with asyncio.timeout(60):
-            return await work
-
-    return asyncio.run(bounded())
 
 
 def asking(*messages: Json, **fields: Any) -> ModelRequest:

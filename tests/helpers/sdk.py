@@ -1,6 +1,7 @@
-"""Where a test of the client plays: a folder, a scripted model, an engine of either kind, a loop of any kind.
+"""What a test of the client needs: a folder, a scripted model, an engine of either kind, a loop of any kind.
 
-stage.run(engine, loop, play)        # play(options) is the program of a user
+options = ClientHarness(tmp_path).options("process")
+run("trio", play, options)      # play(options) is the program of a user
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ HELLO = 'at_end = "repeat"\n[[turn]]\ntext = "Hello."\n'
 Play = Callable[..., Awaitable[Any]]
 
 
-class Stage:
+class ClientHarness:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.complaints: list[str] = []

@@ -1,8 +1,8 @@
-"""A room in which a real host end and a real engine end talk, joined in memory.
+"""A session between a real host end and a real engine end, joined in memory.
 
-    async with Room(tmp_path, "[[turn]]\\ntext = 'Hello.'") as room:
-        room.say({"type": "user", "message": {"role": "user", "content": "Hi"}})
-        result = await room.hear("result")
+    async with SessionHarness(tmp_path, "[[turn]]\\ntext = 'Hello.'") as harness:
+        harness.send({"type": "user", "message": {"role": "user", "content": "Hi"}})
+        result = await harness.receive("result")
 
 Ids and times are counted, not drawn, so that the same talk gives the same bytes.
 """
@@ -42,7 +42,7 @@ def counted() -> Clock:
     return Clock(new_uuid=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}", seconds=seconds, monotonic=seconds)
 
 
-class Room:
+class SessionHarness:
     def __init__(self, folder: Path, script: str, **options: Any) -> None:
         self.folder = folder
         (folder / "script.toml").write_text(script)
@@ -54,7 +54,7 @@ class Room:
             "IS_SANDBOX": "1",  # the tests may run as root, and some bypass permissions
         }
         self.options = CliOptions(**{"model": f"scripted:{folder / 'script.toml'}", **options})
-        self.complaints: list[str] = []
+        self.warnings: list[str] = []
         self.lines: list[Json] = []
         self.raw = b""
         self.stamp = counted()
@@ -63,16 +63,14 @@ class Room:
         self._news = asyncio.Event()
 
     def composed(self) -> SessionConfig:
-        setup = Composer(self.options, self.environment, str(self.folder), self.stamp).make_config(
-            self.complaints.append
-        )
+        setup = Composer(self.options, self.environment, str(self.folder), self.stamp).make_config(self.warnings.append)
         return self.furnish(setup)
 
     def furnish(self, setup: SessionConfig) -> SessionConfig:
-        """For rooms with parts of their own."""
+        """Override this to give a session parts of its own."""
         return setup
 
-    async def __aenter__(self) -> Room:
+    async def __aenter__(self) -> SessionHarness:
         setup = self.composed()
         self._host, engine = create_pair()
         pump = Pump(Connection(Role.ENGINE, make_dialect(self.options, self.stamp)), engine, self.stamp.new_uuid)
@@ -82,10 +80,10 @@ class Room:
         return self
 
     async def __aexit__(self, *flaw: object) -> None:
-        await self.leave()
+        await self.close()
 
-    async def leave(self) -> None:
-        """Hang up, and let the engine finish what it has to do."""
+    async def close(self) -> None:
+        """End the input, and wait until the engine has finished."""
         self._host.close()
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self._serving
@@ -93,30 +91,30 @@ class Room:
         self._hub.close(self.session.id)
 
     async def crash(self) -> None:
-        """The engine ends where it stands."""
+        """End the engine at once, wherever it is."""
         self._serving.cancel()
         await asyncio.wait({self._serving})
         self._listening.cancel()
         self._hub.close(self.session.id)
 
-    def say(self, *lines: Json | bytes) -> None:
+    def send(self, *lines: Json | bytes) -> None:
         for line in lines:
             self._host.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
 
     def prompt(self, text: str, **fields: Any) -> None:
-        self.say({"type": "user", "message": {"role": "user", "content": text}, **fields})
+        self.send({"type": "user", "message": {"role": "user", "content": text}, **fields})
 
-    async def ask(self, subtype: str, **fields: Any) -> Json:
+    async def request(self, subtype: str, **fields: Any) -> Json:
         """The answer to a control request."""
         request_id = f"ask-{subtype}-{len(self.lines)}"
-        self.say({"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}})
-        return await self.until(lambda line: line.get("response", {}).get("request_id") == request_id)
+        self.send({"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}})
+        return await self.receive_until(lambda line: line.get("response", {}).get("request_id") == request_id)
 
-    async def hear(self, kind: str, subtype: str | None = None) -> Json:
+    async def receive(self, kind: str, subtype: str | None = None) -> Json:
         """The next line of a type, and of a subtype if one is given."""
-        return await self.until(lambda line: kind_of(line) == kind and subtype in (None, line.get("subtype")))
+        return await self.receive_until(lambda line: kind_of(line) == kind and subtype in (None, line.get("subtype")))
 
-    async def until(self, wanted: Any) -> Json:
+    async def receive_until(self, wanted: Any) -> Json:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 while self._seen < len(self.lines):
@@ -126,7 +124,7 @@ class Room:
                 self._news.clear()
                 await self._news.wait()
 
-    def told(self, kind: str) -> Iterator[Json]:
+    def messages(self, kind: str) -> Iterator[Json]:
         return (line for line in self.lines if kind_of(line) == kind)
 
     async def _listen(self) -> None:

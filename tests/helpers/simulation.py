@@ -1,10 +1,10 @@
-"""A session on a stage where time is played: hours pass in milliseconds, and the same seed gives the same play.
+"""A session in virtual time: hours pass in milliseconds, and the same seed gives the same run.
 
-    with Stage(folder, Random(1)) as stage:      # a session, a model, a tool and a host, joined by real lines
-        stage.play(actor)                        # an async function that sends lines and waits on the loop's clock
+    with SimulatedSession(folder, Random(1)) as simulated:  # a session, a model, a tool and a host, joined in memory
+        simulated.play(actor)                               # an async function that sends lines and waits on the loop
 
-The clock is the loop's own (played.py): it jumps to the next timer as soon as nobody has anything to do. If
-nobody ever will, the day is over at once and TimeoutError is raised: that is a hang.
+The clock is the loop's own (virtual_time.py): it jumps to the next timer as soon as nothing is left to do. If there is
+no next timer, TimeoutError is raised: that is a hang.
 
 The model says things of random length at random speed and calls the tool `Work` now and then. The tool
 takes its time too. Whether it may is asked of the host, who answers late, with yes or no, or never.
@@ -42,7 +42,7 @@ from parley.tools.base import Context, ToolOutput
 from parley.tools.registry import ToolRegistry
 from parley.transports.memory import create_pair
 from parley.workspace.base import Scope
-from tests.helpers.virtual_time import PlayedLoop
+from tests.helpers.virtual_time import VirtualTimeLoop
 
 Json = dict[str, Any]
 LONGEST_PLAY_SECONDS = 24 * 3600
@@ -109,7 +109,7 @@ class Talker:
         pass
 
 
-class Stage:
+class SimulatedSession:
     def __init__(self, folder: Path, dice: Random, **options: Any) -> None:
         self.dice = dice
         self.lines: list[Json] = []
@@ -118,7 +118,7 @@ class Stage:
         self.results = 0
         self.work = Work()
         self.model = Talker(dice, lambda: self.results)
-        self.loop = PlayedLoop()
+        self.loop = VirtualTimeLoop()
         self.complaints: list[str] = []
         numbers = count(1)
         self.stamp = Clock(
@@ -139,11 +139,11 @@ class Stage:
     def __exit__(self, *flaw: object) -> None:
         self.loop.close()
 
-    def play(self, actor: Callable[[Stage], Awaitable[None]]) -> None:
+    def play(self, actor: Callable[[SimulatedSession], Awaitable[None]]) -> None:
         """Play to the end: the actor has nothing more to do, the input has ended, the engine is done."""
         self.loop.run_until_complete(self._play(actor))
 
-    async def _play(self, actor: Callable[[Stage], Awaitable[None]]) -> None:
+    async def _play(self, actor: Callable[[SimulatedSession], Awaitable[None]]) -> None:
         self._host, engine = create_pair()
         pump = Pump(Connection(Role.ENGINE, make_dialect(self._options, self.stamp)), engine, self.stamp.new_uuid)
         self.session = Session(self._setup, pump, ControlDispatcher)

@@ -1,9 +1,9 @@
-"""A desk at which tools work on real files: a folder, a context with the real workspace, and the calls.
+"""Call tools on real files: a folder, a context with the real workspace, and the calls.
 
-desk = Desk(tmp_path)
-desk.put("a.txt", "alpha\\n")
-desk.call(Read(), file_path="a.txt").content
-desk.refusal(Read(), file_path="b.txt")
+harness = ToolHarness(tmp_path)
+harness.put("a.txt", "alpha\\n")
+harness.call(Read(), file_path="a.txt").content
+harness.refusal(Read(), file_path="b.txt")
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
 
 
-class Desk:
+class ToolHarness:
     def __init__(self, home: Path, *, strict_reads: bool = False) -> None:
         self.folder = home / "work"
         self.folder.mkdir()

@@ -1,6 +1,6 @@
-"""An event loop whose clock is played: where nothing is left to do but wait, the wait is over at once.
+"""An event loop with a virtual clock: where nothing is left to do but wait, the wait is over at once.
 
-    seconds, value = played(work())      # how long it would have taken, and what came of it
+    seconds, value = run_in_virtual_time(work())      # how long it would have taken, and what came of it
 
 Hours pass in milliseconds, and only timers make time pass. A thread or a socket would lose the race against
 the jumping clock. Where nothing is left that could ever happen, TimeoutError is raised: that is a hang.
@@ -33,7 +33,7 @@ class Jumping(selectors.DefaultSelector):
         return ready
 
 
-class PlayedLoop(asyncio.SelectorEventLoop):
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._jumping = Jumping()
         super().__init__(self._jumping)
@@ -42,8 +42,8 @@ class PlayedLoop(asyncio.SelectorEventLoop):
         return self._jumping.now
 
 
-def played(work: Coroutine[Any, Any, T]) -> tuple[float, T]:
+def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> tuple[float, T]:
     """Run to the end on a clock that jumps. Raises TimeoutError if it would never end."""
-    with asyncio.Runner(loop_factory=PlayedLoop) as runner:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         value = runner.run(work)
         return runner.get_loop().time(), value

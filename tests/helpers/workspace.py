@@ -1,4 +1,4 @@
-"""A desk to work at: a folder within reach, one beside it, and files as a session has them."""
+"""A folder within reach, one outside of it, and files as a session has them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def as_nobody(folder: Path) -> Iterator[None]:
         os.seteuid(0)
 
 
-class Desk:
+class WorkspaceHarness:
     def __init__(self, folder: Path) -> None:
         self.inside = folder / "inside"
         self.outside = folder / "outside"

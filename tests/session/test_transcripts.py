@@ -14,7 +14,6 @@ The engine may say more in between, but never more results than the talk shows.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,14 @@ from typing import Any
 import pytest
 
 from tests.helpers import paths
-from tests.helpers.session import Room, kind_of
+from tests.helpers.session import SessionHarness, kind_of
 
 TALKS = sorted(paths.TRANSCRIPTS.glob("*.talk"))
 
 
 @pytest.mark.parametrize("path", TALKS, ids=lambda path: path.stem)
-def test_the_talk_goes_as_written(path: Path, tmp_path: Path) -> None:
-    asyncio.run(play(path.read_text(), tmp_path))
+async def test_the_talk_goes_as_written(path: Path, tmp_path: Path) -> None:
+    await play(path.read_text(), tmp_path)
 
 
 async def play(text: str, folder: Path) -> None:
@@ -38,21 +37,23 @@ async def play(text: str, folder: Path) -> None:
     options = dict(rest.split(None, 1) for word, rest in words if word == "option")
     for name, said in (rest.split(None, 1) for word, rest in words if word == "file"):
         (folder / name).write_text(said + "\n")
-    async with Room(folder, script, **{name: json.loads(value) for name, value in options.items()}) as room:
+    async with SessionHarness(
+        folder, script, **{name: json.loads(value) for name, value in options.items()}
+    ) as harness:
         known: dict[str, str] = {}
         for word, rest in words:
             if word == ">":
                 for name, value in known.items():
                     rest = rest.replace(name, value)  # noqa: PLW2901  # the line with its names filled in
-                room.say(rest.encode())
+                harness.send(rest.encode())
             elif word == "<":
                 pattern = json.loads(rest)
                 try:
-                    await room.until(lambda line, pattern=pattern: fits(line, pattern, known))
+                    await harness.receive_until(lambda line, pattern=pattern: fits(line, pattern, known))
                 except TimeoutError:
-                    raise AssertionError(f"never said: {rest}\nsaid: {room.raw.decode()}") from None
+                    raise AssertionError(f"never said: {rest}\nsaid: {harness.raw.decode()}") from None
     shown = sum(word == "<" and kind_of(json.loads(rest)) == "result" for word, rest in words)
-    assert len(list(room.told("result"))) == shown
+    assert len(list(harness.messages("result"))) == shown
 
 
 def fits(line: Any, pattern: Any, known: dict[str, str]) -> bool:

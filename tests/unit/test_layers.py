@@ -258,6 +258,8 @@ def test_an_exception_that_nobody_uses_is_taken_out_of_the_table(module: str, im
         ("parley.engine.x", "from parley.models.base import Model"),
         ("parley.engine.x", "from parley.models import catalog, base"),
         ("parley.engine.x", "from parley.engine import turn"),
+        ("parley.engine.x", "from parley.memory.base import MemoryWorker"),
+        ("parley.memory.x", "from parley.engine.context.compactor import Compactor"),
         ("parley.engine.x", "from . import turn\nfrom .turn import Turn\nfrom ..protocol import base"),
         ("parley.tools.x", "from parley.workspace.base import Files\nimport parley.tools.shell.bash"),
         ("parley.models.x", "from parley.models.fake.scripted import play"),
@@ -302,6 +304,12 @@ VARIETY = "a variety, which only compose may know"
         ("parley.engine.x", "ROW = 'parley.models.fake.offline:Offline'", [(1, "parley.models.fake.offline", VARIETY)]),
         ("parley.engine.x", "from ..models.fake.offline import Offline", [(1, "parley.models.fake.offline", VARIETY)]),
         ("parley.engine.x", "from parley.settings import sources", [(1, "parley.settings.sources", VARIETY)]),
+        ("parley.engine.x", "from parley.memory import worker", [(1, "parley.memory.worker", VARIETY)]),
+        (
+            "parley.memory.base",
+            "from parley.engine.clock import Clock",
+            [(1, "parley.engine.clock", "engine is not below memory")],
+        ),
         ("parley.stores.x", "from parley.tools.shell.bash import Bash", [(1, "parley.tools.shell.bash", VARIETY)]),
         (
             "parley.stores.x",

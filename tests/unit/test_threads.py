@@ -11,32 +11,31 @@ from parley._threads import run_in_thread
 from parley.errors import ToolError
 
 
-def test_the_loop_goes_on_while_the_work_is_done() -> None:
+async def test_the_loop_goes_on_while_the_work_is_done() -> None:
     released = Event()
 
     def work() -> str:
         assert released.wait(5)
         return "done"
 
-    async def talk() -> str:
-        async with asyncio.timeout(60):
-            task = asyncio.create_task(run_in_thread(work))
-            await asyncio.sleep(0)
-            released.set()
-            return await task
+    async with asyncio.timeout(60):
+        task = asyncio.create_task(run_in_thread(work))
+        await asyncio.sleep(0)
+        released.set()
+        result = await task
 
-    assert asyncio.run(talk()) == "done"
+    assert result == "done"
 
 
-def test_what_the_work_raises_comes_out() -> None:
+async def test_what_the_work_raises_comes_out() -> None:
     def work() -> None:
         raise ToolError("no")
 
     with pytest.raises(ToolError, match=r"^no$"):
-        asyncio.run(run_in_thread(work))
+        await run_in_thread(work)
 
 
-def test_cancelling_does_not_wait_for_the_work() -> None:
+async def test_cancelling_does_not_wait_for_the_work() -> None:
     begun, released, ended = Event(), Event(), Event()
 
     def work() -> None:
@@ -44,15 +43,13 @@ def test_cancelling_does_not_wait_for_the_work() -> None:
         released.wait(5)
         ended.set()
 
-    async def talk() -> None:
-        task = asyncio.create_task(run_in_thread(work))
-        await asyncio.to_thread(begun.wait, 5)
-        task.cancel()
-        async with asyncio.timeout(60):
-            with pytest.raises(asyncio.CancelledError):
-                await task
+    task = asyncio.create_task(run_in_thread(work))
+    await asyncio.to_thread(begun.wait, 5)
+    task.cancel()
+    async with asyncio.timeout(60):
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
-    asyncio.run(talk())
     assert not ended.is_set()
     released.set()
     assert ended.wait(5)

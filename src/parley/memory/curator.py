@@ -127,7 +127,7 @@ class Curator:
         id, name, given = str(call.get("id")), str(call.get("name")), call.get("input")
         try:
             if name not in OPERATIONS:
-                raise Refusal(f"there is no tool {name!r}; there are {', '.join(OPERATIONS)}")
+                raise Refusal(f"unknown tool {name!r} (choose from {', '.join(OPERATIONS)})")
             kind, _, run = OPERATIONS[name]
             input = msgspec.convert(given, kind)
             self._decide(id, name, given if isinstance(given, dict) else {})
@@ -175,7 +175,7 @@ class Curator:
 
     def _named(self, numbers: list[int]) -> tuple[EntrySource, ...]:
         if strange := [number for number in numbers if number not in self._sources]:
-            raise Refusal(f"#{strange[0]} is no message of this stretch: sources are the numbers it shows")
+            raise Refusal(f"#{strange[0]} is not a message of this excerpt: use the numbers that it shows")
         return tuple(self._sources[number] for number in dict.fromkeys(numbers))
 
 

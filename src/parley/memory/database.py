@@ -162,7 +162,7 @@ def is_prepared(database: sqlite3.Connection, path: Path) -> bool:
 
 
 def prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Make the tables, in the transaction of who wants to write, if they are not there. Raises SessionError."""
+    """Create the tables if they do not exist, in the current transaction. Raises SessionError."""
     if is_prepared(database, path):
         return
     for statement in statements(SCHEMA):

@@ -117,12 +117,12 @@ class Summarizer(Compactor):
         words = asked.format(words=int(summary_tokens(self._room) * WORDS_PER_TOKEN))
         focus = f"\n\n[The person says of this summary: {self._focus}]" if self._focus else ""
         try:
-            said = await self._call_with_retry(self._build_request(f"{words}{focus}\n\n{material}"), self._model)
+            text = await self._call_with_retry(self._build_request(f"{words}{focus}\n\n{material}"), self._model)
         except ModelError as exc:
             if not is_about_length(exc):
                 raise
-            said = material
-        return summary.shorten_text(summary.TAGS.sub("", said).strip(), self._max_chars)
+            text = material
+        return summary.shorten_text(summary.TAGS.sub("", text).strip(), self._max_chars)
 
     def _build_request(self, text: str) -> ModelRequest:
         choice, known = self._model, self._conversation.config.model.get_info(self._model)

@@ -30,16 +30,16 @@ RANGE = re.compile(r"#?(\d{1,15})(?:\s*(?:-|–|\.\.)\s*#?(\d{1,15}))?")
 class MemorySearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(min_length=1, description="Words to look for; those with most of them come first")]
     limit: Annotated[int, Meta(ge=1, le=MOST_FOUND, description="How many of each kind")] = 8
-    everywhere: Annotated[bool, Meta(description="Also what was said in other sessions")] = False
+    everywhere: Annotated[bool, Meta(description="Also search the messages of other sessions")] = False
 
 
 class MemoryReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     slug: Annotated[str | None, Meta(description="An entry of the knowledge tree")] = None
     messages: Annotated[str | None, Meta(description="Messages by their numbers: 120 or 120-140")] = None
-    session: Annotated[str | None, Meta(description="The session whose messages are meant, if not this one")] = None
+    session: Annotated[str | None, Meta(description="The session of the messages, if not this one")] = None
     summary: Annotated[
         Annotated[int, Meta(ge=0, le=MOST_ID)] | None,
-        Meta(description="A summary by its id: itself, and what it stands for"),
+        Meta(description="A summary by its id, with the summaries that it covers"),
     ] = None
 
 
@@ -119,7 +119,7 @@ def read_memory(recall: Recall, call: MemoryReadInput) -> ToolOutput:
     first, last = parse_range(call.messages or "")
     lines = recall.messages(first, last, call.session)
     if not lines:
-        raise ToolError(f"Nothing was said from #{first} to #{last}.")
+        raise ToolError(f"There are no messages from #{first} to #{last}.")
     detail: Json = {**REPEATS, "first": first, "last": last, "messages": len(lines)}
     return ToolOutput(content=fit_messages(lines), detail=detail)
 

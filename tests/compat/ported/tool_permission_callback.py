@@ -47,7 +47,7 @@ async def main() -> None:
         await client.query("Write a small program, clean up and run it")
         async for message in client.receive_response():
             if isinstance(message, ResultMessage):
-                print("safe_output/hello.txt:", Path("safe_output/hello.txt").read_text())  # noqa: ASYNC240
+                print("safe_output/hello.txt:", Path("safe_output/hello.txt").read_text())
                 print("denied:", len(message.permission_denials or []), "of", len(log))
                 print("Claude:", message.result)
             elif isinstance(message, AssistantMessage):

@@ -21,17 +21,14 @@ from parley.workspace.process.processes import Processes
 PATIENCE_SECONDS = 90
 
 
-def at(folder: Path, talk: Callable[[HookEnvironment], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        environment = {"PATH": "/usr/bin:/bin", "BASH_ENV": "/no/such", "GIVEN": "yes"}
-        place = HookEnvironment(processes=Processes(), environment=environment, project=str(folder))
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await talk(place)
-        finally:
-            await place.processes.close()
-
-    asyncio.run(whole())
+async def at(folder: Path, talk: Callable[[HookEnvironment], Awaitable[None]]) -> None:
+    environment = {"PATH": "/usr/bin:/bin", "BASH_ENV": "/no/such", "GIVEN": "yes"}
+    place = HookEnvironment(processes=Processes(), environment=environment, project=str(folder))
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await talk(place)
+    finally:
+        await place.processes.close()
 
 
 def hook(place: HookEnvironment, line: str, event: str = "PreToolUse", **fields: Any) -> CommandHook:
@@ -46,7 +43,7 @@ async def ran(made: CommandHook, progress: Callable[[str, str], None] = lambda o
     return await made.run(fired, progress)
 
 
-def test_a_command_gets_the_event_on_stdin_and_a_clean_environment(tmp_path: Path) -> None:
+async def test_a_command_gets_the_event_on_stdin_and_a_clean_environment(tmp_path: Path) -> None:
     async def talk(place: HookEnvironment) -> None:
         line = 'cat; env >&2; echo "$PWD $CLAUDE_PROJECT_DIR" >&2'
         found = await ran(hook(place, line))
@@ -56,11 +53,11 @@ def test_a_command_gets_the_event_on_stdin_and_a_clean_environment(tmp_path: Pat
         assert "BASH_ENV" not in names
         assert found.stderr.splitlines()[-1] == f"{tmp_path} {tmp_path}"
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
 @pytest.mark.parametrize("line", ["cat > told", "true", "exec <&-; cat told || true"])
-def test_an_event_larger_than_a_pipe_reaches_a_command_that_reads_and_harms_none_that_does_not(
+async def test_an_event_larger_than_a_pipe_reaches_a_command_that_reads_and_harms_none_that_does_not(
     tmp_path: Path, line: str
 ) -> None:
     async def talk(place: HookEnvironment) -> None:
@@ -70,14 +67,14 @@ def test_an_event_larger_than_a_pipe_reaches_a_command_that_reads_and_harms_none
         if line.startswith("cat"):
             assert len((tmp_path / "told").read_bytes()) == 1_000_014
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_words_are_run_without_a_shell(tmp_path: Path) -> None:
+async def test_words_are_run_without_a_shell(tmp_path: Path) -> None:
     async def talk(place: HookEnvironment) -> None:
         assert (await ran(hook(place, "printf", args=("%s", "$HOME;")))).stdout == "$HOME;"
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
 DENY = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}
@@ -105,13 +102,13 @@ BRACED = {"hookSpecificOutput": {"additionalContext": "{ some text"}}
         ("kill -9 $$", "PreToolUse", HookRun(failure="exit code 137", exit_code=137)),
     ],
 )
-def test_the_end_of_a_command_is_its_answer(tmp_path: Path, line: str, event: str, expected: HookRun) -> None:
+async def test_the_end_of_a_command_is_its_answer(tmp_path: Path, line: str, event: str, expected: HookRun) -> None:
     async def talk(place: HookEnvironment) -> None:
         found = await ran(hook(place, line, event))
         told = (found.output, found.blocks, found.failure, found.exit_code)
         assert told == (expected.output, expected.blocks, expected.failure, expected.exit_code)
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
 LONG = """printf '{"hookSpecificOutput": {"permissionDecision": "deny", "additionalContext": "'
@@ -130,31 +127,31 @@ head -c %d /dev/zero | tr '\\0' x; printf '"}}'"""
         ('echo \'{"permisionDecision": "deny"}\'', "its answer has no decision, and keys that are not known"),
     ],
 )
-def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path, line: str, failure: str) -> None:
+async def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path, line: str, failure: str) -> None:
     async def talk(place: HookEnvironment) -> None:
         assert ((await ran(hook(place, line))).failure or "").startswith(failure)
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_a_long_answer_counts_as_a_whole(tmp_path: Path) -> None:
+async def test_a_long_answer_counts_as_a_whole(tmp_path: Path) -> None:
     async def talk(place: HookEnvironment) -> None:
         said = (await ran(hook(place, LONG % 500_000))).output.hookSpecificOutput
         assert said is not None
         assert (said.permissionDecision, len(said.additionalContext or "")) == ("deny", 500_000)
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_a_command_that_cannot_be_started_is_a_failure(tmp_path: Path) -> None:
+async def test_a_command_that_cannot_be_started_is_a_failure(tmp_path: Path) -> None:
     async def talk(place: HookEnvironment) -> None:
         with pytest.raises(HookFailed, match="NUL"):
             await ran(hook(place, "a\0b"))
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_cancelling_ends_the_command(tmp_path: Path) -> None:
+async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
     async def talk(place: HookEnvironment) -> None:
         os.mkfifo(tmp_path / "pid")
         running = asyncio.create_task(ran(hook(place, "echo $$ > pid; exec sleep 600")))
@@ -165,19 +162,19 @@ def test_cancelling_ends_the_command(tmp_path: Path) -> None:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_relative_entries_of_the_path_are_dropped(tmp_path: Path) -> None:
+async def test_relative_entries_of_the_path_are_dropped(tmp_path: Path) -> None:
     async def talk(place: HookEnvironment) -> None:
         environment = {"PATH": f".:bin::{tmp_path}:/usr/bin:/bin"}
         given = HookEnvironment(processes=place.processes, environment=environment, project=str(tmp_path))
         assert (await ran(hook(given, 'echo "$PATH"'))).stdout.strip() == f"{tmp_path}:/usr/bin:/bin"
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_what_a_command_writes_is_told_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_command_writes_is_told_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.01)
 
     async def talk(place: HookEnvironment) -> None:
@@ -189,11 +186,11 @@ def test_what_a_command_writes_is_told_while_it_runs(tmp_path: Path, monkeypatch
         await asyncio.to_thread((tmp_path / "go").write_text, "\n")
         assert (await running).stdout == "begun\nended\n"
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
 @pytest.mark.parametrize("by", ["entry", "first line"])
-def test_a_command_may_go_on_in_the_background(tmp_path: Path, by: str) -> None:
+async def test_a_command_may_go_on_in_the_background(tmp_path: Path, by: str) -> None:
     async def talk(place: HookEnvironment) -> None:
         os.mkfifo(tmp_path / "go")
         first = "" if by == "entry" else 'echo \'{"async": true, "asyncTimeout": 20000}\'; '
@@ -205,11 +202,11 @@ def test_a_command_may_go_on_in_the_background(tmp_path: Path, by: str) -> None:
         await asyncio.to_thread((tmp_path / "go").write_text, "\n")
         assert (await ending).output == parse_output(CONTEXT)
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
 @pytest.mark.parametrize("ms", ["-1", "0", "null"])
-def test_a_time_that_is_none_is_not_heeded(tmp_path: Path, ms: str) -> None:
+async def test_a_time_that_is_none_is_not_heeded(tmp_path: Path, ms: str) -> None:
     async def talk(place: HookEnvironment) -> None:
         os.mkfifo(tmp_path / "go")
         found = await ran(hook(place, f'echo \'{{"async": true, "asyncTimeout": {ms}}}\'; read < go', "Stop"))
@@ -218,22 +215,22 @@ def test_a_time_that_is_none_is_not_heeded(tmp_path: Path, ms: str) -> None:
         await asyncio.to_thread((tmp_path / "go").write_text, "\n")
         assert (await ending).failure is None
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_a_command_that_answers_later_and_has_ended_already_is_one_in_the_background(tmp_path: Path) -> None:
+async def test_a_command_that_answers_later_and_has_ended_already_is_one_in_the_background(tmp_path: Path) -> None:
     async def talk(place: HookEnvironment) -> None:
         found = await ran(hook(place, f"echo '{{\"async\": true}}'; echo '{json.dumps(CONTEXT)}'", "Stop"))
         assert found.background is not None
         assert (await found.background).output == parse_output(CONTEXT)
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_one_in_the_background_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+async def test_one_in_the_background_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     async def talk(place: HookEnvironment) -> None:
         found = await ran(hook(place, 'echo \'{"async": true, "asyncTimeout": 1}\'; sleep 600', "Stop"))
         assert found.background is not None
         assert (await found.background).failure == "it did not end within 0.001 s and was ended"
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)

@@ -120,7 +120,7 @@ async def failure(server: McpServer) -> str:
     raise AssertionError("it went well")
 
 
-def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
+async def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
     async def talk(far: Far) -> list[tuple[str, str]]:
         ears = Ears()
         server = client_of(far, ears)
@@ -139,7 +139,7 @@ def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
         return ears.heard
 
     with far_away() as far:
-        assert asyncio.run(talk(far)) == [
+        assert await talk(far) == [
             ("pending", ""),
             ("connected", ""),
             ("pending", "the server does not know the session any more (HTTP 404); it is tried again"),
@@ -147,7 +147,7 @@ def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
         ]
 
 
-def test_a_server_that_does_not_let_go_is_left() -> None:
+async def test_a_server_that_does_not_let_go_is_left() -> None:
     async def talk(far: Far) -> None:
         server = client_of(far, Ears())
         async with asyncio.timeout(SECONDS - 5):
@@ -155,10 +155,10 @@ def test_a_server_that_does_not_let_go_is_left() -> None:
             await server.close()
 
     with far_away() as far:
-        asyncio.run(talk(far))
+        await talk(far)
 
 
-def test_a_server_behind_a_proxy_is_reached_and_a_proxy_that_is_none_is_told_without_its_password() -> None:
+async def test_a_server_behind_a_proxy_is_reached_and_a_proxy_that_is_none_is_told_without_its_password() -> None:
     async def status(far: Far, proxy: str) -> tuple[str, str]:
         far.lets_go.set()
         server = client_of(far, Ears(), proxy=proxy)
@@ -169,6 +169,6 @@ def test_a_server_behind_a_proxy_is_reached_and_a_proxy_that_is_none_is_told_wit
         return found
 
     with far_away() as far:
-        assert asyncio.run(status(far, f"http://127.0.0.1:{far.server_port}")) == ("connected", "")
-        bad = asyncio.run(status(far, "gopher://me:hush@far:1"))
+        assert await status(far, f"http://127.0.0.1:{far.server_port}") == ("connected", "")
+        bad = await status(far, "gopher://me:hush@far:1")
     assert bad == ("failed", "the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used")

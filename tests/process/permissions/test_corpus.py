@@ -197,7 +197,7 @@ async def played(groups: list[list[Json]], place: Place) -> dict[str, str]:
     return host.found
 
 
-def test_the_executable_decides_as_the_corpus_says() -> None:
+async def test_the_executable_decides_as_the_corpus_says() -> None:
     reachable = sorted(filter(is_reachable, CASES), key=setting)
     groups = [list(cases) for _, cases in groupby(reachable, key=setting)]
 
@@ -208,7 +208,7 @@ def test_the_executable_decides_as_the_corpus_says() -> None:
     # Not in pytest's own folder, which the engine without rights could not enter.
     with tempfile.TemporaryDirectory(prefix="corpus-") as root:
         place = Place(Path(root))
-        found = asyncio.run(bounded())
+        found = await bounded()
 
     cases = {f"call_{number}_{at}": case for number, group in enumerate(groups) for at, case in enumerate(group)}
     others = [(found.get(id), case) for id, case in cases.items() if found.get(id) != case["expect"]]

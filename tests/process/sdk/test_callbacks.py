@@ -31,7 +31,7 @@ from parley import (
     query,
     tool,
 )
-from tests.helpers.sdk import LOOPS, Stage, run
+from tests.helpers.sdk import LOOPS, ClientHarness, run
 
 
 def calls(name: str, input: str, then: str = "Done.") -> str:
@@ -53,30 +53,30 @@ async def results(options: Options, prompt: str = "go") -> list[ToolResultBlock]
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_permission_is_asked_for_and_the_answer_counts(stage: Stage, engine: str, loop: str) -> None:
+def test_permission_is_asked_for_and_the_answer_counts(harness: ClientHarness, engine: str, loop: str) -> None:
     asked: list[tuple[str, dict[str, Any], ToolPermissionContext]] = []
 
     async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> PermissionResultAllow:
         asked.append((name, input, context))
         return PermissionResultAllow(updated_input={**input, "content": "b"})
 
-    [block] = run(loop, results, stage.options(engine, WRITE, can_use_tool=may))
+    [block] = run(loop, results, harness.options(engine, WRITE, can_use_tool=may))
 
     [(name, _, context)] = asked
     assert (name, context.tool_use_id, block.is_error) == ("Write", block.tool_use_id, None)
     assert context.suggestions
     assert isinstance(context.suggestions[0], PermissionUpdate)
-    assert (stage.folder / "work" / "note.txt").read_text() == "b"
+    assert (harness.folder / "work" / "note.txt").read_text() == "b"
 
 
-def test_a_denial_is_told_to_the_model_in_its_own_words(stage: Stage, engine: str) -> None:
+def test_a_denial_is_told_to_the_model_in_its_own_words(harness: ClientHarness, engine: str) -> None:
     async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> PermissionResultDeny:
         return PermissionResultDeny(message="not in this house")
 
-    [block] = run("asyncio", results, stage.options(engine, WRITE, can_use_tool=may))
+    [block] = run("asyncio", results, harness.options(engine, WRITE, can_use_tool=may))
 
     assert (block.content, block.is_error) == ("not in this house", True)
-    assert not (stage.folder / "work" / "note.txt").exists()
+    assert not (harness.folder / "work" / "note.txt").exists()
 
 
 @pytest.mark.parametrize(
@@ -84,21 +84,21 @@ def test_a_denial_is_told_to_the_model_in_its_own_words(stage: Stage, engine: st
     [(True, "must return PermissionResultAllow"), (None, "must return"), (KeyError("lost"), "lost")],
 )
 def test_a_callback_that_fails_is_a_denial_that_says_why(
-    stage: Stage, engine: str, answer: Any, words: str, caplog: pytest.LogCaptureFixture
+    harness: ClientHarness, engine: str, answer: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> Any:
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    [block] = run("asyncio", results, stage.options(engine, WRITE, can_use_tool=may))
+    [block] = run("asyncio", results, harness.options(engine, WRITE, can_use_tool=may))
 
     assert block.is_error
     assert words in str(block.content)
     assert "the callback for can_use_tool failed" in caplog.text
 
 
-def test_an_interrupt_withdraws_the_question_and_tells_the_callback(stage: Stage, engine: str) -> None:
+def test_an_interrupt_withdraws_the_question_and_tells_the_callback(harness: ClientHarness, engine: str) -> None:
     signals: list[Any] = []
 
     async def play(options: Options) -> ResultMessage | None:
@@ -116,7 +116,7 @@ def test_an_interrupt_withdraws_the_question_and_tells_the_callback(stage: Stage
             await client.interrupt()
             return await turn.finish_up()
 
-    result = run("asyncio", play, stage.options(engine, WRITE))
+    result = run("asyncio", play, harness.options(engine, WRITE))
 
     assert result is not None
     assert result.is_error
@@ -125,7 +125,7 @@ def test_an_interrupt_withdraws_the_question_and_tells_the_callback(stage: Stage
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
 def test_hooks_are_called_with_what_the_engine_tells_and_their_answers_count(
-    stage: Stage, engine: str, loop: str
+    harness: ClientHarness, engine: str, loop: str
 ) -> None:
     heard: list[tuple[str, str | None]] = []
 
@@ -143,7 +143,7 @@ def test_hooks_are_called_with_what_the_engine_tells_and_their_answers_count(
         }
 
     hooks = {event: [HookMatcher(hooks=[check])] for event in ("PreToolUse", "UserPromptSubmit", "Stop")}
-    [block] = run(loop, results, stage.options(engine, WRITE, hooks=hooks))
+    [block] = run(loop, results, harness.options(engine, WRITE, hooks=hooks))
 
     assert [event for event, _ in heard] == ["UserPromptSubmit", "PreToolUse", "Stop"]
     assert heard[1][1] == block.tool_use_id
@@ -160,10 +160,10 @@ def test_hooks_are_called_with_what_the_engine_tells_and_their_answers_count(
     ],
 )
 def test_a_hook_whose_answer_cannot_be_read_denies_the_call_and_the_program_is_told(
-    stage: Stage, engine: str, wrong: Any, caplog: pytest.LogCaptureFixture
+    harness: ClientHarness, engine: str, wrong: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     hooks = {"PreToolUse": [HookMatcher(hooks=[lambda *told: wrong])]}
-    [block] = run("asyncio", results, stage.options(engine, WRITE, hooks=hooks, permission_mode="acceptEdits"))
+    [block] = run("asyncio", results, harness.options(engine, WRITE, hooks=hooks, permission_mode="acceptEdits"))
 
     assert (block.is_error, "the hook (callback hook_0) failed" in str(block.content)) == (True, True)
     assert ("not known" in caplog.text) is isinstance(wrong, dict)
@@ -192,16 +192,16 @@ PLAN = calls("ExitPlanMode", '{ plan = "1. do it" }')
     ids=["can_use_tool", "hooks", "on_question", "on_plan"],
 )
 def test_plain_functions_answer_as_well(
-    stage: Stage, engine: str, script: str, given: dict[str, Any], words: str
+    harness: ClientHarness, engine: str, script: str, given: dict[str, Any], words: str
 ) -> None:
-    [block] = run("asyncio", results, stage.options(engine, script, **given))
+    [block] = run("asyncio", results, harness.options(engine, script, **given))
 
     assert words in str(block.content)
     assert "await" not in str(block.content)
 
 
-def test_the_log_names_the_callback_that_failed(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    run("asyncio", results, stage.options("local", PICK, on_question=lambda asked: asked.answer({"What?": "A"})))
+def test_the_log_names_the_callback_that_failed(harness: ClientHarness, caplog: pytest.LogCaptureFixture) -> None:
+    run("asyncio", results, harness.options("local", PICK, on_question=lambda asked: asked.answer({"What?": "A"})))
 
     assert "the callback for on_question failed" in caplog.text
 
@@ -231,10 +231,10 @@ async def fail() -> None:
     ],
 )
 def test_functions_of_the_program_are_tools_of_the_model(
-    stage: Stage, engine: str, name: str, input: str, text: str, loop: str
+    harness: ClientHarness, engine: str, name: str, input: str, text: str, loop: str
 ) -> None:
     server = create_sdk_mcp_server("mine", tools=[add, shout, fail])
-    options = stage.options(
+    options = harness.options(
         engine, calls(f"mcp__mine__{name}", input), mcp_servers={"mine": server}, allowed_tools=["mcp__mine"]
     )
 
@@ -256,7 +256,7 @@ def test_a_plain_function_has_the_schema_of_its_hints() -> None:
     }
 
 
-def test_a_question_is_answered_with_a_typed_answer(stage: Stage, engine: str) -> None:
+def test_a_question_is_answered_with_a_typed_answer(harness: ClientHarness, engine: str) -> None:
     async def choose(asked: Questions) -> Answers | None:
         [question] = asked.questions
         return asked.answer({question.text: question.choices[1].label})
@@ -265,13 +265,13 @@ def test_a_question_is_answered_with_a_typed_answer(stage: Stage, engine: str) -
         '{ questions = [{ question = "Which one?", header = "Pick", multiSelect = false, options = ['
         '{ label = "A", description = "first" }, { label = "B", description = "second" }] }] }'
     )
-    [block] = run("asyncio", results, stage.options(engine, calls("AskUserQuestion", question), on_question=choose))
+    [block] = run("asyncio", results, harness.options(engine, calls("AskUserQuestion", question), on_question=choose))
 
     assert "Which one?" in str(block.content)
     assert "B" in str(block.content)
 
 
-def test_a_plan_is_approved_with_the_mode_to_go_on_in(stage: Stage, engine: str) -> None:
+def test_a_plan_is_approved_with_the_mode_to_go_on_in(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             await (await client.ask("plan it"))
@@ -287,20 +287,20 @@ def test_a_plan_is_approved_with_the_mode_to_go_on_in(stage: Stage, engine: str)
         return plan.approve(mode="acceptEdits")
 
     script = calls("ExitPlanMode", '{ plan = "1. do it" }')
-    options = stage.options(engine, script, on_plan=review, permission_mode="plan")
+    options = harness.options(engine, script, on_plan=review, permission_mode="plan")
 
     assert run("asyncio", play, options) == ["acceptEdits"]
 
 
-def test_a_callback_that_is_never_asked_is_warned_of(stage: Stage) -> None:
+def test_a_callback_that_is_never_asked_is_warned_of(harness: ClientHarness) -> None:
     async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> PermissionResultAllow:
         return PermissionResultAllow()
 
     with pytest.warns(CanUseToolShadowedWarning, match="Bash"):
-        run("asyncio", results, stage.options("local", can_use_tool=may, allowed_tools=["Bash", "Edit(src/**)"]))
+        run("asyncio", results, harness.options("local", can_use_tool=may, allowed_tools=["Bash", "Edit(src/**)"]))
 
 
-def test_callbacks_are_answered_beside_each_other(stage: Stage, engine: str) -> None:
+def test_callbacks_are_answered_beside_each_other(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> None:
         seen: list[str] = []
         together = anyio.Event()
@@ -315,7 +315,7 @@ def test_callbacks_are_answered_beside_each_other(stage: Stage, engine: str) -> 
         options.hooks = {"PreToolUse": [HookMatcher(hooks=[wait]), HookMatcher(hooks=[wait])]}
         assert await results(options)
 
-    run("asyncio", play, stage.options(engine, calls("Read", '{ file_path = "none" }')))
+    run("asyncio", play, harness.options(engine, calls("Read", '{ file_path = "none" }')))
 
 
 BACKGROUND = """
@@ -338,7 +338,9 @@ async def one(text: str) -> AsyncIterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("as_generator", [False, True])
-def test_callbacks_are_answered_for_agents_that_outlive_the_turn(stage: Stage, engine: str, as_generator: bool) -> None:
+def test_callbacks_are_answered_for_agents_that_outlive_the_turn(
+    harness: ClientHarness, engine: str, as_generator: bool
+) -> None:
     heard: list[str] = []
 
     async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> PermissionResultAllow:
@@ -353,7 +355,7 @@ def test_callbacks_are_answered_for_agents_that_outlive_the_turn(stage: Stage, e
         prompt = one("begin") if as_generator else "begin"
         return [message async for message in query(prompt=prompt, options=options)]
 
-    options = stage.options(
+    options = harness.options(
         engine,
         BACKGROUND,
         can_use_tool=may,
@@ -363,7 +365,7 @@ def test_callbacks_are_answered_for_agents_that_outlive_the_turn(stage: Stage, e
     messages = run("asyncio", play, options)
 
     assert sorted(heard) == sorted(["Write", "mcp__mine__add", "hook Agent", "hook Write", "hook mcp__mine__add"])
-    assert (stage.folder / "work" / "note.txt").exists()
+    assert (harness.folder / "work" / "note.txt").exists()
     assert len([one for one in messages if isinstance(one, ResultMessage)]) == 2
 
 
@@ -382,7 +384,7 @@ async def cancels_itself(*_: Any) -> Any:
 
 
 @pytest.mark.parametrize("callback", [cancelled_by_another, cancels_itself])
-def test_a_callback_that_is_cancelled_is_answered(stage: Stage, engine: str, callback: Any) -> None:
+def test_a_callback_that_is_cancelled_is_answered(harness: ClientHarness, engine: str, callback: Any) -> None:
     hooks = {"PreToolUse": [HookMatcher(hooks=[callback], on_failure="block")]}
     tools = create_sdk_mcp_server("house", tools=[SdkMcpTool("ring", "Ring.", {}, callback)])
     asked: list[tuple[str, dict[str, Any]]] = [
@@ -392,24 +394,24 @@ def test_a_callback_that_is_cancelled_is_answered(stage: Stage, engine: str, cal
     ]
 
     for script, given in asked:
-        [block] = run("asyncio", results, stage.options(engine, script, **given))
+        [block] = run("asyncio", results, harness.options(engine, script, **given))
         assert block.is_error
         assert "CancelledError" in str(block.content)
-    assert not (stage.folder / "work" / "note.txt").exists()
+    assert not (harness.folder / "work" / "note.txt").exists()
 
 
-def test_a_foreign_cancellation_is_answered_on_trio(stage: Stage, engine: str) -> None:
+def test_a_foreign_cancellation_is_answered_on_trio(harness: ClientHarness, engine: str) -> None:
     async def may(*_: Any) -> Any:
         raise asyncio.CancelledError
 
-    [block] = run("trio", results, stage.options(engine, WRITE, can_use_tool=may))
+    [block] = run("trio", results, harness.options(engine, WRITE, can_use_tool=may))
 
     assert block.is_error
     assert "CancelledError" in str(block.content)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_callback_may_close_its_own_client(stage: Stage, engine: str, loop: str) -> None:
+def test_a_callback_may_close_its_own_client(harness: ClientHarness, engine: str, loop: str) -> None:
     async def play() -> list[str]:
         told: list[str] = []
         closed = anyio.Event()
@@ -421,11 +423,11 @@ def test_a_callback_may_close_its_own_client(stage: Stage, engine: str, loop: st
             closed.set()
             return PermissionResultAllow()
 
-        client = Client(stage.options(engine, WRITE, can_use_tool=may))
+        client = Client(harness.options(engine, WRITE, can_use_tool=may))
         await client.connect()
         await client.ask("go")
         await closed.wait()
         return told
 
     assert run(loop, play) == ["closed"]
-    assert not (stage.folder / "work" / "note.txt").exists()
+    assert not (harness.folder / "work" / "note.txt").exists()

@@ -26,7 +26,7 @@ from parley import (
     Turn,
     query,
 )
-from tests.helpers.sdk import LOOPS, Stage, kinds, run
+from tests.helpers.sdk import LOOPS, ClientHarness, kinds, run
 
 TURN = ["SystemMessage:init", "AssistantMessage", "ResultMessage:success"]
 SLOW = """
@@ -43,17 +43,17 @@ async def asked(options: Options, prompt: Any = "Hi") -> list[Any]:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_query_yields_its_turn_and_ends(stage: Stage, engine: str, loop: str) -> None:
-    messages = run(loop, asked, stage.options(engine))
+def test_a_query_yields_its_turn_and_ends(harness: ClientHarness, engine: str, loop: str) -> None:
+    messages = run(loop, asked, harness.options(engine))
 
     assert kinds(messages) == TURN
     assert messages[1].content == [TextBlock("Hello.")]
     assert messages[2].result == "Hello."
-    assert stage.complaints == []
+    assert harness.complaints == []
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_client_talks_turn_after_turn_in_one_session(stage: Stage, engine: str, loop: str) -> None:
+def test_a_client_talks_turn_after_turn_in_one_session(harness: ClientHarness, engine: str, loop: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             ids = []
@@ -64,12 +64,12 @@ def test_a_client_talks_turn_after_turn_in_one_session(stage: Stage, engine: str
             assert (client.pid is None) == (options.engine == "local")
             return ids
 
-    ids = run(loop, play, stage.options(engine))
+    ids = run(loop, play, harness.options(engine))
 
     assert ids[0] == ids[1] is not None
 
 
-def test_a_turn_yields_its_own_messages_only(stage: Stage, engine: str) -> None:
+def test_a_turn_yields_its_own_messages_only(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> tuple[Turn, Turn]:
         async with Client(options) as client:
             first = await client.ask("one")
@@ -79,13 +79,13 @@ def test_a_turn_yields_its_own_messages_only(stage: Stage, engine: str) -> None:
             return first, second
 
     script = '[[turn]]\nwhen = "one"\ntext = "First."\n[[turn]]\nwhen = "two"\ntext = "Second."\n'
-    first, second = run("asyncio", play, stage.options(engine, script))
+    first, second = run("asyncio", play, harness.options(engine, script))
 
     assert [turn.result and turn.result.result for turn in (first, second)] == ["First.", "Second."]
     assert first.state == second.state == "completed"
 
 
-def test_a_prompt_sent_into_a_running_turn_is_accounted_for(stage: Stage, engine: str) -> None:
+def test_a_prompt_sent_into_a_running_turn_is_accounted_for(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             turn = await client.ask("begin")
@@ -98,12 +98,12 @@ def test_a_prompt_sent_into_a_running_turn_is_accounted_for(stage: Stage, engine
             assert result == await receipt.finish_up()
             return [*states, receipt.state, result and result.result]
 
-    found = run("asyncio", play, stage.options(engine, SLOW, permission_mode="bypassPermissions"))
+    found = run("asyncio", play, harness.options(engine, SLOW, permission_mode="bypassPermissions"))
 
     assert found[1:] == ["started", "completed", "Slept."]
 
 
-def test_a_prompt_that_waits_is_taken_back(stage: Stage, engine: str) -> None:
+def test_a_prompt_that_waits_is_taken_back(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> tuple[bool, str, Any]:
         async with Client(options) as client:
             turn = await client.ask("begin")
@@ -115,14 +115,14 @@ def test_a_prompt_that_waits_is_taken_back(stage: Stage, engine: str) -> None:
             taken = await client.cancel(receipt)
             return taken, await receipt.until("cancelled"), await receipt.finish_up()
 
-    assert run("asyncio", play, stage.options(engine, SLOW, permission_mode="bypassPermissions")) == (
+    assert run("asyncio", play, harness.options(engine, SLOW, permission_mode="bypassPermissions")) == (
         True,
         "cancelled",
         None,
     )
 
 
-def test_an_interrupt_ends_the_turn_and_the_next_one_is_clean(stage: Stage, engine: str) -> None:
+def test_an_interrupt_ends_the_turn_and_the_next_one_is_clean(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> tuple[Any, str | None]:
         async with Client(options) as client:
             turn = await client.ask("begin")
@@ -133,23 +133,23 @@ def test_an_interrupt_ends_the_turn_and_the_next_one_is_clean(stage: Stage, engi
             return turn.result, await again.text()
 
     script = SLOW.replace("sleep 0.5", "sleep 60")
-    result, text = run("asyncio", play, stage.options(engine, script, permission_mode="bypassPermissions"))
+    result, text = run("asyncio", play, harness.options(engine, script, permission_mode="bypassPermissions"))
 
     assert (result.subtype, result.is_error, text) == ("error_during_execution", True, "Slept.")
 
 
-def test_prompts_may_come_from_a_generator(stage: Stage, engine: str) -> None:
+def test_prompts_may_come_from_a_generator(harness: ClientHarness, engine: str) -> None:
     async def prompts() -> AsyncIterator[dict[str, Any]]:
         for text in ("one", "two"):
             yield {"type": "user", "message": {"role": "user", "content": text}}
 
-    messages = run("asyncio", lambda options: asked(options, prompts()), stage.options(engine))
+    messages = run("asyncio", lambda options: asked(options, prompts()), harness.options(engine))
 
     assert [one.result for one in messages if isinstance(one, ResultMessage)][-1] == "Hello."
 
 
 def test_a_generator_that_fails_ends_the_prompts_and_not_the_session(
-    stage: Stage, engine: str, caplog: pytest.LogCaptureFixture
+    harness: ClientHarness, engine: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def prompts() -> AsyncIterator[dict[str, Any]]:
         yield {"type": "user", "message": {"role": "user", "content": "one"}}
@@ -163,22 +163,22 @@ def test_a_generator_that_fails_ends_the_prompts_and_not_the_session(
         finally:
             await client.close()
 
-    messages, answer = run("asyncio", play, stage.options(engine))
+    messages, answer = run("asyncio", play, harness.options(engine))
 
     assert isinstance(messages[-1], ResultMessage)
     assert answer == "Hello."
     assert "the prompts of the program failed" in caplog.text
 
 
-def test_partial_messages_are_stream_events(stage: Stage, engine: str) -> None:
-    messages = run("asyncio", asked, stage.options(engine, include_partial_messages=True))
+def test_partial_messages_are_stream_events(harness: ClientHarness, engine: str) -> None:
+    messages = run("asyncio", asked, harness.options(engine, include_partial_messages=True))
 
     events = [one.event["type"] for one in messages if isinstance(one, StreamEvent)]
     assert events[0] == "message_start"
     assert events[-1] == "message_stop"
 
 
-def test_control_requests_are_answered(stage: Stage, engine: str) -> None:
+def test_control_requests_are_answered(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             info = await client.get_server_info()
@@ -194,23 +194,23 @@ def test_control_requests_are_answered(stage: Stage, engine: str) -> None:
                 isinstance(await client.list_permission_rules(), dict),
             ]
 
-    found = run("asyncio", play, stage.options(engine, enable_file_checkpointing=True))
+    found = run("asyncio", play, harness.options(engine, enable_file_checkpointing=True))
 
     assert found == [True, {"mode": "acceptEdits"}, True, [], True, True, True]
 
 
-def test_a_refused_request_is_a_typed_error(stage: Stage, engine: str) -> None:
+def test_a_refused_request_is_a_typed_error(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> None:
         async with Client(options) as client:
             await client.set_permission_mode("no such mode")  # type: ignore[arg-type]  # on purpose
 
     with pytest.raises(ControlError) as flaw:
-        run("asyncio", play, stage.options(engine))
+        run("asyncio", play, harness.options(engine))
 
     assert flaw.value.subtype == "set_permission_mode"
 
 
-def test_a_failed_run_raises_behind_its_result(stage: Stage, engine: str) -> None:
+def test_a_failed_run_raises_behind_its_result(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> tuple[list[Any], ResultError]:
         messages = []
         try:
@@ -221,40 +221,40 @@ def test_a_failed_run_raises_behind_its_result(stage: Stage, engine: str) -> Non
         raise AssertionError("nothing was raised")
 
     script = '[[turn]]\nerror = { status = 400, type = "invalid_request_error", message = "no such thing" }\n'
-    messages, flaw = run("asyncio", play, stage.options(engine, script))
+    messages, flaw = run("asyncio", play, harness.options(engine, script))
 
     assert isinstance(messages[-1], ResultMessage)
     assert (flaw.exit_code, flaw.terminal_reason, flaw.api_error_status) == (1, "api_error", 400)
     assert flaw.session_id == messages[-1].session_id
 
 
-def test_a_session_that_does_not_exist_is_an_error_that_says_so(stage: Stage, engine: str) -> None:
+def test_a_session_that_does_not_exist_is_an_error_that_says_so(harness: ClientHarness, engine: str) -> None:
     unknown = "00000000-0000-4000-8000-000000000000"
 
     with pytest.raises(ResultError, match="No conversation found") as flaw:
-        run("asyncio", asked, stage.options(engine, resume=unknown))
+        run("asyncio", asked, harness.options(engine, resume=unknown))
 
     assert flaw.value.exit_code == 1
 
 
-def test_options_that_cannot_be_are_an_error_with_the_engines_words(stage: Stage, engine: str) -> None:
+def test_options_that_cannot_be_are_an_error_with_the_engines_words(harness: ClientHarness, engine: str) -> None:
     with pytest.raises(ProcessError, match="Invalid session ID") as flaw:
-        run("asyncio", asked, stage.options(engine, session_id="not-a-uuid"))
+        run("asyncio", asked, harness.options(engine, session_id="not-a-uuid"))
 
     assert (flaw.value.exit_code, "Invalid session ID" in (flaw.value.stderr or "")) == (1, True)
 
 
-def test_a_folder_that_is_not_there_is_a_connection_error(stage: Stage, engine: str) -> None:
+def test_a_folder_that_is_not_there_is_a_connection_error(harness: ClientHarness, engine: str) -> None:
     with pytest.raises(CLIConnectionError, match="working directory"):
-        run("asyncio", asked, stage.options(engine, cwd=stage.folder / "nowhere"))
+        run("asyncio", asked, harness.options(engine, cwd=harness.folder / "nowhere"))
 
 
-def test_an_engine_that_is_not_there_is_named(stage: Stage) -> None:
+def test_an_engine_that_is_not_there_is_named(harness: ClientHarness) -> None:
     with pytest.raises(CLINotFoundError, match="no-such-engine"):
-        run("asyncio", asked, stage.options("process", cli_path=stage.folder / "no-such-engine"))
+        run("asyncio", asked, harness.options("process", cli_path=harness.folder / "no-such-engine"))
 
 
-def test_nothing_can_be_asked_before_connect_and_after_close(stage: Stage, engine: str) -> None:
+def test_nothing_can_be_asked_before_connect_and_after_close(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> None:
         client = Client(options)
         with pytest.raises(CLIConnectionError):
@@ -265,12 +265,12 @@ def test_nothing_can_be_asked_before_connect_and_after_close(stage: Stage, engin
         with pytest.raises(CLIConnectionError):
             await client.interrupt()
 
-    run("asyncio", play, stage.options(engine))
+    run("asyncio", play, harness.options(engine))
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_of_two_tasks_that_connect_at_once_one_is_told_and_one_engine_runs(
-    stage: Stage, engine: str, loop: str
+    harness: ClientHarness, engine: str, loop: str
 ) -> None:
     async def play(options: Options) -> list[str]:
         client, said = Client(options), []
@@ -289,10 +289,10 @@ def test_of_two_tasks_that_connect_at_once_one_is_told_and_one_engine_runs(
         await client.close()
         return sorted(said)
 
-    assert run(loop, play, stage.options(engine)) == ["connected", "this client is connecting already"]
+    assert run(loop, play, harness.options(engine)) == ["connected", "this client is connecting already"]
 
 
-def test_what_was_said_before_the_end_can_be_read_after_it(stage: Stage, engine: str) -> None:
+def test_what_was_said_before_the_end_can_be_read_after_it(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             await client.query("Hi")
@@ -300,19 +300,19 @@ def test_what_was_said_before_the_end_can_be_read_after_it(stage: Stage, engine:
             await (await client.ask("and then"))
         return [message async for message in client.receive_messages()]
 
-    assert kinds(run("asyncio", play, stage.options(engine))) == TURN
+    assert kinds(run("asyncio", play, harness.options(engine))) == TURN
 
 
-def test_a_session_goes_on_where_another_client_left_it(stage: Stage, engine: str) -> None:
+def test_a_session_goes_on_where_another_client_left_it(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> tuple[str | None, str | None]:
         async with Client(options) as client:
             await (await client.ask("remember"))
             first = client.session_id
-        async with Client(stage.options(engine, resume=first)) as client:
+        async with Client(harness.options(engine, resume=first)) as client:
             await (await client.ask("what?"))
             return first, client.session_id
 
-    first, second = run("asyncio", play, stage.options(engine))
+    first, second = run("asyncio", play, harness.options(engine))
 
     assert first == second
 
@@ -323,7 +323,7 @@ class City:
     people: int
 
 
-def test_a_structured_result_becomes_a_value_of_the_given_type(stage: Stage, engine: str) -> None:
+def test_a_structured_result_becomes_a_value_of_the_given_type(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> Any:
         async with Client(options) as client:
             return await (await client.ask("Which city?")).output()
@@ -335,11 +335,11 @@ tools = [{ name = "StructuredOutput", input = { name = "Ulm", people = 126000 } 
 [[turn]]
 text = "Done."
 """
-    assert run("asyncio", play, stage.options(engine, script, output_type=City)) == City("Ulm", 126000)
+    assert run("asyncio", play, harness.options(engine, script, output_type=City)) == City("Ulm", 126000)
 
 
-def test_the_init_line_is_a_system_message_with_its_data(stage: Stage, engine: str) -> None:
-    messages = run("asyncio", asked, stage.options(engine))
+def test_the_init_line_is_a_system_message_with_its_data(harness: ClientHarness, engine: str) -> None:
+    messages = run("asyncio", asked, harness.options(engine))
 
     init = messages[0]
     assert isinstance(init, SystemMessage)
@@ -347,7 +347,7 @@ def test_the_init_line_is_a_system_message_with_its_data(stage: Stage, engine: s
     assert init.raw == init.data
 
 
-def test_what_an_engine_offers_can_be_asked_for(stage: Stage, engine: str) -> None:
+def test_what_an_engine_offers_can_be_asked_for(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             servers = await client.set_mcp_servers({})
@@ -359,10 +359,10 @@ def test_what_an_engine_offers_can_be_asked_for(stage: Stage, engine: str) -> No
                 isinstance(servers, dict),
             ]
 
-    assert run("asyncio", play, stage.options(engine)) == [True] * 5
+    assert run("asyncio", play, harness.options(engine)) == [True] * 5
 
 
-def test_hands_can_be_shaken_again_with_other_hooks(stage: Stage, engine: str) -> None:
+def test_hands_can_be_shaken_again_with_other_hooks(harness: ClientHarness, engine: str) -> None:
     heard: list[str] = []
 
     async def hook(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
@@ -376,7 +376,7 @@ def test_hands_can_be_shaken_again_with_other_hooks(stage: Stage, engine: str) -
             assert "commands" in await client.reinitialize()
             await (await client.ask("two"))
 
-    run("asyncio", play, stage.options(engine))
+    run("asyncio", play, harness.options(engine))
 
     assert heard == ["two"]
 
@@ -386,7 +386,7 @@ async def prompt_of_a_generator() -> AsyncIterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("make", [lambda: "Hi", prompt_of_a_generator])
-def test_a_client_may_begin_with_a_prompt(stage: Stage, engine: str, make: Any) -> None:
+def test_a_client_may_begin_with_a_prompt(harness: ClientHarness, engine: str, make: Any) -> None:
     async def play(options: Options) -> list[Any]:
         client = Client(options)
         await client.connect(make())
@@ -394,10 +394,10 @@ def test_a_client_may_begin_with_a_prompt(stage: Stage, engine: str, make: Any) 
         await client.disconnect()
         return messages
 
-    assert kinds(run("asyncio", play, stage.options(engine))) == TURN
+    assert kinds(run("asyncio", play, harness.options(engine))) == TURN
 
 
-def test_a_session_that_the_program_ends_in_the_middle_is_no_error(stage: Stage, engine: str) -> None:
+def test_a_session_that_the_program_ends_in_the_middle_is_no_error(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             await client.query("Hi")
@@ -405,14 +405,14 @@ def test_a_session_that_the_program_ends_in_the_middle_is_no_error(stage: Stage,
         return [first, *[message async for message in client.receive_messages()]]
 
     slow = 'at_end = "repeat"\n[[turn]]\ntext = "Never."\ndelay_ms = 60000\n'
-    messages = run("asyncio", play, stage.options(engine, slow))
+    messages = run("asyncio", play, harness.options(engine, slow))
 
     assert kinds(messages)[0] == "SystemMessage:init"
 
 
-def test_a_priority_that_nobody_knows_is_refused_with_those_there_are(stage: Stage) -> None:
+def test_a_priority_that_nobody_knows_is_refused_with_those_there_are(harness: ClientHarness) -> None:
     async def play() -> None:
-        async with Client(stage.options("local")) as client:
+        async with Client(harness.options("local")) as client:
             with pytest.raises(ValueError, match="priority must be one of 'now', 'next', 'later', not 'urgent'"):
                 await client.ask("say Hello.", priority="urgent")
 
@@ -420,9 +420,9 @@ def test_a_priority_that_nobody_knows_is_refused_with_those_there_are(stage: Sta
 
 
 @pytest.mark.parametrize("prompt", [None, 3, {"type": "text", "text": "Hi"}, ["Hi"]])
-def test_what_is_no_prompt_is_refused_and_the_session_goes_on(stage: Stage, prompt: Any) -> None:
+def test_what_is_no_prompt_is_refused_and_the_session_goes_on(harness: ClientHarness, prompt: Any) -> None:
     async def play() -> None:
-        async with Client(stage.options("local")) as client:
+        async with Client(harness.options("local")) as client:
             with pytest.raises(TypeError, match="text or a list of content blocks"):
                 await client.ask(prompt)
             assert await (await client.ask([{"type": "text", "text": "Hi"}])).text() == "Hello."
@@ -430,9 +430,9 @@ def test_what_is_no_prompt_is_refused_and_the_session_goes_on(stage: Stage, prom
     run("asyncio", play)
 
 
-def test_a_prompt_that_no_line_can_say_leaves_no_trace(stage: Stage) -> None:
+def test_a_prompt_that_no_line_can_say_leaves_no_trace(harness: ClientHarness) -> None:
     async def play() -> bool:
-        async with Client(stage.options("local")) as client:
+        async with Client(harness.options("local")) as client:
             for say in (client.ask, client.query):
                 with pytest.raises(UnicodeEncodeError):
                     await say("\ud800")

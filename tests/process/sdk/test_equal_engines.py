@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley import HookMatcher, Options, PermissionResultAllow, create_sdk_mcp_server, query
-from tests.helpers.sdk import HELLO, Stage, run
+from tests.helpers.sdk import HELLO, ClientHarness, run
 from tests.process.sdk.test_callbacks import WRITE, add, calls
 
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(msg|toolu|req)_[0-9a-zA-Z]{8,}|\b[ab][0-9a-z]{8,16}\b")
@@ -64,13 +64,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_both_engines_say_the_same_line_for_line_and_key_for_key(stage: Stage, case: str) -> None:
+def test_both_engines_say_the_same_line_for_line_and_key_for_key(harness: ClientHarness, case: str) -> None:
     script, given = CASES[case]
     said = {}
     for engine in ("process", "local"):
-        for left in (stage.folder / "work").glob("*"):
+        for left in (harness.folder / "work").glob("*"):
             left.unlink()
-        said[engine] = run("asyncio", lines, stage.options(engine, script, **given))
+        said[engine] = run("asyncio", lines, harness.options(engine, script, **given))
 
     assert said["process"] == said["local"]
     assert len(said["local"]) >= 3

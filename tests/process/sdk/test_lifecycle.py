@@ -32,7 +32,7 @@ from parley import (
     SystemMessage,
     query,
 )
-from tests.helpers.sdk import Stage, children, run
+from tests.helpers.sdk import ClientHarness, children, run
 
 BUSY = 'at_end = "repeat"\n[[turn]]\ntext = "Never."\ndelay_ms = 60000\n'
 COMMAND = 'at_end = "repeat"\n[[turn]]\ntools = [{ name = "Bash", input = { command = "sleep 60" } }]\n'
@@ -196,16 +196,16 @@ CASES += [("process", "uvloop", way) for way in (leave_by_break, leave_open)]
 
 
 @pytest.mark.parametrize(("engine", "loop", "way"), CASES, ids=lambda part: getattr(part, "__name__", part))
-def test_nothing_stays_behind(stage: Stage, engine: str, loop: str, way: Callable[[Options], Any]) -> None:
-    run(loop, way, stage.options(engine, BUSY))
+def test_nothing_stays_behind(harness: ClientHarness, engine: str, loop: str, way: Callable[[Options], Any]) -> None:
+    run(loop, way, harness.options(engine, BUSY))
 
 
-def test_commands_of_the_model_end_too(stage: Stage, engine: str) -> None:
-    run("asyncio", leave_by_dropping, stage.options(engine, COMMAND, permission_mode="bypassPermissions"))
+def test_commands_of_the_model_end_too(harness: ClientHarness, engine: str) -> None:
+    run("asyncio", leave_by_dropping, harness.options(engine, COMMAND, permission_mode="bypassPermissions"))
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_a_session_that_was_left_can_be_taken_up_at_once(stage: Stage, loop: str) -> None:
+def test_a_session_that_was_left_can_be_taken_up_at_once(harness: ClientHarness, loop: str) -> None:
     async def leave(options: Options) -> str:
         client = Client(options)
         await client.connect()
@@ -217,16 +217,16 @@ def test_a_session_that_was_left_can_be_taken_up_at_once(stage: Stage, loop: str
         async with Client(options) as client:
             return await (await client.ask("on")).text()
 
-    session = run(loop, leave, stage.options("local", BUSY))
+    session = run(loop, leave, harness.options("local", BUSY))
     for thread in threading.enumerate():
         if thread.name.startswith("parley"):
             thread.join(20)
 
-    assert run(loop, take_up, stage.options("local", resume=session)) == "Hello."
+    assert run(loop, take_up, harness.options("local", resume=session)) == "Hello."
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_a_failed_start_leaves_nothing(stage: Stage, engine: str, loop: str) -> None:
+def test_a_failed_start_leaves_nothing(harness: ClientHarness, engine: str, loop: str) -> None:
     async def play(options: Options) -> None:
         client = Client(options)
         with pytest.raises(ProcessError):
@@ -234,39 +234,39 @@ def test_a_failed_start_leaves_nothing(stage: Stage, engine: str, loop: str) -> 
         with pytest.raises(CLIConnectionError):
             await client.query("nobody is there")
 
-    run(loop, play, stage.options(engine, session_id="no uuid"))
+    run(loop, play, harness.options(engine, session_id="no uuid"))
 
 
-def fake_engine(stage: Stage, body: str) -> Path:
-    path = stage.folder / "engine"
+def fake_engine(harness: ClientHarness, body: str) -> Path:
+    path = harness.folder / "engine"
     path.write_text(f"#!{sys.executable}\nimport sys, time\n{body}\n")
     path.chmod(0o755)
     return path
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_an_engine_that_never_answers_is_given_up_and_ended(stage: Stage, loop: str) -> None:
+def test_an_engine_that_never_answers_is_given_up_and_ended(harness: ClientHarness, loop: str) -> None:
     async def play(options: Options) -> None:
         with pytest.raises(ControlTimeout, match="initialize"):
             await Client(options).connect()
 
-    silent = fake_engine(stage, "time.sleep(60)")
-    run(loop, play, stage.options("process", cli_path=silent, control_timeout_seconds=0.2))
+    silent = fake_engine(harness, "time.sleep(60)")
+    run(loop, play, harness.options("process", cli_path=silent, control_timeout_seconds=0.2))
 
 
-def test_an_engine_that_dies_tells_its_last_words(stage: Stage) -> None:
+def test_an_engine_that_dies_tells_its_last_words(harness: ClientHarness) -> None:
     async def play(options: Options) -> None:
         await Client(options).connect()
 
-    dying = fake_engine(stage, "print('no room left', file=sys.stderr); sys.exit(7)")
+    dying = fake_engine(harness, "print('no room left', file=sys.stderr); sys.exit(7)")
     with pytest.raises(ProcessError, match="no room left") as flaw:
-        run("asyncio", play, stage.options("process", cli_path=dying))
+        run("asyncio", play, harness.options("process", cli_path=dying))
 
     assert flaw.value.exit_code == 7
     assert flaw.value.argv[0] == str(dying)
 
 
-def test_an_engine_that_is_killed_ends_the_turn_with_an_error(stage: Stage) -> None:
+def test_an_engine_that_is_killed_ends_the_turn_with_an_error(harness: ClientHarness) -> None:
     async def play(options: Options) -> None:
         async with Client(options) as client:
             turn = await client.ask("go")
@@ -277,7 +277,7 @@ def test_an_engine_that_is_killed_ends_the_turn_with_an_error(stage: Stage) -> N
                 await turn.finish_up()
             assert getattr(flaw.value, "exit_code", None) == -9
 
-    run("asyncio", play, stage.options("process", BUSY))
+    run("asyncio", play, harness.options("process", BUSY))
 
 
 PROGRAM = """
@@ -292,8 +292,8 @@ asyncio.run(main())
 """
 
 
-def test_an_engine_ends_with_the_program(stage: Stage, engine: str) -> None:
-    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(stage.folder), engine]
+def test_an_engine_ends_with_the_program(harness: ClientHarness, engine: str) -> None:
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(harness.folder), engine]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -12,7 +12,7 @@ import pytest
 from parley import Client, Message, ResultMessage, query, query_sync
 from parley.protocol.base import decode
 from parley.sdk.query import QueryProgress
-from tests.helpers.sdk import Stage, run
+from tests.helpers.sdk import ClientHarness, run
 from tests.unit.sdk.runtime.test_turns import ANSWER, DONE, INIT, life
 
 
@@ -106,12 +106,12 @@ async def cancelled() -> AsyncIterator[Any]:
     ],
 )
 def test_what_goes_wrong_in_the_prompts_is_raised_when_those_before_are_answered(
-    stage: Stage, engine: str, prompts: Any, kind: type[Exception], words: str, answers: int
+    harness: ClientHarness, engine: str, prompts: Any, kind: type[Exception], words: str, answers: int
 ) -> None:
     heard: list[Message] = []
 
     async def play() -> None:
-        async for message in query(prompt=prompts(), options=stage.options(engine)):
+        async for message in query(prompt=prompts(), options=harness.options(engine)):
             heard.append(message)  # noqa: PERF401  # what came before the exception counts
 
     with pytest.raises(kind, match=words):
@@ -121,13 +121,13 @@ def test_what_goes_wrong_in_the_prompts_is_raised_when_those_before_are_answered
 
 
 @pytest.mark.parametrize("prompt", [None, 3, [said("Hi")], iter([said("Hi")])], ids=["none", "number", "list", "iter"])
-def test_what_is_no_prompt_is_refused_at_once(stage: Stage, prompt: Any) -> None:
+def test_what_is_no_prompt_is_refused_at_once(harness: ClientHarness, prompt: Any) -> None:
     for ask in (query, query_sync):
         with pytest.raises(TypeError, match="prompt must be text or an async iterable"):
-            ask(prompt=prompt, options=stage.options("local"))
+            ask(prompt=prompt, options=harness.options("local"))
 
     async def play() -> None:
-        async with Client(stage.options("local")) as client:
+        async with Client(harness.options("local")) as client:
             with pytest.raises(TypeError, match="prompt must be text or an async iterable"):
                 await client.query(prompt)
 

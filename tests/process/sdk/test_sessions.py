@@ -26,7 +26,7 @@ from parley import (
     rename_session,
     tag_session,
 )
-from tests.helpers.sdk import Stage, run
+from tests.helpers.sdk import ClientHarness, run
 from tests.process.sdk.test_callbacks import calls
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -36,9 +36,9 @@ AGENT = calls("Agent", '{ description = "d", prompt = "look", run_in_background 
 class Kept:
     """A session of two turns, and where it is."""
 
-    def __init__(self, stage: Stage, store: str | None, script: str) -> None:
+    def __init__(self, harness: ClientHarness, store: str | None, script: str) -> None:
         given = {} if store is None else {"store": store}
-        options = stage.options("local", script, permission_mode="bypassPermissions", **given)
+        options = harness.options("local", script, permission_mode="bypassPermissions", **given)
         self.folder = str(options.cwd)
         self.where: dict[str, Any] = {"store": store, "env": options.env}
         self.options = options
@@ -53,9 +53,9 @@ class Kept:
 
 
 @pytest.fixture(params=[None, "folder", "sqlite"])
-def kept(stage: Stage, request: pytest.FixtureRequest) -> Kept:
-    store = f"{request.param}:{stage.folder / request.param}.kept" if request.param else None
-    return Kept(stage, store, AGENT)
+def kept(harness: ClientHarness, request: pytest.FixtureRequest) -> Kept:
+    store = f"{request.param}:{harness.folder / request.param}.kept" if request.param else None
+    return Kept(harness, store, AGENT)
 
 
 def said(messages: list[SessionMessage]) -> list[Any]:
@@ -133,7 +133,7 @@ def test_an_attached_reader_misses_nothing_behind_its_cursor(kept: Kept) -> None
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_an_attached_reader_follows_while_somebody_talks(stage: Stage, loop: str) -> None:
+def test_an_attached_reader_follows_while_somebody_talks(harness: ClientHarness, loop: str) -> None:
     async def play(options: Options) -> list[Any]:
         where: dict[str, Any] = {"env": options.env}
         async with Client(options) as client:
@@ -145,7 +145,7 @@ def test_an_attached_reader_follows_while_somebody_talks(stage: Stage, loop: str
             seen += [await anext(reader) for _ in range(5)]
         return seen + [line async for line in reader]
 
-    seen = run(loop, play, stage.options("local"))
+    seen = run(loop, play, harness.options("local"))
 
     assert [line.seq for line in seen] == sorted({line.seq for line in seen})
     assert [line.message.result for line in seen if isinstance(line.message, ResultMessage)] == ["Hello.", "Hello."]
@@ -154,8 +154,10 @@ def test_an_attached_reader_follows_while_somebody_talks(stage: Stage, loop: str
 @pytest.mark.parametrize(
     "change", [lambda one: rename_session(one, "x"), lambda one: tag_session(one, "x"), fork_session]
 )
-def test_what_is_not_there_cannot_be_changed(change: Any, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(stage.folder))
+def test_what_is_not_there_cannot_be_changed(
+    change: Any, harness: ClientHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(harness.folder))
 
     with pytest.raises(FileNotFoundError):
         change(UNKNOWN)
@@ -179,15 +181,15 @@ def repository(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_sessions_of_other_worktrees_are_listed_unless_they_are_not_wanted(
-    stage: Stage, repository: tuple[Path, Path]
+    harness: ClientHarness, repository: tuple[Path, Path]
 ) -> None:
     async def talk(options: Options) -> None:
         async with Client(options) as client:
             await (await client.ask("Hi"))
 
     for folder in repository:
-        run("asyncio", talk, stage.options("local", cwd=folder))
-    env = stage.options("local").env
+        run("asyncio", talk, harness.options("local", cwd=folder))
+    env = harness.options("local").env
 
     for folder in repository:
         assert len(list_sessions(str(folder), env=env)) == 2

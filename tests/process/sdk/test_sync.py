@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from parley import ClaudeSDKError, NotConnected, PermissionResultAllow, ResultMessage, SyncClient, query_sync
-from tests.helpers.sdk import Stage, kinds
+from tests.helpers.sdk import ClientHarness, kinds
 from tests.process.sdk.test_callbacks import WRITE
 from tests.process.sdk.test_client import TURN
 from tests.process.sdk.test_lifecycle import BUSY
 
 
-def test_a_conversation_needs_no_loop(stage: Stage, engine: str) -> None:
-    with SyncClient(stage.options(engine)) as client:
+def test_a_conversation_needs_no_loop(harness: ClientHarness, engine: str) -> None:
+    with SyncClient(harness.options(engine)) as client:
         turn = client.ask("Hi")
         assert isinstance(list(turn)[-1], ResultMessage)
         assert (turn.state, turn.result and turn.result.result) == ("completed", "Hello.")
@@ -26,7 +26,7 @@ def test_a_conversation_needs_no_loop(stage: Stage, engine: str) -> None:
         assert client.ask("and again").text() == "Hello."
 
 
-def test_a_plain_callback_answers_and_cannot_wait_for_its_own_client(stage: Stage, engine: str) -> None:
+def test_a_plain_callback_answers_and_cannot_wait_for_its_own_client(harness: ClientHarness, engine: str) -> None:
     flaws: list[str] = []
 
     def may(*asked: Any) -> PermissionResultAllow:
@@ -35,34 +35,34 @@ def test_a_plain_callback_answers_and_cannot_wait_for_its_own_client(stage: Stag
         flaws.append(str(raised.value))
         return PermissionResultAllow()
 
-    with SyncClient(stage.options(engine, WRITE, can_use_tool=may)) as client:
+    with SyncClient(harness.options(engine, WRITE, can_use_tool=may)) as client:
         assert client.ask("go").text() == "Done."
 
     assert flaws == ["a callback cannot call its own SyncClient: it would wait for itself"]
-    assert (stage.folder / "work" / "note.txt").exists()
+    assert (harness.folder / "work" / "note.txt").exists()
 
 
-def test_a_query_needs_no_loop(stage: Stage, engine: str) -> None:
-    assert kinds(list(query_sync(prompt="Hi", options=stage.options(engine)))) == TURN
+def test_a_query_needs_no_loop(harness: ClientHarness, engine: str) -> None:
+    assert kinds(list(query_sync(prompt="Hi", options=harness.options(engine)))) == TURN
 
 
-def test_a_query_that_is_left_ends_with_its_thread(stage: Stage, engine: str) -> None:
-    for _ in query_sync(prompt="Hi", options=stage.options(engine, BUSY)):
+def test_a_query_that_is_left_ends_with_its_thread(harness: ClientHarness, engine: str) -> None:
+    for _ in query_sync(prompt="Hi", options=harness.options(engine, BUSY)):
         break
     gc.collect()
 
     assert [thread for thread in threading.enumerate() if thread.name == "parley client"] == []
 
 
-def test_a_failed_start_leaves_no_thread(stage: Stage, engine: str) -> None:
+def test_a_failed_start_leaves_no_thread(harness: ClientHarness, engine: str) -> None:
     with pytest.raises(ClaudeSDKError):
-        SyncClient(stage.options(engine, session_id="no uuid")).connect()
+        SyncClient(harness.options(engine, session_id="no uuid")).connect()
 
     assert [thread for thread in threading.enumerate() if thread.name == "parley client"] == []
 
 
-def test_nothing_can_be_asked_before_connect(stage: Stage) -> None:
-    client = SyncClient(stage.options("local"))
+def test_nothing_can_be_asked_before_connect(harness: ClientHarness) -> None:
+    client = SyncClient(harness.options("local"))
 
     with pytest.raises(NotConnected):
         client.interrupt()
@@ -70,8 +70,8 @@ def test_nothing_can_be_asked_before_connect(stage: Stage) -> None:
         _ = client.no_such_method
 
 
-def test_what_was_said_before_the_end_can_be_read_after_it(stage: Stage, engine: str) -> None:
-    with SyncClient(stage.options(engine)) as client:
+def test_what_was_said_before_the_end_can_be_read_after_it(harness: ClientHarness, engine: str) -> None:
+    with SyncClient(harness.options(engine)) as client:
         client.query("Hi")
         turn = client.ask("Hi")
         turn.until("completed")

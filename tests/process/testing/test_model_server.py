@@ -91,7 +91,7 @@ def test_an_answer_that_is_not_streamed_is_the_whole_message() -> None:
     assert message == FINISHED
 
 
-def test_our_own_adapter_reads_what_is_served() -> None:
+async def test_our_own_adapter_reads_what_is_served() -> None:
     script = Script(turn=[ScriptedTurn(thinking="Hm.", text="Yes.")])
     request = ModelRequest(model="claude-test", system=[], messages=[{"role": "user", "content": "?"}], max_tokens=9)
 
@@ -103,7 +103,7 @@ def test_our_own_adapter_reads_what_is_served() -> None:
             finally:
                 await model.close()
 
-    told = asyncio.run(heard())
+    told = await heard()
 
     assert [event.delta.thinking or event.delta.text for event in told if event.delta and event.index < 2] == [
         "Hm.", "", "Yes.", "",
@@ -265,7 +265,7 @@ def test_a_client_that_hangs_up_leaves_its_answer_incomplete() -> None:
     assert [exchange.complete for exchange in server.exchanges] == [False, True]
 
 
-def test_a_broken_line_reaches_our_adapter_as_an_error_that_may_pass() -> None:
+async def test_a_broken_line_reaches_our_adapter_as_an_error_that_may_pass() -> None:
     request = ModelRequest(model="claude-test", system=[], messages=[], max_tokens=9)
 
     async def failure() -> ModelError:
@@ -278,5 +278,5 @@ def test_a_broken_line_reaches_our_adapter_as_an_error_that_may_pass() -> None:
             finally:
                 await model.close()
 
-    flaw = asyncio.run(failure())
+    flaw = await failure()
     assert (flaw.kind, flaw.retryable) == ("connection_failed", True)

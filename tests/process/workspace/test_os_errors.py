@@ -14,7 +14,7 @@ import pytest
 from parley.errors import ToolError
 from parley.workspace.base import Scope
 from tests.helpers import paths
-from tests.helpers.workspace import Desk, as_nobody
+from tests.helpers.workspace import WorkspaceHarness, as_nobody
 
 SMALL_DISK = """
 import sys
@@ -33,81 +33,83 @@ print(sorted(str(path.relative_to(desk.inside)) for path in desk.inside.rglob("*
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def harness(tmp_path: Path) -> WorkspaceHarness:
+    return WorkspaceHarness(tmp_path)
 
 
-def refusal(desk: Desk, name: str, data: bytes = b"new") -> str:
+def refusal(harness: WorkspaceHarness, name: str, data: bytes = b"new") -> str:
     """What a write is told."""
     with pytest.raises(ToolError) as told:
-        desk.put(name, data)
-    return str(told.value).replace(str(desk.inside), "<inside>")
+        harness.put(name, data)
+    return str(told.value).replace(str(harness.inside), "<inside>")
 
 
-def test_a_missing_file_is_told_with_up_to_three_near_names(desk: Desk) -> None:
+def test_a_missing_file_is_told_with_up_to_three_near_names(harness: WorkspaceHarness) -> None:
     for name in ("config.toml", "config.yaml", "Config.json", "confit.toml", "zebra"):
-        (desk.inside / name).touch()
+        (harness.inside / name).touch()
 
     with pytest.raises(ToolError) as told:
-        desk.files.read(f"{desk.inside}/confg.toml", desk.reach)
+        harness.files.read(f"{harness.inside}/confg.toml", harness.reach)
     text = str(told.value)
-    assert text.startswith(f"File does not exist: {desk.inside}/confg.toml. Did you mean config.toml or confit.toml")
+    assert text.startswith(f"File does not exist: {harness.inside}/confg.toml. Did you mean config.toml or confit.toml")
     assert text.count(" or ") <= 2
     assert "zebra" not in text
 
 
-def test_a_name_in_another_case_is_a_near_name(desk: Desk) -> None:
-    (desk.inside / "README.md").touch()
+def test_a_name_in_another_case_is_a_near_name(harness: WorkspaceHarness) -> None:
+    (harness.inside / "README.md").touch()
 
     with pytest.raises(ToolError, match=r"Did you mean README\.md\?$"):
-        desk.files.read(f"{desk.inside}/readme.md", desk.reach)
+        harness.files.read(f"{harness.inside}/readme.md", harness.reach)
 
 
-def test_where_nothing_comes_near_the_working_directory_is_told(desk: Desk) -> None:
-    with pytest.raises(ToolError, match=f"your current working directory is {desk.inside}"):
-        desk.files.read(f"{desk.inside}/none/at/all", desk.reach)
+def test_where_nothing_comes_near_the_working_directory_is_told(harness: WorkspaceHarness) -> None:
+    with pytest.raises(ToolError, match=f"your current working directory is {harness.inside}"):
+        harness.files.read(f"{harness.inside}/none/at/all", harness.reach)
 
 
-def test_names_out_of_reach_are_not_told(desk: Desk) -> None:
-    (desk.outside / "secrets.txt").touch()
+def test_names_out_of_reach_are_not_told(harness: WorkspaceHarness) -> None:
+    (harness.outside / "secrets.txt").touch()
 
     with pytest.raises(ToolError) as told:
-        desk.files.read(f"{desk.outside}/secret.txt", desk.reach)
+        harness.files.read(f"{harness.outside}/secret.txt", harness.reach)
     assert "secrets.txt" not in str(told.value)
 
 
-def test_a_name_that_is_too_long_is_told(desk: Desk) -> None:
-    assert refusal(desk, "n" * 300) == f"<inside>/{'n' * 300} cannot be read: the name is too long."
+def test_a_name_that_is_too_long_is_told(harness: WorkspaceHarness) -> None:
+    assert refusal(harness, "n" * 300) == f"<inside>/{'n' * 300} cannot be read: the name is too long."
 
 
-def test_a_file_in_the_place_of_a_folder_is_told(desk: Desk) -> None:
-    (desk.inside / "file").touch()
+def test_a_file_in_the_place_of_a_folder_is_told(harness: WorkspaceHarness) -> None:
+    (harness.inside / "file").touch()
 
-    assert refusal(desk, "file/new") == "<inside>/file/new cannot be read: a part of the path is a file, not a folder."
-
-
-def test_links_in_a_circle_are_told(desk: Desk) -> None:
-    (desk.inside / "one").symlink_to("two")
-    (desk.inside / "two").symlink_to("one")
-
-    assert refusal(desk, "one").startswith("The path cannot be followed: its links lead in a circle")
+    assert (
+        refusal(harness, "file/new") == "<inside>/file/new cannot be read: a part of the path is a file, not a folder."
+    )
 
 
-def test_a_folder_that_may_not_be_written_to_is_told(desk: Desk) -> None:
-    (desk.inside / "file").write_bytes(b"old")
-    with as_nobody(desk.inside.parent):
-        desk.inside.chmod(0o555)
-        assert refusal(desk, "file") == "<inside>/file cannot be written: permission denied."
-        assert refusal(desk, "new/file") == "<inside>/new/file cannot be written: permission denied."
-    assert desk.tree() == {"file": b"old"}
+def test_links_in_a_circle_are_told(harness: WorkspaceHarness) -> None:
+    (harness.inside / "one").symlink_to("two")
+    (harness.inside / "two").symlink_to("one")
+
+    assert refusal(harness, "one").startswith("The path cannot be followed: its links lead in a circle")
 
 
-def test_a_file_that_may_not_be_read_is_told(desk: Desk) -> None:
-    (desk.inside / "file").write_bytes(b"old")
-    with as_nobody(desk.inside.parent):
-        (desk.inside / "file").chmod(0)
+def test_a_folder_that_may_not_be_written_to_is_told(harness: WorkspaceHarness) -> None:
+    (harness.inside / "file").write_bytes(b"old")
+    with as_nobody(harness.inside.parent):
+        harness.inside.chmod(0o555)
+        assert refusal(harness, "file") == "<inside>/file cannot be written: permission denied."
+        assert refusal(harness, "new/file") == "<inside>/new/file cannot be written: permission denied."
+    assert harness.tree() == {"file": b"old"}
+
+
+def test_a_file_that_may_not_be_read_is_told(harness: WorkspaceHarness) -> None:
+    (harness.inside / "file").write_bytes(b"old")
+    with as_nobody(harness.inside.parent):
+        (harness.inside / "file").chmod(0)
         with pytest.raises(ToolError, match="cannot be read: permission denied"):
-            desk.files.read(f"{desk.inside}/file", desk.reach)
+            harness.files.read(f"{harness.inside}/file", harness.reach)
 
 
 @contextmanager
@@ -122,24 +124,24 @@ def files_no_larger_than(most_bytes: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, old)
 
 
-def test_a_write_that_breaks_off_leaves_the_old_file_and_nothing_else(desk: Desk) -> None:
-    desk.put("file", b"old")
+def test_a_write_that_breaks_off_leaves_the_old_file_and_nothing_else(harness: WorkspaceHarness) -> None:
+    harness.put("file", b"old")
     with files_no_larger_than(100_000):
-        told = refusal(desk, "file", b"x" * 1_000_000)
+        told = refusal(harness, "file", b"x" * 1_000_000)
 
     assert told == "<inside>/file cannot be written: it is too large for the file system."
-    assert desk.tree() == {"file": b"old"}
-    desk.put("file", b"x" * 1_000_000)
-    assert desk.tree() == {"file": b"x" * 1_000_000}
+    assert harness.tree() == {"file": b"old"}
+    harness.put("file", b"x" * 1_000_000)
+    assert harness.tree() == {"file": b"x" * 1_000_000}
 
 
 @pytest.mark.parametrize(
     ("mount", "size", "told"),
     [("size=64k", 1_000_000, "no space is left on the device"), ("ro", 1, "the file system is read-only")],
 )
-def test_a_disk_that_takes_nothing_is_told(desk: Desk, mount: str, size: int, told: str) -> None:
-    script = SMALL_DISK.format(folder=str(paths.ROOT), base=str(desk.inside.parent), name="disk/file", size=size)
-    (desk.inside / "disk").mkdir()
+def test_a_disk_that_takes_nothing_is_told(harness: WorkspaceHarness, mount: str, size: int, told: str) -> None:
+    script = SMALL_DISK.format(folder=str(paths.ROOT), base=str(harness.inside.parent), name="disk/file", size=size)
+    (harness.inside / "disk").mkdir()
     mounted = f'mount -t tmpfs -o {mount} none "$1" && exec "$2" -c "$3"'
     argv = ["unshare", "--mount", "--map-root-user", "sh", "-c", mounted, "sh"]
     try:
@@ -148,22 +150,22 @@ def test_a_disk_that_takes_nothing_is_told(desk: Desk, mount: str, size: int, to
         pytest.skip("no mounts of our own here")
 
     ran = subprocess.run(
-        [*argv, str(desk.inside / "disk"), sys.executable, script], capture_output=True, text=True, check=False
+        [*argv, str(harness.inside / "disk"), sys.executable, script], capture_output=True, text=True, check=False
     )
-    assert ran.stdout == f"{desk.inside}/disk/file cannot be written: {told}.\n['disk']\n", ran.stderr
+    assert ran.stdout == f"{harness.inside}/disk/file cannot be written: {told}.\n['disk']\n", ran.stderr
 
 
-def test_without_room_for_a_checkpoint_nothing_is_changed(desk: Desk) -> None:
-    (desk.inside / "file").write_bytes(b"old")
-    desk.history.parent.mkdir(parents=True)
-    desk.history.write_text("a file where the folder should be")
+def test_without_room_for_a_checkpoint_nothing_is_changed(harness: WorkspaceHarness) -> None:
+    (harness.inside / "file").write_bytes(b"old")
+    harness.history.parent.mkdir(parents=True)
+    harness.history.write_text("a file where the folder should be")
 
-    told = refusal(desk, "file")
+    told = refusal(harness, "file")
     assert told.startswith("<inside>/file is left as it is, because no checkpoint of it could be kept")
-    assert desk.tree() == {"file": b"old"}
+    assert harness.tree() == {"file": b"old"}
 
 
-def test_reach_anywhere_is_refused_by_the_system_all_the_same(desk: Desk) -> None:
+def test_reach_anywhere_is_refused_by_the_system_all_the_same(harness: WorkspaceHarness) -> None:
     with pytest.raises(ToolError, match="cannot be written"):
-        desk.files.write("/proc/none/file", b"", Scope(anywhere=True), replacing=None)
-    assert os.listdir(desk.inside) == []
+        harness.files.write("/proc/none/file", b"", Scope(anywhere=True), replacing=None)
+    assert os.listdir(harness.inside) == []

@@ -8,7 +8,7 @@ import shutil
 import ssl
 import subprocess
 import zlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,14 +22,6 @@ T = TypeVar("T")
 PUBLIC = "93.184.216.34"
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    async def bounded() -> T:
-        async with asyncio.timeout(60):
-            return await work
-
-    return asyncio.run(bounded())
-
-
 def at(**places: str) -> Resolver:
     """A resolver that knows these names alone; dots are written as underscores."""
 
@@ -41,20 +33,17 @@ def at(**places: str) -> Resolver:
     return resolve
 
 
-def fetched(*answers: Answer, path: str = "/p", **more: Any) -> tuple[WebPage | Moved, Loopback]:
+async def fetched(*answers: Answer, path: str = "/p", **more: Any) -> tuple[WebPage | Moved, Loopback]:
     """What a server with these answers gives, and what it heard."""
 
-    async def fetch() -> tuple[WebPage | Moved, Loopback]:
-        async with loopback(*answers) as server:
-            web = Web(**{"allow_private": True, **more})
-            return await web.fetch(server.url + path), server
-
-    return run(fetch())
+    async with loopback(*answers) as server:
+        web = Web(**{"allow_private": True, **more})
+        return await web.fetch(server.url + path), server
 
 
-def refusal(*answers: Answer, **more: Any) -> str:
+async def refusal(*answers: Answer, **more: Any) -> str:
     with pytest.raises(ToolError) as flaw:
-        fetched(*answers, **more)
+        await fetched(*answers, **more)
     return str(flaw.value)
 
 
@@ -70,8 +59,8 @@ def redirect(to: str, status: int = 302) -> Answer:
 # Fetching.
 
 
-def test_a_page_is_fetched_with_what_the_server_says_of_it() -> None:
-    page, server = fetched(text(b"hello", 203, content_type="text/html; charset=latin-1"), path="/a/b?c=d")
+async def test_a_page_is_fetched_with_what_the_server_says_of_it() -> None:
+    page, server = await fetched(text(b"hello", 203, content_type="text/html; charset=latin-1"), path="/a/b?c=d")
     kind = "text/html; charset=latin-1"
     assert page == WebPage(url=server.url + "/a/b?c=d", code=203, reason="X", content_type=kind, body=b"hello")
     assert server.heard[0].line == "GET /a/b?c=d HTTP/1.1"
@@ -79,8 +68,8 @@ def test_a_page_is_fetched_with_what_the_server_says_of_it() -> None:
 
 
 @pytest.mark.parametrize(("name", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
-def test_packed_content_is_unpacked(name: str, pack: Any) -> None:
-    page, _ = fetched(text(pack(b"hello " * 1000), content_encoding=name))
+async def test_packed_content_is_unpacked(name: str, pack: Any) -> None:
+    page, _ = await fetched(text(pack(b"hello " * 1000), content_encoding=name))
     assert isinstance(page, WebPage)
     assert page.body == b"hello " * 1000
 
@@ -89,27 +78,27 @@ def test_packed_content_is_unpacked(name: str, pack: Any) -> None:
     ("body", "encoding", "word"),
     [(b"hello", "gzip", "unpacked"), (b"hello", "br", "'br'"), (b"x", "snappy", "'snappy'")],
 )
-def test_content_that_cannot_be_unpacked_is_refused(body: bytes, encoding: str, word: str) -> None:
-    assert word in refusal(text(body, content_encoding=encoding))
+async def test_content_that_cannot_be_unpacked_is_refused(body: bytes, encoding: str, word: str) -> None:
+    assert word in await refusal(text(body, content_encoding=encoding))
 
 
 # Limits.
 
 
-def test_content_over_the_limit_is_refused() -> None:
-    assert "larger than 0.001 MB" in refusal(text(b"x" * 1001), limits=FetchLimits(max_bytes=1000))
-    page, _ = fetched(text(b"x" * 1000), limits=FetchLimits(max_bytes=1000))
+async def test_content_over_the_limit_is_refused() -> None:
+    assert "larger than 0.001 MB" in await refusal(text(b"x" * 1001), limits=FetchLimits(max_bytes=1000))
+    page, _ = await fetched(text(b"x" * 1000), limits=FetchLimits(max_bytes=1000))
     assert isinstance(page, WebPage)
 
 
-def test_a_stream_without_end_is_let_go_at_the_limit() -> None:
-    assert "larger than 1 MB" in refusal(endless(b"x" * 10_000), limits=FetchLimits(max_bytes=1_000_000))
+async def test_a_stream_without_end_is_let_go_at_the_limit() -> None:
+    assert "larger than 1 MB" in await refusal(endless(b"x" * 10_000), limits=FetchLimits(max_bytes=1_000_000))
 
 
-def test_a_small_answer_that_unpacks_to_a_huge_one_is_refused() -> None:
+async def test_a_small_answer_that_unpacks_to_a_huge_one_is_refused() -> None:
     bomb = gzip.compress(b"\0" * 50_000_000)
     assert len(bomb) < 100_000
-    assert "larger than 10 MB" in refusal(text(bomb, content_encoding="gzip"))
+    assert "larger than 10 MB" in await refusal(text(bomb, content_encoding="gzip"))
 
 
 def test_no_more_than_the_limit_is_ever_unpacked() -> None:
@@ -119,49 +108,49 @@ def test_no_more_than_the_limit_is_ever_unpacked() -> None:
     assert len(content.content) == 1001
 
 
-def test_a_silent_server_is_not_waited_for() -> None:
-    assert "within 0.2 seconds" in refusal(silence(begun=False), limits=FetchLimits(seconds=0.2))
+async def test_a_silent_server_is_not_waited_for() -> None:
+    assert "within 0.2 seconds" in await refusal(silence(begun=False), limits=FetchLimits(seconds=0.2))
 
 
-def test_a_server_that_falls_silent_is_not_waited_for() -> None:
-    assert "within 0.2 seconds" in refusal(silence(b"some"), limits=FetchLimits(seconds=0.2))
+async def test_a_server_that_falls_silent_is_not_waited_for() -> None:
+    assert "within 0.2 seconds" in await refusal(silence(b"some"), limits=FetchLimits(seconds=0.2))
 
 
-def test_a_resolver_that_hangs_is_not_waited_for() -> None:
+async def test_a_resolver_that_hangs_is_not_waited_for() -> None:
     async def hang(host: str, port: int) -> list[str]:
         await asyncio.Event().wait()
         raise AssertionError
 
-    assert "within 0.2 seconds" in refusal(limits=FetchLimits(seconds=0.2), resolve=hang)
+    assert "within 0.2 seconds" in await refusal(limits=FetchLimits(seconds=0.2), resolve=hang)
 
 
 # Redirects.
 
 
-def test_a_redirect_on_the_same_host_is_followed() -> None:
-    page, server = fetched(redirect("/b", 301), redirect("c?d=e", 307), text(b"here"))
+async def test_a_redirect_on_the_same_host_is_followed() -> None:
+    page, server = await fetched(redirect("/b", 301), redirect("c?d=e", 307), text(b"here"))
     assert page == WebPage(url=server.url + "/c?d=e", code=200, reason="X", content_type="text/plain", body=b"here")
     assert [request.line for request in server.heard] == ["GET /p HTTP/1.1", "GET /b HTTP/1.1", "GET /c?d=e HTTP/1.1"]
 
 
-def test_a_redirect_to_another_host_is_reported_and_not_followed() -> None:
-    moved, server = fetched(redirect("https://example.com/x", 308))
+async def test_a_redirect_to_another_host_is_reported_and_not_followed() -> None:
+    moved, server = await fetched(redirect("https://example.com/x", 308))
     assert moved == Moved(url=server.url + "/p", to="https://example.com/x", code=308, reason="X")
     assert server.connections == 1
 
 
-def test_a_redirect_to_what_cannot_be_fetched_is_refused() -> None:
-    assert "http" in refusal(redirect("file:///etc/passwd"))
+async def test_a_redirect_to_what_cannot_be_fetched_is_refused() -> None:
+    assert "http" in await refusal(redirect("file:///etc/passwd"))
 
 
-def test_a_sixth_redirect_is_too_many() -> None:
-    assert "redirects too often" in refusal(*[redirect("/p")] * 6)
-    page, _ = fetched(*[redirect("/p")] * 5, text(b"here"))
+async def test_a_sixth_redirect_is_too_many() -> None:
+    assert "redirects too often" in await refusal(*[redirect("/p")] * 6)
+    page, _ = await fetched(*[redirect("/p")] * 5, text(b"here"))
     assert isinstance(page, WebPage)
 
 
-def test_a_redirect_without_a_place_is_a_page() -> None:
-    page, _ = fetched(whole(304, b"", {}))
+async def test_a_redirect_without_a_place_is_a_page() -> None:
+    page, _ = await fetched(whole(304, b"", {}))
     assert isinstance(page, WebPage)
     assert page.code == 304
 
@@ -174,52 +163,49 @@ def test_a_redirect_without_a_place_is_a_page() -> None:
     ["127.0.0.1", "localhost", "[::1]", "2130706433", "0177.0.0.1", "0x7f.1", "127.1", "0", "[::ffff:127.0.0.1]",
      "10.0.0.1", "169.254.169.254", "[fd00::1]", "localhost."],
 )  # fmt: skip
-def test_this_machine_and_its_neighbours_are_refused_however_they_are_spelled(host: str) -> None:
+async def test_this_machine_and_its_neighbours_are_refused_however_they_are_spelled(host: str) -> None:
     with pytest.raises(ToolError, match=r"not an address of the public network|was not found"):
-        run(Web().fetch(f"http://{host}:9/"))
+        await Web().fetch(f"http://{host}:9/")
 
 
-def test_a_name_of_a_private_address_is_refused_and_nothing_is_sent() -> None:
-    async def fetch() -> int:
-        async with loopback(text(b"secret")) as server:
-            port = server.url.rpartition(":")[2]
-            with pytest.raises(ToolError, match=r"inside\.example is at 127\.0\.0\.1"):
-                await Web(resolve=at(inside_example="127.0.0.1")).fetch(f"http://inside.example:{port}/")
-            return server.connections
+async def test_a_name_of_a_private_address_is_refused_and_nothing_is_sent() -> None:
+    async with loopback(text(b"secret")) as server:
+        port = server.url.rpartition(":")[2]
+        with pytest.raises(ToolError, match=r"inside\.example is at 127\.0\.0\.1"):
+            await Web(resolve=at(inside_example="127.0.0.1")).fetch(f"http://inside.example:{port}/")
+        result = server.connections
 
-    assert run(fetch()) == 0
+    assert result == 0
 
 
-def test_one_private_address_among_public_ones_is_enough_to_refuse() -> None:
+async def test_one_private_address_among_public_ones_is_enough_to_refuse() -> None:
     with pytest.raises(ToolError, match=r"is at 10\.0\.0\.7"):
-        run(Web(resolve=at(mixed_example=f"{PUBLIC} 10.0.0.7")).fetch("http://mixed.example/"))
+        await Web(resolve=at(mixed_example=f"{PUBLIC} 10.0.0.7")).fetch("http://mixed.example/")
 
 
-def test_a_name_that_is_not_known_is_refused() -> None:
+async def test_a_name_that_is_not_known_is_refused() -> None:
     with pytest.raises(ToolError, match=r"unknown\.example was not found"):
-        run(Web(resolve=at()).fetch("http://unknown.example/"))
+        await Web(resolve=at()).fetch("http://unknown.example/")
 
 
-def test_a_name_that_changes_its_address_is_judged_again_with_every_redirect() -> None:
-    async def fetch() -> tuple[str, int]:
-        async with loopback(redirect("/again"), text(b"secret")) as server:
-            looked_up = [["127.0.0.1"], ["127.0.0.2"]]
+async def test_a_name_that_changes_its_address_is_judged_again_with_every_redirect() -> None:
+    async with loopback(redirect("/again"), text(b"secret")) as server:
+        looked_up = [["127.0.0.1"], ["127.0.0.2"]]
 
-            async def resolve(host: str, port: int) -> list[str]:
-                return looked_up.pop(0)
+        async def resolve(host: str, port: int) -> list[str]:
+            return looked_up.pop(0)
 
-            # The network ends at this machine: one of its addresses plays the public's part.
-            web = Web(resolve=resolve, judge=lambda address: address == "127.0.0.1")
-            with pytest.raises(ToolError) as flaw:
-                await web.fetch(f"http://rebinding.example:{server.url.rpartition(':')[2]}/")
-            return str(flaw.value), len(server.heard)
+        # The network ends at this machine: one of its addresses plays the public's part.
+        web = Web(resolve=resolve, judge=lambda address: address == "127.0.0.1")
+        with pytest.raises(ToolError) as flaw:
+            await web.fetch(f"http://rebinding.example:{server.url.rpartition(':')[2]}/")
+        words, requests = str(flaw.value), len(server.heard)
 
-    words, requests = run(fetch())
     assert "rebinding.example is at 127.0.0.2" in words
     assert requests == 1
 
 
-def test_the_connection_goes_to_the_address_that_was_judged_and_the_name_to_the_server() -> None:
+async def test_the_connection_goes_to_the_address_that_was_judged_and_the_name_to_the_server() -> None:
     """No resolver of the system knows the name: only the address that was looked up can have been used."""
 
     async def fetch() -> tuple[WebPage | Moved, Mapping[str, str], str]:
@@ -236,40 +222,38 @@ def test_the_connection_goes_to_the_address_that_was_judged_and_the_name_to_the_
             assert looked_up == ["pinned.example"]
             return page, server.heard[0].headers, port
 
-    page, headers, port = run(fetch())
+    page, headers, port = await fetch()
     assert isinstance(page, WebPage)
     assert page.url == f"http://pinned.example:{port}/"
     assert headers["host"] == f"pinned.example:{port}"
 
 
-def test_the_next_address_is_tried_where_nobody_answers() -> None:
-    async def fetch() -> WebPage | Moved:
-        async with loopback(text(b"here")) as server:
-            port = server.url.rpartition(":")[2]
-            # Nothing listens on the second address of loopback.
-            web = Web(allow_private=True, resolve=at(two_example="127.0.0.2 127.0.0.1"))
-            return await web.fetch(f"http://two.example:{port}/")
+async def test_the_next_address_is_tried_where_nobody_answers() -> None:
+    async with loopback(text(b"here")) as server:
+        port = server.url.rpartition(":")[2]
+        # Nothing listens on the second address of loopback.
+        web = Web(allow_private=True, resolve=at(two_example="127.0.0.2 127.0.0.1"))
+        result = await web.fetch(f"http://two.example:{port}/")
 
-    assert isinstance(run(fetch()), WebPage)
+    assert isinstance(result, WebPage)
 
 
-def test_a_port_where_nobody_listens_is_told() -> None:
+async def test_a_port_where_nobody_listens_is_told() -> None:
     with pytest.raises(ToolError, match="could not be fetched"):
-        run(Web(allow_private=True).fetch("http://127.0.0.1:1/"))
+        await Web(allow_private=True).fetch("http://127.0.0.1:1/")
 
 
-def test_the_persons_own_address_may_be_private() -> None:
-    async def fetch() -> WebPage | Moved:
-        async with loopback(text(b"here")) as server:
-            return await Web().fetch(server.url, own=True)
+async def test_the_persons_own_address_may_be_private() -> None:
+    async with loopback(text(b"here")) as server:
+        result = await Web().fetch(server.url, own=True)
 
-    assert isinstance(run(fetch()), WebPage)
+    assert isinstance(result, WebPage)
 
 
-def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    page, _ = fetched(text(b"here"))
+    page, _ = await fetched(text(b"here"))
     assert isinstance(page, WebPage)
 
 
@@ -290,7 +274,9 @@ def certificate(folder: Path, name: str) -> tuple[Path, ssl.SSLContext]:
     return path, context
 
 
-def secure(folder: Path, signed_for: str, asked_for: str, *, trusted: bool = True) -> tuple[WebPage | Moved, list[Any]]:
+async def secure(
+    folder: Path, signed_for: str, asked_for: str, *, trusted: bool = True
+) -> tuple[WebPage | Moved, list[Any]]:
     path, context = certificate(folder, signed_for)
     greeted: list[str | None] = []
 
@@ -306,25 +292,25 @@ def secure(folder: Path, signed_for: str, asked_for: str, *, trusted: bool = Tru
             web = Web(allow_private=True, resolve=resolve, ca_file=str(path) if trusted else None)
             return await web.fetch(f"https://{asked_for}:{port}/")
 
-    return run(fetch()), greeted
+    return await fetch(), greeted
 
 
-def test_the_name_is_in_the_greeting_and_the_certificate_must_be_the_names(tmp_path: Path) -> None:
-    page, greeted = secure(tmp_path, "pinned.example", "pinned.example")
+async def test_the_name_is_in_the_greeting_and_the_certificate_must_be_the_names(tmp_path: Path) -> None:
+    page, greeted = await secure(tmp_path, "pinned.example", "pinned.example")
     assert isinstance(page, WebPage)
     assert greeted == ["pinned.example"]
 
 
-def test_a_certificate_of_another_name_is_refused(tmp_path: Path) -> None:
+async def test_a_certificate_of_another_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="certificate"):
-        secure(tmp_path, "other.example", "pinned.example")
+        await secure(tmp_path, "other.example", "pinned.example")
 
 
-def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+async def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="certificate"):
-        secure(tmp_path, "pinned.example", "pinned.example", trusted=False)
+        await secure(tmp_path, "pinned.example", "pinned.example", trusted=False)
 
 
-def test_certificates_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+async def test_certificates_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"missing\.pem"):
-        run(Web(allow_private=True, ca_file=str(tmp_path / "missing.pem")).fetch("https://127.0.0.1:1/"))
+        await Web(allow_private=True, ca_file=str(tmp_path / "missing.pem")).fetch("https://127.0.0.1:1/")

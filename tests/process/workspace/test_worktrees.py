@@ -37,16 +37,13 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def play(talk: Callable[[GitWorktrees], Awaitable[None]]) -> None:
-    async def run() -> None:
-        processes = Processes()
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await talk(GitWorktrees(processes, {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}))
-        finally:
-            await processes.close()
-
-    asyncio.run(run())
+async def play(talk: Callable[[GitWorktrees], Awaitable[None]]) -> None:
+    processes = Processes()
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await talk(GitWorktrees(processes, {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}))
+    finally:
+        await processes.close()
 
 
 def left_in(project: Path) -> list[str]:
@@ -58,7 +55,7 @@ def left_in(project: Path) -> list[str]:
     return sorted([*files, *(name for name in branches if name != "main"), *["listed"] * (listed - 1)])
 
 
-def test_one_in_which_nothing_changed_is_gone_with_its_branch(project: Path) -> None:
+async def test_one_in_which_nothing_changed_is_gone_with_its_branch(project: Path) -> None:
     async def talk(worktrees: GitWorktrees) -> None:
         made = await worktrees.open(str(project / "sub"), NAME)
         place = project / ".claude" / "worktrees" / NAME
@@ -68,7 +65,7 @@ def test_one_in_which_nothing_changed_is_gone_with_its_branch(project: Path) -> 
         assert git(project, "status", "--porcelain") == ""
         assert not await worktrees.leave(made)
 
-    play(talk)
+    await play(talk)
     assert left_in(project) == []
 
 
@@ -86,18 +83,18 @@ def test_one_in_which_nothing_changed_is_gone_with_its_branch(project: Path) -> 
     ],
     ids=["changed", "added", "removed", "committed", "committed and left"],
 )
-def test_one_in_which_something_changed_is_kept(project: Path, change: Callable[[Path], object]) -> None:
+async def test_one_in_which_something_changed_is_kept(project: Path, change: Callable[[Path], object]) -> None:
     async def talk(worktrees: GitWorktrees) -> None:
         made = await worktrees.open(str(project), NAME)
         change(Path(made.path))
         assert await worktrees.leave(made)
         await worktrees.sweep(str(project))
 
-    play(talk)
+    await play(talk)
     assert left_in(project) == [NAME, "listed", f"worktree-{NAME}"]
 
 
-def test_one_that_was_kept_is_gone_on_with(project: Path) -> None:
+async def test_one_that_was_kept_is_gone_on_with(project: Path) -> None:
     async def talk(worktrees: GitWorktrees) -> None:
         made = await worktrees.open(str(project), NAME)
         (Path(made.path) / "new.txt").write_text("new\n")
@@ -107,10 +104,10 @@ def test_one_that_was_kept_is_gone_on_with(project: Path) -> None:
         assert (Path(again.path) / "new.txt").read_text() == "new\n"
         assert await worktrees.leave(again)
 
-    play(talk)
+    await play(talk)
 
 
-def test_a_branch_of_which_the_worktree_was_taken_away_is_not_lost(project: Path) -> None:
+async def test_a_branch_of_which_the_worktree_was_taken_away_is_not_lost(project: Path) -> None:
     async def talk(worktrees: GitWorktrees) -> None:
         made = await worktrees.open(str(project), NAME)
         git(Path(made.path), "commit", "-qm", "mine", "--allow-empty")
@@ -120,11 +117,11 @@ def test_a_branch_of_which_the_worktree_was_taken_away_is_not_lost(project: Path
         assert git(Path(again.path), "log", "-1", "--format=%s") == "mine"
         await worktrees.leave(again)
 
-    play(talk)
+    await play(talk)
     assert git(project, "log", "-1", "--format=%s", f"worktree-{NAME}") == "mine"
 
 
-def test_what_an_engine_that_was_killed_left_behind_is_swept_unless_it_has_changes(project: Path) -> None:
+async def test_what_an_engine_that_was_killed_left_behind_is_swept_unless_it_has_changes(project: Path) -> None:
     async def begin(worktrees: GitWorktrees) -> None:
         await worktrees.open(str(project), NAME)
         changed = await worktrees.open(str(project), "agent-a2")
@@ -139,23 +136,23 @@ def test_what_an_engine_that_was_killed_left_behind_is_swept_unless_it_has_chang
     async def go_on(worktrees: GitWorktrees) -> None:
         await worktrees.sweep(str(project))
 
-    play(begin)
-    play(go_on)
+    await play(begin)
+    await play(go_on)
     assert left_in(project) == ["agent-a2", "listed", "worktree-agent-a2"]
 
 
-def test_one_that_never_came_to_be_leaves_nothing(project: Path) -> None:
+async def test_one_that_never_came_to_be_leaves_nothing(project: Path) -> None:
     async def talk(worktrees: GitWorktrees) -> None:
         (project / ".git" / "refs" / "heads" / f"worktree-{NAME}.lock").touch()  # git will fail at the branch
         with pytest.raises(ToolError):
             await worktrees.open(str(project), NAME)
         (project / ".git" / "refs" / "heads" / f"worktree-{NAME}.lock").unlink()
 
-    play(talk)
+    await play(talk)
     assert left_in(project) == []
 
 
-def test_those_of_a_worktree_lie_beside_it(project: Path) -> None:
+async def test_those_of_a_worktree_lie_beside_it(project: Path) -> None:
     async def talk(worktrees: GitWorktrees) -> None:
         first = await worktrees.open(str(project), NAME)
         second = await worktrees.open(first.cwd, "agent-a2")
@@ -163,12 +160,12 @@ def test_those_of_a_worktree_lie_beside_it(project: Path) -> None:
         assert second.top == first.path
         assert [await worktrees.leave(first), await worktrees.leave(second)] == [False, False]
 
-    play(talk)
+    await play(talk)
     assert left_in(project) == []
 
 
 @pytest.mark.parametrize("state", ["no repository", "no commit", "a link"])
-def test_where_none_can_be_made_the_reason_is_told(tmp_path: Path, state: str) -> None:
+async def test_where_none_can_be_made_the_reason_is_told(tmp_path: Path, state: str) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     if state != "no repository":
@@ -183,10 +180,10 @@ def test_where_none_can_be_made_the_reason_is_told(tmp_path: Path, state: str) -
         with pytest.raises(ToolError, match=words[state]):
             await worktrees.open(str(folder), NAME)
 
-    play(talk)
+    await play(talk)
 
 
-def test_nothing_that_the_repository_brings_is_run(project: Path, tmp_path: Path) -> None:
+async def test_nothing_that_the_repository_brings_is_run(project: Path, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     hook = project / ".git" / "hooks" / "post-checkout"
     hook.write_text(f"#!/bin/sh\ntouch {ran}-hook\n")
@@ -205,5 +202,5 @@ def test_nothing_that_the_repository_brings_is_run(project: Path, tmp_path: Path
         (Path(made.path) / "a.txt").write_text("b\n")
         assert await worktrees.leave(made)
 
-    play(talk)
+    await play(talk)
     assert list(tmp_path.glob("ran-*")) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from hypothesis import strategies as some
 
 from parley.engine.text import sanitize
 from parley.protocol.base import encode_json
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 
 def nested(inner: some.SearchStrategy[object]) -> some.SearchStrategy[object]:
@@ -29,17 +28,18 @@ def test_what_is_fit_stays_as_it_is() -> None:
     assert sanitize(value) == value
 
 
-def test_bytes_that_are_no_text_do_not_spoil_a_session(tmp_path: Path) -> None:
-    async def talk() -> list[Json]:
-        command = r"printf 'a\\000b\\355\\240\\200\\377c'"
-        script = f'[[turn]]\ntools = [{{ name = \'Bash\', id = \'t1\', input = {{ command = """{command}""" }} }}]\n'
-        async with Room(tmp_path, script + "[[turn]]\ntext = 'On.'\n", permission_mode="bypassPermissions") as room:
-            room.prompt("go")
-            assert (await room.hear("result"))["result"] == "On."
-            messages: list[Json] = room.session.journal.history.render()
-            return messages
+async def test_bytes_that_are_no_text_do_not_spoil_a_session(tmp_path: Path) -> None:
+    command = r"printf 'a\\000b\\355\\240\\200\\377c'"
+    script = f'[[turn]]\ntools = [{{ name = \'Bash\', id = \'t1\', input = {{ command = """{command}""" }} }}]\n'
+    async with SessionHarness(
+        tmp_path, script + "[[turn]]\ntext = 'On.'\n", permission_mode="bypassPermissions"
+    ) as harness:
+        harness.prompt("go")
+        assert (await harness.receive("result"))["result"] == "On."
+        messages: list[Json] = harness.session.journal.history.render()
+        result = messages
 
-    told = asyncio.run(talk())[2]["content"][0]["content"]
+    told = result[2]["content"][0]["content"]
     assert told.startswith("a\ufffdb\ufffd")
     assert told.endswith("c")
     assert encode_json(told)

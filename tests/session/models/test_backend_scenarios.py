@@ -6,7 +6,6 @@ on chat completions over HTTP, and on a tape of the first; the lines must say th
 
 from __future__ import annotations
 
-import asyncio
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 from parley.models.fake.script import read_script
 from parley.protocol.base import Struct
 from parley.testing.model_server import ModelServer
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
@@ -163,13 +162,13 @@ class Seen(Struct):
 
 async def played(folder: Path, scenario: Scenario, environment: dict[str, str], **options: Any) -> list[Json]:
     """The lines of a session with these prompts."""
-    room = Room(folder, "", **{"no_session_persistence": True, **scenario.options, **options})
-    room.environment = {**room.environment, **environment}
-    async with room:
+    harness = SessionHarness(folder, "", **{"no_session_persistence": True, **scenario.options, **options})
+    harness.environment = {**harness.environment, **environment}
+    async with harness:
         for number, prompt in enumerate(scenario.prompts):
-            room.prompt(prompt, uuid=f"10000000-0000-4000-8000-{number:012d}")
-            await room.hear("result")
-    return room.lines
+            harness.prompt(prompt, uuid=f"10000000-0000-4000-8000-{number:012d}")
+            await harness.receive("result")
+    return harness.lines
 
 
 async def over_http(folder: Path, scenario: Scenario, kind: str, **options: Any) -> Seen:
@@ -192,10 +191,10 @@ BACKENDS: dict[str, Any] = {
 }
 
 
-def seen_on(backend: str, folder: Path, scenario: Scenario) -> Seen:
+async def seen_on(backend: str, folder: Path, scenario: Scenario) -> Seen:
     (folder / "notes.txt").write_text("notes")
     (folder / "other.txt").write_text("other")
-    seen: Seen = asyncio.run(BACKENDS[backend](folder, scenario))
+    seen: Seen = await BACKENDS[backend](folder, scenario)
     return seen
 
 
@@ -216,24 +215,24 @@ def matches(seen: list[Any], expected: tuple[Any, ...]) -> bool:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_host_sees_the_same_on_every_backend(name: str, backend: str, tmp_path: Path) -> None:
+async def test_the_host_sees_the_same_on_every_backend(name: str, backend: str, tmp_path: Path) -> None:
     scenario = SCENARIOS[name]
-    seen = [part for line in seen_on(backend, tmp_path, scenario).lines for part in view(line)]
+    seen = [part for line in (await seen_on(backend, tmp_path, scenario)).lines for part in view(line)]
 
     assert matches(seen, scenario.seen), seen
 
 
 @pytest.mark.parametrize(("backend", "kind"), [("anthropic", "image"), ("openai", "image_url")])
-def test_an_image_reaches_the_backend(backend: str, kind: str, tmp_path: Path) -> None:
-    [body] = seen_on(backend, tmp_path, SCENARIOS["an image"]).bodies
+async def test_an_image_reaches_the_backend(backend: str, kind: str, tmp_path: Path) -> None:
+    [body] = (await seen_on(backend, tmp_path, SCENARIOS["an image"])).bodies
 
     assert [part["type"] for part in body["messages"][-1]["content"]] == ["text", kind]
     assert PIXEL in str(body)
 
 
 @pytest.mark.parametrize("backend", ["anthropic", "openai"])
-def test_the_next_request_begins_with_the_messages_of_the_last(backend: str, tmp_path: Path) -> None:
-    first, second = seen_on(backend, tmp_path, SCENARIOS["a tool"]).bodies
+async def test_the_next_request_begins_with_the_messages_of_the_last(backend: str, tmp_path: Path) -> None:
+    first, second = (await seen_on(backend, tmp_path, SCENARIOS["a tool"])).bodies
 
     assert unmarked(second["messages"])[: len(first["messages"])] == unmarked(first["messages"])
 

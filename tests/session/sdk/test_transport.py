@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from parley import CLIConnectionError, Client, Options, ResultMessage, Transport, query
-from tests.helpers.sdk import LOOPS, Stage, kinds, run
+from tests.helpers.sdk import LOOPS, ClientHarness, kinds, run
 
 
 class Played(Transport):
@@ -115,14 +115,14 @@ def test_a_transport_that_is_not_ready_is_a_connection_error() -> None:
         run("asyncio", play)
 
 
-def test_the_sessions_own_engine_is_one_stage_among_others(stage: Stage) -> None:
+def test_the_sessions_own_engine_is_one_stage_among_others(harness: ClientHarness) -> None:
     """The same program over a transport and over an engine in this process ends alike."""
 
     async def play(options: Options, transport: Any) -> list[Any]:
         return [message async for message in query(prompt="Hello.", options=options, transport=transport)]
 
     over = run("asyncio", play, Options(), Played())
-    within = run("asyncio", play, stage.options("local"), None)
+    within = run("asyncio", play, harness.options("local"), None)
 
     assert kinds(over)[-1:] == kinds(within)[-1:]
     assert over[-1].result == within[-1].result == "Hello."

@@ -30,7 +30,7 @@ from parley.protocol.base import Struct
 from parley.tools.base import Context, ToolOutput
 from parley.tools.registry import ToolRegistry
 from parley.workspace.base import Scope
-from tests.helpers.simulation import Json, Stage
+from tests.helpers.simulation import Json, SimulatedSession
 
 FORBIDDEN = "forbidden"
 SETTINGS = {"permissions": {"ask": ["Look"], "deny": [f"Act(text:{FORBIDDEN})", f"Look(text:{FORBIDDEN})"]}}
@@ -95,7 +95,7 @@ class Eager:
         pass
 
 
-class Court(Stage):
+class Court(SimulatedSession):
     """A stage whose host answers as the dice say."""
 
     def __init__(self, folder: Path, dice: Random) -> None:
@@ -112,7 +112,7 @@ class Court(Stage):
         asked = (line for line in self.lines if line["type"] == "control_request")
         return {line["request_id"]: line["request"] for line in asked}
 
-    async def act(self, stage: Stage) -> None:
+    async def act(self, simulated: SimulatedSession) -> None:
         for _ in range(self.dice.randint(1, 4)):
             self.say({"type": "user", "message": {"role": "user", "content": "go"}})
             await asyncio.sleep(self.dice.random() * 6)

@@ -25,7 +25,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 from tests.stress.engine.task_endings import Engine
 
 TOKENS = 150
@@ -76,18 +76,18 @@ class Tree:
 
 async def spend(folder: Path, tree: Tree, **limit: Any) -> tuple[Counter[str], list[Json]]:
     """How many model calls each agent made under a limit, and the results of the turn."""
-    room = Room(folder, tree.script(), skip_permissions=True, forward_subagent_text=True, **limit)
+    harness = SessionHarness(folder, tree.script(), skip_permissions=True, forward_subagent_text=True, **limit)
     (folder / "prices.json").write_text(json.dumps({"scripted:": {"input": 1, "output": 1}}))
-    room.environment["PARLEY_PRICES"] = str(folder / "prices.json")
-    async with room:
-        room.prompt("go")
-        await room.hear("result")
+    harness.environment["PARLEY_PRICES"] = str(folder / "prices.json")
+    async with harness:
+        harness.prompt("go")
+        await harness.receive("result")
     made = {
         (line["message"]["id"], line.get("agent_id", "")): None
-        for line in room.told("assistant")
+        for line in harness.messages("assistant")
         if line["message"]["model"] != "<synthetic>"
     }
-    return Counter(agent for _, agent in made), list(room.told("result"))
+    return Counter(agent for _, agent in made), list(harness.messages("result"))
 
 
 def purse(folder: Path, dice: Random) -> list[str]:

@@ -27,7 +27,7 @@ from typing import Any
 
 from parley.models.fake.script import read_script
 from parley.testing.model_server import running
-from tests.helpers.simulation import Json, Stage
+from tests.helpers.simulation import Json, SimulatedSession
 from tests.stress.engine.schedules import LAWS, Broken, Script
 
 PER_SESSION = 20
@@ -46,23 +46,23 @@ class Turns(Script):
         super().__init__(dice, turns)
         self.interrupted = 0
 
-    async def act(self, stage: Stage) -> None:
+    async def act(self, simulated: SimulatedSession) -> None:
         for _ in range(self._lines):
-            before = stage.results
-            self.prompt(stage)
+            before = simulated.results
+            self.prompt(simulated)
             await asyncio.sleep(self._dice.choice([0, 0.01, 0.3, 1, 3, 9]) * self._dice.random())
-            self.interrupt(stage)
+            self.interrupt(simulated)
             self.interrupted += 1
-            while stage.results == before:  # noqa: ASYNC110  # played time
+            while simulated.results == before:  # noqa: ASYNC110  # played time
                 await asyncio.sleep(0.01)
 
-    def prompt(self, stage: Stage) -> None:
+    def prompt(self, simulated: SimulatedSession) -> None:
         uuid = f"p{len(self.ranks) + 1}"
         self.ranks[uuid] = 1
-        self._send(stage, uuid, {})
+        self._send(simulated, uuid, {})
 
-    def interrupt(self, stage: Stage) -> None:
-        stage.ask(self._new_request(), "interrupt")
+    def interrupt(self, simulated: SimulatedSession) -> None:
+        simulated.ask(self._new_request(), "interrupt")
 
 
 def play(folder: Path, interrupts: int, seed: int) -> Counter[str]:
@@ -71,17 +71,17 @@ def play(folder: Path, interrupts: int, seed: int) -> Counter[str]:
     for number in range(-(-interrupts // PER_SESSION)):
         dice = Random(f"{seed}-{number}")
         script = Turns(dice, min(PER_SESSION, interrupts - number * PER_SESSION))
-        with Stage(folder, dice) as stage:
+        with SimulatedSession(folder, dice) as simulated:
             try:
-                stage.play(script.act)
+                simulated.play(script.act)
             except BaseException as exc:
                 raise Broken(f"session {seed}-{number} did not end: {exc!r}") from exc
-            flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(stage, script)]
-        if stage.results != script.interrupted:
-            flaws.append(f"{script.interrupted} turns had {stage.results} results")
+            flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(simulated, script)]
+        if simulated.results != script.interrupted:
+            flaws.append(f"{script.interrupted} turns had {simulated.results} results")
         if flaws:
             raise Broken(f"session {seed}-{number}: " + "; ".join(flaws))
-        ends.update(str(line.get("terminal_reason")) for line in stage.lines if line["type"] == "result")
+        ends.update(str(line.get("terminal_reason")) for line in simulated.lines if line["type"] == "result")
     return ends
 
 

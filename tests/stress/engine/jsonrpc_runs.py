@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from tests.helpers.simulation import Json, Stage, schedules_command
+from tests.helpers.simulation import Json, SimulatedSession, schedules_command
 from tests.stress.engine.schedules import Broken
 
 BUSY, IDLE = -32001, -32002
@@ -30,33 +30,33 @@ class Script:
         self.methods: dict[str, str] = {}
         """What was called, by the ids of the calls."""
 
-    async def act(self, stage: Stage) -> None:
+    async def act(self, simulated: SimulatedSession) -> None:
         for _ in range(self._lines):
             await asyncio.sleep(self._dice.choice([0, 0, 0.1, 1, 5]) * self._dice.random())
             method = self._dice.choices(["run", "cancel", "status"], [10, 4, 3])[0]
             id = f"{method}-{len(self.methods) + 1}"
             self.methods[id] = method
-            stage.say({"jsonrpc": "2.0", "id": id, "method": method, "params": {"prompt": f"<{id}>"}})
+            simulated.say({"jsonrpc": "2.0", "id": id, "method": method, "params": {"prompt": f"<{id}>"}})
 
 
-def of(stage: Stage, id: str) -> list[Json]:
-    return [line for line in stage.lines if line["id"] == id]
+def of(simulated: SimulatedSession, id: str) -> list[Json]:
+    return [line for line in simulated.lines if line["id"] == id]
 
 
 def is_last(line: Json) -> bool:
     return "error" in line or line["result"]["type"] == "result"
 
 
-def every_run_has_one_end_and_nothing_behind_it(stage: Stage, script: Script) -> Iterator[str]:
+def every_run_has_one_end_and_nothing_behind_it(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     for id, method in script.methods.items():
-        lines = of(stage, id)
+        lines = of(simulated, id)
         if method == "run" and [is_last(line) for line in lines] != [*[False] * (len(lines) - 1), True]:
             yield f"{id} was answered with {lines}"
 
 
-def one_runs_at_a_time(stage: Stage, script: Script) -> Iterator[str]:
+def one_runs_at_a_time(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     running: str | None = None
-    for line in stage.lines:
+    for line in simulated.lines:
         id, code = line["id"], line.get("error", {}).get("code")
         if code == BUSY:
             named = line["error"]["data"]["currentRequestId"]
@@ -69,9 +69,9 @@ def one_runs_at_a_time(stage: Stage, script: Script) -> Iterator[str]:
             running = None if is_last(line) else id
 
 
-def cancels_are_answered_behind_the_result(stage: Stage, script: Script) -> Iterator[str]:
+def cancels_are_answered_behind_the_result(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     ended = 0
-    for line in stage.lines:
+    for line in simulated.lines:
         result = line.get("result", {})
         if result.get("type") == "result":
             ended = 1 if result["subtype"] == "cancelled" else 0
@@ -81,26 +81,26 @@ def cancels_are_answered_behind_the_result(stage: Stage, script: Script) -> Iter
         elif line.get("error", {}).get("code") not in (None, BUSY, IDLE):
             yield f"nobody expects {line}"
     for id, method in script.methods.items():
-        if method != "run" and len(of(stage, id)) != 1:
-            yield f"{id} was answered {len(of(stage, id))} times"
+        if method != "run" and len(of(simulated, id)) != 1:
+            yield f"{id} was answered {len(of(simulated, id))} times"
 
 
-def what_was_taken_was_said_once(stage: Stage, script: Script) -> Iterator[str]:
+def what_was_taken_was_said_once(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     said = "".join(
         block.get("text", "")
-        for message in stage.session.journal.history.render()
+        for message in simulated.session.journal.history.render()
         if message["role"] == "user"
         for block in message["content"]
     )
     for id, method in script.methods.items():
-        taken = method == "run" and "error" not in of(stage, id)[-1]
+        taken = method == "run" and "error" not in of(simulated, id)[-1]
         if said.count(f"<{id}>") != taken:
             yield f"{id} is {said.count(f'<{id}>')} times in the conversation"
-    if stage.work.running or stage.model.open or stage.complaints:
-        yield f"{stage.work.running} tools run, {stage.model.open} streams are open; {stage.complaints}"
+    if simulated.work.running or simulated.model.open or simulated.complaints:
+        yield f"{simulated.work.running} tools run, {simulated.model.open} streams are open; {simulated.complaints}"
 
 
-LAWS: tuple[Callable[[Stage, Script], Iterator[str]], ...] = (
+LAWS: tuple[Callable[[SimulatedSession, Script], Iterator[str]], ...] = (
     every_run_has_one_end_and_nothing_behind_it,
     one_runs_at_a_time,
     cancels_are_answered_behind_the_result,
@@ -114,15 +114,15 @@ def run(folder: Path, schedules: int, seed: int, lines: int = 14) -> Counter[str
     for number in range(schedules):
         dice = Random(f"{seed}-{number}")
         script = Script(dice, dice.randint(1, lines))
-        with Stage(folder, dice, dialect="jsonrpc", include_partial_messages=False) as stage:
+        with SimulatedSession(folder, dice, dialect="jsonrpc", include_partial_messages=False) as simulated:
             try:
-                stage.play(script.act)
+                simulated.play(script.act)
             except BaseException as exc:
                 raise Broken(f"schedule {seed}-{number} did not end: {exc!r}") from exc
-            flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(stage, script)]
+            flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(simulated, script)]
         if flaws:
             raise Broken(f"schedule {seed}-{number}: " + "; ".join(flaws))
-        last = [line for line in stage.lines if is_last(line)]
+        last = [line for line in simulated.lines if is_last(line)]
         ends.update(str(line["error"]["code"] if "error" in line else line["result"]["subtype"]) for line in last)
     return ends
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from tests.helpers.simulation import Json, Stage, schedules_command
+from tests.helpers.simulation import Json, SimulatedSession, schedules_command
 from tests.stress.engine.schedules import Broken
 
 JOINT = "\n\n"
@@ -34,28 +34,28 @@ class Script:
         self.interrupts = 0
         self.statuses = 0
 
-    async def act(self, stage: Stage) -> None:
+    async def act(self, simulated: SimulatedSession) -> None:
         for _ in range(self._lines):
             await asyncio.sleep(self._dice.choice([0, 0, 0.1, 1, 5]) * self._dice.random())
-            self._dice.choices(ACTIONS, WEIGHTS)[0](self, stage)
+            self._dice.choices(ACTIONS, WEIGHTS)[0](self, simulated)
 
-    def prompt(self, stage: Stage) -> None:
+    def prompt(self, simulated: SimulatedSession) -> None:
         name = f"<p{len(self.prompts) + 1}>"
         self.prompts.append(name)
         blocks = [{"type": "text", "text": name}]
         content = name if self._dice.random() < 0.7 else blocks
-        stage.say({"type": "user", "message": {"role": "user", "content": content}, "session_id": name})
+        simulated.say({"type": "user", "message": {"role": "user", "content": content}, "session_id": name})
 
-    def interrupt(self, stage: Stage) -> None:
+    def interrupt(self, simulated: SimulatedSession) -> None:
         self.interrupts += 1
-        stage.say({"type": "control", "action": "interrupt"})
+        simulated.say({"type": "control", "action": "interrupt"})
 
-    def status(self, stage: Stage) -> None:
+    def status(self, simulated: SimulatedSession) -> None:
         self.statuses += 1
-        stage.say({"type": "control", "action": "status"})
+        simulated.say({"type": "control", "action": "status"})
 
 
-ACTIONS: list[Callable[[Script, Stage], None]] = [Script.prompt, Script.interrupt, Script.status]
+ACTIONS: list[Callable[[Script, SimulatedSession], None]] = [Script.prompt, Script.interrupt, Script.status]
 WEIGHTS = [10, 3, 3]
 
 
@@ -142,7 +142,7 @@ HEARD: dict[str, Callable[[Reckoning, Json], None]] = {
 }
 
 
-def flaws_of(stage: Stage, script: Script, reckoning: Reckoning) -> Iterator[str]:
+def flaws_of(simulated: SimulatedSession, script: Script, reckoning: Reckoning) -> Iterator[str]:
     yield from reckoning.flaws
     if reckoning.waiting or reckoning.turn is not None:
         yield f"at the end {reckoning.waiting} wait, and {reckoning.turn} runs"
@@ -150,19 +150,19 @@ def flaws_of(stage: Stage, script: Script, reckoning: Reckoning) -> Iterator[str
     turns = ends["success"] + ends["cancelled"] + ends["error"]
     if turns + ends["injected"] != len(script.prompts):
         yield f"{len(script.prompts)} prompts, and {dict(ends)}"
-    kinds = Counter(line.get("subtype") for line in stage.lines)
+    kinds = Counter(line.get("subtype") for line in simulated.lines)
     if kinds["interrupted"] + kinds["error"] - ends["error"] != script.interrupts:
         yield f"{script.interrupts} interrupts, and {dict(kinds)}"
     if kinds["status"] != script.statuses:
         yield f"{script.statuses} times the status was asked for, and told {kinds['status']} times"
-    yield from flaws_inside(stage, script)
+    yield from flaws_inside(simulated, script)
 
 
-def flaws_inside(stage: Stage, script: Script) -> Iterator[str]:
+def flaws_inside(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     """What the conversation itself has to say, and what still runs."""
     said = JOINT.join(
         block.get("text", "")
-        for message in stage.session.journal.history.render()
+        for message in simulated.session.journal.history.render()
         if message["role"] == "user"
         for block in message["content"]
     )
@@ -171,9 +171,9 @@ def flaws_inside(stage: Stage, script: Script) -> Iterator[str]:
             yield f"{name} is {said.count(name)} times in the conversation"
     if sorted(script.prompts, key=said.find) != script.prompts:
         yield "the order was not kept"
-    calls = stage.session.journal.history.open_calls()
-    if calls or stage.work.running or stage.model.open or stage.complaints:
-        yield f"open: {calls}, {stage.work.running} tools, {stage.model.open} streams; {stage.complaints}"
+    calls = simulated.session.journal.history.open_calls()
+    if calls or simulated.work.running or simulated.model.open or simulated.complaints:
+        yield f"open: {calls}, {simulated.work.running} tools, {simulated.model.open} streams; {simulated.complaints}"
 
 
 def run(folder: Path, schedules: int, seed: int, lines: int = 14) -> Counter[str]:
@@ -182,15 +182,15 @@ def run(folder: Path, schedules: int, seed: int, lines: int = 14) -> Counter[str
     for number in range(schedules):
         dice = Random(f"{seed}-{number}")
         script = Script(dice, dice.randint(1, lines))
-        with Stage(folder, dice, dialect="miriad", include_partial_messages=False) as stage:
+        with SimulatedSession(folder, dice, dialect="miriad", include_partial_messages=False) as simulated:
             try:
-                stage.play(script.act)
+                simulated.play(script.act)
             except BaseException as exc:
                 raise Broken(f"schedule {seed}-{number} did not end: {exc!r}") from exc
             reckoning = Reckoning(script)
-            for line in stage.lines:
+            for line in simulated.lines:
                 reckoning.hear(line)
-            flaws = list(flaws_of(stage, script, reckoning))
+            flaws = list(flaws_of(simulated, script, reckoning))
         if flaws:
             raise Broken(f"schedule {seed}-{number}: " + "; ".join(flaws))
         ends.update(reckoning.ends)

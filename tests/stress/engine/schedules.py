@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from tests.helpers.simulation import Json, Stage, schedules_command
+from tests.helpers.simulation import Json, SimulatedSession, schedules_command
 
 RANKS = {"now": 0, "next": 1, "later": 2}
 
@@ -35,38 +35,38 @@ class Script:
         self.rejected = 0
         self.asked = 0
 
-    async def act(self, stage: Stage) -> None:
+    async def act(self, simulated: SimulatedSession) -> None:
         for _ in range(self._lines):
             await asyncio.sleep(self._dice.choice([0, 0, 0.1, 1, 5]) * self._dice.random())
-            self._dice.choices(ACTIONS, WEIGHTS)[0](self, stage)
+            self._dice.choices(ACTIONS, WEIGHTS)[0](self, simulated)
 
-    def prompt(self, stage: Stage) -> None:
+    def prompt(self, simulated: SimulatedSession) -> None:
         uuid = f"p{len(self.ranks) + 1}"
         priority = self._dice.choices([None, "now", "next", "later"], [5, 1, 2, 2])[0]
         self.ranks[uuid] = RANKS[priority or "next"]
-        self._send(stage, uuid, {"priority": priority} if priority else {})
+        self._send(simulated, uuid, {"priority": priority} if priority else {})
 
-    def repeat(self, stage: Stage) -> None:
-        if running := self._known(stage, "started", "completed"):
-            self._send(stage, self._dice.choice(running), {})
+    def repeat(self, simulated: SimulatedSession) -> None:
+        if running := self._known(simulated, "started", "completed"):
+            self._send(simulated, self._dice.choice(running), {})
 
-    def cancel(self, stage: Stage) -> None:
+    def cancel(self, simulated: SimulatedSession) -> None:
         if self.ranks:
-            stage.ask(self._new_request(), "cancel_async_message", message_uuid=self._dice.choice(list(self.ranks)))
+            simulated.ask(self._new_request(), "cancel_async_message", message_uuid=self._dice.choice(list(self.ranks)))
 
-    def interrupt(self, stage: Stage) -> None:
-        stage.ask(self._new_request(), "interrupt", cancel_queued=self._dice.random() < 0.2)
+    def interrupt(self, simulated: SimulatedSession) -> None:
+        simulated.ask(self._new_request(), "interrupt", cancel_queued=self._dice.random() < 0.2)
 
-    def mumble(self, stage: Stage) -> None:
+    def mumble(self, simulated: SimulatedSession) -> None:
         self.rejected += 1
-        stage.say({"type": "user", "message": {"role": "user", "content": 5}})
+        simulated.say({"type": "user", "message": {"role": "user", "content": 5}})
 
-    def _send(self, stage: Stage, uuid: str, fields: Json) -> None:
-        stage.say({"type": "user", "message": {"role": "user", "content": f"<{uuid}>"}, "uuid": uuid, **fields})
+    def _send(self, simulated: SimulatedSession, uuid: str, fields: Json) -> None:
+        simulated.say({"type": "user", "message": {"role": "user", "content": f"<{uuid}>"}, "uuid": uuid, **fields})
 
-    def _known(self, stage: Stage, *states: str) -> list[str]:
+    def _known(self, simulated: SimulatedSession, *states: str) -> list[str]:
         """Prompts that have come so far. One that was cancelled before it ran may come again, so it does not count."""
-        lives = lives_of(stage.lines)
+        lives = lives_of(simulated.lines)
         return [uuid for uuid, life in lives.items() if life[-1] in states and "started" in life]
 
     def _new_request(self) -> str:
@@ -74,7 +74,7 @@ class Script:
         return f"r{self.asked}"
 
 
-ACTIONS: list[Callable[[Script, Stage], None]] = [
+ACTIONS: list[Callable[[Script, SimulatedSession], None]] = [
     Script.prompt,
     Script.repeat,
     Script.cancel,
@@ -95,33 +95,33 @@ def lives_of(lines: list[Json]) -> dict[str, list[str]]:
 # The laws.
 
 
-def every_life_is_whole(stage: Stage, script: Script) -> Iterator[str]:
+def every_life_is_whole(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     """Each prompt is queued, then started and ended once, or taken back."""
     whole = (["queued", "started", "completed"], ["queued", "started", "cancelled"], ["queued", "cancelled"])
-    lives = lives_of(stage.lines)
+    lives = lives_of(simulated.lines)
     for uuid in script.ranks:
         if lives.get(uuid) not in whole:
             yield f"the life of {uuid} is {lives.get(uuid)}"
 
 
-def each_is_in_the_conversation_once(stage: Stage, script: Script) -> Iterator[str]:
+def each_is_in_the_conversation_once(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     """What has started is there once, and what has not is not."""
     said = "".join(
         block.get("text", "")
-        for message in stage.session.journal.history.render()
+        for message in simulated.session.journal.history.render()
         if message["role"] == "user"
         for block in message["content"]
     )
-    for uuid, life in lives_of(stage.lines).items():
+    for uuid, life in lives_of(simulated.lines).items():
         if said.count(f"<{uuid}>") != ("started" in life):
             yield f"{uuid} is {said.count(f'<{uuid}>')} times in the conversation, and its life is {life}"
 
 
-def the_order_is_kept(stage: Stage, script: Script) -> Iterator[str]:
+def the_order_is_kept(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     """Nobody starts while one waits who came earlier or matters more."""
     place = {uuid: (rank, at) for at, (uuid, rank) in enumerate(script.ranks.items())}
     waiting: set[str] = set()
-    for line in stage.lines:
+    for line in simulated.lines:
         if line["type"] != "command_lifecycle":
             continue
         uuid, state = line["command_uuid"], line["state"]
@@ -131,10 +131,10 @@ def the_order_is_kept(stage: Stage, script: Script) -> Iterator[str]:
             yield f"{uuid} started before {passed}"
 
 
-def one_result_ends_each_turn(stage: Stage, script: Script) -> Iterator[str]:
+def one_result_ends_each_turn(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     """Init, lines, result; and what could not be read has a result as well."""
     open_turn, alone = False, 0
-    for line in stage.lines:
+    for line in simulated.lines:
         kind = (line["type"], line.get("subtype"))
         if kind == ("system", "init"):
             if open_turn:
@@ -149,39 +149,39 @@ def one_result_ends_each_turn(stage: Stage, script: Script) -> Iterator[str]:
         yield f"open at the end: {open_turn}; results without a turn: {alone}, unreadable prompts: {script.rejected}"
 
 
-def nothing_leaks_into_the_next_turn(stage: Stage, script: Script) -> Iterator[str]:
+def nothing_leaks_into_the_next_turn(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     """A turn tells only of answers that it asked for itself."""
     results = 0
-    for line in stage.lines:
+    for line in simulated.lines:
         results += line["type"] == "result"
         said = line.get("api_message_id") or line.get("message", {}).get("id")
-        if said is not None and stage.model.answers.get(said) != results:
-            yield f"{said} of turn {stage.model.answers.get(said)} was told in turn {results}"
+        if said is not None and simulated.model.answers.get(said) != results:
+            yield f"{said} of turn {simulated.model.answers.get(said)} was told in turn {results}"
 
 
-def results_name_their_prompts(stage: Stage, script: Script) -> Iterator[str]:
+def results_name_their_prompts(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     """Each prompt that has started is named by exactly one result."""
     named = Counter(
-        uuid for line in stage.lines if line["type"] == "result" for uuid in line.get("user_message_uuids", [])
+        uuid for line in simulated.lines if line["type"] == "result" for uuid in line.get("user_message_uuids", [])
     )
-    started = Counter(uuid for uuid, life in lives_of(stage.lines).items() if "started" in life)
+    started = Counter(uuid for uuid, life in lives_of(simulated.lines).items() if "started" in life)
     if named != started:
         yield f"results name {named - started} too often and {started - named} too seldom"
 
 
-def every_request_is_answered(stage: Stage, script: Script) -> Iterator[str]:
-    answered = Counter(line["response"]["request_id"] for line in stage.lines if line["type"] == "control_response")
+def every_request_is_answered(simulated: SimulatedSession, script: Script) -> Iterator[str]:
+    answered = Counter(line["response"]["request_id"] for line in simulated.lines if line["type"] == "control_response")
     if answered != Counter(f"r{number}" for number in range(1, script.asked + 1)):
         yield f"of {script.asked} requests {len(answered)} were answered, {answered.total()} times"
 
 
-def every_question_is_settled(stage: Stage, script: Script) -> Iterator[str]:
+def every_question_is_settled(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     """Every call has a result, and nothing runs any more."""
-    calls = stage.session.journal.history.open_calls()
-    if calls or stage.work.running or stage.model.open:
-        yield f"open: {calls}, {stage.work.running} tools, {stage.model.open} streams"
-    if stage.complaints and not all("refused" in complaint for complaint in stage.complaints):
-        yield f"complaints: {stage.complaints}"
+    calls = simulated.session.journal.history.open_calls()
+    if calls or simulated.work.running or simulated.model.open:
+        yield f"open: {calls}, {simulated.work.running} tools, {simulated.model.open} streams"
+    if simulated.complaints and not all("refused" in complaint for complaint in simulated.complaints):
+        yield f"complaints: {simulated.complaints}"
 
 
 LAWS = (
@@ -202,16 +202,16 @@ def run(folder: Path, schedules: int, seed: int, lines: int = 14) -> Counter[str
     for number in range(schedules):
         dice = Random(f"{seed}-{number}")
         script = Script(dice, dice.randint(1, lines))
-        with Stage(folder, dice) as stage:
+        with SimulatedSession(folder, dice) as simulated:
             try:
-                stage.play(script.act)
+                simulated.play(script.act)
             except BaseException as exc:
                 raise Broken(f"schedule {seed}-{number} did not end: {exc!r}") from exc
-            flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(stage, script)]
+            flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(simulated, script)]
         if flaws:
             raise Broken(f"schedule {seed}-{number}: " + "; ".join(flaws))
-        ends.update(str(line.get("terminal_reason")) for line in stage.lines if line["type"] == "result")
-        ends.update(f"prompt {life[-1]}" for life in lives_of(stage.lines).values())
+        ends.update(str(line.get("terminal_reason")) for line in simulated.lines if line["type"] == "result")
+        ends.update(f"prompt {life[-1]}" for life in lives_of(simulated.lines).values())
     return ends
 
 

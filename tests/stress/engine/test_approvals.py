@@ -170,11 +170,8 @@ def response(request_id: str, answer: Any) -> Json:
 
 
 @pytest.mark.parametrize("seed", range(RUNS))
-def test_through_the_executable_what_runs_is_what_was_approved(tmp_path: Path, seed: int) -> None:
-    async def bounded() -> dict[str, str]:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            return await schedule(tmp_path, Random(seed))
-
-    expected = asyncio.run(bounded())
+async def test_through_the_executable_what_runs_is_what_was_approved(tmp_path: Path, seed: int) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        expected = await schedule(tmp_path, Random(seed))
 
     assert {file.name: file.read_text() for file in tmp_path.glob("f*")} == expected

@@ -62,8 +62,8 @@ def test_the_laws_catch_a_queue_that_loses_a_prompt(tmp_path: Path, monkeypatch:
 
 
 def test_a_play_that_nobody_goes_on_with_ends(tmp_path: Path) -> None:
-    async def wait_for_ever(stage: simulation.Stage) -> None:
+    async def wait_for_ever(stage: simulation.SimulatedSession) -> None:
         await stage.loop.create_future()
 
-    with simulation.Stage(tmp_path, Random(1)) as played, pytest.raises(TimeoutError):
+    with simulation.SimulatedSession(tmp_path, Random(1)) as played, pytest.raises(TimeoutError):
         played.play(wait_for_ever)

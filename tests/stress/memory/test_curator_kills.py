@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +10,8 @@ from tests.helpers import paths
 from tests.stress.memory import curator_kills
 
 
-def test_whoever_is_killed_while_tidying_up_leaves_whole_entries(tmp_path: Path) -> None:
-    seen = asyncio.run(curator_kills.storm(tmp_path, kills=4, parallel=2, seed=3, each=2))
+async def test_whoever_is_killed_while_tidying_up_leaves_whole_entries(tmp_path: Path) -> None:
+    seen = await curator_kills.storm(tmp_path, kills=4, parallel=2, seed=3, each=2)
 
     assert seen.flaws == []
     assert seen.kills >= 4

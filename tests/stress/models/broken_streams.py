@@ -34,7 +34,7 @@ from parley.models.recording.replay import Replay
 from parley.models.redaction import Redactor
 from parley.tools.base import Context, ToolOutput
 from parley.workspace.base import Scope
-from tests.helpers.simulation import Json, Stage, Work, WorkInput
+from tests.helpers.simulation import Json, SimulatedSession, Work, WorkInput
 
 KINDS = ("reset", "stall")
 DEADLINES = Deadlines()
@@ -146,7 +146,7 @@ class Counted(Work):
         return await super().run(call, context, reach)
 
 
-class Case(Stage):
+class Case(SimulatedSession):
     """One stream, broken in one way at one place."""
 
     def __init__(self, folder: Path, stream: Stream, kind: str, after: int) -> None:
@@ -165,7 +165,7 @@ class Case(Stage):
         self.work = self.counted
         self.result_times: list[float] = []
 
-    async def act(self, stage: Stage) -> None:
+    async def act(self, simulated: SimulatedSession) -> None:
         for turn in (1, 2):
             self.say({"type": "user", "message": {"role": "user", "content": f"prompt {turn}"}})
             while self.results < turn:  # noqa: ASYNC110  # played time costs nothing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,5 +38,5 @@ def test_the_programme_catches_an_engine_that_does_things_twice(
         broken_streams.run(tmp_path, streams=1, seed=1, step=100)
 
 
-def test_every_fault_leaves_the_executable_with_one_result_a_prompt(tmp_path: Path) -> None:
-    assert asyncio.run(fault_storm.storm(tmp_path, runs=1, parallel=4)).total() == len(fault_storm.FAULTS)
+async def test_every_fault_leaves_the_executable_with_one_result_a_prompt(tmp_path: Path) -> None:
+    assert (await fault_storm.storm(tmp_path, runs=1, parallel=4)).total() == len(fault_storm.FAULTS)

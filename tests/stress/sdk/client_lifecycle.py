@@ -12,7 +12,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from tests.helpers.sdk import ENGINES, LOOPS, Stage, children, run
+from tests.helpers.sdk import ENGINES, LOOPS, ClientHarness, children, run
 from tests.process.sdk.test_lifecycle import BUSY, WAYS
 
 
@@ -34,7 +34,7 @@ def main(rounds: int) -> int:
             for loop in LOOPS:
                 for engine in ENGINES:
                     with tempfile.TemporaryDirectory() as folder:
-                        run(loop, way, Stage(Path(folder)).options(engine, BUSY))
+                        run(loop, way, ClientHarness(Path(folder)).options(engine, BUSY))
                         if left := settled():
                             flaws.append(f"{way.__name__} on {loop} with {engine}: {left} are left")
                     count += 1

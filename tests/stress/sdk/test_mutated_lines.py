@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
 import pytest
 
 from parley import Client, ControlError, Options, ResultMessage, Unreadable
-from tests.helpers.sdk import Stage, run
+from tests.helpers.sdk import ClientHarness, run
 from tests.process.sdk.test_lifecycle import fake_engine
 from tests.stress.sdk import mutated_lines
 
 
-def test_whatever_an_engine_writes_only_typed_errors_are_raised(caplog: pytest.LogCaptureFixture) -> None:
+async def test_whatever_an_engine_writes_only_typed_errors_are_raised(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "parley.sdk")
 
-    found = asyncio.run(mutated_lines.run(5_000, seed=7))
+    found = await mutated_lines.run(5_000, seed=7)
 
     assert {"Unreadable", "Unknown", "ResultMessage"} <= set(found)
 
@@ -38,7 +37,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_line_that_is_too_long_fails_alone(stage: Stage) -> None:
+def test_a_line_that_is_too_long_fails_alone(harness: ClientHarness) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             with pytest.raises(ControlError, match="longer than 100000 bytes"):
@@ -48,19 +47,19 @@ def test_a_line_that_is_too_long_fails_alone(stage: Stage) -> None:
             await client.query("small")
             return [big, [message async for message in client.receive_response()]]
 
-    talker = fake_engine(stage, TALKER)
-    big, small = run("asyncio", play, stage.options("process", cli_path=talker, max_buffer_size=100_000))
+    talker = fake_engine(harness, TALKER)
+    big, small = run("asyncio", play, harness.options("process", cli_path=talker, max_buffer_size=100_000))
 
     assert [(type(one), one.type) for one in big] == [(Unreadable, "assistant"), (Unreadable, "result")]
     assert [type(one) for one in small] == [Unreadable, ResultMessage]
 
 
-def test_lines_may_have_fifty_megabytes(stage: Stage) -> None:
+def test_lines_may_have_fifty_megabytes(harness: ClientHarness) -> None:
     async def play(options: Options) -> int:
         async with Client(options) as client:
             await client.query("big")
             return max([len(message.raw.get("result", "")) async for message in client.receive_response()])
 
-    talker = fake_engine(stage, TALKER.replace('"z" * 200_000', '"z" * 50_000_000'))
+    talker = fake_engine(harness, TALKER.replace('"z" * 200_000', '"z" * 50_000_000'))
 
-    assert run("asyncio", play, stage.options("process", cli_path=talker)) == 50_000_000
+    assert run("asyncio", play, harness.options("process", cli_path=talker)) == 50_000_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -43,8 +42,8 @@ def test_a_holder_that_lets_go_never_removes_the_lease_of_a_thief(tmp_path: Path
     assert lease_races.run_thefts(tmp_path, races=60, seed=1) == {"stolen": 60}
 
 
-def test_a_killed_engine_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
-    seen = asyncio.run(engine_kills.storm(tmp_path, kills=100, parallel=6, seed=1))
+async def test_a_killed_engine_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
+    seen = await engine_kills.storm(tmp_path, kills=100, parallel=6, seed=1)
 
     assert (seen.flaws, seen.kills) == ([], 100)
     assert len(seen.resume_seconds) > 50
@@ -72,8 +71,8 @@ def test_sessions_can_be_measured() -> None:
 
 
 @pytest.mark.parametrize(("store", "engines"), [("claude", 8), ("sqlite", 5)])
-def test_engines_side_by_side_lose_and_mix_up_nothing(tmp_path: Path, store: str, engines: int) -> None:
-    outcomes = asyncio.run(concurrent_sessions.run(tmp_path, engines=engines, rounds=1, parallel=engines, store=store))
+async def test_engines_side_by_side_lose_and_mix_up_nothing(tmp_path: Path, store: str, engines: int) -> None:
+    outcomes = await concurrent_sessions.run(tmp_path, engines=engines, rounds=1, parallel=engines, store=store)
 
     assert (outcomes["own"], outcomes["shared"] + outcomes["refused"]) == (engines, engines)
     assert outcomes["shared"] > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from parley.mcp.list_changed import ListRefresher
-from tests.helpers.virtual_time import played
+from tests.helpers.virtual_time import run_in_virtual_time
 
 
 def test_announcements_that_come_together_are_one_look_and_one_that_comes_during_it_is_another() -> None:
@@ -29,7 +29,7 @@ def test_announcements_that_come_together_are_one_look_and_one_that_comes_during
         await asyncio.sleep(10)
         lookout.close()
 
-    played(storm())
+    run_in_virtual_time(storm())
     assert looks == ["tools", "prompts", "tools", "tools"]
 
 
@@ -53,7 +53,7 @@ def test_what_was_announced_too_early_is_looked_at_later_and_nothing_after_the_e
         await asyncio.sleep(1)
         return [before, then, looks]
 
-    _, seen = played(early_and_late())
+    _, seen = run_in_virtual_time(early_and_late())
     assert seen == [[], ["tools", "prompts"], ["tools", "prompts"]]
 
 
@@ -72,5 +72,5 @@ def test_a_server_that_announces_a_change_at_every_look_does_not_keep_us_busy() 
         await asyncio.sleep(10)
         lookout.close()
 
-    played(restless())
+    run_in_virtual_time(restless())
     assert 50 < looks < 150

@@ -11,7 +11,7 @@ import pytest
 from parley.mcp.base import ConnectionLost, McpTimeouts, ServerSpec, ServerTransport
 from parley.mcp.server import McpServer
 from parley.protocol.base import Json
-from tests.helpers.virtual_time import played
+from tests.helpers.virtual_time import run_in_virtual_time
 
 FACTS = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
 TOOL = {"name": "one", "inputSchema": {"type": "object"}}
@@ -86,7 +86,7 @@ def test_the_last_wish_counts_and_nothing_is_left_behind(wishes: list[str], stat
         await server.close()
         return *found, Slow.living
 
-    _, found = played(wish())
+    _, found = run_in_virtual_time(wish())
     there = int(status == "connected")
     assert found == (status, there, there, 0)
 
@@ -102,7 +102,7 @@ def test_a_wish_that_nobody_waits_for_any_more_is_done_all_the_same() -> None:
         await server.close()
         return found
 
-    _, found = played(wish())
+    _, found = run_in_virtual_time(wish())
     assert found == ("connected", 1, 1, ["pending", "connected", "pending", "connected"])
 
 
@@ -118,5 +118,5 @@ def test_nobody_waits_on_for_a_server_that_was_removed() -> None:
         await waiting
         return server.reason
 
-    seconds, reason = played(remove())
+    seconds, reason = run_in_virtual_time(remove())
     assert (seconds, reason) == (1, "it was removed")

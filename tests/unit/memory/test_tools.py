@@ -19,7 +19,7 @@ from parley.stores.files.entry_codec import EntryContext as LineContext
 from parley.stores.files.folder import FolderStore
 from parley.stores.sql.sqlite import SqliteStore
 from parley.tools.base import InvalidInput
-from tests.helpers.tools import Desk
+from tests.helpers.tools import ToolHarness
 
 ID = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -36,7 +36,7 @@ def filled(store: Store, session_id: str, *texts: str) -> None:
 
 
 @pytest.fixture(params=["sqlite", "folder"])
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> ToolHarness:
     about = LineContext(cwd=str(tmp_path), version="0")
     complaints: list[str] = []
     store: Store = SqliteStore(tmp_path / "agent.db", about)
@@ -53,13 +53,13 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
     summaries = Summaries(database, lambda: "2026-11-16T03:00:00.000Z")
     parts = [Summary(session=ID, order=1, first=at, last=at + 1, text=f"Part {at} of a ferry.") for at in (0, 2)]
     summaries.add([*parts, Summary(session=ID, order=2, first=0, last=3, text="The whole of it.")])
-    made = Desk(tmp_path)
+    made = ToolHarness(tmp_path)
     made.context.open_memory = lambda: LocalRecall(database, lambda: store, ID)
     return made
 
 
-def test_a_search_finds_knowledge_summaries_and_what_was_said(desk: Desk) -> None:
-    found = desk.call(MemorySearch(), query="When does the ferry to Bergen leave?")
+def test_a_search_finds_knowledge_summaries_and_what_was_said(harness: ToolHarness) -> None:
+    found = harness.call(MemorySearch(), query="When does the ferry to Bergen leave?")
 
     assert found.detail["entries"] == ["ferry"]
     assert found.detail["messages"][0] == {"session_id": ID, "seq": 0}
@@ -69,26 +69,26 @@ def test_a_search_finds_knowledge_summaries_and_what_was_said(desk: Desk) -> Non
     assert OTHER not in str(found.content)
 
 
-def test_other_sessions_are_looked_through_if_that_is_wanted(desk: Desk) -> None:
-    found = desk.call(MemorySearch(), query="ferry Galway", everywhere=True)
+def test_other_sessions_are_looked_through_if_that_is_wanted(harness: ToolHarness) -> None:
+    found = harness.call(MemorySearch(), query="ferry Galway", everywhere=True)
 
     assert {"session_id": OTHER, "seq": 0} in found.detail["messages"]
 
 
-def test_what_the_model_sees_anyway_comes_last(desk: Desk) -> None:
-    desk.context.in_view = lambda: {(ID, 0)}
+def test_what_the_model_sees_anyway_comes_last(harness: ToolHarness) -> None:
+    harness.context.in_view = lambda: {(ID, 0)}
 
-    found = desk.call(MemorySearch(), query="ferry Bergen", limit=1)
+    found = harness.call(MemorySearch(), query="ferry Bergen", limit=1)
 
     assert [hit["seq"] for hit in found.detail["messages"]] == [2]
 
 
-def test_nothing_found_is_told(desk: Desk) -> None:
-    assert desk.call(MemorySearch(), query="zeppelin").content == "Nothing was found. Try other words, or fewer."
+def test_nothing_found_is_told(harness: ToolHarness) -> None:
+    assert harness.call(MemorySearch(), query="zeppelin").content == "Nothing was found. Try other words, or fewer."
 
 
-def test_an_entry_is_shown_with_its_place_and_its_sources(desk: Desk) -> None:
-    assert desk.call(MemoryRead(), slug="ferry").content == "\n".join(
+def test_an_entry_is_shown_with_its_place_and_its_sources(harness: ToolHarness) -> None:
+    assert harness.call(MemoryRead(), slug="ferry").content == "\n".join(
         [
             "# The ferry",
             "slug ferry, version 1, of 2026-11-16",
@@ -99,38 +99,38 @@ def test_an_entry_is_shown_with_its_place_and_its_sources(desk: Desk) -> None:
             "To Bergen.",
         ]
     )
-    assert "above ferry (The ferry)" in str(desk.call(MemoryRead(), slug="trips").content)
+    assert "above ferry (The ferry)" in str(harness.call(MemoryRead(), slug="trips").content)
 
 
-def test_messages_are_shown_word_for_word(desk: Desk) -> None:
+def test_messages_are_shown_word_for_word(harness: ToolHarness) -> None:
     expected = "[#0 user]\nThe ferry to Bergen leaves at noon.\n\n[#1 assistant]\nNoted."
 
     for spelled in ("0-1", "#0 – #1", "0..1"):
-        assert desk.call(MemoryRead(), messages=spelled).content == expected
-    assert desk.call(MemoryRead(), messages="1").content == "[#1 assistant]\nNoted."
+        assert harness.call(MemoryRead(), messages=spelled).content == expected
+    assert harness.call(MemoryRead(), messages="1").content == "[#1 assistant]\nNoted."
 
 
-def test_messages_of_another_session_are_shown_by_its_id(desk: Desk) -> None:
-    shown = desk.call(MemoryRead(), messages="0", session=OTHER).content
+def test_messages_of_another_session_are_shown_by_its_id(harness: ToolHarness) -> None:
+    shown = harness.call(MemoryRead(), messages="0", session=OTHER).content
 
     assert shown == "[#0 user]\nAnother ferry, to Galway, leaves at nine."
-    assert "No conversation found" in desk.refusal(MemoryRead(), messages="0", session="nobody")
+    assert "No conversation found" in harness.refusal(MemoryRead(), messages="0", session="nobody")
 
 
-def test_what_is_too_much_says_where_to_go_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_much_says_where_to_go_on(harness: ToolHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parley.memory.tools.MOST_CHARS", 60)
 
-    shown = str(desk.call(MemoryRead(), messages="0-3").content)
+    shown = str(harness.call(MemoryRead(), messages="0-3").content)
 
     assert shown.startswith("[#0 user]\nThe ferry")
     assert shown.endswith("[There is more from #1 on: ask for it by that number.]")
 
 
-def test_a_summary_is_shown_with_those_it_stands_for(desk: Desk) -> None:
-    assert desk.context.open_memory is not None
-    whole = next(each for each in desk.context.open_memory().search("whole", 9).summaries if each.order == 2)
+def test_a_summary_is_shown_with_those_it_stands_for(harness: ToolHarness) -> None:
+    assert harness.context.open_memory is not None
+    whole = next(each for each in harness.context.open_memory().search("whole", 9).summaries if each.order == 2)
 
-    shown = str(desk.call(MemoryRead(), summary=whole.id).content)
+    shown = str(harness.call(MemoryRead(), summary=whole.id).content)
 
     assert [line for line in shown.split("\n") if not line.startswith("[")] == [
         "The whole of it.",
@@ -146,22 +146,22 @@ def test_a_summary_is_shown_with_those_it_stands_for(desk: Desk) -> None:
     [
         ({"slug": "nobody"}, "There is no entry 'nobody'"),
         ({"summary": 99}, "There is no summary 99"),
-        ({"messages": "77"}, "Nothing was said from #77 to #77"),
+        ({"messages": "77"}, "There are no messages from #77 to #77"),
         ({"messages": "first"}, "must be a number or two"),
         ({}, "exactly one of"),
         ({"slug": "ferry", "summary": 1}, "exactly one of"),
     ],
 )
-def test_what_is_not_there_is_said(desk: Desk, input: Json, says: str) -> None:
-    assert says in desk.refusal(MemoryRead(), **input)
+def test_what_is_not_there_is_said(harness: ToolHarness, input: Json, says: str) -> None:
+    assert says in harness.refusal(MemoryRead(), **input)
 
 
-def test_a_number_that_no_database_takes_is_refused(desk: Desk) -> None:
+def test_a_number_that_no_database_takes_is_refused(harness: ToolHarness) -> None:
     with pytest.raises(InvalidInput, match="summary"):
-        desk.call(MemoryRead(), summary=10**23)
+        harness.call(MemoryRead(), summary=10**23)
 
 
-def test_where_there_is_no_memory_that_is_said(desk: Desk) -> None:
-    desk.context.open_memory = None
+def test_where_there_is_no_memory_that_is_said(harness: ToolHarness) -> None:
+    harness.context.open_memory = None
 
-    assert "has no memory" in desk.refusal(MemorySearch(), query="x")
+    assert "has no memory" in harness.refusal(MemorySearch(), query="x")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -34,7 +33,7 @@ def read(*messages: Any, **fields: Any) -> Any:
     return ChatCompletionsApi().read(json.dumps({"model": "m", "messages": messages, **fields}).encode())
 
 
-def streamed(**fields: Any) -> list[Any]:
+async def streamed(**fields: Any) -> list[Any]:
     async def events() -> AsyncIterator[ModelEvent]:
         for event in synthesize_events(ANSWER, 3):
             yield event
@@ -43,7 +42,7 @@ def streamed(**fields: Any) -> list[Any]:
         asked = read(stream=True, **fields)
         return b"".join([chunk async for chunk in ChatCompletionsApi().encode_events(events(), asked)])
 
-    *chunks, done = EventReader().feed(asyncio.run(spelled()))
+    *chunks, done = EventReader().feed(await spelled())
     assert done == b"[DONE]"
     return [json.loads(chunk) for chunk in chunks]
 
@@ -102,8 +101,8 @@ def result(id: str, text: str) -> Any:
     return {"type": "tool_result", "tool_use_id": id, "content": [said(text)]}
 
 
-def test_a_stream_has_texts_thoughts_and_calls_piece_by_piece() -> None:
-    chunks = streamed()
+async def test_a_stream_has_texts_thoughts_and_calls_piece_by_piece() -> None:
+    chunks = await streamed()
     calls = [call for delta in deltas(chunks, "tool_calls") for call in delta]
 
     assert "".join(deltas(chunks, "content")) == "Both."
@@ -116,9 +115,9 @@ def test_a_stream_has_texts_thoughts_and_calls_piece_by_piece() -> None:
     assert [chunk["choices"][0]["finish_reason"] for chunk in chunks][-1] == "tool_calls"
 
 
-def test_what_was_used_is_told_only_to_who_asks() -> None:
-    assert all("usage" not in chunk for chunk in streamed())
-    assert streamed(stream_options={"include_usage": True})[-1]["usage"] == {
+async def test_what_was_used_is_told_only_to_who_asks() -> None:
+    assert all("usage" not in chunk for chunk in await streamed())
+    assert (await streamed(stream_options={"include_usage": True}))[-1]["usage"] == {
         "prompt_tokens": 10,
         "completion_tokens": 3,
         "total_tokens": 13,

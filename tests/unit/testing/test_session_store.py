@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ from parley import InMemorySessionStore
 from parley.testing import run_session_store_conformance
 
 
-def test_our_own_store_keeps_every_contract() -> None:
-    asyncio.run(run_session_store_conformance(InMemorySessionStore))
+async def test_our_own_store_keeps_every_contract() -> None:
+    await run_session_store_conformance(InMemorySessionStore)
 
 
 class Least:
@@ -28,8 +27,8 @@ class Least:
         return self.lines.get(str(key))
 
 
-def test_the_least_is_enough() -> None:
-    asyncio.run(run_session_store_conformance(Least))
+async def test_the_least_is_enough() -> None:
+    await run_session_store_conformance(Least)
 
 
 class Forgetful(Least):
@@ -46,13 +45,13 @@ class Mixing(Least):
 
 
 @pytest.mark.parametrize(("store", "contract"), [(Forgetful, "order"), (Mixing, "agents are apart")])
-def test_a_store_that_breaks_a_contract_is_told_which(store: type[Least], contract: str) -> None:
+async def test_a_store_that_breaks_a_contract_is_told_which(store: type[Least], contract: str) -> None:
     with pytest.raises(AssertionError) as flaw:
-        asyncio.run(run_session_store_conformance(store))
+        await run_session_store_conformance(store)
 
     assert any(contract in note for note in flaw.value.__notes__)
 
 
-def test_what_is_needed_cannot_be_skipped() -> None:
+async def test_what_is_needed_cannot_be_skipped() -> None:
     with pytest.raises(ValueError, match="load"):
-        asyncio.run(run_session_store_conformance(Least, skip_optional=frozenset({"load"})))
+        await run_session_store_conformance(Least, skip_optional=frozenset({"load"}))

@@ -10,7 +10,7 @@ from parley.errors import ToolError
 from parley.protocol.base import Json
 from parley.tools.base import ToolOutput
 from parley.tools.mcp_resources import ListMcpResources, ReadMcpResource
-from tests.helpers.tools import Desk
+from tests.helpers.tools import ToolHarness
 
 
 class Shelf:
@@ -30,33 +30,33 @@ class Shelf:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path)
-    desk.context.resources = {"one": Shelf(a="alpha"), "two": Shelf(b="beta")}
-    return desk
+def harness(tmp_path: Path) -> ToolHarness:
+    harness = ToolHarness(tmp_path)
+    harness.context.resources = {"one": Shelf(a="alpha"), "two": Shelf(b="beta")}
+    return harness
 
 
-def test_all_servers_are_listed_or_one(desk: Desk) -> None:
+def test_all_servers_are_listed_or_one(harness: ToolHarness) -> None:
     a, b = ({"uri": f"mem://{name}", "name": name, "server": server} for name, server in (("a", "one"), ("b", "two")))
-    assert desk.call(ListMcpResources()).detail == [a, b]
-    listed = desk.call(ListMcpResources(), server="two")
+    assert harness.call(ListMcpResources()).detail == [a, b]
+    listed = harness.call(ListMcpResources(), server="two")
     assert listed == ToolOutput(content='[{"uri":"mem://b","name":"b","server":"two"}]', detail=[b])
 
 
-def test_a_resource_is_read(desk: Desk) -> None:
+def test_a_resource_is_read(harness: ToolHarness) -> None:
     contents = [{"uri": "mem://a", "mimeType": "text/plain", "text": "alpha"}]
-    assert desk.call(ReadMcpResource(), server="one", uri="mem://a").detail == {"contents": contents}
+    assert harness.call(ReadMcpResource(), server="one", uri="mem://a").detail == {"contents": contents}
 
 
 def test_where_there_are_no_servers_there_are_no_resources(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert desk.call(ListMcpResources()) == ToolOutput(content="There are no resources.", detail=[])
-    assert "Servers with resources: none." in desk.refusal(ReadMcpResource(), server="one", uri="mem://a")
+    harness = ToolHarness(tmp_path)
+    assert harness.call(ListMcpResources()) == ToolOutput(content="There are no resources.", detail=[])
+    assert "Servers with resources: none." in harness.refusal(ReadMcpResource(), server="one", uri="mem://a")
 
 
-def test_what_is_not_there_is_refused(desk: Desk) -> None:
-    assert "one, two" in desk.refusal(ListMcpResources(), server="three")
-    assert desk.refusal(ReadMcpResource(), server="one", uri="mem://b") == "no resource mem://b"
+def test_what_is_not_there_is_refused(harness: ToolHarness) -> None:
+    assert "one, two" in harness.refusal(ListMcpResources(), server="three")
+    assert harness.refusal(ReadMcpResource(), server="one", uri="mem://b") == "no resource mem://b"
 
 
 class Broken(Shelf):
@@ -64,9 +64,9 @@ class Broken(Shelf):
         raise ToolError("the shelf fell down")
 
 
-def test_a_server_that_fails_does_not_hide_what_others_have(desk: Desk) -> None:
-    desk.context.resources["three"] = Broken()
-    listed = desk.call(ListMcpResources())
+def test_a_server_that_fails_does_not_hide_what_others_have(harness: ToolHarness) -> None:
+    harness.context.resources["three"] = Broken()
+    listed = harness.call(ListMcpResources())
     assert [one["name"] for one in listed.detail] == ["a", "b"]
     assert str(listed.content).endswith("]\nthe shelf fell down")
-    assert desk.refusal(ListMcpResources(), server="three") == "the shelf fell down"
+    assert harness.refusal(ListMcpResources(), server="three") == "the shelf fell down"

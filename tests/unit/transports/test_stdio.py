@@ -40,29 +40,28 @@ def read_all(descriptor: int, count_bytes: int, into: bytearray, piece_bytes: in
 
 
 @pytest.mark.parametrize("piece_bytes", [1000, 65536])
-def test_chunks_of_all_sizes_arrive_whole_and_in_order_at_a_slow_reader(
+async def test_chunks_of_all_sizes_arrive_whole_and_in_order_at_a_slow_reader(
     pipe: Pipe, silent: int, piece_bytes: int
 ) -> None:
     chunks = [bytes([number % 251]) * size for number, size in enumerate([1, 70_000, 0, 3, 200_000, *[10] * 2000, 5])]
     wanted, got = b"".join(chunks), bytearray()
     reader = threading.Thread(target=read_all, args=(pipe[0], len(wanted), got, piece_bytes), daemon=True)
 
-    async def talk() -> None:
-        transport = StdioTransport(silent, pipe[1])
-        for chunk in chunks:
-            transport.write(chunk)
-        await asyncio.sleep(0)  # the pipe is full before anybody reads
-        reader.start()
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await transport.drain()
-        transport.close()
-
-    asyncio.run(talk())
+    transport = StdioTransport(silent, pipe[1])
+    for chunk in chunks:
+        transport.write(chunk)
+    await asyncio.sleep(0)  # the pipe is full before anybody reads
+    reader.start()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await transport.drain()
+    transport.close()
     reader.join(PATIENCE_SECONDS)
     assert bytes(got) == wanted
 
 
-def test_what_is_held_is_not_copied_for_every_write(pipe: Pipe, silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_held_is_not_copied_for_every_write(
+    pipe: Pipe, silent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Counted, not timed: what goes into the system calls must not grow with all that is held."""
     offered_bytes: list[int] = []
     real = os.writev
@@ -77,60 +76,51 @@ def test_what_is_held_is_not_copied_for_every_write(pipe: Pipe, silent: int, mon
     got = bytearray()
     reader = threading.Thread(target=read_all, args=(pipe[0], 2000 * len(line), got, 65536), daemon=True)
 
-    async def talk() -> None:
-        transport = StdioTransport(silent, pipe[1])
-        for _ in range(2000):
-            transport.write(line)
-        reader.start()
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await transport.drain()
-        transport.close()
-
-    asyncio.run(talk())
+    transport = StdioTransport(silent, pipe[1])
+    for _ in range(2000):
+        transport.write(line)
+    reader.start()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await transport.drain()
+    transport.close()
     reader.join(PATIENCE_SECONDS)
     assert len(got) == 2000 * len(line)
     assert 0 < max(offered_bytes) < 300_000
 
 
 @pytest.mark.parametrize("hurried_first", [True, False])
-def test_in_a_hurry_a_reader_who_does_not_read_is_given_up(pipe: Pipe, silent: int, hurried_first: bool) -> None:
-    async def talk() -> StdioTransport:
-        transport = StdioTransport(silent, pipe[1])
-        transport.write(b"x" * 1_000_000)
-        if hurried_first:
-            transport.limit_drain(0.05)
-        else:
-            asyncio.get_running_loop().call_later(0.01, transport.limit_drain, 0.05)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await transport.drain()
-        with pytest.raises(BrokenPipeError):
-            transport.write(b"more")
-        transport.close()
-        return transport
-
-    assert asyncio.run(talk()).error is None
+async def test_in_a_hurry_a_reader_who_does_not_read_is_given_up(pipe: Pipe, silent: int, hurried_first: bool) -> None:
+    transport = StdioTransport(silent, pipe[1])
+    transport.write(b"x" * 1_000_000)
+    if hurried_first:
+        transport.limit_drain(0.05)
+    else:
+        asyncio.get_running_loop().call_later(0.01, transport.limit_drain, 0.05)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await transport.drain()
+    with pytest.raises(BrokenPipeError):
+        transport.write(b"more")
+    transport.close()
+    assert transport.error is None
 
 
 @pytest.mark.parametrize("blocking", [True, False])
-def test_both_streams_are_left_as_they_were_found(pipe: Pipe, silent: int, blocking: bool) -> None:
+async def test_both_streams_are_left_as_they_were_found(pipe: Pipe, silent: int, blocking: bool) -> None:
     os.set_blocking(silent, blocking)
     os.set_blocking(pipe[1], blocking)
 
-    async def talk() -> tuple[bool, bool]:
-        transport = StdioTransport(silent, pipe[1])
-        reading = asyncio.ensure_future(anext(transport.chunks(), b""))
-        await asyncio.sleep(0)
-        meanwhile = os.get_blocking(silent), os.get_blocking(pipe[1])
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
-        transport.close()
-        return meanwhile
-
-    assert asyncio.run(talk()) == (False, False)
+    transport = StdioTransport(silent, pipe[1])
+    reading = asyncio.ensure_future(anext(transport.chunks(), b""))
+    await asyncio.sleep(0)
+    meanwhile = os.get_blocking(silent), os.get_blocking(pipe[1])
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    transport.close()
+    assert meanwhile == (False, False)
     assert (os.get_blocking(silent), os.get_blocking(pipe[1])) == (blocking, blocking)
 
 
-def test_a_socket_that_is_stdin_and_stdout_is_left_as_it_was_found() -> None:
+async def test_a_socket_that_is_stdin_and_stdout_is_left_as_it_was_found() -> None:
     ours, theirs = socket.socketpair()
 
     async def talk() -> None:
@@ -140,12 +130,12 @@ def test_a_socket_that_is_stdin_and_stdout_is_left_as_it_was_found() -> None:
         transport.close()
 
     with ours, theirs:
-        asyncio.run(talk())
+        await talk()
         assert theirs.recv(10) == b"hello"
         assert os.get_blocking(ours.fileno())
 
 
-def test_a_reader_who_left_is_no_flaw_but_a_full_disk_is(silent: int) -> None:
+async def test_a_reader_who_left_is_no_flaw_but_a_full_disk_is(silent: int) -> None:
     async def talk(stdout: int) -> StdioTransport:
         transport = StdioTransport(silent, stdout)
         transport.write(b"hello")
@@ -155,9 +145,9 @@ def test_a_reader_who_left_is_no_flaw_but_a_full_disk_is(silent: int) -> None:
 
     reading, writing = os.pipe()
     os.close(reading)
-    assert asyncio.run(talk(writing)).error is None
+    assert (await talk(writing)).error is None
     os.close(writing)
     with Path("/dev/full").open("wb") as full:
-        flaw = asyncio.run(talk(full.fileno())).error
+        flaw = (await talk(full.fileno())).error
     assert flaw is not None
     assert "space" in str(flaw.strerror)

@@ -92,7 +92,7 @@ class AgentRegistry:
         return known.get(name) or next((kind for key, kind in known.items() if key.lower() == name.lower()), None)
 
     def to_json(self) -> list[Json]:
-        """As clients are told of them."""
+        """The definitions as clients receive them."""
         return [
             {
                 "name": name,

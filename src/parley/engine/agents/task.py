@@ -165,8 +165,8 @@ class AgentTask(SessionTask):
 
     def output(self) -> ToolOutput:
         if self.failed:
-            said = f"\nIt had said: {self.text}" if self.text else ""
-            text = f"The agent failed: {self.error}{self._worktree_hint()}{said}"
+            last = f"\nIt had said: {self.text}" if self.text else ""
+            text = f"The agent failed: {self.error}{self._worktree_hint()}{last}"
             return ToolOutput(content=text, detail=f"Error: {text}", is_error=True)
         used = list(dict.fromkeys(self._calls))
         usage = self.usage()
@@ -212,5 +212,5 @@ class AgentTask(SessionTask):
     def notification_text(self, status: str) -> str:
         """The text for the turn that reports the end of the agent."""
         how = f"failed: {self.error}" if self.failed else "is done"
-        said = f" It says:\n{self.text}" if self.text else ""
-        return f"The agent {self.id} ({self.description}) {how}.{self._worktree_hint()}{said}"
+        report = f" It says:\n{self.text}" if self.text else ""
+        return f"The agent {self.id} ({self.description}) {how}.{self._worktree_hint()}{report}"

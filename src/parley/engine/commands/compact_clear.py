@@ -24,7 +24,7 @@ from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.notices import ConversationReset
 
 DISABLED = "Compaction is disabled here (DISABLE_COMPACT)."
-TOO_SHORT = "Nothing was compacted: there is too little to compact, or a hook did not want it."
+TOO_SHORT = "Nothing was compacted: there is too little to compact, or a hook blocked it."
 
 
 async def run(turn: Turn, name: str, arguments: str, send_init: Callable[[], None]) -> TurnOutcome:

@@ -169,8 +169,8 @@ class Compactor:
     async def _summarize_before(self, at: int, instructions: str | None) -> Summarized:
         """Summarize the messages before an index. Raises ModelError, BudgetSpent."""
         history = self._conversation.journal.history
-        said = await self._summarize(history.render(at), summary.instruction(instructions))
-        return Summarized(text=said, texts=(summary.format_summary(said, *self._reminders(at)),))
+        text = await self._summarize(history.render(at), summary.instruction(instructions))
+        return Summarized(text=text, texts=(summary.format_summary(text, *self._reminders(at)),))
 
     def _reminders(self, at: int) -> tuple[str, str]:
         """The last request, unless it is kept anyway, and the date."""
@@ -183,54 +183,54 @@ class Compactor:
         )
         return join_texts(asked.content) if asked is not None and is_due else "", f"[{DATE}{date}]" if date else ""
 
-    async def _notify_hooks(self, dispatcher: HookDispatcher, trigger: str, said: str) -> tuple[str, ...]:
+    async def _notify_hooks(self, dispatcher: HookDispatcher, trigger: str, text: str) -> tuple[str, ...]:
         """Fire SessionStart and PostCompact. Returns context for the model."""
         started = await dispatcher.fire(
             "SessionStart", {"source": "compact", "model": self._conversation.model.display_name}
         )
-        await dispatcher.fire("PostCompact", {"trigger": trigger, "compact_summary": said})
-        return tuple(format_context("SessionStart:compact", text) for text in started.contexts)
+        await dispatcher.fire("PostCompact", {"trigger": trigger, "compact_summary": text})
+        return tuple(format_context("SessionStart:compact", context) for context in started.contexts)
 
     # Summary.
 
-    async def _summarize(self, messages: list[Json], words: str) -> str:
+    async def _summarize(self, messages: list[Json], request: str) -> str:
         """The result of the first fallback that works. Raises ModelError if the model does not answer."""
         error: ModelError | None = None
         for step in (self._summarize_all, self._summarize_without_bodies, self._summarize_pieces):
             try:
-                said = await step(messages, words)
+                text = await step(messages, request)
             except ModelError as exc:
                 error = exc
                 if not is_about_request(error):
                     raise
             else:
-                return summary.shorten_to_tokens(said, int(self._threshold() * SUMMARY_SHARE))
+                return summary.shorten_to_tokens(text, int(self._threshold() * SUMMARY_SHARE))
         if error is not None and not is_about_length(error):
             raise error  # a backend that rejects plain text too has another problem
         return summary.cut_to_tokens(messages, int(self._threshold() * CUT_SHARE))
 
-    async def _summarize_all(self, messages: list[Json], words: str) -> str:
-        return await self._call_model(summary.with_request(messages, words))
+    async def _summarize_all(self, messages: list[Json], request: str) -> str:
+        return await self._call_model(summary.with_request(messages, request))
 
-    async def _summarize_without_bodies(self, messages: list[Json], words: str) -> str:
-        return await self._call_model(summary.with_request(summary.strip_bodies(messages), words))
+    async def _summarize_without_bodies(self, messages: list[Json], request: str) -> str:
+        return await self._call_model(summary.with_request(summary.strip_bodies(messages), request))
 
-    async def _summarize_pieces(self, messages: list[Json], words: str) -> str:
+    async def _summarize_pieces(self, messages: list[Json], request: str) -> str:
         bare, (usual, small) = summary.strip_bodies(messages), SHARES_OF_PIECE
         try:
-            return await self._summarize_as_text(bare, words, usual)
+            return await self._summarize_as_text(bare, request, usual)
         except ModelError as exc:
             if not outcome.is_too_long(exc):
                 raise
-            return await self._summarize_as_text(bare, words, small)
+            return await self._summarize_as_text(bare, request, small)
 
-    async def _summarize_as_text(self, messages: list[Json], words: str, share: float) -> str:
+    async def _summarize_as_text(self, messages: list[Json], request: str, share: float) -> str:
         texts = summary.split_text(messages, int(self._conversation.window * share))
-        said = []
+        summaries = []
         for number, text in enumerate(texts, 1):
             head = summary.PIECE_REQUEST.format(number=number, count=len(texts))
-            said.append(await self._call_model(summary.with_request([], f"{head}\n\n{text}\n\n{words}")))
-        return summary.shorten_to_tokens("\n\n".join(said), int(self._threshold() * CUT_SHARE))
+            summaries.append(await self._call_model(summary.with_request([], f"{head}\n\n{text}\n\n{request}")))
+        return summary.shorten_to_tokens("\n\n".join(summaries), int(self._threshold() * CUT_SHARE))
 
     async def _call_model(self, messages: list[Json]) -> str:
         """Raises ModelError, BudgetSpent."""
@@ -285,14 +285,14 @@ class Compactor:
         boundary = conversation.clock.stamp_message(
             CompactBoundary(compact_metadata=metadata, logical_parent_uuid=last), conversation.config.session_id
         )
-        told = conversation.clock.stamp_message(line, conversation.config.session_id)
+        stamped = conversation.clock.stamp_message(line, conversation.config.session_id)
         conversation.journal.append(boundary)
-        conversation.journal.append(told, isCompactSummary=True, isVisibleInTranscriptOnly=True)
+        conversation.journal.append(stamped, isCompactSummary=True, isVisibleInTranscriptOnly=True)
         conversation.gauge.reset(history.tokens)
         if self._is_own:
             conversation.ledger.last_usage = None
         self._send(boundary)
-        self._send(told)
+        self._send(stamped)
         conversation.append_contexts(list(done.contexts))
 
     def _kept_tokens(self, kept: list[str]) -> int:

@@ -17,7 +17,7 @@ from parley.protocol.base import Json
 
 SUMMARY_REQUEST = """\
 [The conversation so far is about to be replaced by a summary of it, because the context window is filling up. Write \
-that summary now, for yourself: whoever goes on has nothing else. Call no tools. Say, as exactly as you can:
+that summary now, for yourself: nothing else is left to continue from. Call no tools. Say, as exactly as you can:
 
 1. What the person asked for, in their own words where they matter, and how that changed.
 2. What was done: files read, created and changed (with their paths), commands run, and what came of them.

@@ -194,20 +194,20 @@ async def race(
     If the hooks have no opinion, the client decides. If the client cannot answer, the hooks decide. If both answer
     at once, a denial wins.
     """
-    person = asyncio.create_task(host)
+    asked = asyncio.create_task(host)
     hooked = asyncio.create_task(hooks)
     try:
-        await asyncio.wait({person, hooked}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({asked, hooked}, return_when=asyncio.FIRST_COMPLETED)
         for _ in range(MAX_STEPS_TO_VERDICT):  # the hooks may have answered in the same step
             await asyncio.sleep(0)
-        decision = person.result() if person.done() else None
+        decision = asked.result() if asked.done() else None
         if hooked.done() and isinstance(decision, Allow) and denies(hooked.result()):
             return hooked.result() or decision
         if decision is not None and not (isinstance(decision, Deny) and decision.source in ("reply", "nobody")):
             return decision
         answer = await hooked
-        return answer if answer is not None else await person
+        return answer if answer is not None else await asked
     finally:
-        for task in (person, hooked):
+        for task in (asked, hooked):
             task.cancel()
-        await asyncio.wait({person, hooked})
+        await asyncio.wait({asked, hooked})

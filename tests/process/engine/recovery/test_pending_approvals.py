@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -13,7 +12,7 @@ from typing import Any
 
 from parley.engine.recovery import interrupted_calls
 from tests.helpers.mcp import own
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 ARGV = ("--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json")
@@ -204,22 +203,20 @@ def test_a_fork_leaves_the_question_to_the_session_it_comes_from(tmp_path: Path)
     assert interrupted_calls.NOT_RUN.encode() in transcript(home, fork)
 
 
-def test_a_silent_prompt_waits_for_the_turn_that_goes_on(tmp_path: Path) -> None:
+async def test_a_silent_prompt_waits_for_the_turn_that_goes_on(tmp_path: Path) -> None:
     home, cwd = tmp_path / "home", tmp_path / "a"
     session_id, _ = left_waiting(home, cwd)
 
-    async def talk() -> list[Json]:
-        room = Room(cwd, "[[turn]]\ntext = 'On.'\n", resume=session_id, permission_prompt_tool="stdio")
-        room.environment["HOME"] = str(home)
-        async with room:
-            room.prompt("a note", shouldQuery=False)
-            asked = await room.hear("control_request")
-            response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
-            room.say({"type": "control_response", "response": response})
-            await room.hear("result")
-            return room.session.journal.history.render()
+    harness = SessionHarness(cwd, "[[turn]]\ntext = 'On.'\n", resume=session_id, permission_prompt_tool="stdio")
+    harness.environment["HOME"] = str(home)
+    async with harness:
+        harness.prompt("a note", shouldQuery=False)
+        asked = await harness.receive("control_request")
+        response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
+        harness.send({"type": "control_response", "response": response})
+        await harness.receive("result")
+        _, calling, result, said, note = harness.session.journal.history.render()
 
-    _, calling, result, said, note = asyncio.run(talk())
     assert calling["content"][-1]["id"] == result["content"][0]["tool_use_id"] == "t1"
     assert said["content"][0]["text"] == "On."
     assert note["content"][0]["text"] == "a note"

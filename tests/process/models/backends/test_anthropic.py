@@ -33,7 +33,7 @@ from tests.helpers.http_server import (
     until_close,
     whole,
 )
-from tests.helpers.models import asking, assistant, flaw, heard, refusal, run, text, user
+from tests.helpers.models import asking, assistant, flaw, heard, refusal, text, user
 
 START = b'{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":3}}}'
 DELTA = '{ "type": "content_block_delta",  "index": 0, "delta": {"type":"text_delta","text":"Grüße"} }'.encode()
@@ -96,10 +96,10 @@ def events(*data: bytes, request_id: str | None = None) -> list[ModelEvent]:
         (None, {}),
     ],
 )
-def test_a_request_carries_the_key_in_its_header_and_nothing_else_of_ours(
+async def test_a_request_carries_the_key_in_its_header_and_nothing_else_of_ours(
     auth: tuple[str, str] | None, more: dict[str, str]
 ) -> None:
-    request, url = run(sent(HELLO, auth=auth))
+    request, url = await sent(HELLO, auth=auth)
 
     assert (request.line, request.headers) == (
         "POST /v1/messages HTTP/1.1",
@@ -117,15 +117,15 @@ def test_a_request_carries_the_key_in_its_header_and_nothing_else_of_ours(
     )
 
 
-def test_betas_go_into_one_header() -> None:
-    request, _ = run(sent(asking(user("Hello"), betas=("a-1", "b-2"))))
+async def test_betas_go_into_one_header() -> None:
+    request, _ = await sent(asking(user("Hello"), betas=("a-1", "b-2")))
 
     assert request.headers["anthropic-beta"] == "a-1,b-2"
 
 
-def test_custom_headers_are_sent_but_do_not_replace_the_key() -> None:
+async def test_custom_headers_are_sent_but_do_not_replace_the_key() -> None:
     custom = {"x-team": "red", "user-agent": "house", "x-api-key": "other"}
-    request, _ = run(sent(HELLO, headers=custom))
+    request, _ = await sent(HELLO, headers=custom)
 
     assert {name: request.headers[name] for name in custom} == {
         "x-team": "red",
@@ -134,15 +134,15 @@ def test_custom_headers_are_sent_but_do_not_replace_the_key() -> None:
     }
 
 
-def test_a_small_request_has_only_the_fields_it_needs() -> None:
-    request, _ = run(sent(HELLO))
+async def test_a_small_request_has_only_the_fields_it_needs() -> None:
+    request, _ = await sent(HELLO)
 
     assert request.body == (
         b'{"model":"m","max_tokens":100,"messages":[{"role":"user","content":"Hello"}],"stream":true}'
     )
 
 
-def test_a_full_request_has_its_fields_in_a_fixed_order() -> None:
+async def test_a_full_request_has_its_fields_in_a_fixed_order() -> None:
     full = asking(
         user("Hello"),
         system=[text("Be brief.")],
@@ -151,7 +151,7 @@ def test_a_full_request_has_its_fields_in_a_fixed_order() -> None:
         effort="low",
         session_id="s1",
     )
-    request, _ = run(sent(full, extra_body={"top_k": 5, "stream": False}))
+    request, _ = await sent(full, extra_body={"top_k": 5, "stream": False})
 
     assert request.body == (
         b'{"model":"m","max_tokens":100,"system":[{"type":"text","text":"Be brief."}],'
@@ -161,31 +161,28 @@ def test_a_full_request_has_its_fields_in_a_fixed_order() -> None:
     )
 
 
-def test_the_next_request_begins_with_the_bytes_of_the_last_one() -> None:
+async def test_the_next_request_begins_with_the_bytes_of_the_last_one() -> None:
     said: list[Json] = [user([text("Hello")])]
     more = [*said, assistant(text("Hi.")), user([text("Bye")])]
     fields: dict[str, Any] = {"system": [text("Be brief.")], "tools": [{"name": "Read"}], "session_id": "s1"}
 
-    async def two() -> list[bytes]:
-        async with talking(stream(sse(*ANSWER)), stream(sse(*ANSWER))) as (server, model):
-            await heard(model, asking(*said, **fields))
-            await heard(model, asking(*more, **fields))
-            return [request.body for request in server.heard]
+    async with talking(stream(sse(*ANSWER)), stream(sse(*ANSWER))) as (server, model):
+        await heard(model, asking(*said, **fields))
+        await heard(model, asking(*more, **fields))
+        first, second = [request.body for request in server.heard]
 
-    first, second = run(two())
     assert second.startswith(first.removesuffix(b'],"stream":true}'))
 
 
 @pytest.mark.parametrize("path", ["", "/", "/proxy", "/proxy/"])
-def test_the_base_url_may_have_a_path(path: str) -> None:
-    async def ask() -> str:
-        async with loopback(stream(sse(*ANSWER))) as server:
-            model = Anthropic(ModelEndpoint(base_url=server.url + path, auth=None))
-            await heard(model, HELLO)
-            await model.close()
-            return server.heard[0].line
+async def test_the_base_url_may_have_a_path(path: str) -> None:
+    async with loopback(stream(sse(*ANSWER))) as server:
+        model = Anthropic(ModelEndpoint(base_url=server.url + path, auth=None))
+        await heard(model, HELLO)
+        await model.close()
+        result = server.heard[0].line
 
-    assert run(ask()) == f"POST {path.rstrip('/')}/v1/messages HTTP/1.1"
+    assert result == f"POST {path.rstrip('/')}/v1/messages HTTP/1.1"
 
 
 # What comes through.
@@ -193,105 +190,95 @@ def test_the_base_url_may_have_a_path(path: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 10_000])
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
-def test_events_come_through_byte_for_byte_in_any_chunking(size: int, line_end: bytes) -> None:
+async def test_events_come_through_byte_for_byte_in_any_chunking(size: int, line_end: bytes) -> None:
     body = sse(*ANSWER).replace(b"\n", line_end)
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
 
-    async def ask() -> list[ModelEvent]:
-        async with talking(stream(*pieces)) as (_, model):
-            return await heard(model, HELLO)
+    async with talking(stream(*pieces)) as (_, model):
+        result = await heard(model, HELLO)
 
-    assert run(ask()) == events(*ANSWER)
-
-
-def test_the_start_of_an_answer_carries_the_request_id() -> None:
-    async def ask() -> list[ModelEvent]:
-        async with talking(stream(sse(*ANSWER), headers={"request-id": "req_7"})) as (_, model):
-            return await heard(model, HELLO)
-
-    assert run(ask()) == events(*ANSWER, request_id="req_7")
+    assert result == events(*ANSWER)
 
 
-def test_an_event_comes_out_before_the_next_one_is_sent() -> None:
-    async def ask() -> ModelEvent:
-        async with talking(silence(sse(START))) as (_, model), aclosing(model.stream(HELLO)) as answer:
-            return await anext(answer)
+async def test_the_start_of_an_answer_carries_the_request_id() -> None:
+    async with talking(stream(sse(*ANSWER), headers={"request-id": "req_7"})) as (_, model):
+        result = await heard(model, HELLO)
 
-    assert run(ask()) == read_event(START)
+    assert result == events(*ANSWER, request_id="req_7")
 
 
-def test_a_last_event_without_its_blank_line_counts() -> None:
-    async def ask() -> list[ModelEvent]:
-        async with talking(until_close(sse(START) + b"data: " + STOP)) as (_, model):
-            return await heard(model, HELLO)
+async def test_an_event_comes_out_before_the_next_one_is_sent() -> None:
+    async with talking(silence(sse(START))) as (_, model), aclosing(model.stream(HELLO)) as answer:
+        result = await anext(answer)
 
-    assert run(ask()) == events(START, STOP)
+    assert result == read_event(START)
+
+
+async def test_a_last_event_without_its_blank_line_counts() -> None:
+    async with talking(until_close(sse(START) + b"data: " + STOP)) as (_, model):
+        result = await heard(model, HELLO)
+
+    assert result == events(START, STOP)
 
 
 # Connections.
 
 
-def test_two_calls_share_a_connection() -> None:
-    async def ask() -> int:
-        async with talking(stream(sse(*ANSWER)), stream(sse(*ANSWER))) as (server, model):
-            await heard(model, HELLO)
-            await heard(model, HELLO)
-            return server.connections
+async def test_two_calls_share_a_connection() -> None:
+    async with talking(stream(sse(*ANSWER)), stream(sse(*ANSWER))) as (server, model):
+        await heard(model, HELLO)
+        await heard(model, HELLO)
+        result = server.connections
 
-    assert run(ask()) == 1
-
-
-def test_closing_the_model_closes_its_connection() -> None:
-    async def ask() -> int:
-        async with talking(stream(sse(*ANSWER))) as (server, model):
-            await heard(model, HELLO)
-            await model.close()
-            return await server.ended.get()
-
-    assert run(ask()) == 1
+    assert result == 1
 
 
-def test_a_closed_model_can_be_asked_again() -> None:
-    async def ask() -> list[ModelEvent]:
-        async with talking(stream(sse(*ANSWER)), stream(sse(*ANSWER))) as (_, model):
-            await heard(model, HELLO)
-            await model.close()
-            return await heard(model, HELLO)
+async def test_closing_the_model_closes_its_connection() -> None:
+    async with talking(stream(sse(*ANSWER))) as (server, model):
+        await heard(model, HELLO)
+        await model.close()
+        result = await server.ended.get()
 
-    assert run(ask()) == events(*ANSWER)
+    assert result == 1
 
 
-def test_closing_the_iterator_hangs_up() -> None:
-    async def ask() -> int:
-        async with talking(silence(sse(START))) as (server, model):
-            async with aclosing(model.stream(HELLO)) as answer:
-                await anext(answer)
-            return await server.ended.get()
+async def test_a_closed_model_can_be_asked_again() -> None:
+    async with talking(stream(sse(*ANSWER)), stream(sse(*ANSWER))) as (_, model):
+        await heard(model, HELLO)
+        await model.close()
+        result = await heard(model, HELLO)
 
-    assert run(ask()) == 1
+    assert result == events(*ANSWER)
+
+
+async def test_closing_the_iterator_hangs_up() -> None:
+    async with talking(silence(sse(START))) as (server, model):
+        async with aclosing(model.stream(HELLO)) as answer:
+            await anext(answer)
+        result = await server.ended.get()
+
+    assert result == 1
 
 
 @pytest.mark.parametrize("answer", [silence(begun=False), silence(), silence(sse(START))])
-def test_cancelling_the_wait_hangs_up(answer: Answer) -> None:
-    async def ask() -> int:
-        async with talking(answer) as (server, model):
-            waiting = asyncio.create_task(heard(model, HELLO))
-            await server.asked.wait()
-            waiting.cancel()
-            await asyncio.wait({waiting})
-            return await server.ended.get()
+async def test_cancelling_the_wait_hangs_up(answer: Answer) -> None:
+    async with talking(answer) as (server, model):
+        waiting = asyncio.create_task(heard(model, HELLO))
+        await server.asked.wait()
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        result = await server.ended.get()
 
-    assert run(ask()) == 1
+    assert result == 1
 
 
-def test_a_call_after_an_abort_gets_a_connection_of_its_own() -> None:
-    async def ask() -> tuple[list[ModelEvent], int]:
-        async with talking(silence(sse(START)), stream(sse(*ANSWER))) as (server, model):
-            async with aclosing(model.stream(HELLO)) as answer:
-                await anext(answer)
-            return await heard(model, HELLO), server.connections
+async def test_a_call_after_an_abort_gets_a_connection_of_its_own() -> None:
+    async with talking(silence(sse(START)), stream(sse(*ANSWER))) as (server, model):
+        async with aclosing(model.stream(HELLO)) as answer:
+            await anext(answer)
+        result = await heard(model, HELLO), server.connections
 
-    assert run(ask()) == (events(*ANSWER), 2)
+    assert result == (events(*ANSWER), 2)
 
 
 # What goes wrong.
@@ -330,62 +317,60 @@ PAGE = b"<html>bad gateway</html>"
         (204, b"", {}, flaw("no details", status=204, kind="api_error")),
     ],
 )
-def test_an_answer_other_than_200_is_an_error_with_the_apis_words(
+async def test_an_answer_other_than_200_is_an_error_with_the_apis_words(
     status: int, body: bytes, fields: Mapping[str, str], expected: dict[str, Any]
 ) -> None:
-    assert run(failed(whole(status, body, fields))) == expected
+    assert await failed(whole(status, body, fields)) == expected
 
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [("0", 0.0), ("1.5", 1.5), ("-3", 0.0), ("soon", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("", None)],
 )
-def test_retry_after_counts_in_seconds(header: str, seconds: float | None) -> None:
-    assert run(failed(whole(429, b"", {"retry-after": header}))) == flaw(
+async def test_retry_after_counts_in_seconds(header: str, seconds: float | None) -> None:
+    assert await failed(whole(429, b"", {"retry-after": header})) == flaw(
         "no details", status=429, kind="api_error", retryable=True, retry_after_seconds=seconds
     )
 
 
-def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
-    async def ask() -> tuple[dict[str, Any], list[Request]]:
-        async with loopback() as elsewhere:
-            there = {"location": f"{elsewhere.url}/v1/messages"}
-            return await failed(whole(307, b"", there)), elsewhere.heard
+async def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
+    async with loopback() as elsewhere:
+        there = {"location": f"{elsewhere.url}/v1/messages"}
+        result = await failed(whole(307, b"", there)), elsewhere.heard
 
-    assert run(ask()) == (flaw("the API answered with a redirect, which is not followed", status=307), [])
+    assert result == (flaw("the API answered with a redirect, which is not followed", status=307), [])
 
 
-def test_a_refused_connection_may_be_tried_again() -> None:
+async def test_a_refused_connection_may_be_tried_again() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     endpoint = ModelEndpoint(base_url=f"http://me:hush@127.0.0.1:{port}", auth=KEY)
 
-    assert run(refusal(Anthropic(endpoint), HELLO)) == flaw(
+    assert await refusal(Anthropic(endpoint), HELLO) == flaw(
         f"no answer from http://127.0.0.1:{port}: All connection attempts failed",
         kind="connection_failed",
         retryable=True,
     )
 
 
-def test_no_proxy_stands_before_a_server_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_proxy_stands_before_a_server_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
 
-    async def ask() -> list[ModelEvent]:
-        async with talking(stream(sse(*ANSWER))) as (_, model):
-            return await heard(model, HELLO)
+    async with talking(stream(sse(*ANSWER))) as (_, model):
+        result = await heard(model, HELLO)
 
-    assert run(ask())[-1].type == "message_stop"
+    assert result[-1].type == "message_stop"
 
 
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "ftp://127.0.0.1:9", "http://me:secret@127.0.0.1:port"])
-def test_a_proxy_that_cannot_be_used_is_an_error_that_is_not_retried(
+async def test_a_proxy_that_cannot_be_used_is_an_error_that_is_not_retried(
     proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
 
-    assert run(refusal(Anthropic(ModelEndpoint(base_url="http://192.0.2.1", auth=KEY)), HELLO)) == flaw(
+    assert await refusal(Anthropic(ModelEndpoint(base_url="http://192.0.2.1", auth=KEY)), HELLO) == flaw(
         BAD_PROXY, kind="proxy"
     )
 
@@ -408,15 +393,13 @@ def test_loopback_is_told_by_the_host(url: str, is_it: bool) -> None:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 @pytest.mark.parametrize("scheme", ["https", "HTTPS"])
-def test_a_server_with_a_strange_certificate_does_not_get_the_key(tmp_path: Path, scheme: str) -> None:
-    async def ask() -> tuple[str, list[Request]]:
-        async with loopback(stream(sse(*ANSWER)), tls=self_signed(tmp_path, "IP:127.0.0.1")) as server:
-            model = Anthropic(ModelEndpoint(base_url=server.url.replace("http", scheme), auth=KEY))
-            error = await refusal(model, HELLO)
-            await model.close()
-            return error["message"], server.heard
+async def test_a_server_with_a_strange_certificate_does_not_get_the_key(tmp_path: Path, scheme: str) -> None:
+    async with loopback(stream(sse(*ANSWER)), tls=self_signed(tmp_path, "IP:127.0.0.1")) as server:
+        model = Anthropic(ModelEndpoint(base_url=server.url.replace("http", scheme), auth=KEY))
+        error = await refusal(model, HELLO)
+        await model.close()
+        message, requests = error["message"], server.heard
 
-    message, requests = run(ask())
     assert "certificate verify failed" in message
     assert requests == []
 
@@ -433,8 +416,8 @@ async def until_it_fails(answer: Answer) -> tuple[list[ModelEvent], dict[str, An
     raise AssertionError("the model answered")
 
 
-def test_a_stream_that_is_cut_off_is_an_error_behind_its_events() -> None:
-    assert run(until_it_fails(cut_off(sse(START, DELTA)))) == (
+async def test_a_stream_that_is_cut_off_is_an_error_behind_its_events() -> None:
+    assert await until_it_fails(cut_off(sse(START, DELTA))) == (
         events(START, DELTA),
         flaw(
             "no answer from URL: "
@@ -445,22 +428,22 @@ def test_a_stream_that_is_cut_off_is_an_error_behind_its_events() -> None:
     )
 
 
-def test_half_an_event_at_the_end_is_an_error_behind_the_whole_ones() -> None:
-    assert run(until_it_fails(until_close(sse(START) + b'data: {"type":"message_st'))) == (
+async def test_half_an_event_at_the_end_is_an_error_behind_the_whole_ones() -> None:
+    assert await until_it_fails(until_close(sse(START) + b'data: {"type":"message_st')) == (
         events(START),
         flaw("the model sent an event that cannot be read: Input data was truncated", retryable=True),
     )
 
 
-def test_an_error_event_is_an_error_behind_the_events_before_it() -> None:
-    assert run(until_it_fails(stream(sse(START, error("overloaded_error", "Overloaded"), STOP)))) == (
+async def test_an_error_event_is_an_error_behind_the_events_before_it() -> None:
+    assert await until_it_fails(stream(sse(START, error("overloaded_error", "Overloaded"), STOP))) == (
         events(START),
         flaw("Overloaded", kind="overloaded_error", retryable=True),
     )
 
 
-def test_an_error_event_without_details_is_an_error_too() -> None:
-    assert run(failed(stream(sse(b'{"type":"error"}')))) == flaw(
+async def test_an_error_event_without_details_is_an_error_too() -> None:
+    assert await failed(stream(sse(b'{"type":"error"}'))) == flaw(
         "the stream broke off", kind="api_error", retryable=True
     )
 
@@ -480,21 +463,21 @@ LATE = flaw("the model did not answer in time", kind="timeout_error", retryable=
         (silence(begun=False), Deadlines(request_seconds=0.05)),
     ],
 )
-def test_a_backend_that_does_not_go_on_hits_its_deadline(answer: Answer, deadlines: Deadlines) -> None:
-    assert run(failed(answer, deadlines=deadlines)) == LATE
+async def test_a_backend_that_does_not_go_on_hits_its_deadline(answer: Answer, deadlines: Deadlines) -> None:
+    assert await failed(answer, deadlines=deadlines) == LATE
 
 
 @pytest.mark.parametrize("key", ["sk-ant\nx: y", "sk-änt", "sk\x00"])
-def test_a_key_that_no_header_can_carry_is_an_error_that_does_not_show_it(key: str) -> None:
-    assert run(failed(stream(sse(*ANSWER)), auth=("x-api-key", key))) == flaw(
+async def test_a_key_that_no_header_can_carry_is_an_error_that_does_not_show_it(key: str) -> None:
+    assert await failed(stream(sse(*ANSWER)), auth=("x-api-key", key)) == flaw(
         "the request cannot be sent: a header has a value that no header may have"
     )
 
 
-def test_a_url_that_is_none_is_an_error() -> None:
+async def test_a_url_that_is_none_is_an_error() -> None:
     endpoint = ModelEndpoint(base_url="http://\x7f", auth=KEY)
 
-    assert run(refusal(Anthropic(endpoint), HELLO))["kind"] == "connection_failed"
+    assert (await refusal(Anthropic(endpoint), HELLO))["kind"] == "connection_failed"
 
 
 def test_an_endpoint_shows_neither_its_key_nor_its_password() -> None:
@@ -529,42 +512,40 @@ RICH = asking(user("Hello"), system=MARKED, thinking={"type": "adaptive"}, effor
         ("the header anthropic-beta is not supported", "anthropic-beta", {"anthropic-beta": None}),
     ],
 )
-def test_what_the_server_does_not_know_is_left_out_from_then_on(words: str, name: str, changed: Json) -> None:
+async def test_what_the_server_does_not_know_is_left_out_from_then_on(words: str, name: str, changed: Json) -> None:
     warnings: list[str] = []
 
-    async def ask() -> list[Json]:
-        refused = whole(400, error("invalid_request_error", words))
-        async with loopback(refused, stream(sse(*ANSWER)), stream(sse(*ANSWER))) as server:
-            model = Anthropic(ModelEndpoint(base_url=server.url, auth=KEY), warn=warnings.append)
-            await heard(model, RICH)
-            await heard(model, RICH)
-            await model.close()
-            return [
-                {**msgspec.json.decode(each.body), "anthropic-beta": each.headers.get("anthropic-beta")}
-                for each in server.heard
-            ]
+    refused = whole(400, error("invalid_request_error", words))
+    async with loopback(refused, stream(sse(*ANSWER)), stream(sse(*ANSWER))) as server:
+        model = Anthropic(ModelEndpoint(base_url=server.url, auth=KEY), warn=warnings.append)
+        await heard(model, RICH)
+        await heard(model, RICH)
+        await model.close()
+        first, second, third = [
+            {**msgspec.json.decode(each.body), "anthropic-beta": each.headers.get("anthropic-beta")}
+            for each in server.heard
+        ]
 
-    first, second, third = run(ask())
     expected = {**first, **changed}
     assert second == third == {key: value for key, value in expected.items() if value or key == "anthropic-beta"}
     assert warnings == [f"warning: the model's server does not take {name!r} ({words}); it is left out from now on"]
 
 
-def test_a_bad_request_that_names_no_optional_field_is_not_sent_again() -> None:
+async def test_a_bad_request_that_names_no_optional_field_is_not_sent_again() -> None:
     words = "messages.0.content: Extra inputs are not permitted"
 
-    assert run(failed(whole(400, error("invalid_request_error", words)))) == flaw(
+    assert await failed(whole(400, error("invalid_request_error", words))) == flaw(
         words, status=400, kind="invalid_request_error"
     )
 
 
-def test_a_stream_that_is_compressed_all_the_same_is_read() -> None:
+async def test_a_stream_that_is_compressed_all_the_same_is_read() -> None:
     async def scenario() -> list[ModelEvent]:
         zipped = whole(200, gzip.compress(sse(*ANSWER)), {"content-encoding": "gzip"})
         async with talking(zipped) as (_, model):
             return await heard(model, HELLO)
 
-    assert [event.raw for event in run(scenario())] == ANSWER
+    assert [event.raw for event in await scenario()] == ANSWER
 
 
 @pytest.mark.parametrize(
@@ -574,30 +555,30 @@ def test_a_stream_that_is_compressed_all_the_same_is_read() -> None:
         (400, flaw("no details", status=400, kind="api_error")),
     ],
 )
-def test_a_refusal_that_cannot_be_decompressed_keeps_its_status(status: int, expected: dict[str, Any]) -> None:
-    assert run(failed(whole(status, b"no gzip", {"content-encoding": "gzip"}))) == expected
+async def test_a_refusal_that_cannot_be_decompressed_keeps_its_status(status: int, expected: dict[str, Any]) -> None:
+    assert await failed(whole(status, b"no gzip", {"content-encoding": "gzip"})) == expected
 
 
-def test_a_stream_that_cannot_be_decompressed_is_a_broken_one() -> None:
-    told = run(failed(whole(200, b"no gzip", {"content-encoding": "gzip"})))
+async def test_a_stream_that_cannot_be_decompressed_is_a_broken_one() -> None:
+    told = await failed(whole(200, b"no gzip", {"content-encoding": "gzip"}))
 
     assert (told["kind"], told["retryable"]) == ("connection_failed", True)
 
 
-def test_a_key_that_the_server_repeats_is_not_shown() -> None:
-    told = run(failed(whole(401, error("authentication_error", "bad key sk-ant-secret!"))))
+async def test_a_key_that_the_server_repeats_is_not_shown() -> None:
+    told = await failed(whole(401, error("authentication_error", "bad key sk-ant-secret!")))
 
     assert told["message"] == "bad key [redacted]!"
 
 
-def test_a_whole_message_instead_of_a_stream_is_told_as_such() -> None:
-    told = run(failed(whole(200, b'{"type":"message","content":[]}')))
+async def test_a_whole_message_instead_of_a_stream_is_told_as_such() -> None:
+    told = await failed(whole(200, b'{"type":"message","content":[]}'))
 
     assert ("in one piece" in told["message"], told["retryable"]) == (True, False)
 
 
-def test_an_answer_that_is_complete_does_not_wait_for_a_connection_that_stays_open() -> None:
-    events, told = run(until_it_fails(silence(sse(*ANSWER))))
+async def test_an_answer_that_is_complete_does_not_wait_for_a_connection_that_stays_open() -> None:
+    events, told = await until_it_fails(silence(sse(*ANSWER)))
 
     assert [event.raw for event in events] == ANSWER
     assert told["kind"] == "timeout_error"

@@ -14,7 +14,7 @@ from parley.models.base import ModelEvent, ModelRequest
 from parley.models.endpoint import ModelEndpoint
 from parley.protocol.base import Json
 from tests.helpers.http_server import Answer, Loopback, Request, cut_off, loopback, silence, stream, whole
-from tests.helpers.models import asking, assistant, counting, flaw, heard, refusal, run, user
+from tests.helpers.models import asking, assistant, counting, flaw, heard, refusal, user
 
 KEY = ("authorization", "Bearer sk-secret")
 HELLO = asking(user("Hello"), effort="low")
@@ -53,8 +53,8 @@ async def sent(request: ModelRequest, *answers: Answer, **options: Any) -> tuple
         return server.heard, came
 
 
-def test_a_request_goes_to_the_chat_completions_with_the_key_in_its_header() -> None:
-    (request,), came = run(sent(HELLO, headers={"x-team": "red"}))
+async def test_a_request_goes_to_the_chat_completions_with_the_key_in_its_header() -> None:
+    (request,), came = await sent(HELLO, headers={"x-team": "red"})
 
     assert request.line == "POST /v1/chat/completions HTTP/1.1"
     assert (request.headers["authorization"], request.headers["x-team"]) == ("Bearer sk-secret", "red")
@@ -62,22 +62,22 @@ def test_a_request_goes_to_the_chat_completions_with_the_key_in_its_header() -> 
     assert [event.type for event in came] == [*KINDS, "message_stop"]
 
 
-def test_a_query_of_the_base_url_stays_behind_the_path() -> None:
-    (request,), _ = run(sent(HELLO, path="/openai?api-version=1"))
+async def test_a_query_of_the_base_url_stays_behind_the_path() -> None:
+    (request,), _ = await sent(HELLO, path="/openai?api-version=1")
 
     assert request.line == "POST /openai/chat/completions?api-version=1 HTTP/1.1"
 
 
-def test_extra_fields_go_along() -> None:
-    (request,), _ = run(sent(HELLO, extra_body={"top_k": 5}))
+async def test_extra_fields_go_along() -> None:
+    (request,), _ = await sent(HELLO, extra_body={"top_k": 5})
 
     assert msgspec.json.decode(request.body)["top_k"] == 5
 
 
-def test_a_call_id_of_an_earlier_turn_is_not_used_again() -> None:
+async def test_a_call_id_of_an_earlier_turn_is_not_used_again() -> None:
     piece = {"index": 0, "id": "call_0", "function": {"name": "Read", "arguments": "{}"}}
     before = assistant({"type": "tool_use", "id": "call_0", "name": "Read", "input": {}})
-    _, came = run(sent(asking(before), stream(sse(delta(tool_calls=[piece]), delta("tool_calls")))))
+    _, came = await sent(asking(before), stream(sse(delta(tool_calls=[piece]), delta("tool_calls"))))
 
     assert came[1].content_block == {"type": "tool_use", "id": "call_2", "name": "Read", "input": {}}
 
@@ -95,17 +95,15 @@ def error(message: str, **fields: Any) -> bytes:
         ("stream_options: Extra inputs are not permitted", "stream_options"),
     ],
 )
-def test_a_field_that_the_server_does_not_know_is_left_out_from_then_on(words: str, field: str) -> None:
+async def test_a_field_that_the_server_does_not_know_is_left_out_from_then_on(words: str, field: str) -> None:
     warnings: list[str] = []
 
-    async def ask() -> list[Json]:
-        answers = (whole(400, error(words)), ANSWER, ANSWER)
-        async with talking(*answers, warnings=warnings, declared=frozenset({"reasoning_effort"})) as (server, model):
-            await heard(model, HELLO)
-            await heard(model, HELLO)
-            return [msgspec.json.decode(request.body) for request in server.heard]
+    answers = (whole(400, error(words)), ANSWER, ANSWER)
+    async with talking(*answers, warnings=warnings, declared=frozenset({"reasoning_effort"})) as (server, model):
+        await heard(model, HELLO)
+        await heard(model, HELLO)
+        first, second, third = [msgspec.json.decode(request.body) for request in server.heard]
 
-    first, second, third = run(ask())
     assert field in first
     assert second == third == {name: value for name, value in first.items() if name != field}
     assert warnings == [
@@ -113,9 +111,9 @@ def test_a_field_that_the_server_does_not_know_is_left_out_from_then_on(words: s
     ]
 
 
-def test_a_server_that_wants_the_length_under_its_other_name_gets_it() -> None:
+async def test_a_server_that_wants_the_length_under_its_other_name_gets_it() -> None:
     words = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
-    (first, second), _ = run(sent(HELLO, whole(400, error(words)), ANSWER))
+    (first, second), _ = await sent(HELLO, whole(400, error(words)), ANSWER)
 
     assert msgspec.json.decode(first.body)["max_tokens"] == 100
     assert msgspec.json.decode(second.body)["max_completion_tokens"] == 100
@@ -143,28 +141,25 @@ def test_a_server_that_wants_the_length_under_its_other_name_gets_it() -> None:
         (400, b'{"detail":"no"}', flaw('{"detail":"no"}', status=400, kind="invalid_request_error")),
     ],
 )
-def test_a_failure_has_the_name_that_the_engine_knows(status: int, body: bytes, expected: dict[str, Any]) -> None:
-    async def ask() -> dict[str, Any]:
-        async with talking(whole(status, body)) as (_, model):
-            return await refusal(model, HELLO)
+async def test_a_failure_has_the_name_that_the_engine_knows(status: int, body: bytes, expected: dict[str, Any]) -> None:
+    async with talking(whole(status, body)) as (_, model):
+        result = await refusal(model, HELLO)
 
-    assert run(ask()) == expected
-
-
-def test_an_error_in_the_stream_is_an_error() -> None:
-    async def ask() -> dict[str, Any]:
-        async with talking(stream(sse(delta(content="Hi"), {"error": {"message": "gone"}}))) as (_, model):
-            return await refusal(model, HELLO)
-
-    assert run(ask()) == flaw("gone", kind="api_error", retryable=True)
+    assert result == expected
 
 
-def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
-    async def ask() -> tuple[dict[str, Any], list[Request]]:
-        async with loopback() as elsewhere, talking(whole(307, b"", {"location": elsewhere.url})) as (_, model):
-            return await refusal(model, HELLO), elsewhere.heard
+async def test_an_error_in_the_stream_is_an_error() -> None:
+    async with talking(stream(sse(delta(content="Hi"), {"error": {"message": "gone"}}))) as (_, model):
+        result = await refusal(model, HELLO)
 
-    assert run(ask()) == (flaw("the API answered with a redirect, which is not followed", status=307), [])
+    assert result == flaw("gone", kind="api_error", retryable=True)
+
+
+async def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
+    async with loopback() as elsewhere, talking(whole(307, b"", {"location": elsewhere.url})) as (_, model):
+        result = await refusal(model, HELLO), elsewhere.heard
+
+    assert result == (flaw("the API answered with a redirect, which is not followed", status=307), [])
 
 
 @pytest.mark.parametrize(
@@ -176,26 +171,24 @@ def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
     ],
     ids=["breaks", "stays open", "is no stream"],
 )
-def test_an_answer_that_is_all_there_counts_however_its_connection_ends(answer: Answer) -> None:
-    _, came = run(sent(HELLO, answer))
+async def test_an_answer_that_is_all_there_counts_however_its_connection_ends(answer: Answer) -> None:
+    _, came = await sent(HELLO, answer)
 
     assert [event.type for event in came] == [*KINDS, "message_stop"]
 
 
-def test_a_call_whose_arguments_may_be_missing_does_not_outlive_a_break() -> None:
+async def test_a_call_whose_arguments_may_be_missing_does_not_outlive_a_break() -> None:
     call = {"index": 0, "id": "c", "function": {"name": "Stop", "arguments": ""}}
 
-    async def scenario() -> dict[str, Any]:
-        unfinished = sse(delta("tool_calls", tool_calls=[call])).removesuffix(b"data: [DONE]\n\n")
-        async with talking(cut_off(unfinished)) as (_, model):
-            return await refusal(model, HELLO)
+    unfinished = sse(delta("tool_calls", tool_calls=[call])).removesuffix(b"data: [DONE]\n\n")
+    async with talking(cut_off(unfinished)) as (_, model):
+        result = await refusal(model, HELLO)
 
-    assert run(scenario())["kind"] == "connection_failed"
+    assert result["kind"] == "connection_failed"
 
 
-def test_an_error_with_the_status_of_success_is_an_error() -> None:
-    async def scenario() -> dict[str, Any]:
-        async with talking(whole(200, error("busy: sk-secret"))) as (_, model):
-            return await refusal(model, HELLO)
+async def test_an_error_with_the_status_of_success_is_an_error() -> None:
+    async with talking(whole(200, error("busy: sk-secret"))) as (_, model):
+        result = await refusal(model, HELLO)
 
-    assert run(scenario())["message"] == "busy: [redacted]"
+    assert result["message"] == "busy: [redacted]"

@@ -11,7 +11,7 @@ from parley.models.backends.rate_limits import PREFIX, parse_quota
 from parley.models.endpoint import ModelEndpoint
 from parley.protocol.messages.notices import RateLimitInfo
 from tests.helpers.http_server import loopback, stream, whole
-from tests.helpers.models import asking, heard, refusal, run, user
+from tests.helpers.models import asking, heard, refusal, user
 
 SAID = {
     "status": "allowed",
@@ -69,27 +69,25 @@ START = b'data: {"type":"message_start","message":{},"quota":7,"raw":3}\n\n'
 
 
 @pytest.mark.parametrize(("auth", "expected"), [(BEARER, WARNING), (PLAIN, None), (None, None)])
-def test_a_quota_is_that_of_a_bearer_token(auth: tuple[str, str] | None, expected: RateLimitInfo | None) -> None:
-    async def ask() -> Any:
-        async with loopback(stream(START, headers=headers())) as server:
-            model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth))
-            [event] = await heard(model, asking(user("Hi")))
-            await model.close()
-            return event.quota
+async def test_a_quota_is_that_of_a_bearer_token(auth: tuple[str, str] | None, expected: RateLimitInfo | None) -> None:
+    async with loopback(stream(START, headers=headers())) as server:
+        model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth))
+        [event] = await heard(model, asking(user("Hi")))
+        await model.close()
+        result = event.quota
 
-    assert run(ask()) == expected
+    assert result == expected
 
 
 @pytest.mark.parametrize(
     ("status", "auth", "expected"),
     [("rejected", BEARER, (REJECTED, False)), ("rejected", PLAIN, (None, False)), ("allowed", BEARER, (WARNING, True))],
 )
-def test_a_quota_that_is_used_up_is_not_asked_again(status: str, auth: tuple[str, str], expected: Any) -> None:
-    async def ask() -> Any:
-        async with loopback(whole(429, b"{}", headers(status=status))) as server:
-            model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth))
-            flaw = await refusal(model, asking(user("Hi")))
-            await model.close()
-            return flaw["quota"], flaw["retryable"]
+async def test_a_quota_that_is_used_up_is_not_asked_again(status: str, auth: tuple[str, str], expected: Any) -> None:
+    async with loopback(whole(429, b"{}", headers(status=status))) as server:
+        model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth))
+        flaw = await refusal(model, asking(user("Hi")))
+        await model.close()
+        result = flaw["quota"], flaw["retryable"]
 
-    assert run(ask()) == expected
+    assert result == expected

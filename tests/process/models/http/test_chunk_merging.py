@@ -19,7 +19,7 @@ from parley.models.endpoint import ModelEndpoint
 from parley.models.http.call import ConnectionPool, parse_refusal
 from parley.models.http.chunk_merging import LONGEST_HEAD_BYTES, ChunkMerger
 from tests.helpers.http_server import EVENT_STREAM, Line, loopback, self_signed
-from tests.helpers.models import asking, run, user
+from tests.helpers.models import asking, user
 from tests.unit.models.http.test_sse import cut
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -182,7 +182,7 @@ async def batches(url: str, pool: ConnectionPool) -> list[int]:
         return [len(batch) async for batch in answer.batches()]
 
 
-def test_a_stream_that_arrives_at_once_is_read_at_once() -> None:
+async def test_a_stream_that_arrives_at_once_is_read_at_once() -> None:
     async def ask() -> tuple[list[int], list[int]]:
         async with loopback(many_at_once, many_at_once) as server:
             pool = ConnectionPool(server.url)
@@ -192,12 +192,12 @@ def test_a_stream_that_arrives_at_once_is_read_at_once() -> None:
                 await pool.close()
 
     # The head may come before the rest, and the end makes a batch of its own: nothing like a batch for each event.
-    for found in run(ask()):
+    for found in await ask():
         assert sum(found) == 100
         assert len(found) < 10
 
 
-def test_chunks_are_merged_behind_a_proxy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_chunks_are_merged_behind_a_proxy_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask() -> list[int]:
         async with loopback(many_at_once) as proxy:
             monkeypatch.setenv("HTTP_PROXY", proxy.url)
@@ -207,13 +207,13 @@ def test_chunks_are_merged_behind_a_proxy_too(monkeypatch: pytest.MonkeyPatch) -
             finally:
                 await pool.close()
 
-    found = run(ask())
+    found = await ask()
     assert sum(found) == 100
     assert len(found) < 10
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
-def test_chunks_are_merged_within_the_tunnel_of_a_proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_chunks_are_merged_within_the_tunnel_of_a_proxy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     context = self_signed(tmp_path, "DNS:model.invalid")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
 
@@ -226,7 +226,7 @@ def test_chunks_are_merged_within_the_tunnel_of_a_proxy(monkeypatch: pytest.Monk
             finally:
                 await pool.close()
 
-    found, asked = run(ask())
+    found, asked = await ask()
     assert asked == ["CONNECT model.invalid:443 HTTP/1.1"]
     assert sum(found) == 100
     assert len(found) < 10
@@ -259,7 +259,7 @@ async def tunnel(url: str) -> AsyncIterator[tuple[str, list[str]]]:
         await server.wait_closed()
 
 
-def test_an_event_that_comes_alone_does_not_wait_for_the_next() -> None:
+async def test_an_event_that_comes_alone_does_not_wait_for_the_next() -> None:
     gate = asyncio.Event()
 
     async def one_then_the_rest(line: Line) -> bool:
@@ -282,4 +282,4 @@ def test_an_event_that_comes_alone_does_not_wait_for_the_next() -> None:
                 await model.close()
             return events
 
-    assert [event.type for event in run(ask())] == ["message_start", "message_stop"]
+    assert [event.type for event in await ask()] == ["message_start", "message_stop"]

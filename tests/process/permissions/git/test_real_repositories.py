@@ -429,7 +429,7 @@ def bash(*commands: str) -> list[tuple[str, Json]]:
 
 
 @pytest.mark.parametrize("rules", [(), ("--allowedTools", "Bash(git status:*)", "Bash(git diff:*)")])
-def test_no_canary_runs_in_a_hostile_repository(tmp_path: Path, rules: tuple[str, ...]) -> None:
+async def test_no_canary_runs_in_a_hostile_repository(tmp_path: Path, rules: tuple[str, ...]) -> None:
     grounds = tmp_path / "clean"
     grounds.mkdir()
     ground = Ground(grounds)
@@ -457,10 +457,10 @@ def test_no_canary_runs_in_a_hostile_repository(tmp_path: Path, rules: tuple[str
                     await talk.turn()
                     assert not ground.mark.exists(), (name, mode)
 
-    asyncio.run(play())
+    await play()
 
 
-def test_a_repository_that_the_model_writes_is_not_obeyed(ground: Ground) -> None:
+async def test_a_repository_that_the_model_writes_is_not_obeyed(ground: Ground) -> None:
     empty = ground.root / "empty"
     empty.mkdir()
     config = f"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = {ground.program}\n"
@@ -469,14 +469,10 @@ def test_a_repository_that_the_model_writes_is_not_obeyed(ground: Ground) -> Non
         ("Write", {"file_path": str(empty / name), "content": text}) for name, text in files.items()
     ]
 
-    async def play() -> Talk:
-        rules = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash(git:*)", "Bash(git status)")
-        async with started(ground, empty, [writes, bash("git status", "git diff", "git log")], *rules) as talk:
-            await talk.turn()
-            await talk.turn()
-        return talk
-
-    talk = asyncio.run(play())
+    rules = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash(git:*)", "Bash(git status)")
+    async with started(ground, empty, [writes, bash("git status", "git diff", "git log")], *rules) as talk:
+        await talk.turn()
+        await talk.turn()
 
     assert (empty / "config").read_text() == config
     assert talk.asked == ["git status", "git diff", "git log"]
@@ -523,20 +519,16 @@ def keep_secrets(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("rules", [(), ("Bash(git:*)",)])
-def test_no_denied_file_comes_out_of_git(ground: Ground, rules: tuple[str, ...]) -> None:
+async def test_no_denied_file_comes_out_of_git(ground: Ground, rules: tuple[str, ...]) -> None:
     keep_secrets(ground)
     blob = ground.git("rev-parse", "HEAD:.env").strip()
     commands = (*PRINTING, f"git show {blob}", f"git cat-file -p {blob}", f"git show --stat {blob}", *BY_RULE)
 
-    async def play() -> Talk:
-        options = ("--disallowedTools", "Read(.env)", *(("--allowedTools", *rules) if rules else ()))
-        async with started(ground, ground.work, [bash(*commands)] * len(MODES), *options) as talk:
-            for mode in MODES:
-                await talk.mode(mode)
-                await talk.turn()
-        return talk
-
-    talk = asyncio.run(play())
+    options = ("--disallowedTools", "Read(.env)", *(("--allowedTools", *rules) if rules else ()))
+    async with started(ground, ground.work, [bash(*commands)] * len(MODES), *options) as talk:
+        for mode in MODES:
+            await talk.mode(mode)
+            await talk.turn()
 
     assert f"KEY={SECRET}" not in talk.told
 

@@ -29,7 +29,7 @@ from parley.protocol.base import decode
 from parley.protocol.roles import Role, may_send
 from parley.sdk.runtime.message_parser import parse_message
 from tests.helpers import paths
-from tests.helpers.sdk import Stage, run
+from tests.helpers.sdk import ClientHarness, run
 from tests.process.sdk.test_lifecycle import fake_engine
 from tests.unit.sdk.test_recorded_streams import Tape, heard
 
@@ -149,7 +149,7 @@ for line in sys.stdin:
 """
 
 
-def test_an_engine_that_cannot_block_on_failed_hooks_is_not_used_for_hooks_that_must(stage: Stage) -> None:
+def test_an_engine_that_cannot_block_on_failed_hooks_is_not_used_for_hooks_that_must(harness: ClientHarness) -> None:
     async def hook(*told: Any) -> dict[str, Any]:
         return {}
 
@@ -157,7 +157,7 @@ def test_an_engine_that_cannot_block_on_failed_hooks_is_not_used_for_hooks_that_
         await Client(options).connect()
 
     hooks = {"PreToolUse": [HookMatcher(hooks=[hook], on_failure="block")]}
-    options = stage.options("process", cli_path=fake_engine(stage, GREETER), hooks=hooks)
+    options = harness.options("process", cli_path=fake_engine(harness, GREETER), hooks=hooks)
     with pytest.raises(CLIConnectionError, match="on_failure"):
         run("asyncio", play, options)
 
@@ -167,10 +167,10 @@ async def nothing() -> AsyncIterator[dict[str, Any]]:
     yield {}
 
 
-def test_a_query_without_prompts_ends(stage: Stage, engine: str) -> None:
+def test_a_query_without_prompts_ends(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> list[Any]:
         from parley import query
 
         return [message async for message in query(prompt=nothing(), options=options)]
 
-    assert run("asyncio", play, stage.options(engine)) == []
+    assert run("asyncio", play, harness.options(engine)) == []

@@ -15,7 +15,7 @@ from parley import CLIConnectionError, Client, Ended, Options, query
 from parley.protocol.options import CliOptions as Flags
 from parley.protocol.options import format_args
 from parley.sdk.launch.in_process import InProcessEngine
-from tests.helpers.sdk import Stage, kinds, run
+from tests.helpers.sdk import ClientHarness, kinds, run
 from tests.process.sdk.test_client import TURN
 from tests.unit.sdk.test_recorded_streams import Tape
 
@@ -83,18 +83,18 @@ class Lines:
         self._writer.close()
 
 
-def test_an_engine_behind_a_socket_is_an_engine(stage: Stage) -> None:
-    options = stage.options("local")
+def test_an_engine_behind_a_socket_is_an_engine(harness: ClientHarness) -> None:
+    options = harness.options("local")
     flags = Flags(output_format="stream-json", input_format="stream-json", verbose=True, model=options.model)
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines = Lines(reader, writer)
-        await InProcessEngine(format_args(flags), str(options.cwd), options.env, stage.complaints.append).run(lines)
+        await InProcessEngine(format_args(flags), str(options.cwd), options.env, harness.complaints.append).run(lines)
         lines.close()
         await writer.wait_closed()
 
     async def play() -> list[Any]:
-        path = stage.folder / "socket"
+        path = harness.folder / "socket"
         async with await asyncio.start_unix_server(served, path):
             async with Client(transport=Socket(path)) as client:
                 text = await (await client.ask("Hi")).text()
@@ -103,7 +103,7 @@ def test_an_engine_behind_a_socket_is_an_engine(stage: Stage) -> None:
     text, messages = run("asyncio", play)
 
     assert (text, kinds(messages)) == ("Hello.", TURN)
-    assert stage.complaints == []
+    assert harness.complaints == []
 
 
 class Closed(Tape):

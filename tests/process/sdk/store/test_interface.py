@@ -27,7 +27,7 @@ from parley import (
     rename_session_via_store,
     tag_session_via_store,
 )
-from tests.helpers.sdk import HELLO, Stage, run
+from tests.helpers.sdk import HELLO, ClientHarness, run
 from tests.process.sdk.test_sessions import AGENT, UNKNOWN
 
 
@@ -51,9 +51,9 @@ async def talked(options: Options, prompt: str = "First things first") -> str:
 
 
 @pytest.mark.parametrize("flush", ["batched", "eager"])
-def test_a_store_has_what_the_disk_has(stage: Stage, engine: str, flush: str) -> None:
+def test_a_store_has_what_the_disk_has(harness: ClientHarness, engine: str, flush: str) -> None:
     store = InMemorySessionStore()
-    options = stage.options(
+    options = harness.options(
         engine, AGENT, permission_mode="bypassPermissions", session_store=store, session_store_flush=flush
     )
     folder, env = str(options.cwd), options.env
@@ -74,16 +74,16 @@ def test_a_store_has_what_the_disk_has(stage: Stage, engine: str, flush: str) ->
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_a_session_goes_on_from_a_store_where_the_disk_is_empty(stage: Stage, engine: str, loop: str) -> None:
+def test_a_session_goes_on_from_a_store_where_the_disk_is_empty(harness: ClientHarness, engine: str, loop: str) -> None:
     store = InMemorySessionStore()
 
     async def play() -> tuple[str, str, list[str]]:
-        first = await talked(stage.options(engine, session_store=store))
-        elsewhere = stage.options(engine, session_store=store, resume=first)
-        elsewhere.env["CLAUDE_CONFIG_DIR"] = str(stage.folder / "another machine")
+        first = await talked(harness.options(engine, session_store=store))
+        elsewhere = harness.options(engine, session_store=store, resume=first)
+        elsewhere.env["CLAUDE_CONFIG_DIR"] = str(harness.folder / "another machine")
         again = await talked(elsewhere, "and then")
-        third = stage.options(engine, session_store=store, continue_conversation=True)
-        third.env["CLAUDE_CONFIG_DIR"] = str(stage.folder / "a third")
+        third = harness.options(engine, session_store=store, continue_conversation=True)
+        third.env["CLAUDE_CONFIG_DIR"] = str(harness.folder / "a third")
         await talked(third, "and at last")
         said = await get_session_messages_from_store(store, first, str(elsewhere.cwd))
         return first, again, [one.message["content"] for one in said if one.type == "user"]
@@ -92,12 +92,12 @@ def test_a_session_goes_on_from_a_store_where_the_disk_is_empty(stage: Stage, en
 
     assert first == again
     assert said == ["First things first", "and then", "and at last"]
-    assert not (stage.folder / "another machine" / "projects").exists()
+    assert not (harness.folder / "another machine" / "projects").exists()
 
 
-def test_lists_need_not_read_what_has_a_summary(stage: Stage) -> None:
+def test_lists_need_not_read_what_has_a_summary(harness: ClientHarness) -> None:
     store = Counting()
-    options = stage.options("local", session_store=store)
+    options = harness.options("local", session_store=store)
     folder = str(options.cwd)
 
     async def play() -> None:
@@ -123,9 +123,9 @@ def test_lists_need_not_read_what_has_a_summary(stage: Stage) -> None:
     run("asyncio", play)
 
 
-def test_a_fork_has_ids_of_its_own_and_goes_on(stage: Stage) -> None:
+def test_a_fork_has_ids_of_its_own_and_goes_on(harness: ClientHarness) -> None:
     store = InMemorySessionStore()
-    options = stage.options("local", session_store=store)
+    options = harness.options("local", session_store=store)
     folder = str(options.cwd)
 
     async def play() -> None:
@@ -142,14 +142,14 @@ def test_a_fork_has_ids_of_its_own_and_goes_on(stage: Stage) -> None:
         info = await get_session_info_from_store(store, whole, folder)
         assert info is not None
         assert info.custom_title == "First things first (fork)"
-        assert await talked(stage.options("local", session_store=store, resume=whole), "on") == whole
+        assert await talked(harness.options("local", session_store=store, resume=whole), "on") == whole
 
     run("asyncio", play)
 
 
-def test_a_session_on_disk_is_brought_into_a_store(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_on_disk_is_brought_into_a_store(harness: ClientHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     store = InMemorySessionStore()
-    options = stage.options("local", AGENT, permission_mode="bypassPermissions")
+    options = harness.options("local", AGENT, permission_mode="bypassPermissions")
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", options.env["CLAUDE_CONFIG_DIR"])
     folder = str(options.cwd)
 
@@ -186,11 +186,11 @@ async def of_ask(options: Options) -> list[Any]:
 
 @pytest.mark.parametrize("turn", [of_query, of_response, of_ask])
 def test_a_store_that_fails_is_told_of_and_harms_nothing(
-    stage: Stage, engine: str, turn: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: ClientHarness, engine: str, turn: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("parley.sdk.store.mirror.PAUSES_SECONDS", (0.0, 0.0))
 
-    told = run("asyncio", turn, stage.options(engine, HELLO, session_store=Broken()))
+    told = run("asyncio", turn, harness.options(engine, HELLO, session_store=Broken()))
 
     [end] = [place for place, one in enumerate(told) if isinstance(one, ResultMessage)]
     errors = [one for one in told[:end] if isinstance(one, MirrorErrorMessage)]
@@ -215,10 +215,10 @@ class Slow(InMemorySessionStore):
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_a_result_waits_for_the_store(stage: Stage, engine: str, loop: str) -> None:
+def test_a_result_waits_for_the_store(harness: ClientHarness, engine: str, loop: str) -> None:
     async def play() -> None:
         store = Slow()
-        options = stage.options(engine, HELLO, session_store=store)
+        options = harness.options(engine, HELLO, session_store=store)
         async with Client(options) as client:
             turn = await client.ask("Hi")
             await store.waits.wait()
@@ -231,12 +231,12 @@ def test_a_result_waits_for_the_store(stage: Stage, engine: str, loop: str) -> N
     run(loop, play)
 
 
-def test_what_is_no_store_is_refused(stage: Stage) -> None:
+def test_what_is_no_store_is_refused(harness: ClientHarness) -> None:
     with pytest.raises(TypeError, match="object has no append"):
-        run("asyncio", of_query, stage.options("local", session_store=object()))
+        run("asyncio", of_query, harness.options("local", session_store=object()))
 
 
-def test_what_is_no_session_is_refused(stage: Stage) -> None:
+def test_what_is_no_session_is_refused(harness: ClientHarness) -> None:
     store = InMemorySessionStore()
 
     async def play() -> None:

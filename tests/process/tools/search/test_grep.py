@@ -13,37 +13,37 @@ from parley.tools.search import grep
 from parley.tools.search.grep import Grep, GrepInput, split_globs
 from parley.workspace.base import Scope
 from parley.workspace.search.search import LocalSearch
-from tests.helpers.tools import Desk
+from tests.helpers.tools import ToolHarness
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path)
-    desk.context.search = LocalSearch(desk.context.environment)
+def harness(tmp_path: Path) -> ToolHarness:
+    harness = ToolHarness(tmp_path)
+    harness.context.search = LocalSearch(harness.context.environment)
     files = {"a.txt": "alpha\nbeta\ngamma\nbeta\n", "sub/b.py": "import os\n# Beta\nclass B:\n    pass\n"}
     for age, (name, content) in enumerate(files.items(), 1):
-        (desk.folder / name).parent.mkdir(exist_ok=True)
-        os.utime(desk.put(name, content), (age, age))
-    return desk
+        (harness.folder / name).parent.mkdir(exist_ok=True)
+        os.utime(harness.put(name, content), (age, age))
+    return harness
 
 
-def text(desk: Desk, pattern: str, **input: object) -> str:
-    return str(desk.call(Grep(), pattern=pattern, **input).content)
+def text(harness: ToolHarness, pattern: str, **input: object) -> str:
+    return str(harness.call(Grep(), pattern=pattern, **input).content)
 
 
-def test_files_are_what_is_told_by_default(desk: Desk) -> None:
-    assert desk.call(Grep(), pattern="beta") == ToolOutput(
+def test_files_are_what_is_told_by_default(harness: ToolHarness) -> None:
+    assert harness.call(Grep(), pattern="beta") == ToolOutput(
         content="Found 1 file\na.txt",
         detail={"mode": "files_with_matches", "filenames": ["a.txt"], "numFiles": 1, "totalFiles": 1},
     )
-    assert text(desk, "zzzz") == "No files found"
-    assert text(desk, "a") == "Found 2 files\nsub/b.py\na.txt"
+    assert text(harness, "zzzz") == "No files found"
+    assert text(harness, "a") == "Found 2 files\nsub/b.py\na.txt"
 
 
-def test_content_shows_the_lines(desk: Desk) -> None:
+def test_content_shows_the_lines(harness: ToolHarness) -> None:
     lines = "a.txt:2:beta\na.txt:4:beta"
 
-    assert desk.call(Grep(), pattern="beta", output_mode="content", **{"-n": True}) == ToolOutput(
+    assert harness.call(Grep(), pattern="beta", output_mode="content", **{"-n": True}) == ToolOutput(
         content=lines,
         detail={
             "mode": "content",
@@ -56,8 +56,8 @@ def test_content_shows_the_lines(desk: Desk) -> None:
     )
 
 
-def test_counts_are_per_file(desk: Desk) -> None:
-    assert desk.call(Grep(), pattern="beta", output_mode="count") == ToolOutput(
+def test_counts_are_per_file(harness: ToolHarness) -> None:
+    assert harness.call(Grep(), pattern="beta", output_mode="count") == ToolOutput(
         content="a.txt:2\n\nFound 2 total occurrences across 1 file.",
         detail={"mode": "count", "numFiles": 1, "filenames": [], "content": "a.txt:2", "numMatches": 2},
     )
@@ -86,63 +86,63 @@ def test_counts_are_per_file(desk: Desk) -> None:
     ],
     ids=str,
 )
-def test_every_input_does_what_it_says(desk: Desk, input: dict[str, object], expected: str) -> None:
-    assert text(desk, **{"pattern": "alpha", "output_mode": "content", **input}) == expected  # type: ignore[arg-type]  # a test
+def test_every_input_does_what_it_says(harness: ToolHarness, input: dict[str, object], expected: str) -> None:
+    assert text(harness, **{"pattern": "alpha", "output_mode": "content", **input}) == expected  # type: ignore[arg-type]  # a test
 
 
-def test_between_files_with_lines_around_them_stands_a_mark(desk: Desk) -> None:
-    told = desk.call(Grep(), pattern="alpha|class", output_mode="content", **{"-A": 1})
+def test_between_files_with_lines_around_them_stands_a_mark(harness: ToolHarness) -> None:
+    told = harness.call(Grep(), pattern="alpha|class", output_mode="content", **{"-A": 1})
 
     assert told.content == "a.txt:1:alpha\na.txt-2-beta\n--\nsub/b.py:3:class B:\nsub/b.py-4-    pass"
     assert told.detail["totalLines"] == 5
 
 
-def test_long_lines_are_cut(desk: Desk) -> None:
-    desk.put("long.js", "x" * 10_000 + "needle\n")
+def test_long_lines_are_cut(harness: ToolHarness) -> None:
+    harness.put("long.js", "x" * 10_000 + "needle\n")
 
-    told = text(desk, "needle", output_mode="content")
+    told = text(harness, "needle", output_mode="content")
 
     assert told == f"long.js:1:{'x' * 500} [... omitted end of long line]"
 
 
-def test_ripgreps_own_words_tell_what_is_wrong(desk: Desk) -> None:
-    assert "unclosed group" in desk.refusal(Grep(), pattern="be(")
-    assert "unrecognized file type: nope" in desk.refusal(Grep(), pattern="x", type="nope")
+def test_ripgreps_own_words_tell_what_is_wrong(harness: ToolHarness) -> None:
+    assert "unclosed group" in harness.refusal(Grep(), pattern="be(")
+    assert "unrecognized file type: nope" in harness.refusal(Grep(), pattern="x", type="nope")
 
 
-def test_a_pattern_is_never_an_option(desk: Desk) -> None:
-    desk.put("flags", "--files -e x\n")
+def test_a_pattern_is_never_an_option(harness: ToolHarness) -> None:
+    harness.put("flags", "--files -e x\n")
 
-    assert text(desk, "--files") == "Found 1 file\nflags"
-
-
-def test_what_a_rule_denies_leaves_no_trace(desk: Desk) -> None:
-    desk.context.hides = lambda path: path == desk.path("a.txt")
-
-    assert text(desk, "a", output_mode="content", **{"-o": True}) == "sub/b.py:2:a\nsub/b.py:3:a\nsub/b.py:4:a"
-    assert text(desk, "a") == "Found 1 file\nsub/b.py"
-    assert "Found 3 total occurrences across 1 file" in text(desk, "a", output_mode="count")
+    assert text(harness, "--files") == "Found 1 file\nflags"
 
 
-def test_what_is_out_of_reach_is_refused(desk: Desk, tmp_path: Path) -> None:
-    desk.reach = Scope(folders=(desk.path("sub"),))
+def test_what_a_rule_denies_leaves_no_trace(harness: ToolHarness) -> None:
+    harness.context.hides = lambda path: path == harness.path("a.txt")
 
-    assert "outside of what this call may touch" in desk.refusal(Grep(), pattern="x")
-    assert text(desk, "class", path="sub") == "Found 1 file\nsub/b.py"
+    assert text(harness, "a", output_mode="content", **{"-o": True}) == "sub/b.py:2:a\nsub/b.py:3:a\nsub/b.py:4:a"
+    assert text(harness, "a") == "Found 1 file\nsub/b.py"
+    assert "Found 3 total occurrences across 1 file" in text(harness, "a", output_mode="count")
 
 
-def test_out_of_time_is_told(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_out_of_reach_is_refused(harness: ToolHarness, tmp_path: Path) -> None:
+    harness.reach = Scope(folders=(harness.path("sub"),))
+
+    assert "outside of what this call may touch" in harness.refusal(Grep(), pattern="x")
+    assert text(harness, "class", path="sub") == "Found 1 file\nsub/b.py"
+
+
+def test_out_of_time_is_told(harness: ToolHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grep, "TIMEOUT_SECONDS", 2.0)
     program = tmp_path / "bin" / "rg"
     program.parent.mkdir()
-    desk.context.search = LocalSearch({"PATH": f"{program.parent}:/usr/bin:/bin"})
+    harness.context.search = LocalSearch({"PATH": f"{program.parent}:/usr/bin:/bin"})
     for words in ("", r"printf './a.txt\0'; "):
         program.write_text(f"#!/bin/sh\n{words}exec sleep 600\n")
         program.chmod(0o755)
         if not words:
-            assert "stopped after 2 seconds" in desk.refusal(Grep(), pattern="x")
+            assert "stopped after 2 seconds" in harness.refusal(Grep(), pattern="x")
 
-    told = desk.call(Grep(), pattern="x")
+    told = harness.call(Grep(), pattern="x")
 
     assert str(told.content).startswith("Found more than 1 file\na.txt\n(The search was stopped after 2 seconds.")
     assert told.detail["timedOut"] is True

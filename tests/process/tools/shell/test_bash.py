@@ -55,22 +55,19 @@ class Shell:
         return str(failed.value)
 
 
-def at(folder: Path, talk: Callable[[Shell], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        shell = Shell(folder)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            try:
-                await talk(shell)
-            finally:
-                await shell.context.processes.close()
-
-    asyncio.run(bounded())
+async def at(folder: Path, talk: Callable[[Shell], Awaitable[None]]) -> None:
+    shell = Shell(folder)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        try:
+            await talk(shell)
+        finally:
+            await shell.context.processes.close()
 
 
 # What the model reads.
 
 
-def test_both_streams_come_back_as_one_text_and_as_detail(tmp_path: Path) -> None:
+async def test_both_streams_come_back_as_one_text_and_as_detail(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
         assert await shell.call("echo out; echo err >&2") == ToolOutput(
             content="out\nerr",
@@ -84,46 +81,46 @@ def test_both_streams_come_back_as_one_text_and_as_detail(tmp_path: Path) -> Non
             is_error=False,
         )
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_silence_is_said(tmp_path: Path) -> None:
+async def test_silence_is_said(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
         result = await shell.call("true")
         assert result.content == "(Bash completed with no output)"
         assert result.detail["noOutputExpected"] is True
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_a_failure_tells_its_code_and_its_output(tmp_path: Path) -> None:
+async def test_a_failure_tells_its_code_and_its_output(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
         assert await shell.failure("echo oops >&2; exit 7") == "Exit code 7\noops"
         assert await shell.failure("exit 127") == "Exit code 127"
         assert await shell.failure("kill -KILL $$") == "Exit code 137"
         assert "syntax error" in await shell.failure("if")
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_a_command_whose_time_is_up_tells_what_it_wrote(tmp_path: Path) -> None:
+async def test_a_command_whose_time_is_up_tells_what_it_wrote(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
         text = await shell.failure("echo before; sleep 600", timeout=500)
         assert text == "Exit code 143\nCommand timed out after 0.5s\nbefore"
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_bytes_that_are_no_characters_and_nul_are_replaced(tmp_path: Path) -> None:
+async def test_bytes_that_are_no_characters_and_nul_are_replaced(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
         text = await shell.text(r"printf 'a\377b\000c\355\240\200d\303\251'")
         assert text == "a\ufffdb\ufffdc\ufffd\ufffd\ufffddé"
         assert "\ufffd" in await shell.failure(r"printf '\000\200'; false")
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_much_output_is_shown_in_part_with_the_place_of_the_whole(tmp_path: Path) -> None:
+async def test_much_output_is_shown_in_part_with_the_place_of_the_whole(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
         result = await shell.call("seq 1 20000")
         place = str(tmp_path / "results" / "1234.txt")
@@ -137,11 +134,11 @@ def test_much_output_is_shown_in_part_with_the_place_of_the_whole(tmp_path: Path
     def whole_text() -> str:
         return (tmp_path / "results" / "1234.txt").read_text()
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
     assert whole_text().splitlines() == [str(number) for number in range(1, 20_001)]
 
 
-def test_the_person_may_set_how_much_is_shown(tmp_path: Path) -> None:
+async def test_the_person_may_set_how_much_is_shown(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
         shell.context.environment["BASH_MAX_OUTPUT_LENGTH"] = "10"
         result = await shell.call("echo 123456789012345")
@@ -151,7 +148,7 @@ def test_the_person_may_set_how_much_is_shown(tmp_path: Path) -> None:
         result = await shell.call("head -c 200000 /dev/zero | tr '\\0' x")
         assert len(result.detail["stdout"]) == MOST_KEPT_BYTES
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
 def test_output_that_could_not_be_saved_whole_says_so() -> None:
@@ -172,7 +169,7 @@ def test_a_cut_never_leaves_half_a_character(text: str) -> None:
 # Where commands run, and with what.
 
 
-def test_the_directory_is_kept_from_call_to_call(tmp_path: Path) -> None:
+async def test_the_directory_is_kept_from_call_to_call(tmp_path: Path) -> None:
     (tmp_path / "sub dir\n").mkdir()
 
     async def talk(shell: Shell) -> None:
@@ -182,18 +179,18 @@ def test_the_directory_is_kept_from_call_to_call(tmp_path: Path) -> None:
         await shell.failure("cd /usr; exit 3")
         assert await shell.text("pwd") == "/usr"
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_variables_are_not_kept(tmp_path: Path) -> None:
+async def test_variables_are_not_kept(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
         await shell.call("export A=1")
         assert await shell.text('echo "A is ${A-unset}"') == "A is unset"
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_a_directory_that_is_gone_is_left_for_the_first_one_and_that_is_said(tmp_path: Path) -> None:
+async def test_a_directory_that_is_gone_is_left_for_the_first_one_and_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
 
     async def talk(shell: Shell) -> None:
@@ -207,10 +204,10 @@ def test_a_directory_that_is_gone_is_left_for_the_first_one_and_that_is_said(tmp
         (tmp_path / "sub").rmdir()
         assert await shell.failure("exit 2") == f"{note}Exit code 2"
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_if_the_first_directory_is_gone_too_the_model_is_told(tmp_path: Path) -> None:
+async def test_if_the_first_directory_is_gone_too_the_model_is_told(tmp_path: Path) -> None:
     start = tmp_path / "start"
     start.mkdir()
 
@@ -220,10 +217,10 @@ def test_if_the_first_directory_is_gone_too_the_model_is_told(tmp_path: Path) ->
         start.rmdir()
         assert str(start) in await shell.failure("pwd")
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_a_command_runs_as_if_it_were_typed(tmp_path: Path) -> None:
+async def test_a_command_runs_as_if_it_were_typed(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
         assert await shell.text('echo "$#" \'$x\' "it\'s"') == "0 $x it's"
         assert await shell.text("cat <<'EOF'\none\ntwo\nEOF") == "one\ntwo"
@@ -231,17 +228,17 @@ def test_a_command_runs_as_if_it_were_typed(tmp_path: Path) -> None:
         assert await shell.text("# nothing but a remark") == "(Bash completed with no output)"
         assert await shell.text("exec echo gone") == "gone"
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
-def test_nothing_is_sourced_before_a_command(tmp_path: Path) -> None:
+async def test_nothing_is_sourced_before_a_command(tmp_path: Path) -> None:
     (tmp_path / "rc").write_text("echo sourced\n")
 
     async def talk(shell: Shell) -> None:
         shell.context.environment |= {"BASH_ENV": str(tmp_path / "rc"), "ENV": str(tmp_path / "rc")}
         assert await shell.text('echo "${BASH_ENV-unset} ${ENV-unset}"') == "unset unset"
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +256,7 @@ def test_nothing_is_sourced_before_a_command(tmp_path: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
 )
-def test_no_variable_changes_how_a_command_is_read(
+async def test_no_variable_changes_how_a_command_is_read(
     tmp_path: Path, variables: dict[str, str], command: str, output: str
 ) -> None:
     for folder, words in (("sub", "here"), ("elsewhere/sub", "there")):
@@ -272,13 +269,13 @@ def test_no_variable_changes_how_a_command_is_read(
         shell.context.environment |= variables
         assert await shell.text(command) == output
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
 # Limits.
 
 
-def test_a_command_too_long_for_a_command_line_is_refused_with_advice(tmp_path: Path) -> None:
+async def test_a_command_too_long_for_a_command_line_is_refused_with_advice(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
         longest = "echo " + "x" * (128 * 1024 - 1 - len(script("echo ")))
         assert len(await shell.text(longest, timeout=20_000)) > 1000
@@ -286,7 +283,7 @@ def test_a_command_too_long_for_a_command_line_is_refused_with_advice(tmp_path: 
         assert "131072 bytes, and a command line takes 131071" in text
         assert "Write it to a file" in text
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
 @pytest.mark.parametrize(
@@ -307,11 +304,11 @@ def test_the_time_of_a_command(asked: int | None, environment: dict[str, str], e
     assert foreground_timeout_ms(asked, environment) == expected
 
 
-def test_without_a_session_nothing_runs_in_the_background(tmp_path: Path) -> None:
+async def test_without_a_session_nothing_runs_in_the_background(tmp_path: Path) -> None:
     async def talk(shell: Shell) -> None:
         assert "without run_in_background" in await shell.failure("sleep 600", run_in_background=True)
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)
 
 
 def test_the_model_is_shown_four_fields() -> None:
@@ -320,7 +317,7 @@ def test_the_model_is_shown_four_fields() -> None:
     assert shown["required"] == ["command"]
 
 
-def test_keys_of_ours_do_not_reach_a_command(tmp_path: Path) -> None:
+async def test_keys_of_ours_do_not_reach_a_command(tmp_path: Path) -> None:
     from parley.settings.env_vars import child_environment
 
     async def talk(shell: Shell) -> None:
@@ -331,4 +328,4 @@ def test_keys_of_ours_do_not_reach_a_command(tmp_path: Path) -> None:
         assert "MINE=3" in text
         assert "sk-" not in text
 
-    at(tmp_path, talk)
+    await at(tmp_path, talk)

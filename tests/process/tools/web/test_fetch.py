@@ -13,41 +13,40 @@ from parley.tools.base import ToolOutput, read_input
 from parley.tools.web.fetch import ASKED_CHARS, SHOWN_CHARS, WebFetch
 from parley.workspace.web import Web
 from tests.helpers.http_server import Answer, loopback, whole
-from tests.helpers.tools import Desk
+from tests.helpers.tools import ToolHarness
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path)
-    desk.context.web = Web(allow_private=True)
+def harness(tmp_path: Path) -> ToolHarness:
+    harness = ToolHarness(tmp_path)
+    harness.context.web = Web(allow_private=True)
     ticks = iter(range(1000))
-    desk.context.clock = lambda: next(ticks) / 1000
-    return desk
+    harness.context.clock = lambda: next(ticks) / 1000
+    return harness
 
 
 def html(body: str, status: int = 200) -> Answer:
     return whole(status, body.encode(), {"content-type": "text/html"})
 
 
-def fetch(desk: Desk, answer: Answer, prompt: str = "What is it?", **more: Any) -> tuple[ToolOutput, str]:
+async def fetch(
+    harness: ToolHarness, answer: Answer, prompt: str = "What is it?", **more: Any
+) -> tuple[ToolOutput, str]:
     """What the tool gives for a page on a server with this answer, and the page's URL."""
 
-    async def bounded() -> tuple[ToolOutput, str]:
-        async with asyncio.timeout(60), loopback(answer) as server:
-            url = server.url + "/p"
-            call = read_input(WebFetch(), {"url": url, "prompt": prompt, **more})
-            return await WebFetch().run(call, desk.context, desk.reach), url
-
-    return asyncio.run(bounded())
+    async with asyncio.timeout(60), loopback(answer) as server:
+        url = server.url + "/p"
+        call = read_input(WebFetch(), {"url": url, "prompt": prompt, **more})
+        return await WebFetch().run(call, harness.context, harness.reach), url
 
 
-def refusal(desk: Desk, answer: Answer, **more: Any) -> str:
+async def refusal(harness: ToolHarness, answer: Answer, **more: Any) -> str:
     with pytest.raises(ToolError) as flaw:
-        fetch(desk, answer, **more)
+        await fetch(harness, answer, **more)
     return str(flaw.value)
 
 
-def with_model(desk: Desk, answer: str | ModelError) -> list[str]:
+def with_model(harness: ToolHarness, answer: str | ModelError) -> list[str]:
     """A small model that gives this answer; what it is asked."""
     heard: list[str] = []
 
@@ -57,13 +56,13 @@ def with_model(desk: Desk, answer: str | ModelError) -> list[str]:
             raise answer
         return answer
 
-    desk.context.ask_small_model = ask
+    harness.context.ask_small_model = ask
     return heard
 
 
-def test_the_small_model_reads_the_page_and_answers(desk: Desk) -> None:
-    heard = with_model(desk, "A greeting.")
-    result, url = fetch(desk, html("<h1>Hi</h1><p>page text</p>"), "Which kind?")
+async def test_the_small_model_reads_the_page_and_answers(harness: ToolHarness) -> None:
+    heard = with_model(harness, "A greeting.")
+    result, url = await fetch(harness, html("<h1>Hi</h1><p>page text</p>"), "Which kind?")
     detail = {"bytes": 27, "code": 200, "codeText": "X", "result": "A greeting.", "durationMs": 1, "url": url}
     assert result == ToolOutput(content="A greeting.", detail=detail)
     [prompt] = heard
@@ -72,37 +71,37 @@ def test_the_small_model_reads_the_page_and_answers(desk: Desk) -> None:
     assert url in prompt
 
 
-def test_without_a_model_the_page_itself_is_given(desk: Desk) -> None:
-    result, _ = fetch(desk, html("<p>page text</p>"))
+async def test_without_a_model_the_page_itself_is_given(harness: ToolHarness) -> None:
+    result, _ = await fetch(harness, html("<p>page text</p>"))
     assert result.content == "(The page itself follows, because there is no small model here.)\n\npage text"
 
 
-def test_where_the_model_fails_the_page_itself_is_given_and_the_reason(desk: Desk) -> None:
-    with_model(desk, ModelError("overloaded", status=529))
-    result, _ = fetch(desk, html("<p>page text</p>"))
+async def test_where_the_model_fails_the_page_itself_is_given_and_the_reason(harness: ToolHarness) -> None:
+    with_model(harness, ModelError("overloaded", status=529))
+    result, _ = await fetch(harness, html("<p>page text</p>"))
     assert "overloaded" in str(result.content)
     assert str(result.content).endswith("page text")
 
 
-def test_a_long_page_is_cut_and_can_be_read_on(desk: Desk) -> None:
+async def test_a_long_page_is_cut_and_can_be_read_on(harness: ToolHarness) -> None:
     text = "".join(f"{number:9}\n" for number in range(ASKED_CHARS // 5)).strip()
     page = whole(200, text.encode(), {"content-type": "text/plain"})
-    heard = with_model(desk, "Much.")
-    result, _ = fetch(desk, page)
+    heard = with_model(harness, "Much.")
+    result, _ = await fetch(harness, page)
     note = f"(This is the page up to character {ASKED_CHARS} of {len(text)}; go on with offset={ASKED_CHARS}.)"
     assert result.content == f"Much.\n\n{note}"
-    fetch(desk, page, offset=ASKED_CHARS)
+    await fetch(harness, page, offset=ASKED_CHARS)
     assert text[:ASKED_CHARS] in heard[0]
     assert text[ASKED_CHARS:][:ASKED_CHARS] in heard[1]
-    desk.context.ask_small_model = None
-    shown, _ = fetch(desk, page)
+    harness.context.ask_small_model = None
+    shown, _ = await fetch(harness, page)
     assert f"up to character {SHOWN_CHARS} of" in str(shown.content)
     assert len(str(shown.content)) < SHOWN_CHARS + 300
-    assert "behind its end" in refusal(desk, page, offset=len(text))
+    assert "behind its end" in await refusal(harness, page, offset=len(text))
 
 
-def test_a_page_on_another_host_is_reported_with_its_new_place(desk: Desk) -> None:
-    result, url = fetch(desk, whole(301, b"", {"location": "https://example.com/new"}))
+async def test_a_page_on_another_host_is_reported_with_its_new_place(harness: ToolHarness) -> None:
+    result, url = await fetch(harness, whole(301, b"", {"location": "https://example.com/new"}))
     assert "https://example.com/new" in str(result.content)
     assert result.detail == {
         "bytes": 0,
@@ -114,27 +113,27 @@ def test_a_page_on_another_host_is_reported_with_its_new_place(desk: Desk) -> No
     }
 
 
-def test_what_is_no_text_is_named(desk: Desk) -> None:
-    words = refusal(desk, whole(200, b"\x89PNG", {"content-type": "image/png"}))
+async def test_what_is_no_text_is_named(harness: ToolHarness) -> None:
+    words = await refusal(harness, whole(200, b"\x89PNG", {"content-type": "image/png"}))
     assert "image/png (4 bytes)" in words
 
 
-def test_an_error_of_the_server_is_told_with_its_words(desk: Desk) -> None:
-    with_model(desk, "not asked")
-    words = refusal(desk, html("<h1>Gone</h1><p>Ask elsewhere", 410))
+async def test_an_error_of_the_server_is_told_with_its_words(harness: ToolHarness) -> None:
+    with_model(harness, "not asked")
+    words = await refusal(harness, html("<h1>Gone</h1><p>Ask elsewhere", 410))
     assert "answered 410" in words
     assert "Ask elsewhere" in words
 
 
-def test_a_page_without_text_is_refused(desk: Desk) -> None:
-    assert "has no text" in refusal(desk, html("<script>render()</script>"))
+async def test_a_page_without_text_is_refused(harness: ToolHarness) -> None:
+    assert "has no text" in await refusal(harness, html("<script>render()</script>"))
 
 
-def test_a_private_address_is_refused_unless_it_is_allowed(desk: Desk) -> None:
-    desk.context.web = Web()
-    assert "not an address of the public network" in refusal(desk, html("secret"))
+async def test_a_private_address_is_refused_unless_it_is_allowed(harness: ToolHarness) -> None:
+    harness.context.web = Web()
+    assert "not an address of the public network" in await refusal(harness, html("secret"))
 
 
-def test_without_a_network_it_is_refused(desk: Desk) -> None:
-    desk.context.web = None
-    assert "no way to the network" in desk.refusal(WebFetch(), url="https://example.com", prompt="x")
+def test_without_a_network_it_is_refused(harness: ToolHarness) -> None:
+    harness.context.web = None
+    assert "no way to the network" in harness.refusal(WebFetch(), url="https://example.com", prompt="x")

@@ -25,7 +25,7 @@ def shell(
     return start
 
 
-def heard(text: str, *, wanted_bytes: int = 1 << 30, timeout_seconds: float = 15) -> tuple[Heard, bytes]:
+async def heard(text: str, *, wanted_bytes: int = 1 << 30, timeout_seconds: float = 15) -> tuple[Heard, bytes]:
     taken = bytearray()
 
     def take(piece: bytes) -> bool:
@@ -36,75 +36,69 @@ def heard(text: str, *, wanted_bytes: int = 1 << 30, timeout_seconds: float = 15
         async with asyncio.timeout(60):
             return await hear(shell(text), take, timeout_seconds=timeout_seconds)
 
-    return asyncio.run(bounded()), bytes(taken)
+    return await bounded(), bytes(taken)
 
 
-def test_output_complaint_and_exit_code_are_heard() -> None:
-    assert heard("echo out; echo err >&2; exit 3") == (
+async def test_output_complaint_and_exit_code_are_heard() -> None:
+    assert await heard("echo out; echo err >&2; exit 3") == (
         Heard(code=3, complaint="err", stopped=False, timed_out=False),
         b"out\n",
     )
 
 
-def test_a_lot_of_output_is_heard_to_its_end() -> None:
-    told, taken = heard("head -c 10000000 /dev/zero")
+async def test_a_lot_of_output_is_heard_to_its_end() -> None:
+    told, taken = await heard("head -c 10000000 /dev/zero")
 
     assert (told.code, len(taken)) == (0, 10_000_000)
 
 
-def test_of_a_long_complaint_the_beginning_is_kept() -> None:
-    told, _ = heard("head -c 3000000 /dev/zero | tr '\\0' e >&2")
+async def test_of_a_long_complaint_the_beginning_is_kept() -> None:
+    told, _ = await heard("head -c 3000000 /dev/zero | tr '\\0' e >&2")
 
     assert told.complaint == "e" * COMPLAINT_BYTES
 
 
-def test_it_is_killed_when_no_more_is_wanted() -> None:
-    told, taken = heard("exec cat /dev/zero", wanted_bytes=100_000)
+async def test_it_is_killed_when_no_more_is_wanted() -> None:
+    told, taken = await heard("exec cat /dev/zero", wanted_bytes=100_000)
 
     assert told == Heard(code=-9, complaint="", stopped=True, timed_out=False)
     assert len(taken) < 3_000_000
 
 
 @pytest.mark.parametrize("text", ["echo begun; exec sleep 600", "echo begun; exec sleep 600 >&- 2>&-"])
-def test_it_is_killed_at_the_deadline(text: str) -> None:
-    assert heard(text, timeout_seconds=2) == (
+async def test_it_is_killed_at_the_deadline(text: str) -> None:
+    assert await heard(text, timeout_seconds=2) == (
         Heard(code=-9, complaint="", stopped=False, timed_out=True),
         b"begun\n",
     )
 
 
-def test_it_is_killed_with_its_caller() -> None:
+async def test_it_is_killed_with_its_caller() -> None:
     started: list[subprocess.Popen[bytes]] = []
 
-    async def cancelled() -> None:
-        begun = asyncio.Event()
+    begun = asyncio.Event()
 
-        def take(piece: bytes) -> bool:
-            begun.set()
-            return True
+    def take(piece: bytes) -> bool:
+        begun.set()
+        return True
 
-        before = len(os.listdir("/proc/self/fd"))
-        start = shell("echo begun; exec sleep 600", started)
-        task = asyncio.create_task(hear(start, take, timeout_seconds=600))
-        async with asyncio.timeout(60):
-            await begun.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        assert len(os.listdir("/proc/self/fd")) == before
-
-    asyncio.run(cancelled())
+    before = len(os.listdir("/proc/self/fd"))
+    start = shell("echo begun; exec sleep 600", started)
+    task = asyncio.create_task(hear(start, take, timeout_seconds=600))
+    async with asyncio.timeout(60):
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert len(os.listdir("/proc/self/fd")) == before
     assert started[0].returncode == -9
 
 
-def test_what_does_not_start_leaves_nothing_open(tmp_path: Path) -> None:
+async def test_what_does_not_start_leaves_nothing_open(tmp_path: Path) -> None:
     def start(out: int, err: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen([tmp_path / "nothing"], stdout=out, stderr=err)
 
-    async def refused() -> None:
-        before = len(os.listdir("/proc/self/fd"))
-        with pytest.raises(FileNotFoundError):
-            await hear(start, lambda piece: True, timeout_seconds=5)
-        assert len(os.listdir("/proc/self/fd")) == before
-
-    asyncio.run(refused())
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(FileNotFoundError):
+        await hear(start, lambda piece: True, timeout_seconds=5)
+    assert len(os.listdir("/proc/self/fd")) == before

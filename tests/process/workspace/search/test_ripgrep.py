@@ -30,15 +30,12 @@ def at(path: Path) -> Iterator[Root]:
         yield root
 
 
-def searched(path: Path, query: ContentQuery, environment: dict[str, str] = NO_PATH, **how: Any) -> SearchMatches:
-    async def bounded() -> SearchMatches:
-        with at(path) as root:
-            async with asyncio.timeout(60):
-                how.setdefault("timeout_seconds", 15)
-                conditions = Conditions(environment=environment, confined=how.pop("confined", False))
-                return await search(query, root, conditions, **how)
-
-    return asyncio.run(bounded())
+async def searched(path: Path, query: ContentQuery, environment: dict[str, str] = NO_PATH, **how: Any) -> SearchMatches:
+    with at(path) as root:
+        async with asyncio.timeout(60):
+            how.setdefault("timeout_seconds", 15)
+            conditions = Conditions(environment=environment, confined=how.pop("confined", False))
+            return await search(query, root, conditions, **how)
 
 
 def script(folder: Path, text: str) -> dict[str, str]:
@@ -80,13 +77,13 @@ def test_a_relative_place_in_the_path_is_never_used(tmp_path: Path, monkeypatch:
     assert not [program for program in programs({"PATH": f".:bin::{tmp_path}/none"}) if str(tmp_path) in program]
 
 
-def test_a_program_that_does_not_run_is_passed_over(tmp_path: Path) -> None:
+async def test_a_program_that_does_not_run_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_text("beta\n")
     (tmp_path / "rg").write_bytes(b"\x7fELF no such machine")
     (tmp_path / "rg").chmod(0o755)
 
-    found = searched(tmp_path / "tree", ContentQuery(pattern="beta"), {"PATH": str(tmp_path)})
+    found = await searched(tmp_path / "tree", ContentQuery(pattern="beta"), {"PATH": str(tmp_path)})
 
     assert found == SearchMatches(files=[("a", [])], complete=True, timed_out=False)
 
@@ -94,23 +91,25 @@ def test_a_program_that_does_not_run_is_passed_over(tmp_path: Path) -> None:
 # How it is asked.
 
 
-def test_no_value_passes_for_an_option(tmp_path: Path) -> None:
+async def test_no_value_passes_for_an_option(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("--pre=x\n")
     (tmp_path / "--files").write_text("--pre=x\n")
 
-    found = searched(tmp_path, ContentQuery(pattern="--pre=x", mode="content"))
+    found = await searched(tmp_path, ContentQuery(pattern="--pre=x", mode="content"))
     with pytest.raises(ToolError, match="unrecognized file type"):
-        searched(tmp_path, ContentQuery(pattern="x", type="py --pre=x"))
+        await searched(tmp_path, ContentQuery(pattern="x", type="py --pre=x"))
 
     assert found.files == [("--files", [b"1:--pre=x"]), ("a", [b"1:--pre=x"])]
 
 
-def test_settings_of_the_user_are_not_read(tmp_path: Path) -> None:
+async def test_settings_of_the_user_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("--files-without-match\n")
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_text("beta\n")
 
-    found = searched(tmp_path / "tree", ContentQuery(pattern="beta"), {"RIPGREP_CONFIG_PATH": str(tmp_path / "config")})
+    found = await searched(
+        tmp_path / "tree", ContentQuery(pattern="beta"), {"RIPGREP_CONFIG_PATH": str(tmp_path / "config")}
+    )
 
     assert found.files == [("a", [])]
 
@@ -134,100 +133,97 @@ def test_globs_for_names_do_not_overrule_ignore_files(globs: tuple[str, ...], ki
     assert [word for word in asked if word.startswith(("--type", "--glob")) and word not in ripgrep.NOT_IN] == expected
 
 
-def test_what_cannot_be_an_argument_is_refused(tmp_path: Path) -> None:
+async def test_what_cannot_be_an_argument_is_refused(tmp_path: Path) -> None:
     for pattern in ("a\0b", "x" * (ripgrep.LONGEST_ARGUMENT + 1), "\ud800"):
         with pytest.raises(ToolError, match="pattern"):
-            searched(tmp_path, ContentQuery(pattern=pattern))
+            await searched(tmp_path, ContentQuery(pattern=pattern))
 
 
-def test_a_file_is_searched_through_its_descriptor(tmp_path: Path) -> None:
+async def test_a_file_is_searched_through_its_descriptor(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("beta\n")
 
-    async def swapped() -> SearchMatches:
-        with at(tmp_path / "a.txt") as root:
-            os.rename(tmp_path / "a.txt", tmp_path / "b.txt")
-            (tmp_path / "a.txt").write_text("not the one\n")
-            return await search(ContentQuery(pattern="beta"), root, Conditions(environment=NO_PATH), timeout_seconds=15)
+    with at(tmp_path / "a.txt") as root:
+        os.rename(tmp_path / "a.txt", tmp_path / "b.txt")
+        (tmp_path / "a.txt").write_text("not the one\n")
+        result = await search(ContentQuery(pattern="beta"), root, Conditions(environment=NO_PATH), timeout_seconds=15)
 
-    assert asyncio.run(swapped()).files == [("", [])]
+    assert result.files == [("", [])]
 
 
 # What becomes of it.
 
 
-def test_its_own_words_tell_what_is_wrong_with_a_pattern(tmp_path: Path) -> None:
+async def test_its_own_words_tell_what_is_wrong_with_a_pattern(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="unclosed group"):
-        searched(tmp_path, ContentQuery(pattern="be("))
+        await searched(tmp_path, ContentQuery(pattern="be("))
 
 
-def test_a_program_that_breaks_off_is_told(tmp_path: Path) -> None:
+async def test_a_program_that_breaks_off_is_told(tmp_path: Path) -> None:
     environment = script(tmp_path / "bin", "echo trouble >&2; kill -SEGV $$")
 
     with pytest.raises(ToolError, match=r"broke off with exit code -11. trouble"):
-        searched(tmp_path, ContentQuery(pattern="x"), environment)
+        await searched(tmp_path, ContentQuery(pattern="x"), environment)
 
 
-def test_files_that_cannot_be_read_do_not_spoil_the_rest(tmp_path: Path) -> None:
+async def test_files_that_cannot_be_read_do_not_spoil_the_rest(tmp_path: Path) -> None:
     environment = script(tmp_path / "bin", r"printf './a\0'; exit 2")
 
-    assert searched(tmp_path, ContentQuery(pattern="x"), environment).files == [("a", [])]
+    assert (await searched(tmp_path, ContentQuery(pattern="x"), environment)).files == [("a", [])]
 
 
-def test_at_the_deadline_it_is_killed_and_what_it_said_is_kept(tmp_path: Path) -> None:
+async def test_at_the_deadline_it_is_killed_and_what_it_said_is_kept(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     environment = script(tmp_path / "bin", rf"echo $$ > {pid}; printf './a\0'; exec sleep 600")
 
-    found = searched(tmp_path, ContentQuery(pattern="x"), environment, timeout_seconds=2)
+    found = await searched(tmp_path, ContentQuery(pattern="x"), environment, timeout_seconds=2)
 
     assert found == SearchMatches(files=[("a", [])], complete=False, timed_out=True)
     assert gone(int(pid.read_text()))
 
 
-def test_a_cancelled_search_leaves_no_process_and_no_descriptor(tmp_path: Path) -> None:
+async def test_a_cancelled_search_leaves_no_process_and_no_descriptor(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     environment = script(tmp_path / "bin", f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600")
 
-    async def cancelled() -> None:
-        with at(tmp_path) as root:
-            before = len(os.listdir("/proc/self/fd"))
-            task = asyncio.create_task(
-                search(ContentQuery(pattern="x"), root, Conditions(environment=environment), timeout_seconds=600)
-            )
-            async with asyncio.timeout(60):
-                while not pid.exists():  # noqa: ASYNC110  # another process makes it
-                    await asyncio.sleep(0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert len(os.listdir("/proc/self/fd")) == before
+    with at(tmp_path) as root:
+        before = len(os.listdir("/proc/self/fd"))
+        task = asyncio.create_task(
+            search(ContentQuery(pattern="x"), root, Conditions(environment=environment), timeout_seconds=600)
+        )
+        async with asyncio.timeout(60):
+            while not pid.exists():  # noqa: ASYNC110  # another process makes it
+                await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(os.listdir("/proc/self/fd")) == before
 
-    asyncio.run(cancelled())
     assert gone(int(pid.read_text()))
 
 
-def test_endless_output_is_cut_off_and_asked_for_again_in_order(
+async def test_endless_output_is_cut_off_and_asked_for_again_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ripgrep, "UNORDERED_BYTES", 1000)
     calls = tmp_path / "calls"
     environment = script(tmp_path / "bin", rf"echo $* >> {calls}; while :; do printf './a\0001:x\n'; done")
 
-    found = searched(tmp_path, ContentQuery(pattern="x", mode="content"), environment, enough_lines=20)
+    found = await searched(tmp_path, ContentQuery(pattern="x", mode="content"), environment, enough_lines=20)
 
     assert not found.complete
     assert len(found.files[0][1]) > 20
     assert ["--sort=path" in call for call in calls.read_text().splitlines()] == [False, True]
 
 
-def test_more_than_fits_is_found_in_the_order_of_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_than_fits_is_found_in_the_order_of_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("b/z", "b.x", "a/y", "c", "a/b/c", "a-b"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("beta\n")
     query = ContentQuery(pattern="beta", mode="content")
 
-    whole = searched(tmp_path, query)
+    whole = await searched(tmp_path, query)
     monkeypatch.setattr(ripgrep, "UNORDERED_BYTES", 1)
-    again = searched(tmp_path, query, enough_lines=100)
+    again = await searched(tmp_path, query, enough_lines=100)
 
     assert [path for path, _ in whole.files] == ["a/b/c", "a/y", "a-b", "b/z", "b.x", "c"]
     assert again == whole
@@ -237,7 +233,9 @@ def test_more_than_fits_is_found_in_the_order_of_paths(tmp_path: Path, monkeypat
 
 
 @pytest.mark.skipif(not is_supported(), reason="this kernel has no Landlock")
-def test_a_confined_ripgrep_cannot_be_led_out_of_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_confined_ripgrep_cannot_be_led_out_of_the_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("tree", "out"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("beta\n")
@@ -245,40 +243,42 @@ def test_a_confined_ripgrep_cannot_be_led_out_of_the_tree(tmp_path: Path, monkey
     # As if the link had taken a file's place after ripgrep looked and before it opened.
     monkeypatch.setattr(ripgrep, "ALWAYS", (*ripgrep.ALWAYS, "--follow"))
 
-    free = searched(tmp_path / "tree", ContentQuery(pattern="beta"))
-    confined = searched(tmp_path / "tree", ContentQuery(pattern="beta"), confined=True)
+    free = await searched(tmp_path / "tree", ContentQuery(pattern="beta"))
+    confined = await searched(tmp_path / "tree", ContentQuery(pattern="beta"), confined=True)
 
     assert free.files == [("file", []), ("link", [])]
     assert confined == SearchMatches(files=[("file", [])], complete=True, timed_out=False)
 
 
-def test_ignore_files_above_count_for_a_confined_search_too(tmp_path: Path) -> None:
+async def test_ignore_files_above_count_for_a_confined_search_too(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("*.log\n")
     (tmp_path / "sub").mkdir()
     for name in ("a.log", "a.txt"):
         (tmp_path / "sub" / name).write_text("beta\n")
 
-    assert searched(tmp_path / "sub", ContentQuery(pattern="beta"), confined=True).files == [("a.txt", [])]
+    assert (await searched(tmp_path / "sub", ContentQuery(pattern="beta"), confined=True)).files == [("a.txt", [])]
 
 
-def test_a_file_is_searched_when_confined(tmp_path: Path) -> None:
+async def test_a_file_is_searched_when_confined(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("beta\n")
 
-    assert searched(tmp_path / "a", ContentQuery(pattern="beta"), confined=True).files == [("", [])]
+    assert (await searched(tmp_path / "a", ContentQuery(pattern="beta"), confined=True)).files == [("", [])]
 
 
-def test_without_fences_the_stand_in_does_a_confined_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_fences_the_stand_in_does_a_confined_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ripgrep, "can_fence", lambda: False)
     (tmp_path / "a").write_text("beta\n")
 
-    assert searched(tmp_path, ContentQuery(pattern="beta"), confined=True) == SearchMatches(
+    assert await searched(tmp_path, ContentQuery(pattern="beta"), confined=True) == SearchMatches(
         files=[("a", [])], complete=True, timed_out=False, slow=True
     )
 
 
-def test_a_program_that_lacks_a_library_is_passed_over(tmp_path: Path) -> None:
+async def test_a_program_that_lacks_a_library_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("beta\n")
     environment = script(tmp_path / "bin", "echo no such library >&2; exit 127")
 
-    assert searched(tmp_path, ContentQuery(pattern="^beta"), environment).files == [("a", [])]
+    assert (await searched(tmp_path, ContentQuery(pattern="^beta"), environment)).files == [("a", [])]

@@ -31,16 +31,13 @@ def listed(pattern: str, where: SearchArea, most: int = 100) -> FileListing:
     return LocalSearch({}).files(pattern, where, most=most, ignored=False, hidden=True, stop=lambda: False)
 
 
-def matched(query: ContentQuery, where: SearchArea) -> SearchMatches:
-    async def bounded() -> SearchMatches:
-        async with asyncio.timeout(60):
-            return await LocalSearch({}).matches(query, where, timeout_seconds=15, enough_lines=100)
-
-    return asyncio.run(bounded())
+async def matched(query: ContentQuery, where: SearchArea) -> SearchMatches:
+    async with asyncio.timeout(60):
+        return await LocalSearch({}).matches(query, where, timeout_seconds=15, enough_lines=100)
 
 
-def paths(query: ContentQuery, where: SearchArea) -> list[str]:
-    return [path for path, _ in matched(query, where).files]
+async def paths(query: ContentQuery, where: SearchArea) -> list[str]:
+    return [path for path, _ in (await matched(query, where)).files]
 
 
 # By their paths.
@@ -112,7 +109,7 @@ def test_links_are_told_if_they_lead_to_a_file_within_reach(tmp_path: Path) -> N
     assert sorted(listed("*", area(tmp_path / "work")).paths) == ["a", "far", "in"]
 
 
-def test_nothing_is_looked_for_out_of_reach(tmp_path: Path) -> None:
+async def test_nothing_is_looked_for_out_of_reach(tmp_path: Path) -> None:
     plant(tmp_path, {"work/a": "", "out/b": "x"})
     (tmp_path / "work" / "link").symlink_to("../out")
     reach = Scope(folders=(str(tmp_path / "work"),))
@@ -121,21 +118,23 @@ def test_nothing_is_looked_for_out_of_reach(tmp_path: Path) -> None:
             listed(pattern, area(tmp_path, path=str(path), reach=reach))
     for path in (tmp_path / "out", tmp_path / "work" / "link", tmp_path / "out" / "b"):
         with pytest.raises(ToolError, match="outside of what this call may touch"):
-            matched(ContentQuery(pattern="x"), area(tmp_path, path=str(path), reach=reach))
+            await matched(ContentQuery(pattern="x"), area(tmp_path, path=str(path), reach=reach))
 
 
-def test_hidden_files_are_neither_told_nor_counted(tmp_path: Path) -> None:
+async def test_hidden_files_are_neither_told_nor_counted(tmp_path: Path) -> None:
     plant(tmp_path, {"a": "beta", "secret/key": "beta"})
     where = area(tmp_path, hides=lambda path: path.startswith(f"{tmp_path}/secret/"))
 
     assert listed("*", where) == FileListing(paths=["a"], total=1)
     for mode in ("files", "count", "content"):
-        assert paths(ContentQuery(pattern="beta", mode=mode), where) == ["a"]
+        assert await paths(ContentQuery(pattern="beta", mode=mode), where) == ["a"]
     with pytest.raises(ToolError, match="a rule denies it"):
-        matched(ContentQuery(pattern="beta"), area(tmp_path, path=str(tmp_path / "secret/key"), hides=where.hides))
+        await matched(
+            ContentQuery(pattern="beta"), area(tmp_path, path=str(tmp_path / "secret/key"), hides=where.hides)
+        )
 
 
-def test_a_rule_counts_for_either_name_of_a_place(tmp_path: Path) -> None:
+async def test_a_rule_counts_for_either_name_of_a_place(tmp_path: Path) -> None:
     plant(tmp_path, {"real/key": "beta"})
     (tmp_path / "link").symlink_to("real")
     for name in ("real", "link"):
@@ -143,53 +142,53 @@ def test_a_rule_counts_for_either_name_of_a_place(tmp_path: Path) -> None:
         where = area(tmp_path, path=str(tmp_path / "link"), hides=lambda path, hidden=hidden: path == hidden)
 
         assert listed("*", where).paths == []
-        assert paths(ContentQuery(pattern="beta"), where) == []
+        assert await paths(ContentQuery(pattern="beta"), where) == []
 
 
 # By what is in them.
 
 
-def test_files_with_matches_come_newest_first(tmp_path: Path) -> None:
+async def test_files_with_matches_come_newest_first(tmp_path: Path) -> None:
     plant(tmp_path, {"z": "beta", "a": "beta", "sub/m": "beta", "none": "alpha"})
 
-    assert paths(ContentQuery(pattern="beta"), area(tmp_path)) == ["sub/m", "a", "z"]
+    assert await paths(ContentQuery(pattern="beta"), area(tmp_path)) == ["sub/m", "a", "z"]
 
 
-def test_other_answers_come_in_the_order_of_paths(tmp_path: Path) -> None:
+async def test_other_answers_come_in_the_order_of_paths(tmp_path: Path) -> None:
     plant(tmp_path, {"z": "beta", "a": "beta\nbeta", "sub/m": "beta"})
 
-    assert matched(ContentQuery(pattern="beta", mode="count"), area(tmp_path)).files == [
+    assert (await matched(ContentQuery(pattern="beta", mode="count"), area(tmp_path))).files == [
         ("a", [b"2"]),
         ("sub/m", [b"1"]),
         ("z", [b"1"]),
     ]
 
 
-def test_a_file_alone_is_told_by_its_name(tmp_path: Path) -> None:
+async def test_a_file_alone_is_told_by_its_name(tmp_path: Path) -> None:
     plant(tmp_path, {"sub/a.txt": "beta\n"})
     where = area(tmp_path, path=str(tmp_path / "sub/a.txt"))
 
-    assert matched(ContentQuery(pattern="beta", mode="content"), where).files == [("sub/a.txt", [b"1:beta"])]
+    assert (await matched(ContentQuery(pattern="beta", mode="content"), where)).files == [("sub/a.txt", [b"1:beta"])]
 
 
-def test_ignore_files_hidden_files_and_version_control(tmp_path: Path) -> None:
+async def test_ignore_files_hidden_files_and_version_control(tmp_path: Path) -> None:
     plant(tmp_path, {".git/config": "beta", ".gitignore": "*.log\n", "a.log": "beta", ".env": "beta", "b": "beta"})
 
-    assert paths(ContentQuery(pattern="beta"), area(tmp_path)) == ["b", ".env"]
-    assert paths(ContentQuery(pattern="beta", globs=("*",)), area(tmp_path)) == ["b", ".env"]
-    assert paths(ContentQuery(pattern="beta", globs=("*.log",)), area(tmp_path)) == []
+    assert await paths(ContentQuery(pattern="beta"), area(tmp_path)) == ["b", ".env"]
+    assert await paths(ContentQuery(pattern="beta", globs=("*",)), area(tmp_path)) == ["b", ".env"]
+    assert await paths(ContentQuery(pattern="beta", globs=("*.log",)), area(tmp_path)) == []
 
 
-def test_links_are_not_searched(tmp_path: Path) -> None:
+async def test_links_are_not_searched(tmp_path: Path) -> None:
     plant(tmp_path, {"work/a": "beta", "out/secret": "beta"})
     (tmp_path / "work" / "link").symlink_to("../out")
     (tmp_path / "work" / "file").symlink_to("../out/secret")
 
-    assert paths(ContentQuery(pattern="beta"), area(tmp_path / "work")) == ["a"]
+    assert await paths(ContentQuery(pattern="beta"), area(tmp_path / "work")) == ["a"]
 
 
-def test_a_name_that_is_no_text_is_told_as_one(tmp_path: Path) -> None:
+async def test_a_name_that_is_no_text_is_told_as_one(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.py")).write_text("beta")
 
     assert listed("*.py", area(tmp_path)).paths == ["\ufffd.py"]
-    assert paths(ContentQuery(pattern="beta"), area(tmp_path)) == ["\ufffd.py"]
+    assert await paths(ContentQuery(pattern="beta"), area(tmp_path)) == ["\ufffd.py"]

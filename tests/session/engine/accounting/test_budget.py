@@ -18,7 +18,7 @@ from parley.models.catalog import ModelRef
 from parley.models.event_synthesis import event_objects, message_json, synthesize_events
 from parley.models.prices import Prices
 from tests.helpers.http_server import loopback, stream
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 WORK = """
 [[turn]]
@@ -70,18 +70,15 @@ def test_what_is_nearly_spent_is_said_once() -> None:
     assert find_warnings(Budget(calls=10), Spent(calls=10), told) == []
 
 
-def talk(folder: Path, script: str, environment: dict[str, str] | None = None, **options: Any) -> list[Json]:
+async def talk(folder: Path, script: str, environment: dict[str, str] | None = None, **options: Any) -> list[Json]:
     """The lines of a session with one prompt."""
 
-    async def run() -> list[Json]:
-        room = Room(folder, script, permission_mode="bypassPermissions", **options)
-        room.environment |= environment or {}
-        async with room:
-            room.prompt("go")
-            await room.hear("result")
-        return room.lines
-
-    return asyncio.run(run())
+    harness = SessionHarness(folder, script, permission_mode="bypassPermissions", **options)
+    harness.environment |= environment or {}
+    async with harness:
+        harness.prompt("go")
+        await harness.receive("result")
+    return harness.lines
 
 
 def results_of_calls(lines: list[Json]) -> int:
@@ -99,28 +96,28 @@ def results_of_calls(lines: list[Json]) -> int:
         ({"task_budget": 10}, "task budget (10 tokens)", 1),
     ],
 )
-def test_a_spent_budget_ends_the_turn_behind_the_results_of_its_calls(
+async def test_a_spent_budget_ends_the_turn_behind_the_results_of_its_calls(
     tmp_path: Path, option: Json, words: str, calls: int
 ) -> None:
-    *_, result = lines = talk(tmp_path, WORK * 5 + DONE, **option)
+    *_, result = lines = await talk(tmp_path, WORK * 5 + DONE, **option)
 
     assert (result["subtype"], result["terminal_reason"]) == ("error_during_execution", "budget_exhausted")
     assert words in result["errors"][0]
     assert (result["num_turns"], results_of_calls(lines)) == (calls, calls)
 
 
-def test_a_budget_comes_from_settings_too_and_is_warned_of(tmp_path: Path) -> None:
+async def test_a_budget_comes_from_settings_too_and_is_warned_of(tmp_path: Path) -> None:
     settings = json.dumps({"limits": {"maxBudgetTokens": 2400}})
-    lines = talk(tmp_path, WORK * 5 + DONE, settings=settings)
+    lines = await talk(tmp_path, WORK * 5 + DONE, settings=settings)
 
     assert lines[-1]["num_turns"] == 3
     told = [line["content"] for line in lines if line.get("subtype") == "informational"]
     assert told == ["80% of the budget (2400 tokens) is spent"]
 
 
-def test_a_budget_is_looked_at_before_a_retry_too(tmp_path: Path) -> None:
+async def test_a_budget_is_looked_at_before_a_retry_too(tmp_path: Path) -> None:
     broken = WORK.replace("[[turn]]", '[[turn]]\nfault = "reset=2"')
-    *_, result = talk(tmp_path, broken * 3, max_budget_calls=1)
+    *_, result = await talk(tmp_path, broken * 3, max_budget_calls=1)
 
     assert (result["terminal_reason"], result["num_turns"]) == ("budget_exhausted", 1)
 
@@ -152,21 +149,20 @@ class Costly:
 
 
 @pytest.mark.parametrize(("budget", "calls", "at_once"), [(Budget(tokens=250), 3, 1), (Budget(), 6, 6)])
-def test_errands_side_by_side_overshoot_a_budget_by_one_call_at_most(budget: Budget, calls: int, at_once: int) -> None:
+async def test_errands_side_by_side_overshoot_a_budget_by_one_call_at_most(
+    budget: Budget, calls: int, at_once: int
+) -> None:
     model, choice = Costly(), ModelRef("scripted", "x")
 
-    async def run() -> list[str | BaseException]:
-        errand = SideQuery(
-            open_model=lambda chosen: model,
-            current=lambda: choice,
-            small=choice,
-            ledger=Ledger(Prices(), budget),
-            clock=lambda: 0.0,
-            session_id="s",
-        )
-        return await asyncio.gather(*[errand.ask_small("Well?") for _ in range(6)], return_exceptions=True)
-
-    found = asyncio.run(run())
+    errand = SideQuery(
+        open_model=lambda chosen: model,
+        current=lambda: choice,
+        small=choice,
+        ledger=Ledger(Prices(), budget),
+        clock=lambda: 0.0,
+        session_id="s",
+    )
+    found = await asyncio.gather(*[errand.ask_small("Well?") for _ in range(6)], return_exceptions=True)
     assert (model.calls, model.most_open) == (calls, at_once)
     assert [str(flaw) for flaw in found if isinstance(flaw, ModelError)] == ["Reached maximum budget (250 tokens)"] * (
         6 - calls
@@ -174,21 +170,19 @@ def test_errands_side_by_side_overshoot_a_budget_by_one_call_at_most(budget: Bud
 
 
 @pytest.mark.parametrize(("model", "told"), [("claude-opus-5-5", True), ("claude-sonnet-4-5", False)])
-def test_a_task_budget_is_told_to_a_model_that_understands_it(tmp_path: Path, model: str, told: bool) -> None:
+async def test_a_task_budget_is_told_to_a_model_that_understands_it(tmp_path: Path, model: str, told: bool) -> None:
     usage = {"input_tokens": 1, "output_tokens": 1}
     message = message_json([{"type": "text", "text": "Hi."}], id="msg_1", model=model, usage=usage)
     sse = [f"data: {json.dumps(event)}\n\n".encode() for event in event_objects(message, 40)]
 
-    async def run() -> tuple[Json, str]:
-        async with loopback(stream(*sse)) as server:
-            room = Room(tmp_path, "", model=model, task_budget=64_000)
-            room.environment["ANTHROPIC_BASE_URL"] = server.url
-            async with room:
-                room.prompt("go")
-                await room.hear("result")
-            [request] = server.heard
-            return json.loads(request.body), request.headers.get("anthropic-beta", "")
+    async with loopback(stream(*sse)) as server:
+        harness = SessionHarness(tmp_path, "", model=model, task_budget=64_000)
+        harness.environment["ANTHROPIC_BASE_URL"] = server.url
+        async with harness:
+            harness.prompt("go")
+            await harness.receive("result")
+        [request] = server.heard
+        body, betas = json.loads(request.body), request.headers.get("anthropic-beta", "")
 
-    body, betas = asyncio.run(run())
     budget = body.get("output_config", {}).get("task_budget")
     assert (budget, "task-budgets" in betas) == (({"type": "tokens", "total": 64_000}, True) if told else (None, False))

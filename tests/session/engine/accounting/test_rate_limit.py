@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.http_server import Answer, loopback, stream, whole
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PREFIX = "anthropic-ratelimit-unified-"
 EVENTS = (
@@ -18,37 +17,34 @@ EVENTS = (
 )
 
 
-def told(folder: Path, *answers: Answer, **environment: str) -> list[Json]:
+async def told(folder: Path, *answers: Answer, **environment: str) -> list[Json]:
     """The lines of so many turns, without the systems' own."""
 
-    async def talk() -> list[Json]:
-        async with loopback(*answers) as server:
-            room = Room(folder, "", model="sonnet")
-            gateway = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_AUTH_TOKEN": "t"}
-            room.environment = {**room.environment, **gateway, **environment}
-            async with room:
-                for _ in answers:
-                    room.prompt("go")
-                    await room.hear("result")
-            return [line for line in room.lines if line["type"] != "system"]
-
-    return asyncio.run(talk())
+    async with loopback(*answers) as server:
+        harness = SessionHarness(folder, "", model="sonnet")
+        gateway = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_AUTH_TOKEN": "t"}
+        harness.environment = {**harness.environment, **gateway, **environment}
+        async with harness:
+            for _ in answers:
+                harness.prompt("go")
+                await harness.receive("result")
+        return [line for line in harness.lines if line["type"] != "system"]
 
 
 def answer(number: int, status: str) -> Answer:
     return stream(EVENTS % number, headers={PREFIX + "status": status, PREFIX + "reset": "1900000000"})
 
 
-def test_the_state_of_the_quota_is_told_behind_the_answer_and_again_when_it_changes(tmp_path: Path) -> None:
-    lines = told(tmp_path, answer(1, "allowed"), answer(2, "allowed"), answer(3, "allowed_warning"))
+async def test_the_state_of_the_quota_is_told_behind_the_answer_and_again_when_it_changes(tmp_path: Path) -> None:
+    lines = await told(tmp_path, answer(1, "allowed"), answer(2, "allowed"), answer(3, "allowed_warning"))
 
     assert [line["type"] for line in lines] == ["rate_limit_event", "result", "result", "rate_limit_event", "result"]
     assert lines[0]["rate_limit_info"] == {"status": "allowed", "resetsAt": 1900000000, "isUsingOverage": False}
 
 
-def test_a_quota_that_is_used_up_is_told_before_the_failure(tmp_path: Path) -> None:
+async def test_a_quota_that_is_used_up_is_told_before_the_failure(tmp_path: Path) -> None:
     refused = whole(429, b'{"error":{"type":"rate_limit_error","message":"limit"}}', {PREFIX + "status": "rejected"})
-    lines = told(tmp_path, refused)
+    lines = await told(tmp_path, refused)
 
     assert [line["type"] for line in lines] == ["rate_limit_event", "assistant", "result"]
     assert (lines[-1]["is_error"], lines[-1]["api_error_status"]) == (True, 429)
@@ -61,5 +57,5 @@ def test_a_quota_that_is_used_up_is_told_before_the_failure(tmp_path: Path) -> N
         {"ANTHROPIC_API_KEY": "k"},
     ],
 )
-def test_who_would_die_of_it_or_has_no_quota_hears_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
-    assert [line["type"] for line in told(tmp_path, answer(1, "allowed"), **environment)] == ["result"]
+async def test_who_would_die_of_it_or_has_no_quota_hears_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
+    assert [line["type"] for line in await told(tmp_path, answer(1, "allowed"), **environment)] == ["result"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 COUNTED = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 BY_MODEL = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
@@ -72,41 +72,38 @@ def check(lines: list[Json]) -> None:
         assert result["total_cost_usd"] == pytest.approx(cost)
 
 
-def room_of(folder: Path, text: str) -> Room:
-    room = Room(folder, text, include_partial_messages=True, no_session_persistence=True)
+def room_of(folder: Path, text: str) -> SessionHarness:
+    harness = SessionHarness(folder, text, include_partial_messages=True, no_session_persistence=True)
     (folder / "prices.json").write_text(PRICES)
-    room.environment["PARLEY_PRICES"] = str(folder / "prices.json")
-    room.stamp = msgspec.structs.replace(room.stamp, sleep=lambda seconds: asyncio.sleep(0))
-    return room
+    harness.environment["PARLEY_PRICES"] = str(folder / "prices.json")
+    harness.stamp = msgspec.structs.replace(harness.stamp, sleep=lambda seconds: asyncio.sleep(0))
+    return harness
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(turns, min_size=1, max_size=8))
 def test_every_sum_is_the_same_whatever_breaks(tmp_path: Path, given: list[tuple[Json, str | None, str]]) -> None:
     async def talk() -> list[Json]:
-        async with room_of(tmp_path, script(given)) as room:
+        async with room_of(tmp_path, script(given)) as harness:
             for _ in range(3):
-                room.prompt("go")
-                await room.hear("result")
-        return room.lines
+                harness.prompt("go")
+                await harness.receive("result")
+        return harness.lines
 
     check(asyncio.run(talk()))
 
 
-def test_an_interrupted_call_counts_with_what_it_had_said(tmp_path: Path) -> None:
+async def test_an_interrupted_call_counts_with_what_it_had_said(tmp_path: Path) -> None:
     long = "[[turn]]\nevent_delay_ms = 5\nusage = { input_tokens = 7 }\ntext = '" + "word " * 400 + "'\n"
 
-    async def talk() -> list[Json]:
-        async with room_of(tmp_path, long + script([({"input_tokens": 3}, None, "text")])) as room:
-            room.prompt("go")
-            await room.until(lambda line: line.get("event", {}).get("type") == "content_block_delta")
-            await room.ask("interrupt")
-            aborted = await room.hear("result")
-            room.prompt("again")
-            await room.hear("result")
-        assert aborted["terminal_reason"] == "aborted_streaming"
-        return room.lines
-
-    lines = asyncio.run(talk())
+    async with room_of(tmp_path, long + script([({"input_tokens": 3}, None, "text")])) as harness:
+        harness.prompt("go")
+        await harness.receive_until(lambda line: line.get("event", {}).get("type") == "content_block_delta")
+        await harness.request("interrupt")
+        aborted = await harness.receive("result")
+        harness.prompt("again")
+        await harness.receive("result")
+    assert aborted["terminal_reason"] == "aborted_streaming"
+    lines = harness.lines
     check(lines)
     assert [line["usage"]["input_tokens"] for line in lines if line["type"] == "result"] == [7, 3]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.mcp import alive, own, results, visit
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 from tests.session.engine.commands.test_commands import put, saying
 
 CALL = '[[turn]]\nwhen = "go"\ntools = [{ name = "Agent", id = "t1", input = { description = "d", %s } }]\n'
@@ -31,22 +31,22 @@ def skill(folder: Path, name: str, text: str) -> None:
     put(folder, f"home/.claude/skills/{name}/SKILL.md", text)
 
 
-def test_a_skill_that_an_agent_is_given_is_in_its_context_from_the_start(tmp_path: Path) -> None:
+async def test_a_skill_that_an_agent_is_given_is_in_its_context_from_the_start(tmp_path: Path) -> None:
     skill(tmp_path, "tidy", "---\ndescription: T\n---\nLeave no crumbs.")
     skill(tmp_path, "secret", "---\ndescription: S\ndisable-model-invocation: true\n---\nHush.")
     script = CALL % KIND + '[[turn]]\nwhen = "crumbs"\ntext = "Sub answer."\n[[turn]]\ntext = "Done."\n'
     given = helper(skills=["tidy", "nobody", "secret"])
-    room = visit(tmp_path, script, saying("go"), agents=given)
+    harness = await visit(tmp_path, script, saying("go"), agents=given)
     assert "Leave no crumbs." in transcript(tmp_path)
     assert "Hush." not in transcript(tmp_path)
-    assert [next(room.told("result"))["result"], *room.complaints] == [
+    assert [next(harness.messages("result"))["result"], *harness.warnings] == [
         "Done.",
         "agent 'helper': there is no skill 'nobody' that a model may use",
         "agent 'helper': there is no skill 'secret' that a model may use",
     ]
 
 
-def test_the_hooks_of_an_agent_hear_of_it_and_of_nobody_else(tmp_path: Path) -> None:
+async def test_the_hooks_of_an_agent_hear_of_it_and_of_nobody_else(tmp_path: Path) -> None:
     def noting(name: str) -> list[Json]:
         return [{"matcher": "", "hooks": [{"type": "command", "command": f"cat >> {tmp_path}/{name}"}]}]
 
@@ -59,24 +59,24 @@ def test_the_hooks_of_an_agent_hear_of_it_and_of_nobody_else(tmp_path: Path) -> 
             '[[turn]]\ntools = [{ name = "Bash", input = { command = "true" } }]\n[[turn]]\ntext = "Done."',
         )
     )
-    visit(tmp_path, script, saying("go"), agents=helper(hooks=hooks), skip_permissions=True)
+    await visit(tmp_path, script, saying("go"), agents=helper(hooks=hooks), skip_permissions=True)
     [call] = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
     [end] = [json.loads(line) for line in (tmp_path / "ends").read_text().splitlines()]
     assert (call["agent_type"], call["tool_input"]) == ("helper", {"command": "echo insub"})
     assert (end["hook_event_name"], end["last_assistant_message"]) == ("SubagentStop", "Sub answer.")
 
 
-def test_a_hook_of_an_agent_may_answer_its_permission_questions(tmp_path: Path) -> None:
+async def test_a_hook_of_an_agent_may_answer_its_permission_questions(tmp_path: Path) -> None:
     answer = json.dumps({"hookSpecificOutput": {"decision": {"behavior": "allow"}}})
     hooks = {"PermissionRequest": [{"hooks": [{"type": "command", "command": f"echo '{answer}'"}]}]}
     touch = (
         f'[[turn]]\nwhen = "SUBTASK"\ntools = [{{ name = "Bash", input = {{ command = "touch {tmp_path}/made" }} }}]\n'
     )
-    visit(tmp_path, CALL % KIND + touch + END, saying("go"), agents=helper(hooks=hooks))
+    await visit(tmp_path, CALL % KIND + touch + END, saying("go"), agents=helper(hooks=hooks))
     assert (tmp_path / "made").exists()
 
 
-def test_a_server_of_an_agent_is_there_for_it_and_gone_behind_it(tmp_path: Path) -> None:
+async def test_a_server_of_an_agent_is_there_for_it_and_gone_behind_it(tmp_path: Path) -> None:
     script = (
         CALL % KIND
         + '[[turn]]\nwhen = "SUBTASK"\ntools = [{ name = "mcp__shop__which", id = "t2" }]\n'
@@ -85,43 +85,43 @@ def test_a_server_of_an_agent_is_there_for_it_and_gone_behind_it(tmp_path: Path)
         + '[[turn]]\ntext = "Done."\n'
     )
     given = helper(mcpServers=[{"shop": own("plain.py", "well")}], tools=["Read"])
-    room = visit(tmp_path, script, saying("go"), agents=given, allowed_tools=("mcp__shop",))
-    _, [pid], refusal = results(room)
+    harness = await visit(tmp_path, script, saying("go"), agents=given, allowed_tools=("mcp__shop",))
+    _, [pid], refusal = results(harness)
     assert "No such tool available: mcp__shop__which" in refusal
-    assert not any("mcp__shop__which" in line.get("tools", ()) for line in room.told("system"))
+    assert not any("mcp__shop__which" in line.get("tools", ()) for line in harness.messages("system"))
     assert not alive(int(pid["text"]))
 
 
-def test_an_agent_hears_of_a_server_of_its_own_that_is_not_there(tmp_path: Path) -> None:
+async def test_an_agent_hears_of_a_server_of_its_own_that_is_not_there(tmp_path: Path) -> None:
     script = CALL % KIND + '[[turn]]\nwhen = "some are missing"\ntext = "Sub answer."\n[[turn]]\ntext = "Done."\n'
     given = helper(mcpServers=[{"gone": {"command": "/nowhere/at-all"}, "odd": {"type": "what"}}])
-    room = visit(tmp_path, script, saying("go"), agents=given)
-    assert next(room.told("result"))["result"] == "Done."
+    harness = await visit(tmp_path, script, saying("go"), agents=given)
+    assert next(harness.messages("result"))["result"] == "Done."
     assert "the MCP server 'gone' is not there" in transcript(tmp_path)
-    assert ["cannot be used" in room.complaints[0], "is not there (failed)" in room.complaints[1]] == [True, True]
+    assert ["cannot be used" in harness.warnings[0], "is not there (failed)" in harness.warnings[1]] == [True, True]
 
 
 @pytest.mark.parametrize("scope", ["user", "project", "local"])
-def test_an_agent_that_keeps_a_memory_is_told_what_it_wrote(tmp_path: Path, scope: str) -> None:
+async def test_an_agent_that_keeps_a_memory_is_told_what_it_wrote(tmp_path: Path, scope: str) -> None:
     folder = {"user": "home/.claude/agent-memory", "project": ".claude/agent-memory"}
     place = folder.get(scope, ".claude/agent-memory-local")
     put(tmp_path, f"{place}/helper/MEMORY.md", "The tests need port 4711.")
-    visit(tmp_path, CALL % KIND + END, saying("go"), agents=helper(memory=scope))
+    await visit(tmp_path, CALL % KIND + END, saying("go"), agents=helper(memory=scope))
     assert "port 4711" in transcript(tmp_path)
     assert f"{place}/helper" in transcript(tmp_path)
 
 
-def test_a_smaller_window_makes_an_agent_compact_earlier(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
+async def test_a_smaller_window_makes_an_agent_compact_earlier(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
         from parley.engine.agents.setup import agent_compaction
 
-        policy = room.session.config.compaction
+        policy = harness.session.config.compaction
         assert [agent_compaction(policy, 1000, wish).window for wish in (500, 2000, 0, "x")] == [500, None, None, None]
 
-    visit(tmp_path, "", talk)
+    await visit(tmp_path, "", talk)
 
 
-def test_an_agent_of_a_tree_that_nobody_trusts_runs_nothing(tmp_path: Path) -> None:
+async def test_an_agent_of_a_tree_that_nobody_trusts_runs_nothing(tmp_path: Path) -> None:
     traps = [f"touch {tmp_path}/sprung-{n}" for n in range(4)]
     head = f"""---
 name: helper
@@ -145,20 +145,20 @@ mcpServers:
 You help."""
     put(tmp_path, ".claude/agents/helper.md", head)
     put(tmp_path, ".claude/skills/trap/SKILL.md", f"---\ndescription: T\n---\n!`{traps[3]}`")
-    room = visit(tmp_path, CALL % KIND + BASH + END, saying("go"), skip_permissions=True)
-    assert next(room.told("result"))["result"] == "Done."
-    visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), skip_permissions=True, agent="helper")
+    harness = await visit(tmp_path, CALL % KIND + BASH + END, saying("go"), skip_permissions=True)
+    assert next(harness.messages("result"))["result"] == "Done."
+    await visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), skip_permissions=True, agent="helper")
     assert list(tmp_path.glob("sprung-*")) == []
-    assert any("without effect: hooks, mcpServers, initialPrompt" in words for words in room.complaints)
-    assert any("the skill 'trap' is left out" in words for words in room.complaints)
+    assert any("without effect: hooks, mcpServers, initialPrompt" in words for words in harness.warnings)
+    assert any("the skill 'trap' is left out" in words for words in harness.warnings)
     trusting: Any = {"skip_permissions": True, "agent": "helper", "setting_sources": ("user", "project")}
-    visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), **trusting)
+    await visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), **trusting)
     assert len(list(tmp_path.glob("sprung-*"))) == len(traps)
 
 
-def test_a_variable_says_the_model_of_agents_that_name_none(tmp_path: Path) -> None:
+async def test_a_variable_says_the_model_of_agents_that_name_none(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text('[[turn]]\ntext = "Small answer."\n')
     script = CALL % 'prompt = "SUBTASK"' + '[[turn]]\nwhen = "Small answer."\ntext = "Done."\n'
     small = {"CLAUDE_CODE_SUBAGENT_MODEL": f"scripted:{tmp_path}/small.toml"}
-    room = visit(tmp_path, script, saying("go"), small)
-    assert next(room.told("result"))["result"] == "Done."
+    harness = await visit(tmp_path, script, saying("go"), small)
+    assert next(harness.messages("result"))["result"] == "Done."

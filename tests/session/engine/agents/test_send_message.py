@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.mcp import results, visit
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 from tests.session.engine.commands.test_commands import saying
 from tests.stress.engine.task_endings import Engine
 
@@ -19,9 +19,9 @@ TEXT = '[[turn]]\nwhen = "%s"\ntext = "%s"\n'
 FIRST = AGENT % ("go", "t1", 'prompt = "ONE", name = "ann"') + TEXT % ("ONE", "First.") + TEXT % ("First.", "Told.")
 
 
-def lines_of(room: Room) -> list[str]:
+def lines_of(harness: SessionHarness) -> list[str]:
     """What was said in the transcript of the only agent: by whom, and what."""
-    [path] = room.folder.rglob("subagents/*.jsonl")
+    [path] = harness.folder.rglob("subagents/*.jsonl")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     said = [row["message"] for row in rows if row["type"] in ("user", "assistant")]
     return [f"{one['role']}: {text_of(one['content'])}" for one in said]
@@ -31,51 +31,51 @@ def text_of(content: Any) -> str:
     return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
 
 
-def started(room: Room) -> list[Json]:
-    return [line for line in room.told("system") if line["subtype"] == "task_started"]
+def started(harness: SessionHarness) -> list[Json]:
+    return [line for line in harness.messages("system") if line["subtype"] == "task_started"]
 
 
-def test_an_agent_that_is_done_goes_on_in_the_background_with_all_it_knew(tmp_path: Path) -> None:
+async def test_an_agent_that_is_done_goes_on_in_the_background_with_all_it_knew(tmp_path: Path) -> None:
     script = FIRST + SEND % ("more", "t2", "ann", "TWO") + TEXT % ("goes on", "Sent.")
     script += TEXT % ("TWO", "Second.") + TEXT % ("Second.", "All told.")
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("result")
-        room.prompt("more")
-        sent, told = await room.hear("result"), await room.hear("result")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("result")
+        harness.prompt("more")
+        sent, told = await harness.receive("result"), await harness.receive("result")
         assert [sent["result"], told["result"]] == ["Sent.", "All told."]
         assert told["origin"]["kind"] == "task-notification"
 
-    room = visit(tmp_path, script, talk)
-    assert lines_of(room) == ["user: ONE", "assistant: First.", "user: TWO", "assistant: Second."]
-    first, second = started(room)
+    harness = await visit(tmp_path, script, talk)
+    assert lines_of(harness) == ["user: ONE", "assistant: First.", "user: TWO", "assistant: Second."]
+    first, second = started(harness)
     assert first["task_id"] == second["task_id"]
     assert first["run_id"] < second["run_id"]
     assert second["tool_use_id"] == "t2"
-    assert Path(room.session.tasks.find(first["task_id"]).output_file).read_text() == "First.\nSecond.\n"  # type: ignore[union-attr]
-    launched = next(line for line in room.told("user") if "agentId" in (line.get("tool_use_result") or ()))
+    assert Path(harness.session.tasks.find(first["task_id"]).output_file).read_text() == "First.\nSecond.\n"  # type: ignore[union-attr]
+    launched = next(line for line in harness.messages("user") if "agentId" in (line.get("tool_use_result") or ()))
     assert launched["tool_use_result"]["canContinueAgent"] is True
 
 
 @pytest.mark.parametrize("store", ["claude", "folder", "sqlite:all.db"])
-def test_an_agent_of_an_earlier_process_goes_on(tmp_path: Path, store: str) -> None:
-    first = visit(tmp_path, FIRST, saying("go"), store=store)
+async def test_an_agent_of_an_earlier_process_goes_on(tmp_path: Path, store: str) -> None:
+    first = await visit(tmp_path, FIRST, saying("go"), store=store)
     agent_id = started(first)[0]["task_id"]
     script = SEND % ("more", "t2", agent_id, "TWO") + TEXT % ("goes on", "Sent.")
     script += TEXT % ("TWO", "Second.") + TEXT % ("Second.", "All told.")
 
-    async def talk(room: Room) -> None:
-        room.prompt("more")
-        await room.hear("result")
-        assert (await room.hear("result"))["result"] == "All told."
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("more")
+        await harness.receive("result")
+        assert (await harness.receive("result"))["result"] == "All told."
 
-    room = visit(tmp_path, script, talk, resume=first.session.id, store=store)
-    assert [line["task_id"] for line in started(room)] == [agent_id]
-    kept = room.session.config.storage.list_agents()
+    harness = await visit(tmp_path, script, talk, resume=first.session.id, store=store)
+    assert [line["task_id"] for line in started(harness)] == [agent_id]
+    kept = harness.session.config.storage.list_agents()
     assert [(agent.id, agent.meta["agentType"]) for agent in kept] == [(agent_id, "general-purpose")]
     if not store.startswith("sqlite"):
-        assert lines_of(room) == ["user: ONE", "assistant: First.", "user: TWO", "assistant: Second."]
+        assert lines_of(harness) == ["user: ONE", "assistant: First.", "user: TWO", "assistant: Second."]
 
 
 def test_an_agent_of_an_engine_that_was_killed_goes_on_and_knows_that_its_call_was_cut_off(tmp_path: Path) -> None:
@@ -103,62 +103,62 @@ def test_an_agent_of_an_engine_that_was_killed_goes_on_and_knows_that_its_call_w
     assert said[2]["content"][0]["is_error"] is True
 
 
-def test_an_agent_that_runs_reads_a_message_before_its_next_step(tmp_path: Path) -> None:
+async def test_an_agent_that_runs_reads_a_message_before_its_next_step(tmp_path: Path) -> None:
     wait = "while ! test -e go.txt; do sleep 0.02; done; echo insub"
     script = AGENT % ("go", "t1", 'prompt = "ONE", name = "ann", run_in_background = true')
     script += f'[[turn]]\nwhen = "ONE"\ntools = [{{ name = "Bash", id = "t9", input = {{ command = "{wait}" }} }}]\n'
     script += TEXT % ("launched", "Started.") + SEND % ("more", "t2", "ann", "HURRY") + TEXT % ("is running", "Sent.")
     script += TEXT % ("HURRY", "Hurried.") + TEXT % ("Hurried.", "All told.")
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("result")
-        room.prompt("more")
-        await room.hear("result")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("result")
+        harness.prompt("more")
+        await harness.receive("result")
         (tmp_path / "go.txt").touch()
-        assert (await room.hear("result"))["result"] == "All told."
+        assert (await harness.receive("result"))["result"] == "All told."
 
-    room = visit(tmp_path, script, talk, skip_permissions=True)
-    assert lines_of(room) == ["user: ONE", "assistant: ", "user: ", "user: HURRY", "assistant: Hurried."]
+    harness = await visit(tmp_path, script, talk, skip_permissions=True)
+    assert lines_of(harness) == ["user: ONE", "assistant: ", "user: ", "user: HURRY", "assistant: Hurried."]
 
 
-def test_a_message_that_comes_after_the_last_step_makes_it_go_on(tmp_path: Path) -> None:
+async def test_a_message_that_comes_after_the_last_step_makes_it_go_on(tmp_path: Path) -> None:
     script = AGENT % ("go", "t1", 'prompt = "ONE", name = "ann", run_in_background = true')
     script += '[[turn]]\nwhen = "ONE"\ntext = "First."\ndelay_ms = 300\n'
     script += SEND % ("launched", "t2", "ann", "MORE") + TEXT % ("is running", "Sent.")
     script += TEXT % ("MORE", "Second.") + TEXT % ("Second.", "All told.")
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        assert [(await room.hear("result"))["result"] for _ in range(2)] == ["Sent.", "All told."]
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        assert [(await harness.receive("result"))["result"] for _ in range(2)] == ["Sent.", "All told."]
 
-    room = visit(tmp_path, script, talk)
-    assert lines_of(room) == ["user: ONE", "assistant: First.", "user: MORE", "assistant: Second."]
-    assert len(started(room)) == 1
+    harness = await visit(tmp_path, script, talk)
+    assert lines_of(harness) == ["user: ONE", "assistant: First.", "user: MORE", "assistant: Second."]
+    assert len(started(harness)) == 1
 
 
-def test_a_message_is_no_way_around_a_rule_about_agents(tmp_path: Path) -> None:
+async def test_a_message_is_no_way_around_a_rule_about_agents(tmp_path: Path) -> None:
     script = FIRST.replace('prompt = "ONE"', 'prompt = "ONE", subagent_type = "Plan"')
-    first = visit(tmp_path, script, saying("go"))
+    first = await visit(tmp_path, script, saying("go"))
     again = SEND % ("more", "t2", "ann", "TWO") + TEXT % ("A rule stands against", "Well.")
     for rule in ("Agent(Plan)", "Task"):
-        room = visit(tmp_path, again, saying("more"), resume=first.session.id, disallowed_tools=(rule,))
-        assert results(room)[-1].startswith("A rule stands against agents of the type 'Plan'")
+        harness = await visit(tmp_path, again, saying("more"), resume=first.session.id, disallowed_tools=(rule,))
+        assert results(harness)[-1].startswith("A rule stands against agents of the type 'Plan'")
     asking = json.dumps({"permissions": {"ask": ["Agent(Plan)"]}})
-    room = visit(tmp_path, again, saying("more"), resume=first.session.id, settings=asking)
-    assert results(room)[-1].startswith("A rule stands against agents of the type 'Plan'")
-    assert started(room) == []
+    harness = await visit(tmp_path, again, saying("more"), resume=first.session.id, settings=asking)
+    assert results(harness)[-1].startswith("A rule stands against agents of the type 'Plan'")
+    assert started(harness) == []
 
 
-def test_a_message_to_nobody_is_told_with_those_there_are(tmp_path: Path) -> None:
+async def test_a_message_to_nobody_is_told_with_those_there_are(tmp_path: Path) -> None:
     script = FIRST + SEND % ("more", "t2", "../../etc", "x") + TEXT % ("There is no agent", "Well.")
-    room = visit(tmp_path, script, saying("go", "more"))
-    agent_id = started(room)[0]["task_id"]
-    assert results(room)[-1] == f"There is no agent '../../etc' to send a message to. There are: {agent_id}."
+    harness = await visit(tmp_path, script, saying("go", "more"))
+    agent_id = started(harness)[0]["task_id"]
+    assert results(harness)[-1] == f"There is no agent '../../etc' to send a message to. There are: {agent_id}."
 
 
-def test_without_the_tool_nobody_is_told_that_an_agent_can_go_on(tmp_path: Path) -> None:
-    room = visit(tmp_path, FIRST, saying("go"), disallowed_tools=("SendMessage",))
-    [told] = [line for line in room.told("user") if "agentId" in (line.get("tool_use_result") or ())]
+async def test_without_the_tool_nobody_is_told_that_an_agent_can_go_on(tmp_path: Path) -> None:
+    harness = await visit(tmp_path, FIRST, saying("go"), disallowed_tools=("SendMessage",))
+    [told] = [line for line in harness.messages("user") if "agentId" in (line.get("tool_use_result") or ())]
     assert told["tool_use_result"]["canContinueAgent"] is False
     assert "SendMessage" not in text_of(told["message"]["content"][0]["content"])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 AGENT = '[[turn]]\nwhen = "go"\ntools = [{ name = "Agent", id = "toolu_a", input = {%s} }]\n'
 WORK = 'description = "Do sub", prompt = "SUBTASK please", subagent_type = "general-purpose"'
@@ -28,82 +27,82 @@ BACKGROUND = (
 )
 
 
-def play(folder: Path, script: str, talk: Callable[[Room], Awaitable[None]], **options: Any) -> Room:
-    room = Room(folder, script, **{"skip_permissions": True, **options})
+async def play(
+    folder: Path, script: str, talk: Callable[[SessionHarness], Awaitable[None]], **options: Any
+) -> SessionHarness:
+    harness = SessionHarness(folder, script, **{"skip_permissions": True, **options})
 
-    async def run() -> None:
-        async with room:
-            await talk(room)
+    async with harness:
+        await talk(harness)
 
-    asyncio.run(run())
-    return room
+    return harness
 
 
-def of_agent(room: Room) -> list[Json]:
-    return [line for line in room.lines if line.get("parent_tool_use_id") == "toolu_a"]
+def of_agent(harness: SessionHarness) -> list[Json]:
+    return [line for line in harness.lines if line.get("parent_tool_use_id") == "toolu_a"]
 
 
 def kinds(lines: list[Json]) -> list[str]:
     return [line.get("subtype") or line["message"]["content"][0]["type"] for line in lines if line["type"] != "result"]
 
 
-def test_a_caller_that_waits_is_given_what_the_agent_says(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        result = await room.hear("result")
+async def test_a_caller_that_waits_is_given_what_the_agent_says(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        result = await harness.receive("result")
         assert (result.get("result"), result["num_turns"]) == ("Done.", 2)
         assert result["subagent_stats"]["completed"] == 1
         assert result["usage"]["input_tokens"] < sum(used["inputTokens"] for used in result["modelUsage"].values())
 
-    room = play(tmp_path, FOREGROUND, talk)
-    lines = of_agent(room)
+    harness = await play(tmp_path, FOREGROUND, talk)
+    lines = of_agent(harness)
     assert [line["message"]["content"][0]["type"] for line in lines] == ["text", "tool_use", "tool_result"]
     assert {line["subagent_type"] for line in lines} == {"general-purpose"}
     [agent_id] = {line["agent_id"] for line in lines}
     given = next(
-        line for line in room.lines if line.get("tool_use_result", {}) and "agentId" in line["tool_use_result"]
+        line for line in harness.lines if line.get("tool_use_result", {}) and "agentId" in line["tool_use_result"]
     )
     assert given["tool_use_result"]["agentId"] == agent_id
     assert given["tool_use_result"]["content"] == [{"type": "text", "text": "Sub answer."}]
-    notice = next(line for line in room.lines if line.get("subtype") == "task_notification")
+    notice = next(line for line in harness.lines if line.get("subtype") == "task_notification")
     assert (notice["summary"], notice["usage"]["tool_uses"]) == ("Sub answer.", 1)
 
 
-def test_an_agent_in_the_background_ends_in_a_turn_of_its_own(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        first, second = await room.hear("result"), await room.hear("result")
+async def test_an_agent_in_the_background_ends_in_a_turn_of_its_own(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        first, second = await harness.receive("result"), await harness.receive("result")
         assert (first["result"], second["result"]) == ("Started.", "Done.")
         assert second["origin"]["kind"] == "task-notification"
 
-    room = play(tmp_path, BACKGROUND, talk)
-    said = [line["message"]["content"][0] for line in of_agent(room)]
+    harness = await play(tmp_path, BACKGROUND, talk)
+    said = [line["message"]["content"][0] for line in of_agent(harness)]
     assert [block["type"] for block in said] == ["text", "tool_use", "tool_result", "text"]
 
 
-def test_texts_of_an_agent_are_told_to_a_host_that_wants_them(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("result")
+async def test_texts_of_an_agent_are_told_to_a_host_that_wants_them(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("result")
 
-    room = play(tmp_path, FOREGROUND, talk, forward_subagent_text=True)
-    said = [block.get("text") for line in of_agent(room) for block in line["message"]["content"]]
+    harness = await play(tmp_path, FOREGROUND, talk, forward_subagent_text=True)
+    said = [block.get("text") for line in of_agent(harness) for block in line["message"]["content"]]
     assert said == ["SUBTASK please", "sub text", None, None, "Sub answer."]
 
 
-def test_a_kind_nobody_defined_is_told_with_those_there_are(tmp_path: Path) -> None:
+async def test_a_kind_nobody_defined_is_told_with_those_there_are(tmp_path: Path) -> None:
     script = AGENT % 'description = "x", prompt = "y", subagent_type = "nobody"' + '[[turn]]\ntext = "Well."\n'
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        assert (await room.hear("result"))["result"] == "Well."
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        assert (await harness.receive("result"))["result"] == "Well."
 
-    room = play(tmp_path, script, talk)
-    [told] = [line for line in room.told("user") if "tool_use_result" in line]
+    harness = await play(tmp_path, script, talk)
+    [told] = [line for line in harness.messages("user") if "tool_use_result" in line]
     assert told["tool_use_result"].startswith("Error: Agent type 'nobody' not found. Available agents: Bash, Explore")
 
 
-def test_agents_come_from_the_host_the_command_line_and_files(tmp_path: Path) -> None:
+async def test_agents_come_from_the_host_the_command_line_and_files(tmp_path: Path) -> None:
     project, own = tmp_path / ".claude" / "agents", tmp_path / "home" / ".claude" / "agents"
     for folder in (project, own):
         folder.mkdir(parents=True)
@@ -112,21 +111,21 @@ def test_agents_come_from_the_host_the_command_line_and_files(tmp_path: Path) ->
     (own / "far.md").write_text("---\nname: far\ndescription: F\ntools: Read, Grep\n---\nYou are far.")
     given = {"flag": {"description": "f", "prompt": "p"}}
 
-    async def talk(room: Room) -> None:
+    async def talk(harness: SessionHarness) -> None:
         kind = {"description": "mine", "prompt": "You help.", "model": "haiku"}
-        answer = await room.ask("initialize", agents={"mine": kind})
+        answer = await harness.request("initialize", agents={"mine": kind})
         names = [agent["name"] for agent in answer["response"]["response"]["agents"]]
         assert names == ["Bash", "Explore", "far", "flag", "general-purpose", "mine", "near", "Plan"]
 
-    room = play(tmp_path, "", talk, agents=json.dumps(given))
-    broken, untrusted = room.complaints
+    harness = await play(tmp_path, "", talk, agents=json.dumps(given))
+    broken, untrusted = harness.warnings
     assert "broken.md" in broken
     assert "not closed" in broken
     assert "near.md" in untrusted
     assert "permissionMode" in untrusted
 
 
-def test_agents_call_agents_and_each_line_names_its_call(tmp_path: Path) -> None:
+async def test_agents_call_agents_and_each_line_names_its_call(tmp_path: Path) -> None:
     inner = 'description = "Deeper", prompt = "INNER", subagent_type = "Explore"'
     script = (
         AGENT % WORK
@@ -136,44 +135,44 @@ def test_agents_call_agents_and_each_line_names_its_call(tmp_path: Path) -> None
         + DONE
     )
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        result = await room.hear("result")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        result = await harness.receive("result")
         assert result["result"] == "Done."
         stats = result["subagent_stats"]
         assert (stats["max_depth"], stats["spawned_by_subagents"], stats["completed"]) == (2, 1, 2)
 
-    room = play(tmp_path, script, talk)
+    harness = await play(tmp_path, script, talk)
     places = {
         block["id"]: line["parent_tool_use_id"]
-        for line in room.told("assistant")
+        for line in harness.messages("assistant")
         for block in line["message"]["content"]
         if block["type"] == "tool_use"
     }
     assert places == {"toolu_a": None, "toolu_b": "toolu_a", "toolu_c": "toolu_b"}
 
 
-def test_questions_and_hooks_say_which_agent_they_are_about(tmp_path: Path) -> None:
+async def test_questions_and_hooks_say_which_agent_they_are_about(tmp_path: Path) -> None:
     script = FOREGROUND.replace("echo insub", "touch made.txt; echo insub")
     hooks = {
         event: [{"matcher": None, "hookCallbackIds": [event]}]
         for event in ("PreToolUse", "SubagentStart", "SubagentStop", "Stop")
     }
 
-    async def talk(room: Room) -> None:
-        await room.ask("initialize", hooks=hooks)
-        room.prompt("go")
+    async def talk(harness: SessionHarness) -> None:
+        await harness.request("initialize", hooks=hooks)
+        harness.prompt("go")
         while True:
-            line = await room.until(lambda line: line["type"] in ("result", "control_request"))
+            line = await harness.receive_until(lambda line: line["type"] in ("result", "control_request"))
             if line["type"] == "result":
                 break
             answer = {"behavior": "allow"} if line["request"]["subtype"] == "can_use_tool" else {}
             response = {"subtype": "success", "request_id": line["request_id"], "response": answer}
-            room.say({"type": "control_response", "response": response})
+            harness.send({"type": "control_response", "response": response})
 
-    room = play(tmp_path, script, talk, skip_permissions=False, permission_prompt_tool="stdio")
-    [agent_id] = {line["agent_id"] for line in of_agent(room)}
-    asked = [line["request"] for line in room.told("control_request")]
+    harness = await play(tmp_path, script, talk, skip_permissions=False, permission_prompt_tool="stdio")
+    [agent_id] = {line["agent_id"] for line in of_agent(harness)}
+    asked = [line["request"] for line in harness.messages("control_request")]
     [question] = [request for request in asked if request["subtype"] == "can_use_tool"]
     assert (question["agent_id"], question["tool_use_id"]) == (agent_id, "toolu_sub")
     fired = {
@@ -190,31 +189,34 @@ def test_questions_and_hooks_say_which_agent_they_are_about(tmp_path: Path) -> N
     }
 
 
-def test_a_budget_holds_across_agents_and_the_turn_still_has_its_result(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        result = await room.hear("result")
+async def test_a_budget_holds_across_agents_and_the_turn_still_has_its_result(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        result = await harness.receive("result")
         assert result["is_error"] is True
         assert "Reached maximum budget" in result["errors"][0]
 
-    room = play(tmp_path, FOREGROUND, talk, max_budget_calls=2)
-    assert [line["message"]["content"][0].get("id") for line in room.told("assistant")] == ["toolu_a", "toolu_sub"]
+    harness = await play(tmp_path, FOREGROUND, talk, max_budget_calls=2)
+    assert [line["message"]["content"][0].get("id") for line in harness.messages("assistant")] == [
+        "toolu_a",
+        "toolu_sub",
+    ]
 
 
-def test_the_turns_of_an_agent_are_limited_by_its_kind(tmp_path: Path) -> None:
+async def test_the_turns_of_an_agent_are_limited_by_its_kind(tmp_path: Path) -> None:
     script = (AGENT % 'description = "x", prompt = "SUBTASK", subagent_type = "short"') + SUB
     script += '[[turn]]\nwhen = "failed"\ntext = "I see."\n'
     kinds = {"short": {"description": "d", "prompt": "p", "maxTurns": 1}}
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        result = await room.hear("result")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        result = await harness.receive("result")
         assert (result["result"], result["subagent_stats"]["failed"]) == ("I see.", 1)
 
-    play(tmp_path, script, talk, agents=json.dumps(kinds))
+    await play(tmp_path, script, talk, agents=json.dumps(kinds))
 
 
-def test_three_agents_run_at_once_and_an_interrupt_ends_them_all(tmp_path: Path) -> None:
+async def test_three_agents_run_at_once_and_an_interrupt_ends_them_all(tmp_path: Path) -> None:
     calls = ", ".join(
         f'{{ name = "Agent", input = {{ description = "d{n}", prompt = "WAIT {n}", subagent_type = "Bash" }} }}'
         for n in range(3)
@@ -224,48 +226,48 @@ def test_three_agents_run_at_once_and_an_interrupt_ends_them_all(tmp_path: Path)
         f'[[turn]]\nwhen = "WAIT {n}"\n{wait}' for n in range(3)
     )
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
         for _ in range(3):
-            await room.hear("system", "task_progress")
-        await room.ask("interrupt")
-        result = await room.hear("result")
+            await harness.receive("system", "task_progress")
+        await harness.request("interrupt")
+        result = await harness.receive("result")
         assert result["terminal_reason"] == "aborted_tools"
         assert result["subagent_stats"]["killed"]["user"] == 3
-        assert room.session.tasks.find(next(iter(room.session.tasks.ids()))).status == "killed"  # type: ignore[union-attr]
+        assert harness.session.tasks.find(next(iter(harness.session.tasks.ids()))).status == "killed"  # type: ignore[union-attr]
 
-    room = play(tmp_path, script, talk)
-    ends = [line["status"] for line in room.lines if line.get("subtype") == "task_notification"]
+    harness = await play(tmp_path, script, talk)
+    ends = [line["status"] for line in harness.lines if line.get("subtype") == "task_notification"]
     assert ends == ["stopped"] * 3
-    results = [line for line in room.told("user") if line["message"]["content"][0]["type"] == "tool_result"]
+    results = [line for line in harness.messages("user") if line["message"]["content"][0]["type"] == "tool_result"]
     assert sum(line["parent_tool_use_id"] is None for line in results) == 3
 
 
-def test_a_host_can_send_an_agent_to_the_background(tmp_path: Path) -> None:
+async def test_a_host_can_send_an_agent_to_the_background(tmp_path: Path) -> None:
     script = FOREGROUND.replace("echo insub", "while ! test -e done.txt; do sleep 0.02; done; echo insub")
     script = script.replace(DONE, '[[turn]]\nwhen = "launched"\ntext = "Started."\n' + DONE)
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("system", "task_progress")
-        await room.ask("background_tasks")
-        assert (await room.hear("result"))["result"] == "Started."
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("system", "task_progress")
+        await harness.request("background_tasks")
+        assert (await harness.receive("result"))["result"] == "Started."
         (tmp_path / "done.txt").touch()
-        assert (await room.hear("result"))["result"] == "Done."
+        assert (await harness.receive("result"))["result"] == "Done."
 
-    play(tmp_path, script, talk)
+    await play(tmp_path, script, talk)
 
 
-def test_the_transcript_of_an_agent_stands_beside_its_session(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("result")
+async def test_the_transcript_of_an_agent_stands_beside_its_session(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("result")
 
-    room = play(tmp_path, FOREGROUND, talk)
-    [agent_id] = {line["agent_id"] for line in of_agent(room)}
+    harness = await play(tmp_path, FOREGROUND, talk)
+    [agent_id] = {line["agent_id"] for line in of_agent(harness)}
     [path] = (tmp_path / "home").rglob("subagents/*.jsonl")
     assert path.name == f"agent-{agent_id}.jsonl"
-    assert path.parent.parent.name == room.session.id
+    assert path.parent.parent.name == harness.session.id
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     said = [row for row in rows if row["type"] in ("user", "assistant")]
     assert all(row["isSidechain"] and row["agentId"] == agent_id for row in said)

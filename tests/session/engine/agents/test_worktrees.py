@@ -13,7 +13,7 @@ import pytest
 
 from parley.engine.agents.task import AgentTask
 from tests.helpers.mcp import visit
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 AGENT = (
     '[[turn]]\nwhen = "%s"\ntools = [{ name = "Agent", id = "%s", input = { description = "d", prompt = "%s"%s } }]\n'
@@ -54,18 +54,20 @@ def there(project: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name != ".gitignore") if folder.exists() else []
 
 
-def played(project: Path, script: str, talk: Callable[[Room], Awaitable[None]], **options: Any) -> Room:
-    return visit(project, script, talk, **{"skip_permissions": True, **options})
+async def played(
+    project: Path, script: str, talk: Callable[[SessionHarness], Awaitable[None]], **options: Any
+) -> SessionHarness:
+    return await visit(project, script, talk, **{"skip_permissions": True, **options})
 
 
-async def go(room: Room) -> None:
-    room.prompt("go")
-    await room.hear("result")
+async def go(harness: SessionHarness) -> None:
+    harness.prompt("go")
+    await harness.receive("result")
 
 
-def result_of(room: Room, call: str) -> Json:
+def result_of(harness: SessionHarness, call: str) -> Json:
     """The line with the result of a call."""
-    for line in room.told("user"):
+    for line in harness.messages("user"):
         block = line["message"]["content"][0]
         if block.get("tool_use_id") == call:
             return line
@@ -77,22 +79,22 @@ def said(line: Json) -> str:
     return content if isinstance(content, str) else content[0]["text"]
 
 
-def test_an_agent_that_changes_nothing_leaves_no_worktree(project: Path) -> None:
-    room = played(project, LOOKS, go)
+async def test_an_agent_that_changes_nothing_leaves_no_worktree(project: Path) -> None:
+    harness = await played(project, LOOKS, go)
 
-    [agent_id] = {line["task_id"] for line in room.lines if line.get("subtype") == "task_started"}
-    assert said(result_of(room, "s1")).splitlines()[0] == f"{project}/.claude/worktrees/agent-{agent_id}"
-    given = result_of(room, "t1")
+    [agent_id] = {line["task_id"] for line in harness.lines if line.get("subtype") == "task_started"}
+    assert said(result_of(harness, "s1")).splitlines()[0] == f"{project}/.claude/worktrees/agent-{agent_id}"
+    given = result_of(harness, "t1")
     assert "changed nothing in its git worktree" in said(given)
     assert "worktreePath" not in given["tool_use_result"]
     assert (there(project), git(project, "branch", "--list", "worktree-*")) == ([], "")
     assert git(project, "status", "--porcelain") == ""
 
 
-def test_the_changes_of_an_agent_are_kept_and_its_caller_is_told_where(project: Path) -> None:
-    room = played(project, WRITES, go)
+async def test_the_changes_of_an_agent_are_kept_and_its_caller_is_told_where(project: Path) -> None:
+    harness = await played(project, WRITES, go)
 
-    given = result_of(room, "t1")
+    given = result_of(harness, "t1")
     path, branch = given["tool_use_result"]["worktreePath"], given["tool_use_result"]["worktreeBranch"]
     assert f"Its changes are in the git worktree {path}, on the branch {branch}." in said(given)
     assert (Path(path) / "new.txt").read_text() == "new\n"
@@ -102,23 +104,23 @@ def test_the_changes_of_an_agent_are_kept_and_its_caller_is_told_where(project: 
     assert git(project, "status", "--porcelain") == ""
 
 
-def test_a_kind_may_say_that_its_agents_work_apart(project: Path) -> None:
+async def test_a_kind_may_say_that_its_agents_work_apart(project: Path) -> None:
     kind = {"description": "d", "prompt": "p", "isolation": "worktree"}
     begin = AGENT % ("go", "t1", "SUBTASK", ', subagent_type = "apart"')
-    room = played(project, begin + WRITES.removeprefix(BEGIN), go, agents=json.dumps({"apart": kind}))
+    harness = await played(project, begin + WRITES.removeprefix(BEGIN), go, agents=json.dumps({"apart": kind}))
 
-    assert "worktreePath" in result_of(room, "t1")["tool_use_result"]
+    assert "worktreePath" in result_of(harness, "t1")["tool_use_result"]
 
 
-def test_a_caller_in_the_background_hears_where_the_changes_are_in_the_news(project: Path) -> None:
+async def test_a_caller_in_the_background_hears_where_the_changes_are_in_the_news(project: Path) -> None:
     begin = AGENT % ("go", "t1", "SUBTASK", f"{APART}, run_in_background = true") + TEXT % ("launched", "Started.")
 
-    async def talk(room: Room) -> None:
-        await go(room)
-        await room.hear("result")
+    async def talk(harness: SessionHarness) -> None:
+        await go(harness)
+        await harness.receive("result")
 
-    room = played(project, begin + WRITES.removeprefix(BEGIN), talk)
-    heard = json.dumps(room.session.journal.history.render())
+    harness = await played(project, begin + WRITES.removeprefix(BEGIN), talk)
+    heard = json.dumps(harness.session.journal.history.render())
     assert f"Its changes are in the git worktree {project}/.claude/worktrees/{there(project)[0]}" in heard
 
 
@@ -126,45 +128,45 @@ def test_a_caller_in_the_background_hears_where_the_changes_are_in_the_news(proj
     ("isolation", "repository", "words"),
     [("worktree", False, "is in no git repository"), ("remote", True, "isolation 'remote' is not possible here")],
 )
-def test_where_an_agent_cannot_work_apart_it_does_not_work_at_all(
+async def test_where_an_agent_cannot_work_apart_it_does_not_work_at_all(
     tmp_path: Path, isolation: str, repository: bool, words: str
 ) -> None:
     if repository:
         git(tmp_path, "init", "-q")
     script = AGENT % ("go", "t1", "SUBTASK", f', isolation = "{isolation}"') + TEXT % ("*", "Done.")
-    room = played(tmp_path, script, go)
+    harness = await played(tmp_path, script, go)
 
-    given = result_of(room, "t1")
+    given = result_of(harness, "t1")
     assert given["message"]["content"][0]["is_error"] is True
     assert words in said(given)
-    assert [line for line in room.lines if line.get("subtype") == "task_started"] == []
+    assert [line for line in harness.lines if line.get("subtype") == "task_started"] == []
 
 
-def test_a_restricted_session_has_no_worktrees(project: Path) -> None:
-    room = played(project, BEGIN + TEXT % ("*", "Done."), go, restricted=True, skip_permissions=False)
-    assert "not possible in a restricted session" in said(result_of(room, "t1"))
+async def test_a_restricted_session_has_no_worktrees(project: Path) -> None:
+    harness = await played(project, BEGIN + TEXT % ("*", "Done."), go, restricted=True, skip_permissions=False)
+    assert "not possible in a restricted session" in said(result_of(harness, "t1"))
 
 
 @pytest.mark.parametrize(("first", "kept"), [("true", 0), ("touch mine", 1)])
-def test_an_agent_that_is_interrupted_leaves_no_worktree_unless_it_has_changes(
+async def test_an_agent_that_is_interrupted_leaves_no_worktree_unless_it_has_changes(
     project: Path, first: str, kept: int
 ) -> None:
     script = BEGIN + TOOL % ("SUBTASK", "Bash", "s1", f'command = "{first}; echo insub"')
     script += TOOL % ("insub", "Bash", "s2", 'command = "sleep 600"')
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("system", "task_progress")
-        await room.hear("system", "task_progress")
-        await room.ask("interrupt")
-        await room.hear("result")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("system", "task_progress")
+        await harness.receive("system", "task_progress")
+        await harness.request("interrupt")
+        await harness.receive("result")
 
-    room = played(project, script, talk)
+    harness = await played(project, script, talk)
     assert len(there(project)) == kept
-    assert sum("was stopped; its changes are in" in text for text in room.complaints) == kept
+    assert sum("was stopped; its changes are in" in text for text in harness.warnings) == kept
 
 
-def test_rules_and_modes_follow_the_worktree(project: Path) -> None:
+async def test_rules_and_modes_follow_the_worktree(project: Path) -> None:
     """Edits are accepted there as in the person's checkout, which is only read; what is denied there is denied here."""
     calls = [
         ("SUBTASK", "Write", 'file_path = "mine.txt", content = "x"'),
@@ -179,7 +181,7 @@ def test_rules_and_modes_follow_the_worktree(project: Path) -> None:
     )
     script = BEGIN + f'[[turn]]\nwhen = "SUBTASK"\ntools = [{tools}]\n' + TEXT % ("a.txt", "Sub answer.")
     script += TEXT % ("Sub answer.", "Done.")
-    room = played(
+    harness = await played(
         project,
         script,
         go,
@@ -188,58 +190,58 @@ def test_rules_and_modes_follow_the_worktree(project: Path) -> None:
         disallowed_tools=(f"Read(/{project}/secret/**)",),
     )
 
-    verdicts = [result_of(room, f"s{n}")["message"]["content"][0].get("is_error") for n in range(6)]
+    verdicts = [result_of(harness, f"s{n}")["message"]["content"][0].get("is_error") for n in range(6)]
     assert verdicts == [None, True, None, True, True, None]
     [name] = there(project)
     assert (project / ".claude" / "worktrees" / name / "mine.txt").exists()
-    assert "key.txt" not in said(result_of(room, "s5"))
+    assert "key.txt" not in said(result_of(harness, "s5"))
 
 
-def test_hooks_are_told_where_the_agent_works(project: Path) -> None:
+async def test_hooks_are_told_where_the_agent_works(project: Path) -> None:
     hook = {"hooks": [{"type": "command", "command": f"cat >> {project}/heard.jsonl; echo >> {project}/heard.jsonl"}]}
-    played(project, LOOKS, go, settings=json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", **hook}]}}))
+    await played(project, LOOKS, go, settings=json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", **hook}]}}))
 
     [heard] = [json.loads(line) for line in (project / "heard.jsonl").read_text().splitlines() if line]
     assert heard["cwd"].startswith(f"{project}/.claude/worktrees/agent-")
 
 
-def test_an_agent_of_an_agent_works_where_its_caller_does(project: Path) -> None:
+async def test_an_agent_of_an_agent_works_where_its_caller_does(project: Path) -> None:
     inner = AGENT % ("SUBTASK", "t2", "INNER", "")
     script = BEGIN + inner + TOOL % ("INNER", "Bash", "s1", 'command = "pwd; echo insub"')
     script += (
         TEXT % ("insub", "Inner answer.") + TEXT % ("Inner answer.", "Sub answer.") + TEXT % ("Sub answer.", "Done.")
     )
-    room = played(project, script, go)
+    harness = await played(project, script, go)
 
-    assert "/.claude/worktrees/agent-" in said(result_of(room, "s1"))
+    assert "/.claude/worktrees/agent-" in said(result_of(harness, "s1"))
     assert there(project) == []
 
 
-def test_an_agent_that_goes_on_finds_its_changes(project: Path) -> None:
-    first = played(project, WRITES.replace(APART, f'{APART}, name = "ann"'), go)
+async def test_an_agent_that_goes_on_finds_its_changes(project: Path) -> None:
+    first = await played(project, WRITES.replace(APART, f'{APART}, name = "ann"'), go)
     path = result_of(first, "t1")["tool_use_result"]["worktreePath"]
     send = TOOL % ("more", "SendMessage", "t2", 'to = "ann", message = "TWO"') + TEXT % ("goes on", "Sent.")
     script = send + TOOL % ("TWO", "Bash", "s2", 'command = "pwd; cat new.txt"') + TEXT % ("new", "Seen.")
 
-    async def talk(room: Room) -> None:
-        room.prompt("more")
-        await room.hear("result")
-        await room.hear("result")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("more")
+        await harness.receive("result")
+        await harness.receive("result")
 
-    room = played(project, script, talk, resume=first.session.id)
-    assert said(result_of(room, "s2")).splitlines() == [path, "new"]
+    harness = await played(project, script, talk, resume=first.session.id)
+    assert said(result_of(harness, "s2")).splitlines() == [path, "new"]
 
 
-def test_an_agent_that_is_about_to_leave_goes_on_with_a_message_and_loses_none(project: Path) -> None:
+async def test_an_agent_that_is_about_to_leave_goes_on_with_a_message_and_loses_none(project: Path) -> None:
     """Its worktree is gone before it goes on, and is made anew."""
     begin = AGENT % ("go", "t1", "ONE", f'{APART}, name = "ann", run_in_background = true')
     script = begin + TEXT % ("launched", "Started.") + TEXT % ("ONE", "First.") + TEXT % ("First.", "Noted.")
     script += TEXT % ("TWO", "Second.") + TEXT % ("Second.", "All noted.")
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        tasks = room.session.tasks
-        await room.until(lambda line: line.get("subtype") == "task_started")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        tasks = harness.session.tasks
+        await harness.receive_until(lambda line: line.get("subtype") == "task_started")
         [id] = tasks.ids()
         task = tasks.find(id)
         assert isinstance(task, AgentTask)
@@ -247,28 +249,28 @@ def test_an_agent_that_is_about_to_leave_goes_on_with_a_message_and_loses_none(p
             while not task.is_done:  # noqa: ASYNC110  # it is in this state for a moment only
                 await asyncio.sleep(0)
             assert task.is_ending
-            assert room.session.subagents is not None
-            told = await room.session.subagents.send_for(None)("ann", "TWO", "t9")
+            assert harness.session.subagents is not None
+            told = await harness.session.subagents.send_for(None)("ann", "TWO", "t9")
         assert "goes on in the background" in str(told.content)
-        await room.until(lambda line: line.get("summary") == "Second.")
+        await harness.receive_until(lambda line: line.get("summary") == "Second.")
 
-    played(project, script, talk)
+    await played(project, script, talk)
     assert there(project) == []
 
 
-def test_what_a_killed_engine_left_is_taken_away_when_the_session_goes_on(project: Path) -> None:
-    first = played(project, TEXT % ("go", "Hello."), go)
+async def test_what_a_killed_engine_left_is_taken_away_when_the_session_goes_on(project: Path) -> None:
+    first = await played(project, TEXT % ("go", "Hello."), go)
     folder = project / ".claude" / "worktrees"
     folder.mkdir(parents=True)
     git(project, "worktree", "add", "-q", "-b", "worktree-agent-x", str(folder / "agent-x"))
     (folder / "agent-x.lock").write_text(git(project, "rev-parse", "HEAD"))
 
-    played(project, TEXT % ("go", "Hello."), go, resume=first.session.id)
+    await played(project, TEXT % ("go", "Hello."), go, resume=first.session.id)
     assert there(project) == []
 
 
-def test_what_an_agent_is_told_of_its_place(project: Path) -> None:
-    told = played(project, LOOKS, go)
+async def test_what_an_agent_is_told_of_its_place(project: Path) -> None:
+    told = await played(project, LOOKS, go)
     [log] = told.folder.rglob("subagents/*.jsonl")
     prompt = log.read_text().replace("\\n", "\n")
     assert f"Working directory: {project}/.claude/worktrees/agent-" in prompt

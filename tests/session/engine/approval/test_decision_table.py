@@ -27,7 +27,7 @@ from parley.protocol.base import Struct
 from parley.tools.base import Context, Tool, ToolOutput, always_asks
 from parley.tools.registry import ToolRegistry
 from parley.workspace.base import Scope
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 SESSION = "00000000-0000-4000-8000-00000000000a"
 
@@ -57,7 +57,7 @@ def double(name: str, ran: list[str]) -> Tool:
     return made
 
 
-class Doubles(Room):
+class Doubles(SessionHarness):
     """A room in which nothing is touched."""
 
     def __init__(self, folder: Path, sample: Sample, behavior: Behavior | None, **options: Any) -> None:
@@ -81,10 +81,10 @@ def script(sample: Sample, folder: Path) -> str:
     return f"[[turn]]\ntools = [{call}]\n[[turn]]\ntext = 'Done.'\n"
 
 
-def decided(room: Doubles, setup: SessionConfig) -> str:
+def decided(harness: Doubles, setup: SessionConfig) -> str:
     """What the record says, once it is clear that nothing else ran."""
     [record] = [entry.message for entry in setup.storage.log.entries() if entry.kind == "permission"]
-    assert (len(room.ran) == 1) == (record["decision"] == "allow")
+    assert (len(harness.ran) == 1) == (record["decision"] == "allow")
     return "ask" if record["asked"] else str(record["decision"])
 
 
@@ -93,34 +93,34 @@ def decided(room: Doubles, setup: SessionConfig) -> str:
 
 async def one_shot(folder: Path, sample: Sample, behavior: Behavior | None, mode: str) -> str:
     """`parley -p`: nobody can be asked, and a question is a denial."""
-    room = Doubles(folder, sample, behavior, permission_mode=mode, print=True, no_session_persistence=True)
-    setup = room.composed()
+    harness = Doubles(folder, sample, behavior, permission_mode=mode, print=True, no_session_persistence=True)
+    setup = harness.composed()
     await print_one(setup, "go", ResultPrinter(as_json=False, everything=False))
-    return decided(room, setup)
+    return decided(harness, setup)
 
 
 async def streaming(folder: Path, sample: Sample, behavior: Behavior | None, mode: str, **options: Any) -> str:
     """A host on a stream, which denies what it is asked about."""
     options = {"no_session_persistence": True} | options
-    room = Doubles(folder, sample, behavior, permission_mode=mode, permission_prompt_tool="stdio", **options)
-    async with room:
-        room.prompt("go")
-        line = await room.until(lambda line: line["type"] in ("control_request", "result"))
+    harness = Doubles(folder, sample, behavior, permission_mode=mode, permission_prompt_tool="stdio", **options)
+    async with harness:
+        harness.prompt("go")
+        line = await harness.receive_until(lambda line: line["type"] in ("control_request", "result"))
         if line["type"] == "control_request":
-            room.say(denial(line["request_id"]))
-            await room.hear("result")
-        asked = any(room.told("control_request"))
-        found = decided(room, room.session.config)
+            harness.send(denial(line["request_id"]))
+            await harness.receive("result")
+        asked = any(harness.messages("control_request"))
+        found = decided(harness, harness.session.config)
     assert asked == (found == "ask")
     return found
 
 
 async def resumed(folder: Path, sample: Sample, behavior: Behavior | None, mode: str) -> str:
     """A session that began without any rule, in the default mode."""
-    room = Room(folder, "[[turn]]\ntext = 'Hello.'\n", session_id=SESSION)
-    async with room:
-        room.prompt("hello")
-        await room.hear("result")
+    harness = SessionHarness(folder, "[[turn]]\ntext = 'Hello.'\n", session_id=SESSION)
+    async with harness:
+        harness.prompt("hello")
+        await harness.receive("result")
     found = await streaming(folder, sample, behavior, mode, resume=SESSION, no_session_persistence=False)
     await asyncio.to_thread(forget, folder)
     return found
@@ -143,10 +143,10 @@ DOORS: list[Door] = [one_shot, streaming, resumed]
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 @pytest.mark.parametrize("behavior", RULES, ids=lambda behavior: f"rule {behavior}")
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.kind)
-def test_every_door_decides_as_the_table_says(
+async def test_every_door_decides_as_the_table_says(
     tmp_path: Path, sample: Sample, behavior: Behavior | None, door: Door
 ) -> None:
     through = partial(door, tmp_path, sample, behavior)
-    found = {mode: asyncio.run(through(mode)) for mode in MODES}
+    found = {mode: await through(mode) for mode in MODES}
 
     assert found == {mode: verdict(sample, behavior, mode) for mode in MODES}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from parley.compose.composer import Composer
 from parley.errors import UsageError
 from parley.protocol.options import CliOptions
 from tests.helpers import paths
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PROGRAM = paths.MCP_SERVERS / "gatekeeper.py"
 NAME = "mcp__gate__decide"
@@ -34,15 +33,12 @@ def servers(folder: Path) -> tuple[str, ...]:
     return (json.dumps({"mcpServers": {"gate": gate}}),)
 
 
-def talk(folder: Path, *commands: str, **options: Any) -> Room:
-    async def run() -> Room:
-        given = {"permission_prompt_tool": NAME, "mcp_config": servers(folder), **options}
-        async with Room(folder, script(*commands), **given) as room:
-            room.prompt("go")
-            await room.hear("result")
-        return room
-
-    return asyncio.run(run())
+async def talk(folder: Path, *commands: str, **options: Any) -> SessionHarness:
+    given = {"permission_prompt_tool": NAME, "mcp_config": servers(folder), **options}
+    async with SessionHarness(folder, script(*commands), **given) as harness:
+        harness.prompt("go")
+        await harness.receive("result")
+    return harness
 
 
 def questions(folder: Path) -> list[Json]:
@@ -50,48 +46,50 @@ def questions(folder: Path) -> list[Json]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def contents(room: Room) -> list[str]:
-    blocks = [block for line in room.told("user") for block in line["message"]["content"] if isinstance(block, dict)]
+def contents(harness: SessionHarness) -> list[str]:
+    blocks = [
+        block for line in harness.messages("user") for block in line["message"]["content"] if isinstance(block, dict)
+    ]
     return [str(block["content"]) for block in blocks if block["type"] == "tool_result"]
 
 
-def records(room: Room) -> list[tuple[str, str, str]]:
-    kept = [entry.message for entry in room.session.config.storage.log.entries() if entry.kind == "permission"]
+def records(harness: SessionHarness) -> list[tuple[str, str, str]]:
+    kept = [entry.message for entry in harness.session.config.storage.log.entries() if entry.kind == "permission"]
     return [(record["decision"], record["source"], record["reason"]) for record in kept]
 
 
-def denials(room: Room) -> list[Json]:
-    return [line for line in room.told("system") if line["subtype"] == "permission_denied"]
+def denials(harness: SessionHarness) -> list[Json]:
+    return [line for line in harness.messages("system") if line["subtype"] == "permission_denied"]
 
 
-def test_the_tool_is_asked_and_its_yes_lets_the_call_run(tmp_path: Path) -> None:
-    room = talk(tmp_path, "touch made #yes")
+async def test_the_tool_is_asked_and_its_yes_lets_the_call_run(tmp_path: Path) -> None:
+    harness = await talk(tmp_path, "touch made #yes")
 
     assert questions(tmp_path) == [{"tool_name": "Bash", "input": {"command": "touch made #yes"}, "tool_use_id": "t1"}]
     assert (tmp_path / "made").exists()
-    assert records(room) == [("allow", "prompt_tool", NAME)]
-    assert list(room.told("control_request")) == []
+    assert records(harness) == [("allow", "prompt_tool", NAME)]
+    assert list(harness.messages("control_request")) == []
 
 
-def test_the_input_that_it_gives_is_what_runs(tmp_path: Path) -> None:
-    room = talk(tmp_path, "touch made #altered")
+async def test_the_input_that_it_gives_is_what_runs(tmp_path: Path) -> None:
+    harness = await talk(tmp_path, "touch made #altered")
 
-    assert contents(room) == ["altered"]
+    assert contents(harness) == ["altered"]
     assert not (tmp_path / "made").exists()
 
 
-def test_the_rules_that_it_gives_count_from_then_on(tmp_path: Path) -> None:
-    talk(tmp_path, "touch one #granted", "touch two")
+async def test_the_rules_that_it_gives_count_from_then_on(tmp_path: Path) -> None:
+    await talk(tmp_path, "touch one #granted", "touch two")
 
     assert len(questions(tmp_path)) == 1
     assert (tmp_path / "two").exists()
 
 
-def test_its_no_goes_to_the_model_and_the_host_is_told(tmp_path: Path) -> None:
-    room = talk(tmp_path, "touch made #no")
+async def test_its_no_goes_to_the_model_and_the_host_is_told(tmp_path: Path) -> None:
+    harness = await talk(tmp_path, "touch made #no")
 
-    assert contents(room) == ["the gate is shut"]
-    [line] = denials(room)
+    assert contents(harness) == ["the gate is shut"]
+    [line] = denials(harness)
     assert (line["decision_reason_type"], line["decision_reason"]) == ("permissionPromptTool", NAME)
 
 
@@ -99,54 +97,51 @@ UNCLEAR = ("other", "delegate", "fail", "prose", "nothing", "crash", "unheard-of
 
 
 @pytest.mark.parametrize("word", UNCLEAR)
-def test_whatever_is_not_clearly_a_yes_is_a_denial_with_a_reason(tmp_path: Path, word: str) -> None:
-    room = talk(tmp_path, f"touch made #{word}")
+async def test_whatever_is_not_clearly_a_yes_is_a_denial_with_a_reason(tmp_path: Path, word: str) -> None:
+    harness = await talk(tmp_path, f"touch made #{word}")
 
     assert not (tmp_path / "made").exists()
-    assert records(room) == [("deny", "prompt_tool", NAME)]
-    assert "ermission" in contents(room)[0]
-    assert len(denials(room)) == 1
+    assert records(harness) == [("deny", "prompt_tool", NAME)]
+    assert "ermission" in contents(harness)[0]
+    assert len(denials(harness)) == 1
     assert not (tmp_path / "home/.claude/settings.json").exists()
 
 
-def test_a_tool_that_is_not_there_denies_everything_that_would_be_asked(tmp_path: Path) -> None:
-    room = talk(tmp_path, "touch made", "ls", mcp_config=None)
+async def test_a_tool_that_is_not_there_denies_everything_that_would_be_asked(tmp_path: Path) -> None:
+    harness = await talk(tmp_path, "touch made", "ls", mcp_config=None)
 
     assert not (tmp_path / "made").exists()
-    assert "There is no MCP tool 'mcp__gate__decide'" in contents(room)[0]
-    assert [record[0] for record in records(room)] == ["deny", "allow"]
+    assert "There is no MCP tool 'mcp__gate__decide'" in contents(harness)[0]
+    assert [record[0] for record in records(harness)] == ["deny", "allow"]
 
 
-def test_a_server_that_does_not_start_is_named_in_the_denial(tmp_path: Path) -> None:
+async def test_a_server_that_does_not_start_is_named_in_the_denial(tmp_path: Path) -> None:
     broken = json.dumps({"mcpServers": {"gate": {"command": "/nowhere/gate"}}})
-    room = talk(tmp_path, "touch made", mcp_config=(broken,))
+    harness = await talk(tmp_path, "touch made", mcp_config=(broken,))
 
-    assert "'gate' is not there (failed)" in contents(room)[0]
+    assert "'gate' is not there (failed)" in contents(harness)[0]
     assert not (tmp_path / "made").exists()
 
 
-def test_the_model_is_neither_offered_the_tool_nor_can_it_call_it(tmp_path: Path) -> None:
-    async def run() -> Room:
-        call = f"[[turn]]\ntools = [{{ name = '{NAME}', id = 't1', input = {{ tool_name = 'Bash' }} }}]\n"
-        text = call + "[[turn]]\ntext = 'Done.'\n"
-        given = {"permission_prompt_tool": NAME, "mcp_config": servers(tmp_path), "allowed_tools": (NAME,)}
-        async with Room(tmp_path, text, **given) as room:
-            room.prompt("go")
-            await room.hear("result")
-        return room
+async def test_the_model_is_neither_offered_the_tool_nor_can_it_call_it(tmp_path: Path) -> None:
+    call = f"[[turn]]\ntools = [{{ name = '{NAME}', id = 't1', input = {{ tool_name = 'Bash' }} }}]\n"
+    text = call + "[[turn]]\ntext = 'Done.'\n"
+    given = {"permission_prompt_tool": NAME, "mcp_config": servers(tmp_path), "allowed_tools": (NAME,)}
+    async with SessionHarness(tmp_path, text, **given) as harness:
+        harness.prompt("go")
+        await harness.receive("result")
 
-    room = asyncio.run(run())
-    [init] = [line for line in room.told("system") if line["subtype"] == "init"]
+    [init] = [line for line in harness.messages("system") if line["subtype"] == "init"]
     assert NAME not in init["tools"]
-    assert "No such tool" in contents(room)[0]
+    assert "No such tool" in contents(harness)[0]
     assert questions(tmp_path) == []
 
 
-def test_rules_and_the_guard_come_first_as_with_a_host(tmp_path: Path) -> None:
-    denied = talk(tmp_path, "touch made #yes", disallowed_tools=("Bash(touch:*)",))
+async def test_rules_and_the_guard_come_first_as_with_a_host(tmp_path: Path) -> None:
+    denied = await talk(tmp_path, "touch made #yes", disallowed_tools=("Bash(touch:*)",))
     assert (questions(tmp_path), records(denied)[0][:2]) == ([], ("deny", "rule"))
 
-    guarded = talk(tmp_path, "echo hello #no", guard=True)
+    guarded = await talk(tmp_path, "echo hello #no", guard=True)
     assert (len(questions(tmp_path)), records(guarded)[-1][:2]) == (1, ("deny", "prompt_tool"))
 
 

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
 
 from parley.engine.approval.input_digest import input_digest
 from tests.helpers import paths
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PROGRAM = paths.MCP_SERVERS / "gatekeeper.py"
 NAME = "mcp__gate__decide"
 
 
-def test_a_question_about_a_tool_of_a_server_names_the_server(tmp_path: Path) -> None:
+async def test_a_question_about_a_tool_of_a_server_names_the_server(tmp_path: Path) -> None:
     gate = {"command": sys.executable, "args": [str(PROGRAM), str(tmp_path / "asked")]}
     call = f"[[turn]]\ntools = [{{ name = '{NAME}', id = 't1', input = {{ input = {{ a = 1 }} }} }}]\n"
 
-    async def run() -> Json:
-        given = {"permission_prompt_tool": "stdio", "mcp_config": (json.dumps({"mcpServers": {"gate": gate}}),)}
-        async with Room(tmp_path, call + "[[turn]]\ntext = 'Done.'\n", **given) as room:
-            room.prompt("go")
-            asked: Json = (await room.hear("control_request"))["request"]
-        return asked
+    given = {"permission_prompt_tool": "stdio", "mcp_config": (json.dumps({"mcpServers": {"gate": gate}}),)}
+    async with SessionHarness(tmp_path, call + "[[turn]]\ntext = 'Done.'\n", **given) as harness:
+        harness.prompt("go")
+        asked: Json = (await harness.receive("control_request"))["request"]
 
-    assert asyncio.run(run()) == {
+    assert asked == {
         "subtype": "can_use_tool",
         "tool_name": NAME,
         "mcp_server": {"name": "gate", "source": "dynamic"},

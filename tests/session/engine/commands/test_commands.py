@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.mcp import script, visit
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 
 def put(folder: Path, name: str, text: str) -> None:
@@ -23,27 +23,27 @@ def user_command(folder: Path, name: str, text: str) -> None:
     put(folder, f"home/.claude/commands/{name}.md", text)
 
 
-def saying(*prompts: str, **fields: Any) -> Callable[[Room], Awaitable[None]]:
-    async def talk(room: Room) -> None:
+def saying(*prompts: str, **fields: Any) -> Callable[[SessionHarness], Awaitable[None]]:
+    async def talk(harness: SessionHarness) -> None:
         for prompt in prompts:
-            room.prompt(prompt, **fields)
-            await room.hear("result")
+            harness.prompt(prompt, **fields)
+            await harness.receive("result")
 
     return talk
 
 
-def heard(room: Room) -> list[str]:
+def heard(harness: SessionHarness) -> list[str]:
     """What the model reads of the person."""
-    spoken = room.session.journal.history.render()
+    spoken = harness.session.journal.history.render()
     return [block["text"] for one in spoken if one["role"] == "user" for block in one["content"] if "text" in block]
 
 
-def warnings(room: Room) -> list[str]:
-    return [line["content"] for line in room.told("system") if line.get("level") == "warning"]
+def warnings(harness: SessionHarness) -> list[str]:
+    return [line["content"] for line in harness.messages("system") if line.get("level") == "warning"]
 
 
-def results(room: Room) -> list[Json]:
-    return list(room.told("result"))
+def results(harness: SessionHarness) -> list[Json]:
+    return list(harness.messages("result"))
 
 
 @pytest.mark.parametrize(
@@ -58,29 +58,29 @@ def results(room: Room) -> list[Json]:
         ("$1 it's", "/greet it's", "it's it's"),
     ],
 )
-def test_a_command_goes_into_the_conversation_with_its_arguments(
+async def test_a_command_goes_into_the_conversation_with_its_arguments(
     tmp_path: Path, text: str, typed: str, expected: str
 ) -> None:
     user_command(tmp_path, "greet", text)
-    room = visit(tmp_path, script("Hello."), saying(typed), replay_user_messages=True)
-    assert heard(room) == [expected]
-    assert [line["message"]["content"] for line in room.told("user")] == [typed]
+    harness = await visit(tmp_path, script("Hello."), saying(typed), replay_user_messages=True)
+    assert heard(harness) == [expected]
+    assert [line["message"]["content"] for line in harness.messages("user")] == [typed]
 
 
-def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
+async def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
     put(tmp_path, ".claude/commands/web/build.md", "---\ndescription: Build it\nargument-hint: [target]\n---\nBuild")
     put(
         tmp_path, ".claude/skills/release/SKILL.md", "---\ndescription: Release it\nuser-invocable: false\n---\nRelease"
     )
 
-    async def talk(room: Room) -> None:
-        answer = (await room.ask("initialize"))["response"]["response"]
+    async def talk(harness: SessionHarness) -> None:
+        answer = (await harness.request("initialize"))["response"]["response"]
         assert answer["commands"][0] == {"name": "web:build", "description": "Build it", "argumentHint": "[target]"}
-        room.prompt("hi")
-        await room.hear("result")
+        harness.prompt("hi")
+        await harness.receive("result")
 
-    room = visit(tmp_path, script("Hello."), talk)
-    [init] = [line for line in room.told("system") if line["subtype"] == "init"]
+    harness = await visit(tmp_path, script("Hello."), talk)
+    [init] = [line for line in harness.messages("system") if line["subtype"] == "init"]
     assert init["slash_commands"] == [
         "web:build",
         "init",
@@ -95,43 +95,45 @@ def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
     assert init["skills"] == ["release"]
 
 
-def test_what_nobody_knows_is_a_prompt_like_any_other(tmp_path: Path) -> None:
-    room = visit(tmp_path, script("x", "y"), saying("/nosuchcommand a", "/etc/hosts is a file"))
-    assert heard(room) == ["/nosuchcommand a", "/etc/hosts is a file"]
+async def test_what_nobody_knows_is_a_prompt_like_any_other(tmp_path: Path) -> None:
+    harness = await visit(tmp_path, script("x", "y"), saying("/nosuchcommand a", "/etc/hosts is a file"))
+    assert heard(harness) == ["/nosuchcommand a", "/etc/hosts is a file"]
 
 
-def test_what_a_client_composed_itself_is_taken_literally(tmp_path: Path) -> None:
+async def test_what_a_client_composed_itself_is_taken_literally(tmp_path: Path) -> None:
     user_command(tmp_path, "greet", "Hello.")
     put(tmp_path, "notes.txt", "secret")
     prompts = ("/greet bob", "/cost", "see @notes.txt")
-    room = visit(tmp_path, script("x", "y", "z"), saying(*prompts, client_composed=True))
-    assert heard(room) == list(prompts)
+    harness = await visit(tmp_path, script("x", "y", "z"), saying(*prompts, client_composed=True))
+    assert heard(harness) == list(prompts)
 
 
-def test_commands_can_be_switched_off(tmp_path: Path) -> None:
+async def test_commands_can_be_switched_off(tmp_path: Path) -> None:
     user_command(tmp_path, "greet", "Hello.")
-    room = visit(tmp_path, script("x", "y"), saying("/greet bob", "/cost"), disable_slash_commands=True)
-    assert heard(room) == ["/greet bob", "/cost"]
-    assert [line["slash_commands"] for line in room.told("system") if line["subtype"] == "init"] == [[], []]
+    harness = await visit(tmp_path, script("x", "y"), saying("/greet bob", "/cost"), disable_slash_commands=True)
+    assert heard(harness) == ["/greet bob", "/cost"]
+    assert [line["slash_commands"] for line in harness.messages("system") if line["subtype"] == "init"] == [[], []]
 
 
-def test_a_local_command_is_answered_without_a_model(tmp_path: Path) -> None:
-    room = visit(tmp_path, script("Hello."), saying("hi", "/cost", "/context", "/help", "/vim", "/model"))
-    _, cost, context, help, vim, model = results(room)
-    assert [one.get("local_command") for one in results(room)] == [None, "cost", "context", "help", None, "model"]
-    assert {(one["subtype"], one["is_error"], one["num_turns"]) for one in results(room)[1:]} == {("success", False, 0)}
+async def test_a_local_command_is_answered_without_a_model(tmp_path: Path) -> None:
+    harness = await visit(tmp_path, script("Hello."), saying("hi", "/cost", "/context", "/help", "/vim", "/model"))
+    _, cost, context, help, vim, model = results(harness)
+    assert [one.get("local_command") for one in results(harness)] == [None, "cost", "context", "help", None, "model"]
+    assert {(one["subtype"], one["is_error"], one["num_turns"]) for one in results(harness)[1:]} == {
+        ("success", False, 0)
+    }
     assert cost["result"].startswith("Total cost:            ")
     assert "| Free space |" in context["result"]
     assert "/review [pull request]: Review the changes" in help["result"]
     assert vim["result"] == "/vim isn't available in this environment."
     assert model["result"].startswith("The model is `scripted:")
-    lines = [line for line in room.told("assistant") if line["message"]["model"] == "<synthetic>"]
+    lines = [line for line in harness.messages("assistant") if line["message"]["model"] == "<synthetic>"]
     assert [line.get("local_command_run", {}).get("command") for line in lines] == [
         *("usage", "context", "help", None, "model")
     ]
     assert lines[3]["local_command_outcome"] == {"kind": "unavailable_headless"}
     assert lines[1]["context_usage"]["categories"][-1]["name"] == "Free space"
-    prompt, *answers = heard(room)
+    prompt, *answers = heard(harness)
     assert prompt == "hi"
     assert [answer.split("]")[0].split(",")[0] for answer in answers] == [
         f"[The user ran /{name}" for name in ("cost", "context", "help", "model")
@@ -139,159 +141,163 @@ def test_a_local_command_is_answered_without_a_model(tmp_path: Path) -> None:
     assert f"<local-command-stdout>{context['result']}</local-command-stdout>" in answers[1]
 
 
-def test_the_model_of_the_session_is_set_by_a_command(tmp_path: Path) -> None:
-    room = visit(tmp_path, script("Hello."), saying("/model offline", "/model scripted:nowhere.toml", "hi"))
-    assert results(room)[0]["result"] == "Set model to `offline` for this session only"
-    assert "nowhere.toml" in results(room)[1]["result"]
-    assert [line["model"] for line in room.told("system") if line["subtype"] == "init"][-1] == "offline"
+async def test_the_model_of_the_session_is_set_by_a_command(tmp_path: Path) -> None:
+    harness = await visit(tmp_path, script("Hello."), saying("/model offline", "/model scripted:nowhere.toml", "hi"))
+    assert results(harness)[0]["result"] == "Set model to `offline` for this session only"
+    assert "nowhere.toml" in results(harness)[1]["result"]
+    assert [line["model"] for line in harness.messages("system") if line["subtype"] == "init"][-1] == "offline"
 
 
-def test_a_local_command_among_waiting_prompts_is_a_turn_by_itself(tmp_path: Path) -> None:
+async def test_a_local_command_among_waiting_prompts_is_a_turn_by_itself(tmp_path: Path) -> None:
     turns = script([("Bash", {"command": "echo one"})], "First.", "Second.")
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        room.prompt("/cost", uuid="00000000-0000-4000-9000-000000000001")
-        room.prompt("and more")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        harness.prompt("/cost", uuid="00000000-0000-4000-9000-000000000001")
+        harness.prompt("and more")
         for _ in range(3):
-            await room.hear("result")
+            await harness.receive("result")
 
-    room = visit(tmp_path, turns, talk)
-    assert [one.get("local_command") for one in results(room)] == [None, "cost", None]
-    assert [one["result"] for one in results(room)][::2] == ["First.", "Second."]
+    harness = await visit(tmp_path, turns, talk)
+    assert [one.get("local_command") for one in results(harness)] == [None, "cost", None]
+    assert [one["result"] for one in results(harness)][::2] == ["First.", "Second."]
 
 
-def test_the_output_of_a_command_is_put_in_where_it_is_allowed(tmp_path: Path) -> None:
+async def test_the_output_of_a_command_is_put_in_where_it_is_allowed(tmp_path: Path) -> None:
     user_command(
         tmp_path, "state", "---\nallowed-tools: Bash(touch:*)\n---\nMade: !`touch made-$1 && echo @no.txt` Go on."
     )
-    room = visit(tmp_path, script("Fine.", [("Bash", {"command": "touch later"})], "Done."), saying("/state x", "go"))
-    assert heard(room)[0] == "Made: @no.txt Go on."
+    harness = await visit(
+        tmp_path, script("Fine.", [("Bash", {"command": "touch later"})], "Done."), saying("/state x", "go")
+    )
+    assert heard(harness)[0] == "Made: @no.txt Go on."
     assert (tmp_path / "made-x").exists()
     # The command's rule went with its turn.
-    assert [denial["tool_name"] for denial in results(room)[1]["permission_denials"]] == ["Bash"]
+    assert [denial["tool_name"] for denial in results(harness)[1]["permission_denials"]] == ["Bash"]
     assert not (tmp_path / "later").exists()
 
 
-def test_a_command_that_may_not_run_ends_the_turn_with_the_reason(tmp_path: Path) -> None:
+async def test_a_command_that_may_not_run_ends_the_turn_with_the_reason(tmp_path: Path) -> None:
     user_command(tmp_path, "state", "Made: !`touch made`")
-    room = visit(tmp_path, script("Never."), saying("/state"))
-    [result] = results(room)
+    harness = await visit(tmp_path, script("Never."), saying("/state"))
+    [result] = results(harness)
     assert (result["subtype"], result["num_turns"]) == ("error_during_execution", 0)
     assert result["errors"][0].startswith("/state was not sent: `touch made` did not run: ")
     assert not (tmp_path / "made").exists()
-    assert heard(room) == []
+    assert heard(harness) == []
 
 
-def test_the_host_is_asked_about_a_command_and_an_interrupt_ends_the_asking(tmp_path: Path) -> None:
+async def test_the_host_is_asked_about_a_command_and_an_interrupt_ends_the_asking(tmp_path: Path) -> None:
     user_command(tmp_path, "state", "Made: !`touch made`")
 
-    async def talk(room: Room) -> None:
-        room.prompt("/state")
-        asked = await room.hear("control_request")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("/state")
+        asked = await harness.receive("control_request")
         assert asked["request"]["input"]["command"] == "touch made"
-        await room.ask("interrupt")
-        assert (await room.hear("result"))["terminal_reason"] == "aborted_streaming"
-        room.prompt("/state")
-        asked = await room.hear("control_request")
+        await harness.request("interrupt")
+        assert (await harness.receive("result"))["terminal_reason"] == "aborted_streaming"
+        harness.prompt("/state")
+        asked = await harness.receive("control_request")
         answer = {"behavior": "allow", "updatedInput": asked["request"]["input"]}
         response = {"subtype": "success", "request_id": asked["request_id"], "response": answer}
-        room.say({"type": "control_response", "response": response})
-        assert (await room.hear("result"))["result"] == "Fine."
+        harness.send({"type": "control_response", "response": response})
+        assert (await harness.receive("result"))["result"] == "Fine."
 
-    visit(tmp_path, script("Fine."), talk, permission_prompt_tool="stdio")
+    await visit(tmp_path, script("Fine."), talk, permission_prompt_tool="stdio")
     assert (tmp_path / "made").exists()
 
 
-def test_nothing_of_an_untrusted_tree_runs_or_widens_permission(tmp_path: Path) -> None:
+async def test_nothing_of_an_untrusted_tree_runs_or_widens_permission(tmp_path: Path) -> None:
     head = "---\nallowed-tools: Bash\nmodel: offline\n---\n"
     put(tmp_path, ".claude/commands/evil.md", f"{head}!`touch made`")
     put(tmp_path, ".claude/commands/sly.md", f"{head}Do it")
     turns = script([("Bash", {"command": "touch made"})], "Done.")
-    room = visit(tmp_path, turns, saying("/evil", "/sly"), skip_permissions=False)
-    assert "is not trusted" in results(room)[0]["errors"][0]
-    assert [denial["tool_name"] for denial in results(room)[1]["permission_denials"]] == ["Bash"]
+    harness = await visit(tmp_path, turns, saying("/evil", "/sly"), skip_permissions=False)
+    assert "is not trusted" in results(harness)[0]["errors"][0]
+    assert [denial["tool_name"] for denial in results(harness)[1]["permission_denials"]] == ["Bash"]
     assert not (tmp_path / "made").exists()
 
 
-def test_a_trusted_tree_may_act_and_its_model_goes_with_the_turn(tmp_path: Path) -> None:
+async def test_a_trusted_tree_may_act_and_its_model_goes_with_the_turn(tmp_path: Path) -> None:
     put(
         tmp_path,
         ".claude/commands/act.md",
         "---\nmodel: offline\nallowed-tools: Bash(touch:*)\n---\n!`touch made` say Hi",
     )
-    room = visit(tmp_path, script("Second."), saying("/act", "go"), setting_sources=("user", "project", "local"))
+    harness = await visit(
+        tmp_path, script("Second."), saying("/act", "go"), setting_sources=("user", "project", "local")
+    )
     assert (tmp_path / "made").exists()
-    assert next(line["model"] for line in room.told("system") if line["subtype"] == "init") == "offline"
-    assert results(room)[1]["result"] == "Second."
+    assert next(line["model"] for line in harness.messages("system") if line["subtype"] == "init") == "offline"
+    assert results(harness)[1]["result"] == "Second."
 
 
-def test_files_that_are_mentioned_stand_before_the_prompt(tmp_path: Path) -> None:
+async def test_files_that_are_mentioned_stand_before_the_prompt(tmp_path: Path) -> None:
     put(tmp_path, "notes.txt", "one\ntwo\nthree")
     put(tmp_path, "with space.txt", "spaced")
     put(tmp_path, "src/main.py", "pass")
-    room = visit(
+    harness = await visit(
         tmp_path, script("x"), saying('Look at @notes.txt#L2, (@src/) and @"with space.txt". Ask a@b.c or @nobody.')
     )
-    notes, folder, spaced, typed = heard(room)
+    notes, folder, spaced, typed = heard(harness)
     assert typed.startswith("Look at @notes.txt#L2")
     assert "two" in notes
     assert "three" not in notes
     assert "main.py" in folder
     assert "spaced" in spaced
-    assert warnings(room) == []
+    assert warnings(harness) == []
 
 
-def test_a_mention_obeys_the_rules_and_is_told_where_it_fails(tmp_path: Path) -> None:
+async def test_a_mention_obeys_the_rules_and_is_told_where_it_fails(tmp_path: Path) -> None:
     put(tmp_path, ".env", "KEY=1")
     user_command(tmp_path, "greet", "Read @missing.md and @.env")
     denied = ("Read(./.env)",)
-    room = visit(tmp_path, script("x", "y"), saying("see @.env", "/greet"), disallowed_tools=denied)
-    assert heard(room) == ["see @.env", "Read @missing.md and @.env"]
-    assert [text.partition(":")[0] for text in warnings(room)] == [
+    harness = await visit(tmp_path, script("x", "y"), saying("see @.env", "/greet"), disallowed_tools=denied)
+    assert heard(harness) == ["see @.env", "Read @missing.md and @.env"]
+    assert [text.partition(":")[0] for text in warnings(harness)] == [
         "@.env was not included",
         "@missing.md was not included",
         "@.env was not included",
     ]
-    assert "KEY=1" not in json.dumps(room.lines)
+    assert "KEY=1" not in json.dumps(harness.lines)
 
 
-def test_a_broken_file_is_complained_about_and_the_rest_goes_on(tmp_path: Path) -> None:
+async def test_a_broken_file_is_complained_about_and_the_rest_goes_on(tmp_path: Path) -> None:
     user_command(tmp_path, "broken", "---\nno end")
     user_command(tmp_path, "greet", "Hello.")
-    room = visit(tmp_path, script("x"), saying("/greet"))
-    assert heard(room) == ["Hello."]
-    assert [text for text in room.complaints if "broken.md" in text and "is not used as a command" in text]
+    harness = await visit(tmp_path, script("x"), saying("/greet"))
+    assert heard(harness) == ["Hello."]
+    assert [text for text in harness.warnings if "broken.md" in text and "is not used as a command" in text]
 
 
-def test_a_command_that_joins_a_running_turn_is_expanded_too(tmp_path: Path) -> None:
+async def test_a_command_that_joins_a_running_turn_is_expanded_too(tmp_path: Path) -> None:
     user_command(tmp_path, "greet", "Hello $1.")
     turns = script([("Bash", {"command": "touch made"})], "Done.")
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        asked = await room.hear("control_request")
-        room.prompt("/greet bob")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        asked = await harness.receive("control_request")
+        harness.prompt("/greet bob")
         answer = {"behavior": "allow", "updatedInput": asked["request"]["input"]}
-        await room.ask("get_binary_version")  # the prompt has been taken before this answer
+        await harness.request("get_binary_version")  # the prompt has been taken before this answer
         response = {"subtype": "success", "request_id": asked["request_id"], "response": answer}
-        room.say({"type": "control_response", "response": response})
-        await room.hear("result")
+        harness.send({"type": "control_response", "response": response})
+        await harness.receive("result")
 
-    room = visit(tmp_path, turns, talk, permission_prompt_tool="stdio")
-    assert heard(room) == ["go", "Hello bob."]
+    harness = await visit(tmp_path, turns, talk, permission_prompt_tool="stdio")
+    assert heard(harness) == ["go", "Hello bob."]
 
 
-def test_a_local_command_is_not_run_again_after_a_resume(tmp_path: Path) -> None:
+async def test_a_local_command_is_not_run_again_after_a_resume(tmp_path: Path) -> None:
     uuid = "00000000-0000-4000-9000-000000000001"
-    first = visit(tmp_path, script("x"), saying("/cost", uuid=uuid))
+    first = await visit(tmp_path, script("x"), saying("/cost", uuid=uuid))
 
-    async def talk(room: Room) -> None:
-        room.prompt("/cost", uuid=uuid)
-        room.prompt("go")
-        await room.hear("result")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("/cost", uuid=uuid)
+        harness.prompt("go")
+        await harness.receive("result")
 
-    again = visit(tmp_path, script("Hello."), talk, resume=first.session.id)
+    again = await visit(tmp_path, script("Hello."), talk, resume=first.session.id)
     assert [one["result"] for one in results(again)] == ["Hello."]
 
 
@@ -300,29 +306,29 @@ def test_a_local_command_is_not_run_again_after_a_resume(tmp_path: Path) -> None
 SKILL = "---\ndescription: Release it\n---\nSteps for $ARGUMENTS in ${CLAUDE_SKILL_DIR}."
 
 
-def called(room: Room) -> list[Json]:
+def called(harness: SessionHarness) -> list[Json]:
     """The results of calls, as the model reads them."""
-    lines = [line["message"]["content"][0] for line in room.told("user")]
+    lines = [line["message"]["content"][0] for line in harness.messages("user")]
     return [{"content": block["content"], "is_error": block.get("is_error")} for block in lines if "content" in block]
 
 
-def test_a_model_follows_a_skill(tmp_path: Path) -> None:
+async def test_a_model_follows_a_skill(tmp_path: Path) -> None:
     put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
     turns = script([("Skill", {"skill": "release", "args": "1.0"})], "Done.")
-    room = visit(tmp_path, turns, saying("go"), allowed_tools=("Skill(release)",))
+    harness = await visit(tmp_path, turns, saying("go"), allowed_tools=("Skill(release)",))
     folder = tmp_path / "home/.claude/skills/release"
     text = f"Base directory for this skill: {folder}\n\nSteps for 1.0 in {folder}."
-    assert called(room) == [{"content": text, "is_error": None}]
-    init = next(room.told("system"))
+    assert called(harness) == [{"content": text, "is_error": None}]
+    init = next(harness.messages("system"))
     assert "Skill" in init["tools"]
     assert init["skills"] == ["release"]
-    assert "- release: Release it" in room.session.config.tools["Skill"].description
+    assert "- release: Release it" in harness.session.config.tools["Skill"].description
 
 
-def test_a_skill_needs_permission(tmp_path: Path) -> None:
+async def test_a_skill_needs_permission(tmp_path: Path) -> None:
     put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
-    room = visit(tmp_path, script([("Skill", {"skill": "release"})], "Done."), saying("go"))
-    assert [denial["tool_name"] for denial in results(room)[0]["permission_denials"]] == ["Skill"]
+    harness = await visit(tmp_path, script([("Skill", {"skill": "release"})], "Done."), saying("go"))
+    assert [denial["tool_name"] for denial in results(harness)[0]["permission_denials"]] == ["Skill"]
 
 
 @pytest.mark.parametrize(
@@ -334,32 +340,34 @@ def test_a_skill_needs_permission(tmp_path: Path) -> None:
         ("quiet", "There is no skill 'quiet'. There are: release."),
     ],
 )
-def test_a_skill_that_is_not_there_is_told_to_the_model(tmp_path: Path, name: str, words: str) -> None:
+async def test_a_skill_that_is_not_there_is_told_to_the_model(tmp_path: Path, name: str, words: str) -> None:
     put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
     put(tmp_path, "home/.claude/skills/quiet/SKILL.md", "---\ndisable-model-invocation: true\n---\nx")
-    room = visit(tmp_path, script([("Skill", {"skill": name})], "Done."), saying("go"), allowed_tools=("Skill",))
-    assert called(room) == [{"content": words, "is_error": True}]
+    harness = await visit(
+        tmp_path, script([("Skill", {"skill": name})], "Done."), saying("go"), allowed_tools=("Skill",)
+    )
+    assert called(harness) == [{"content": words, "is_error": True}]
 
 
-def test_a_host_says_which_skills_its_model_may_use(tmp_path: Path) -> None:
+async def test_a_host_says_which_skills_its_model_may_use(tmp_path: Path) -> None:
     for name in ("release", "test"):
         put(tmp_path, f"home/.claude/skills/{name}/SKILL.md", SKILL)
 
-    async def talk(room: Room) -> None:
-        await room.ask("initialize", skills=["test", "../gone"])
-        room.prompt("go")
-        await room.hear("result")
+    async def talk(harness: SessionHarness) -> None:
+        await harness.request("initialize", skills=["test", "../gone"])
+        harness.prompt("go")
+        await harness.receive("result")
 
     turns = script([("Skill", {"skill": "release"})], "Done.")
-    room = visit(tmp_path, turns, talk, allowed_tools=("Skill",))
-    assert called(room) == [{"content": "There is no skill 'release'. There are: test.", "is_error": True}]
-    assert next(room.told("system"))["skills"] == ["test"]
-    assert "initialize: there is no skill '../gone'" in room.complaints
+    harness = await visit(tmp_path, turns, talk, allowed_tools=("Skill",))
+    assert called(harness) == [{"content": "There is no skill 'release'. There are: test.", "is_error": True}]
+    assert next(harness.messages("system"))["skills"] == ["test"]
+    assert "initialize: there is no skill '../gone'" in harness.warnings
 
 
 @pytest.mark.parametrize("options", [{}, {"tools": ("Read",)}, {"disallowed_tools": ("Skill",)}, {"bare": True}])
-def test_where_there_is_nothing_to_follow_there_is_no_tool_for_it(tmp_path: Path, options: Json) -> None:
+async def test_where_there_is_nothing_to_follow_there_is_no_tool_for_it(tmp_path: Path, options: Json) -> None:
     if options:
         put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
-    room = visit(tmp_path, script("Hello."), saying("hi"), **options)
-    assert "Skill" not in next(room.told("system"))["tools"]
+    harness = await visit(tmp_path, script("Hello."), saying("hi"), **options)
+    assert "Skill" not in next(harness.messages("system"))["tools"]

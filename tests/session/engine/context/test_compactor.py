@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 SMALL = {"autocompact": "2000", "system_prompt": "Be brief."}
 TOO_LONG = '[[turn]]\nerror = {status = 400, type = "invalid_request_error", message = "prompt is too long: 9 > 8"}\n'
@@ -15,25 +13,21 @@ REFUSED = '[[turn]]\nerror = {status = 403, type = "permission_error", message =
 LONG = "word " * 900
 
 
-def run(talk: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(talk())  # type: ignore[arg-type]  # a coroutine function
-
-
 def says(*texts: str) -> str:
     return "".join(f"[[turn]]\ntext = {json.dumps(text)}\n" for text in texts)
 
 
-async def prompted(room: Room, *texts: str) -> Json:
+async def prompted(harness: SessionHarness, *texts: str) -> Json:
     result: Json = {}
     for text in texts:
-        room.prompt(text)
-        result = await room.hear("result")
+        harness.prompt(text)
+        result = await harness.receive("result")
     return result
 
 
-def notices(room: Room) -> list[Json]:
+def notices(harness: SessionHarness) -> list[Json]:
     kinds = ("status", "compact_boundary")
-    found = [line for line in room.told("system") if line["subtype"] in kinds]
+    found = [line for line in harness.messages("system") if line["subtype"] in kinds]
     names = ("status", "compact_result", "compact_error")
     return [
         {name: line[name] for name in names if name in line}
@@ -43,236 +37,193 @@ def notices(room: Room) -> list[Json]:
     ]
 
 
-def sent(room: Room) -> list[Json]:
-    return room.session.journal.history.render()
+def sent(harness: SessionHarness) -> list[Json]:
+    return harness.session.journal.history.render()
 
 
 DONE = [{"status": "compacting"}, {"status": None, "compact_result": "success"}]
 
 
-def test_on_request_the_conversation_goes_on_from_a_summary(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, says("one", "two", "<summary>Counted.</summary>", "three")) as room:
-            await prompted(room, "first", "second")
-            result = await prompted(room, "/compact heed the numbers")
-            after = await prompted(room, "third")
-            messages = sent(room)
-        assert (result["result"], result["num_turns"], result["local_command"]) == ("", 0, "compact")
-        assert "terminal_reason" not in result
-        assert notices(room) == [*DONE, "manual"]
-        assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant"]
-        assert "Counted." in messages[0]["content"][0]["text"]
-        assert "<summary>" not in messages[0]["content"][0]["text"]
-        assert [message["content"][0]["text"] for message in messages[1:]] == ["two", "third", "three"]
-        assert after["result"] == "three"
-
-    run(talk)
+async def test_on_request_the_conversation_goes_on_from_a_summary(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, says("one", "two", "<summary>Counted.</summary>", "three")) as harness:
+        await prompted(harness, "first", "second")
+        result = await prompted(harness, "/compact heed the numbers")
+        after = await prompted(harness, "third")
+        messages = sent(harness)
+    assert (result["result"], result["num_turns"], result["local_command"]) == ("", 0, "compact")
+    assert "terminal_reason" not in result
+    assert notices(harness) == [*DONE, "manual"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant"]
+    assert "Counted." in messages[0]["content"][0]["text"]
+    assert "<summary>" not in messages[0]["content"][0]["text"]
+    assert [message["content"][0]["text"] for message in messages[1:]] == ["two", "third", "three"]
+    assert after["result"] == "three"
 
 
-def test_a_resumed_session_sends_the_same_bytes_and_its_transcript_has_everything(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, says("one", "two", "Sum.", "three")) as room:
-            await prompted(room, "first", "second", "/compact", "third")
-            before, tokens = room.session.conversation.build_request(), room.session.journal.history.dropped_tokens
-        async with Room(tmp_path, says("four"), resume=room.session.id) as again:
-            assert again.session.conversation.build_request() == before
-            assert again.session.journal.history.dropped_tokens == tokens
-        [path] = (tmp_path / "home/.claude/projects").rglob("*.jsonl")
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        words = [line["message"]["content"] for line in lines if line["type"] == "user"]
-        assert "first" in words
-        at = next(at for at, line in enumerate(lines) if line.get("subtype") == "compact_boundary")
-        boundary, summary = lines[at : at + 2]
-        assert (boundary["type"], boundary["parentUuid"]) == ("system", None)
-        assert boundary["logicalParentUuid"] == boundary["compactMetadata"]["preservedSegment"]["tailUuid"]
-        assert (summary["parentUuid"], summary["isCompactSummary"]) == (boundary["uuid"], True)
-        assert boundary["compactMetadata"]["preservedSegment"]["anchorUuid"] == summary["uuid"]
-
-    run(talk)
+async def test_a_resumed_session_sends_the_same_bytes_and_its_transcript_has_everything(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, says("one", "two", "Sum.", "three")) as harness:
+        await prompted(harness, "first", "second", "/compact", "third")
+        before, tokens = harness.session.conversation.build_request(), harness.session.journal.history.dropped_tokens
+    async with SessionHarness(tmp_path, says("four"), resume=harness.session.id) as again:
+        assert again.session.conversation.build_request() == before
+        assert again.session.journal.history.dropped_tokens == tokens
+    [path] = (tmp_path / "home/.claude/projects").rglob("*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    words = [line["message"]["content"] for line in lines if line["type"] == "user"]
+    assert "first" in words
+    at = next(at for at, line in enumerate(lines) if line.get("subtype") == "compact_boundary")
+    boundary, summary = lines[at : at + 2]
+    assert (boundary["type"], boundary["parentUuid"]) == ("system", None)
+    assert boundary["logicalParentUuid"] == boundary["compactMetadata"]["preservedSegment"]["tailUuid"]
+    assert (summary["parentUuid"], summary["isCompactSummary"]) == (boundary["uuid"], True)
+    assert boundary["compactMetadata"]["preservedSegment"]["anchorUuid"] == summary["uuid"]
 
 
-def test_a_prompt_that_waits_is_not_mixed_with_a_command(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, says("one", "Sum.", "two")) as room:
-            for text in ("first", "/compact", "second"):
-                room.prompt(text)
-            results = [await room.hear("result") for _ in range(3)]
-        assert [result["result"] for result in results] == ["one", "", "two"]
-
-    run(talk)
+async def test_a_prompt_that_waits_is_not_mixed_with_a_command(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, says("one", "Sum.", "two")) as harness:
+        for text in ("first", "/compact", "second"):
+            harness.prompt(text)
+        results = [await harness.receive("result") for _ in range(3)]
+    assert [result["result"] for result in results] == ["one", "", "two"]
 
 
-def test_too_short_a_conversation_is_left_as_it_is(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, says("one")) as room:
-            result = await prompted(room, "/compact")
-        assert not result["is_error"]
-        assert notices(room) == [
-            {"status": "compacting"},
-            {"status": None, "compact_result": "failed", "compact_error": "too_few_groups"},
-        ]
-
-    run(talk)
+async def test_too_short_a_conversation_is_left_as_it_is(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, says("one")) as harness:
+        result = await prompted(harness, "/compact")
+    assert not result["is_error"]
+    assert notices(harness) == [
+        {"status": "compacting"},
+        {"status": None, "compact_result": "failed", "compact_error": "too_few_groups"},
+    ]
 
 
-def test_nobody_hears_of_a_compaction_that_nobody_asked_for_and_that_cannot_be(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, says("one"), **SMALL) as room:
-            result = await prompted(room, LONG)
-        assert result["result"] == "one"
-        assert notices(room) == []
-
-    run(talk)
+async def test_nobody_hears_of_a_compaction_that_nobody_asked_for_and_that_cannot_be(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, says("one"), **SMALL) as harness:
+        result = await prompted(harness, LONG)
+    assert result["result"] == "one"
+    assert notices(harness) == []
 
 
-def test_no_room_is_made_for_a_call_that_the_budget_does_not_allow(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, says(LONG, "two"), max_budget_calls=1, **SMALL) as room:
-            await prompted(room, "first")
-            result = await prompted(room, "second")
-        assert result["terminal_reason"] == "budget_exhausted"
-        assert notices(room) == []
-
-    run(talk)
+async def test_no_room_is_made_for_a_call_that_the_budget_does_not_allow(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, says(LONG, "two"), max_budget_calls=1, **SMALL) as harness:
+        await prompted(harness, "first")
+        result = await prompted(harness, "second")
+    assert result["terminal_reason"] == "budget_exhausted"
+    assert notices(harness) == []
 
 
-def test_before_a_call_that_would_not_fit_it_is_done_by_itself(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, says(LONG, "Sum.", "two"), **SMALL) as room:
-            await prompted(room, "first")
-            usage = (await room.ask("get_context_usage"))["response"]["response"]
-            result = await prompted(room, "second")
-            after = (await room.ask("get_context_usage"))["response"]["response"]
-        assert (result["result"], result["num_turns"]) == ("two", 1)
-        assert notices(room) == [*DONE, "auto"]
-        assert (usage["isAutoCompactEnabled"], usage["autoCompactThreshold"], usage["maxTokens"]) == (True, 1000, 2000)
-        assert after["totalTokens"] < 500 < 1000 < usage["totalTokens"]
-        [boundary] = [line for line in room.told("system") if line["subtype"] == "compact_boundary"]
-        assert boundary["compact_metadata"]["pre_tokens"] > boundary["compact_metadata"]["post_tokens"]
-
-    run(talk)
+async def test_before_a_call_that_would_not_fit_it_is_done_by_itself(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, says(LONG, "Sum.", "two"), **SMALL) as harness:
+        await prompted(harness, "first")
+        usage = (await harness.request("get_context_usage"))["response"]["response"]
+        result = await prompted(harness, "second")
+        after = (await harness.request("get_context_usage"))["response"]["response"]
+    assert (result["result"], result["num_turns"]) == ("two", 1)
+    assert notices(harness) == [*DONE, "auto"]
+    assert (usage["isAutoCompactEnabled"], usage["autoCompactThreshold"], usage["maxTokens"]) == (True, 1000, 2000)
+    assert after["totalTokens"] < 500 < 1000 < usage["totalTokens"]
+    [boundary] = [line for line in harness.messages("system") if line["subtype"] == "compact_boundary"]
+    assert boundary["compact_metadata"]["pre_tokens"] > boundary["compact_metadata"]["post_tokens"]
 
 
-def test_in_the_middle_of_a_turn_the_request_is_not_forgotten(tmp_path: Path) -> None:
+async def test_in_the_middle_of_a_turn_the_request_is_not_forgotten(tmp_path: Path) -> None:
     (tmp_path / "big.txt").write_text(LONG.replace(" ", "\n"))
     read = f'[[turn]]\ntools = [{{name = "Read", input = {{file_path = "{tmp_path}/big.txt"}}, id = "t1"}}]\n'
 
-    async def talk() -> None:
-        async with Room(tmp_path, read + says("Sum.", "done"), **SMALL) as room:
-            result = await prompted(room, "Read it to me")
-            [first, *_] = sent(room)
-        assert result["result"] == "done"
-        assert "Read it to me" in first["content"][0]["text"]
-        assert notices(room) == [*DONE, "auto"]
-
-    run(talk)
+    async with SessionHarness(tmp_path, read + says("Sum.", "done"), **SMALL) as harness:
+        result = await prompted(harness, "Read it to me")
+        [first, *_] = sent(harness)
+    assert result["result"] == "done"
+    assert "Read it to me" in first["content"][0]["text"]
+    assert notices(harness) == [*DONE, "auto"]
 
 
-def test_a_request_that_was_too_long_is_compacted_and_made_once_more(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, says("one") + TOO_LONG + says("Sum.", "two") + TOO_LONG * 9) as room:
-            good = await prompted(room, "first", "second")
-            bad = await prompted(room, "third")
-        assert (good["result"], good["is_error"]) == ("two", False)
-        assert (bad["is_error"], bad["terminal_reason"]) == (True, "prompt_too_long")
-
-    run(talk)
+async def test_a_request_that_was_too_long_is_compacted_and_made_once_more(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, says("one") + TOO_LONG + says("Sum.", "two") + TOO_LONG * 9) as harness:
+        good = await prompted(harness, "first", "second")
+        bad = await prompted(harness, "third")
+    assert (good["result"], good["is_error"]) == ("two", False)
+    assert (bad["is_error"], bad["terminal_reason"]) == (True, "prompt_too_long")
 
 
-def test_where_no_summary_can_be_had_the_end_of_the_conversation_is_kept(tmp_path: Path) -> None:
+async def test_where_no_summary_can_be_had_the_end_of_the_conversation_is_kept(tmp_path: Path) -> None:
     """All requests are refused as too long, one with smaller pieces as well: what is left is cut without a model."""
 
-    async def talk() -> None:
-        async with Room(tmp_path, says(LONG) + TOO_LONG * 4 + says("two"), **SMALL) as room:
-            await prompted(room, "first")
-            result = await prompted(room, "second")
-            [first, *_] = sent(room)
-        assert result["result"] == "two"
-        assert "left out" in first["content"][0]["text"]
-        assert notices(room) == [*DONE, "auto"]
-
-    run(talk)
+    async with SessionHarness(tmp_path, says(LONG) + TOO_LONG * 4 + says("two"), **SMALL) as harness:
+        await prompted(harness, "first")
+        result = await prompted(harness, "second")
+        [first, *_] = sent(harness)
+    assert result["result"] == "two"
+    assert "left out" in first["content"][0]["text"]
+    assert notices(harness) == [*DONE, "auto"]
 
 
-def test_a_conversation_that_is_larger_than_the_window_is_read_in_pieces(tmp_path: Path) -> None:
-    async def talk() -> None:
-        script = says(LONG * 2) + says("Part one.", "Part two.", "Part three.", "two")
-        async with Room(tmp_path, script, **SMALL) as room:
-            await prompted(room, "first")
-            result = await prompted(room, "second")
-            [first, *_] = sent(room)
-        assert result["result"] == "two"
-        assert "Part one.\n\nPart two.\n\nPart three." in first["content"][0]["text"]
-
-    run(talk)
+async def test_a_conversation_that_is_larger_than_the_window_is_read_in_pieces(tmp_path: Path) -> None:
+    script = says(LONG * 2) + says("Part one.", "Part two.", "Part three.", "two")
+    async with SessionHarness(tmp_path, script, **SMALL) as harness:
+        await prompted(harness, "first")
+        result = await prompted(harness, "second")
+        [first, *_] = sent(harness)
+    assert result["result"] == "two"
+    assert "Part one.\n\nPart two.\n\nPart three." in first["content"][0]["text"]
 
 
-def test_one_failure_is_told_and_two_in_a_row_are_an_error(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, says(LONG) + REFUSED + says("two") + REFUSED + says("Sum."), **SMALL) as room:
-            await prompted(room, "first")
-            first = await prompted(room, "second")
-            second = await prompted(room, "third")
-        assert (first["result"], first["is_error"]) == ("two", False)
-        assert (second["is_error"], second["api_error"]) == (True, "compaction_failed")
-        assert notices(room)[1] == {"status": None, "compact_result": "failed", "compact_error": "no"}
-
-    run(talk)
-
-
-def test_nothing_is_compacted_where_the_person_does_not_want_it(tmp_path: Path) -> None:
-    async def talk() -> None:
-        room = Room(tmp_path, says(LONG, "two"), **SMALL)
-        room.environment |= {"DISABLE_COMPACT": "1"}
-        async with room:
-            await prompted(room, "first", "second")
-            result = await prompted(room, "/compact")
-        assert "disabled" in result["result"]
-        assert notices(room) == []
-
-    run(talk)
+async def test_one_failure_is_told_and_two_in_a_row_are_an_error(tmp_path: Path) -> None:
+    async with SessionHarness(
+        tmp_path, says(LONG) + REFUSED + says("two") + REFUSED + says("Sum."), **SMALL
+    ) as harness:
+        await prompted(harness, "first")
+        first = await prompted(harness, "second")
+        second = await prompted(harness, "third")
+    assert (first["result"], first["is_error"]) == ("two", False)
+    assert (second["is_error"], second["api_error"]) == (True, "compaction_failed")
+    assert notices(harness)[1] == {"status": None, "compact_result": "failed", "compact_error": "no"}
 
 
-def test_hooks_hear_of_it_and_may_forbid_it(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, says("one", "two", "Sum.")) as room:
-            events = ("PreCompact", "SessionStart", "PostCompact")
-            hooks = {event: [{"matcher": None, "hookCallbackIds": [event]}] for event in events}
-            await room.ask("initialize", hooks=hooks)
-            await prompted(room, "first", "second")
-            room.prompt("/compact")
-            inputs = []
-            for body in ({"decision": "block", "reason": "not now"}, {}, {}, {}):
-                asked = await room.hear("control_request")
-                inputs.append(asked["request"]["input"])
-                response = {"subtype": "success", "request_id": asked["request_id"], "response": body}
-                room.say({"type": "control_response", "response": response})
-                if body:
-                    await room.hear("result")
-                    room.prompt("/compact short")
-            await room.hear("result")
-        assert notices(room)[1]["compact_error"] == "blocked by a hook: not now"
-        assert [asked["hook_event_name"] for asked in inputs] == ["PreCompact", *events]
-        assert (inputs[0]["custom_instructions"], inputs[1]["custom_instructions"]) == (None, "short")
-        assert (inputs[2]["source"], inputs[3]["compact_summary"]) == ("compact", "Sum.")
-
-    run(talk)
+async def test_nothing_is_compacted_where_the_person_does_not_want_it(tmp_path: Path) -> None:
+    harness = SessionHarness(tmp_path, says(LONG, "two"), **SMALL)
+    harness.environment |= {"DISABLE_COMPACT": "1"}
+    async with harness:
+        await prompted(harness, "first", "second")
+        result = await prompted(harness, "/compact")
+    assert "disabled" in result["result"]
+    assert notices(harness) == []
 
 
-def test_clear_begins_anew_and_so_do_the_bill_and_a_resumed_session(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, says("one", "two")) as room:
-            await prompted(room, "first")
-            cleared = await prompted(room, "/clear")
-            usage = (await room.ask("get_context_usage"))["response"]["response"]
-            await prompted(room, "second")
-            before = sent(room)
-        [reset] = room.told("conversation_reset")
-        assert (reset["trigger"], reset["uuid"]) == ("clear", reset["new_conversation_id"])
-        assert (cleared["local_command"], cleared["result"], cleared["modelUsage"]) == ("clear", "", {})
-        assert (usage["messageBreakdown"]["userMessageTokens"], usage["apiUsage"]) == (0, None)
-        assert [message["content"][0]["text"] for message in before] == ["second", "two"]
-        async with Room(tmp_path, says("three"), resume=room.session.id) as again:
-            assert sent(again) == before
+async def test_hooks_hear_of_it_and_may_forbid_it(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, says("one", "two", "Sum.")) as harness:
+        events = ("PreCompact", "SessionStart", "PostCompact")
+        hooks = {event: [{"matcher": None, "hookCallbackIds": [event]}] for event in events}
+        await harness.request("initialize", hooks=hooks)
+        await prompted(harness, "first", "second")
+        harness.prompt("/compact")
+        inputs = []
+        for body in ({"decision": "block", "reason": "not now"}, {}, {}, {}):
+            asked = await harness.receive("control_request")
+            inputs.append(asked["request"]["input"])
+            response = {"subtype": "success", "request_id": asked["request_id"], "response": body}
+            harness.send({"type": "control_response", "response": response})
+            if body:
+                await harness.receive("result")
+                harness.prompt("/compact short")
+        await harness.receive("result")
+    assert notices(harness)[1]["compact_error"] == "blocked by a hook: not now"
+    assert [asked["hook_event_name"] for asked in inputs] == ["PreCompact", *events]
+    assert (inputs[0]["custom_instructions"], inputs[1]["custom_instructions"]) == (None, "short")
+    assert (inputs[2]["source"], inputs[3]["compact_summary"]) == ("compact", "Sum.")
 
-    run(talk)
+
+async def test_clear_begins_anew_and_so_do_the_bill_and_a_resumed_session(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, says("one", "two")) as harness:
+        await prompted(harness, "first")
+        cleared = await prompted(harness, "/clear")
+        usage = (await harness.request("get_context_usage"))["response"]["response"]
+        await prompted(harness, "second")
+        before = sent(harness)
+    [reset] = harness.messages("conversation_reset")
+    assert (reset["trigger"], reset["uuid"]) == ("clear", reset["new_conversation_id"])
+    assert (cleared["local_command"], cleared["result"], cleared["modelUsage"]) == ("clear", "", {})
+    assert (usage["messageBreakdown"]["userMessageTokens"], usage["apiUsage"]) == (0, None)
+    assert [message["content"][0]["text"] for message in before] == ["second", "two"]
+    async with SessionHarness(tmp_path, says("three"), resume=harness.session.id) as again:
+        assert sent(again) == before

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from parley.engine.context.history_repair import NO_DOCUMENT, NO_IMAGE, NO_RESULT, find_blamed, repair_messages
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PNG = "iVBORw0KGgo="
 REFUSAL = '[[turn]]\nerror = { status = 400, type = "invalid_request_error", message = "Could not process image" }\n'
@@ -117,24 +116,21 @@ def test_calls_of_another_backend_are_spelled_as_the_api_spells_them() -> None:
     )
 
 
-def heard(folder: Path, script: str, *prompts: object) -> tuple[list[Json], list[Json], list[Json]]:
+async def heard(folder: Path, script: str, *prompts: object) -> tuple[list[Json], list[Json], list[Json]]:
     """The results, the notices, and the conversation as it is sent."""
 
-    async def played() -> tuple[list[Json], list[Json], list[Json]]:
-        async with Room(folder, script) as room:
-            results = []
-            for prompt in prompts:
-                room.say({"type": "user", "message": {"role": "user", "content": prompt}})
-                results.append(await room.hear("result"))
-            notices = [line for line in room.told("system") if line["subtype"] == "informational"]
-            return results, notices, room.session.journal.history.render()
-
-    return asyncio.run(played())
+    async with SessionHarness(folder, script) as harness:
+        results = []
+        for prompt in prompts:
+            harness.send({"type": "user", "message": {"role": "user", "content": prompt}})
+            results.append(await harness.receive("result"))
+        notices = [line for line in harness.messages("system") if line["subtype"] == "informational"]
+        return results, notices, harness.session.journal.history.render()
 
 
-def test_a_refused_conversation_is_repaired_and_tried_again(tmp_path: Path) -> None:
+async def test_a_refused_conversation_is_repaired_and_tried_again(tmp_path: Path) -> None:
     script = REFUSAL + "[[turn]]\ntext = 'I see.'\n"
-    [only], notices, messages = heard(tmp_path, script, [BROKEN_IMAGE, text("What is this?")])
+    [only], notices, messages = await heard(tmp_path, script, [BROKEN_IMAGE, text("What is this?")])
 
     assert only["result"] == "I see."
     assert [notice["tag"] for notice in notices] == ["history_repaired"]
@@ -142,13 +138,13 @@ def test_a_refused_conversation_is_repaired_and_tried_again(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("block", "instead"), [(image("a"), NO_IMAGE), (PDF, NO_DOCUMENT)])
-def test_what_only_the_backend_knows_to_be_bad_is_left_out_from_then_on(
+async def test_what_only_the_backend_knows_to_be_bad_is_left_out_from_then_on(
     tmp_path: Path, block: Json, instead: str
 ) -> None:
     words = f"messages.0.content.0.{block['type']}.source: not a valid PDF or image"
     refusal = f"[[turn]]\nerror = {{ status = 400, type = 'invalid_request_error', message = '{words}' }}\n"
     script = refusal + "[[turn]]\ntext = 'I see.'\n" * 2
-    results, notices, messages = heard(
+    results, notices, messages = await heard(
         tmp_path, script, [block, text("What is this?")], [image("c"), text("And this?")]
     )
 
@@ -157,16 +153,16 @@ def test_what_only_the_backend_knows_to_be_bad_is_left_out_from_then_on(
     assert [messages[at]["content"][0] for at in (0, 2)] == [text(instead), image("c")]
 
 
-def test_a_repair_that_does_not_help_is_an_error_and_the_session_goes_on(tmp_path: Path) -> None:
+async def test_a_repair_that_does_not_help_is_an_error_and_the_session_goes_on(tmp_path: Path) -> None:
     script = REFUSAL * 2 + "[[turn]]\ntext = 'On.'\n"
-    [first, second], notices, _ = heard(tmp_path, script, [BROKEN_IMAGE, text("What is this?")], "go on")
+    [first, second], notices, _ = await heard(tmp_path, script, [BROKEN_IMAGE, text("What is this?")], "go on")
 
     assert (first["is_error"], first["api_error_status"]) == (True, 400)
     assert second["result"] == "On."
     assert len(notices) == 1
 
 
-def test_a_refusal_of_a_sound_conversation_is_told_at_once(tmp_path: Path) -> None:
-    [first, second], notices, _ = heard(tmp_path, REFUSAL + "[[turn]]\ntext = 'On.'\n", "go", "on")
+async def test_a_refusal_of_a_sound_conversation_is_told_at_once(tmp_path: Path) -> None:
+    [first, second], notices, _ = await heard(tmp_path, REFUSAL + "[[turn]]\ntext = 'On.'\n", "go", "on")
 
     assert (first["is_error"], second["result"], notices) == (True, "On.", [])

@@ -28,9 +28,9 @@ def nested(texts: list[str]) -> list[str]:
     return [text for text in texts if text.startswith(READ)]
 
 
-def test_what_lies_between_the_working_directory_and_a_file_is_heard_once(tmp_path: Path) -> None:
+async def test_what_lies_between_the_working_directory_and_a_file_is_heard_once(tmp_path: Path) -> None:
     house(tmp_path)
-    room = visit(tmp_path, looks(tmp_path, "c.txt", "web/b.txt", "web/deep/a.txt", "web/b.txt"), saying("go"))
+    room = await visit(tmp_path, looks(tmp_path, "c.txt", "web/b.txt", "web/deep/a.txt", "web/b.txt"), saying("go"))
     hall, cellar = nested(heard(room))
     assert hall.endswith(
         f"Contents of {tmp_path}/web/CLAUDE.md:\n\nIn the hall. @more.md\n\n"
@@ -38,27 +38,29 @@ def test_what_lies_between_the_working_directory_and_a_file_is_heard_once(tmp_pa
     )
     assert cellar.endswith(f"Contents of {tmp_path}/web/deep/AGENTS.md:\n\nIn the cellar.")
     assert "hall" not in str(room.session.journal.system_text)
-    again = visit(tmp_path, looks(tmp_path, "web/deep/a.txt"), saying("go"), resume=room.session.id)
+    again = await visit(tmp_path, looks(tmp_path, "web/deep/a.txt"), saying("go"), resume=room.session.id)
     assert len(nested(heard(again))) == 2
 
 
-def test_nothing_is_heard_of_files_elsewhere_of_calls_that_failed_or_where_a_rule_denies(tmp_path: Path) -> None:
+async def test_nothing_is_heard_of_files_elsewhere_of_calls_that_failed_or_where_a_rule_denies(tmp_path: Path) -> None:
     house(tmp_path)
     other = tmp_path / "elsewhere"
     put(other, "room/CLAUDE.md", "Not mine.")
     put(other, "room/d.txt", "d")
     inside = tmp_path / "web"
     failed = looks(tmp_path, "web/nothing.txt")
-    room = visit(inside, failed, saying("go"), skip_permissions=True)
+    room = await visit(inside, failed, saying("go"), skip_permissions=True)
     assert nested(heard(room)) == []
-    away = visit(inside, looks(other, "room/d.txt"), saying("go"), skip_permissions=True)
+    away = await visit(inside, looks(other, "room/d.txt"), saying("go"), skip_permissions=True)
     assert nested(heard(away)) == []
-    denied = visit(tmp_path, looks(tmp_path, "web/deep/a.txt"), saying("go"), disallowed_tools=("Read(web/CLAUDE.md)",))
+    denied = await visit(
+        tmp_path, looks(tmp_path, "web/deep/a.txt"), saying("go"), disallowed_tools=("Read(web/CLAUDE.md)",)
+    )
     [cellar] = nested(heard(denied))
     assert "hall" not in cellar
 
 
-def test_a_prompt_of_ones_own_goes_without(tmp_path: Path) -> None:
+async def test_a_prompt_of_ones_own_goes_without(tmp_path: Path) -> None:
     house(tmp_path)
-    room = visit(tmp_path, looks(tmp_path, "web/b.txt"), saying("go"), system_prompt="Mine.")
+    room = await visit(tmp_path, looks(tmp_path, "web/b.txt"), saying("go"), system_prompt="Mine.")
     assert nested(heard(room)) == []

@@ -5,7 +5,6 @@ Bodies of requests are taken off the wire. Cache marks are moved on with the con
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from itertools import pairwise
@@ -18,7 +17,7 @@ import pytest
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.models.event_synthesis import event_objects, message_json
 from tests.helpers.http_server import Answer, loopback, stream
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 MARK = b',"cache_control":{"type":"ephemeral"}'
 DAY_SECONDS = 86_400
@@ -55,39 +54,40 @@ class Walk:
 
     async def part(self, *prompts: str, days: int = 0) -> None:
         resumed = {"resume": self.session_id} if self.session_id else {}
-        room = Room(self.folder, "", model="claude-opus-5-5", permission_mode="bypassPermissions", **resumed)
-        room.environment["ANTHROPIC_BASE_URL"] = self.url
-        earlier = room.stamp.seconds
-        new_uuid = room.stamp.new_uuid
-        room.stamp = msgspec.structs.replace(
-            room.stamp, seconds=lambda: earlier() + days * DAY_SECONDS, new_uuid=lambda: f"{new_uuid()[:-4]}{days:04d}"
+        harness = SessionHarness(
+            self.folder, "", model="claude-opus-5-5", permission_mode="bypassPermissions", **resumed
         )
-        async with room:
+        harness.environment["ANTHROPIC_BASE_URL"] = self.url
+        earlier = harness.stamp.seconds
+        new_uuid = harness.stamp.new_uuid
+        harness.stamp = msgspec.structs.replace(
+            harness.stamp,
+            seconds=lambda: earlier() + days * DAY_SECONDS,
+            new_uuid=lambda: f"{new_uuid()[:-4]}{days:04d}",
+        )
+        async with harness:
             for prompt in prompts:
-                room.prompt(prompt)
-                result = await room.hear("result")
+                harness.prompt(prompt)
+                result = await harness.receive("result")
                 assert not result["is_error"], result
-        self.session_id = room.session.id
+        self.session_id = harness.session.id
 
 
-def walked(folder: Path) -> list[Json]:
-    async def walk() -> list[Json]:
-        async with loopback(*ANSWERS) as server:
-            session = Walk(folder, server.url)
-            await session.part("One.", "Two.")
-            (folder / "CLAUDE.md").write_text("A rule that came later.")
-            await session.part("Three.", "Four.", days=2)
-            return [json.loads(request.body) for request in server.heard]
-
-    return asyncio.run(walk())
+async def walked(folder: Path) -> list[Json]:
+    async with loopback(*ANSWERS) as server:
+        session = Walk(folder, server.url)
+        await session.part("One.", "Two.")
+        (folder / "CLAUDE.md").write_text("A rule that came later.")
+        await session.part("Three.", "Four.", days=2)
+        return [json.loads(request.body) for request in server.heard]
 
 
 def text_of(part: Any) -> bytes:
     return msgspec.json.encode(part).replace(MARK, b"")
 
 
-def test_every_request_begins_with_the_one_before_it_across_turns_processes_and_days(tmp_path: Path) -> None:
-    bodies = walked(tmp_path)
+async def test_every_request_begins_with_the_one_before_it_across_turns_processes_and_days(tmp_path: Path) -> None:
+    bodies = await walked(tmp_path)
 
     assert len(bodies) == len(ANSWERS)
     for before, after in pairwise(bodies):
@@ -98,8 +98,8 @@ def test_every_request_begins_with_the_one_before_it_across_turns_processes_and_
         assert text_of(after["messages"]).startswith(text_of(before["messages"])[: -len("]}]")])
 
 
-def test_a_new_day_is_told_once_and_behind_what_was_said(tmp_path: Path) -> None:
-    bodies = walked(tmp_path)
+async def test_a_new_day_is_told_once_and_behind_what_was_said(tmp_path: Path) -> None:
+    bodies = await walked(tmp_path)
 
     told = [[block["text"] for block in body["messages"][-1]["content"] if block["type"] == "text"] for body in bodies]
     assert told[4] == ["[Today's date: 2027-01-17]", "Three."]
@@ -111,18 +111,15 @@ def test_a_new_day_is_told_once_and_behind_what_was_said(tmp_path: Path) -> None
     ("options", "most_tokens"),
     [({}, 4000), ({"tools": (), "system_prompt": "You are a test."}, 200)],
 )
-def test_what_every_request_carries_is_bounded(tmp_path: Path, options: Json, most_tokens: int) -> None:
-    async def talk() -> Json:
-        async with loopback(answer(1, {"type": "text", "text": "Hi."})) as server:
-            room = Room(tmp_path, "", model="claude-opus-5-5", permission_prompt_tool="stdio", **options)
-            room.environment["ANTHROPIC_BASE_URL"] = server.url
-            async with room:
-                room.prompt("Hi")
-                await room.hear("result")
-            body: Json = json.loads(server.heard[0].body)
-            return body
+async def test_what_every_request_carries_is_bounded(tmp_path: Path, options: Json, most_tokens: int) -> None:
+    async with loopback(answer(1, {"type": "text", "text": "Hi."})) as server:
+        harness = SessionHarness(tmp_path, "", model="claude-opus-5-5", permission_prompt_tool="stdio", **options)
+        harness.environment["ANTHROPIC_BASE_URL"] = server.url
+        async with harness:
+            harness.prompt("Hi")
+            await harness.receive("result")
+        body: Json = json.loads(server.heard[0].body)
 
-    body = asyncio.run(talk())
     chars = {part: len(text_of(body.get(part, []))) for part in ("system", "tools", "messages")}
     tokens = sum(chars.values()) // CHARS_PER_TOKEN
     sys.stdout.write(f"fixed overhead: about {tokens} tokens of at most {most_tokens} ({chars} characters)\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from parley.models.fake.script import Script, ScriptedTurn
 from parley.testing.model_server import ModelServer
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 SEARCH: Json = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
 FOUND: Json = {
@@ -45,32 +44,29 @@ USAGE: Json = {
 DONE = ScriptedTurn(text="Done.")
 
 
-def played(folder: Path, *turns: ScriptedTurn, prompts: int = 1) -> tuple[list[Json], list[Any]]:
+async def played(folder: Path, *turns: ScriptedTurn, prompts: int = 1) -> tuple[list[Json], list[Any]]:
     """The results of so many prompts, and the messages of every request."""
 
-    async def talk() -> tuple[list[Json], list[Any]]:
-        async with ModelServer(Script(turn=list(turns))) as server:
-            room = Room(folder, "", model="sonnet")
-            room.environment = {**room.environment, "ANTHROPIC_BASE_URL": server.url}
-            results = []
-            async with room:
-                for _ in range(prompts):
-                    room.prompt("go")
-                    results.append(await room.hear("result"))
-            return results, [exchange.body["messages"] for exchange in server.exchanges]
-
-    return asyncio.run(talk())
+    async with ModelServer(Script(turn=list(turns))) as server:
+        harness = SessionHarness(folder, "", model="sonnet")
+        harness.environment = {**harness.environment, "ANTHROPIC_BASE_URL": server.url}
+        results = []
+        async with harness:
+            for _ in range(prompts):
+                harness.prompt("go")
+                results.append(await harness.receive("result"))
+        return results, [exchange.body["messages"] for exchange in server.exchanges]
 
 
-def test_every_block_goes_back_as_it_came(tmp_path: Path) -> None:
-    _, (_, sent) = played(tmp_path, ScriptedTurn(blocks=BLOCKS), DONE, prompts=2)
+async def test_every_block_goes_back_as_it_came(tmp_path: Path) -> None:
+    _, (_, sent) = await played(tmp_path, ScriptedTurn(blocks=BLOCKS), DONE, prompts=2)
 
     assert sent[1] == {"role": "assistant", "content": BLOCKS}
     assert msgspec.json.encode(sent[1]["content"]) == msgspec.json.encode(BLOCKS)
 
 
-def test_a_usage_is_told_with_all_that_it_has(tmp_path: Path) -> None:
-    [result], _ = played(tmp_path, ScriptedTurn(text="Hi.", usage=USAGE))
+async def test_a_usage_is_told_with_all_that_it_has(tmp_path: Path) -> None:
+    [result], _ = await played(tmp_path, ScriptedTurn(text="Hi.", usage=USAGE))
 
     assert result["usage"] == USAGE
     [used] = result["modelUsage"].values()
@@ -80,8 +76,8 @@ def test_a_usage_is_told_with_all_that_it_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "reason", ["end_turn", "max_tokens", "stop_sequence", "refusal", "model_context_window_exceeded", "a_new_one"]
 )
-def test_every_way_to_stop_ends_the_turn_and_is_told(tmp_path: Path, reason: str) -> None:
-    results, _ = played(tmp_path, ScriptedTurn(text="So.", stop_reason=reason), DONE, prompts=2)
+async def test_every_way_to_stop_ends_the_turn_and_is_told(tmp_path: Path, reason: str) -> None:
+    results, _ = await played(tmp_path, ScriptedTurn(text="So.", stop_reason=reason), DONE, prompts=2)
 
     assert [(line["result"], line["stop_reason"], line["is_error"]) for line in results] == [
         ("So.", reason, False),
@@ -89,9 +85,9 @@ def test_every_way_to_stop_ends_the_turn_and_is_told(tmp_path: Path, reason: str
     ]
 
 
-def test_a_pause_of_the_backend_is_gone_on_from_with_its_own_message(tmp_path: Path) -> None:
+async def test_a_pause_of_the_backend_is_gone_on_from_with_its_own_message(tmp_path: Path) -> None:
     paused = ScriptedTurn(blocks=[SEARCH], stop_reason="pause_turn")
-    [result], (first, second) = played(tmp_path, paused, ScriptedTurn(blocks=[FOUND, CITED]))
+    [result], (first, second) = await played(tmp_path, paused, ScriptedTurn(blocks=[FOUND, CITED]))
 
     assert (result["result"], result["stop_reason"], result["num_turns"]) == ("It is so.", "end_turn", 2)
     assert [message["role"] for message in first] == ["user"]
@@ -99,8 +95,8 @@ def test_a_pause_of_the_backend_is_gone_on_from_with_its_own_message(tmp_path: P
     assert second[1]["content"][0]["id"] == "srvtoolu_1"
 
 
-def test_a_backend_that_only_pauses_is_given_up(tmp_path: Path) -> None:
+async def test_a_backend_that_only_pauses_is_given_up(tmp_path: Path) -> None:
     paused = ScriptedTurn(blocks=[SEARCH], stop_reason="pause_turn")
-    [result], sent = played(tmp_path, *[paused] * 30)
+    [result], sent = await played(tmp_path, *[paused] * 30)
 
     assert (result["subtype"], result["stop_reason"], len(sent)) == ("success", "pause_turn", 21)

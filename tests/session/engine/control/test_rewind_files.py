@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 FIRST, SECOND = "11111111-0000-4000-8000-000000000000", "22222222-0000-4000-8000-000000000000"
 WRITES = """
@@ -21,7 +19,7 @@ text = "Done."
 """
 
 
-class Work(Room):
+class Work(SessionHarness):
     """A room in which two prompts have a file written each."""
 
     def __init__(self, folder: Path, *, may_rewind: bool = True, **options: object) -> None:
@@ -35,145 +33,115 @@ class Work(Room):
 
     async def write(self, uuid: str) -> None:
         self.prompt("go", uuid=uuid)
-        await self.hear("result")
+        await self.receive("result")
 
     async def rewind(self, uuid: str, **fields: object) -> Json:
         """The answer, without what differs from question to question."""
-        answer = (await self.ask("rewind_files", user_message_id=uuid, **fields))["response"]
+        answer = (await self.request("rewind_files", user_message_id=uuid, **fields))["response"]
         return {name: value for name, value in answer.items() if name != "request_id"}
-
-
-def run(talk: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(talk())  # type: ignore[arg-type]  # a coroutine function
 
 
 def files(folder: Path) -> set[str]:
     return {file.name for file in folder.glob("*.txt")}
 
 
-def test_a_dry_run_tells_what_a_rewind_does_and_the_rewind_does_it(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Work(tmp_path) as work:
-            await work.write(FIRST)
-            assert await work.rewind(FIRST, dry_run=True) == {
-                "subtype": "success",
-                "response": {
-                    "canRewind": True,
-                    "filesChanged": [f"{tmp_path}/new.txt"],
-                    "insertions": 0,
-                    "deletions": 1,
-                },
-            }
-            assert files(tmp_path) == {"new.txt"}
-            assert await work.rewind(FIRST) == {
-                "subtype": "success",
-                "response": {"canRewind": True, "skippedLinks": 0},
-            }
-            assert files(tmp_path) == set()
-
-    run(talk)
-
-
-def test_only_what_came_after_the_message_is_rewound(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Work(tmp_path) as work:
-            await work.write(FIRST)
-            await work.write(SECOND)
-            await work.rewind(SECOND)
+async def test_a_dry_run_tells_what_a_rewind_does_and_the_rewind_does_it(tmp_path: Path) -> None:
+    async with Work(tmp_path) as work:
+        await work.write(FIRST)
+        assert await work.rewind(FIRST, dry_run=True) == {
+            "subtype": "success",
+            "response": {
+                "canRewind": True,
+                "filesChanged": [f"{tmp_path}/new.txt"],
+                "insertions": 0,
+                "deletions": 1,
+            },
+        }
         assert files(tmp_path) == {"new.txt"}
-
-    run(talk)
-
-
-def test_an_unknown_message_is_an_error(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Work(tmp_path) as work:
-            answer = await work.rewind("unknown-id")
-        assert answer["error"] == "No file checkpoint found for this message."
-
-    run(talk)
+        assert await work.rewind(FIRST) == {
+            "subtype": "success",
+            "response": {"canRewind": True, "skippedLinks": 0},
+        }
+        assert files(tmp_path) == set()
 
 
-def test_a_host_that_did_not_enable_it_may_not_rewind(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Work(tmp_path, may_rewind=False) as work:
-            await work.write(FIRST)
-            answer = await work.rewind(FIRST)
-        assert answer["error"] == "File rewinding is not enabled."
-        assert files(tmp_path) == {"new.txt"}
-
-    run(talk)
+async def test_only_what_came_after_the_message_is_rewound(tmp_path: Path) -> None:
+    async with Work(tmp_path) as work:
+        await work.write(FIRST)
+        await work.write(SECOND)
+        await work.rewind(SECOND)
+    assert files(tmp_path) == {"new.txt"}
 
 
-def test_a_later_edit_is_told_of_and_never_lost(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Work(tmp_path) as work:
-            await work.write(FIRST)
-            await work.write(SECOND)
-            (tmp_path / "new.txt").write_text("theirs")
-            left = f"Left alone: {tmp_path}/new.txt (it was changed by somebody else since)"
-            assert (await work.rewind(FIRST, dry_run=True))["response"]["error"] == left
-            answer = await work.rewind(FIRST)
-            assert answer["response"] == {"canRewind": True, "error": left, "skippedLinks": 0}
-            assert (await work.rewind(FIRST))["error"] == left
-            assert (await work.rewind(FIRST, dry_run=True))["response"]["canRewind"] is False
-        assert (tmp_path / "new.txt").read_text() == "theirs"
-        assert files(tmp_path) == {"new.txt"}
-
-    run(talk)
+async def test_an_unknown_message_is_an_error(tmp_path: Path) -> None:
+    async with Work(tmp_path) as work:
+        answer = await work.rewind("unknown-id")
+    assert answer["error"] == "No file checkpoint found for this message."
 
 
-def test_a_resumed_session_can_be_rewound(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Work(tmp_path) as work:
-            await work.write(FIRST)
-            session_id = work.session.id
-        async with Work(tmp_path, resume=session_id) as work:
+async def test_a_host_that_did_not_enable_it_may_not_rewind(tmp_path: Path) -> None:
+    async with Work(tmp_path, may_rewind=False) as work:
+        await work.write(FIRST)
+        answer = await work.rewind(FIRST)
+    assert answer["error"] == "File rewinding is not enabled."
+    assert files(tmp_path) == {"new.txt"}
+
+
+async def test_a_later_edit_is_told_of_and_never_lost(tmp_path: Path) -> None:
+    async with Work(tmp_path) as work:
+        await work.write(FIRST)
+        await work.write(SECOND)
+        (tmp_path / "new.txt").write_text("theirs")
+        left = f"Left alone: {tmp_path}/new.txt (it was changed by somebody else since)"
+        assert (await work.rewind(FIRST, dry_run=True))["response"]["error"] == left
+        answer = await work.rewind(FIRST)
+        assert answer["response"] == {"canRewind": True, "error": left, "skippedLinks": 0}
+        assert (await work.rewind(FIRST))["error"] == left
+        assert (await work.rewind(FIRST, dry_run=True))["response"]["canRewind"] is False
+    assert (tmp_path / "new.txt").read_text() == "theirs"
+    assert files(tmp_path) == {"new.txt"}
+
+
+async def test_a_resumed_session_can_be_rewound(tmp_path: Path) -> None:
+    async with Work(tmp_path) as work:
+        await work.write(FIRST)
+        session_id = work.session.id
+    async with Work(tmp_path, resume=session_id) as work:
+        assert (await work.rewind(FIRST))["subtype"] == "success"
+    assert files(tmp_path) == set()
+
+
+async def test_a_fork_can_be_rewound_and_the_older_session_still_too(tmp_path: Path) -> None:
+    async with Work(tmp_path) as work:
+        await work.write(FIRST)
+        session_id = work.session.id
+    forks: tuple[Json, ...] = ({"fork_session": True, "session_id": SECOND}, {})
+    for fork in forks:
+        (tmp_path / "new.txt").write_text("n\n")
+        async with Work(tmp_path, resume=session_id, **fork) as work:
             assert (await work.rewind(FIRST))["subtype"] == "success"
         assert files(tmp_path) == set()
 
-    run(talk)
 
-
-def test_a_fork_can_be_rewound_and_the_older_session_still_too(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Work(tmp_path) as work:
-            await work.write(FIRST)
-            session_id = work.session.id
-        forks: tuple[Json, ...] = ({"fork_session": True, "session_id": SECOND}, {})
-        for fork in forks:
-            (tmp_path / "new.txt").write_text("n\n")
-            async with Work(tmp_path, resume=session_id, **fork) as work:
-                assert (await work.rewind(FIRST))["subtype"] == "success"
-            assert files(tmp_path) == set()
-
-    run(talk)
-
-
-def test_a_session_that_is_not_kept_leaves_no_history(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Work(tmp_path, no_session_persistence=True) as work:
-            await work.write(FIRST)
-            assert (await work.rewind(FIRST))["subtype"] == "success"
-        assert files(tmp_path) == set()
-
-    run(talk)
+async def test_a_session_that_is_not_kept_leaves_no_history(tmp_path: Path) -> None:
+    async with Work(tmp_path, no_session_persistence=True) as work:
+        await work.write(FIRST)
+        assert (await work.rewind(FIRST))["subtype"] == "success"
+    assert files(tmp_path) == set()
     assert list(tmp_path.glob("home/.claude/file-history/*")) == []
 
 
-def test_what_a_command_changed_is_rewound_where_the_tree_is_watched(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with work as room:
-            await room.write(FIRST)
-            assert files(tmp_path) == {"made.txt"}
-            assert (await room.rewind(FIRST))["subtype"] == "success"
-
+async def test_what_a_command_changed_is_rewound_where_the_tree_is_watched(tmp_path: Path) -> None:
     (tmp_path / "gone.txt").write_text("old")
     work = Work(tmp_path)
     work.environment["PARLEY_SNAPSHOT_TREE"] = "1"
     command = "rm gone.txt; echo made > made.txt"
     script = f'[[turn]]\ntools = [{{name = "Bash", input = {{command = "{command}"}}}}]\n[[turn]]\ntext = "Done."\n'
     (tmp_path / "script.toml").write_text(script)
-    run(talk)
+    async with work as harness:
+        await harness.write(FIRST)
+        assert files(tmp_path) == {"made.txt"}
+        assert (await harness.rewind(FIRST))["subtype"] == "success"
+
     assert files(tmp_path) == {"gone.txt"}
     assert (tmp_path / "gone.txt").read_text() == "old"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import json
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.helpers.session import Room
+from tests.helpers.session import SessionHarness
 
 SCRIPT = """
 [[turn]]
@@ -23,19 +20,11 @@ text = "Done."
 SAY = "[[turn]]\ntext = 'Hello.'"
 
 
-def talk(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that waits, in a loop of its own."""
-
-    @functools.wraps(test)
-    def run(*given: Any, **named: Any) -> None:
-        asyncio.run(test(*given, **named))
-
-    return run
-
-
-def outputs(room: Room) -> list[str]:
+def outputs(harness: SessionHarness) -> list[str]:
     """What tools gave the model."""
-    blocks = [block for line in room.told("user") for block in line["message"]["content"] if isinstance(block, dict)]
+    blocks = [
+        block for line in harness.messages("user") for block in line["message"]["content"] if isinstance(block, dict)
+    ]
     return [block["content"] for block in blocks if block["type"] == "tool_result"]
 
 
@@ -46,12 +35,11 @@ def prompts_sent(folder: Path) -> list[str]:
     return [entry["message"]["text"] for entry in entries if entry.get("kind") == "prompt"]
 
 
-@talk
 async def test_the_host_sees_every_value_with_the_file_it_comes_from(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text('{"model": "opus", "outputStyle": "default"}')
-    async with Room(tmp_path, SAY, settings='{"language": "de"}') as room:
-        answer = (await room.ask("get_settings"))["response"]["response"]
+    async with SessionHarness(tmp_path, SAY, settings='{"language": "de"}') as harness:
+        answer = (await harness.request("get_settings"))["response"]["response"]
 
     project = f"{tmp_path}/.claude/settings.json"
     assert answer["effective"] == {"language": "de", "outputStyle": "default"}
@@ -64,36 +52,33 @@ async def test_the_host_sees_every_value_with_the_file_it_comes_from(tmp_path: P
     ]
 
 
-@talk
 async def test_variables_that_the_host_sets_reach_the_next_command(tmp_path: Path) -> None:
-    async with Room(tmp_path, SCRIPT, allowed_tools=("Bash",)) as room:
-        answer = await room.ask("apply_flag_settings", settings={"env": {"COLOUR": "red"}})
-        room.prompt("go")
-        await room.hear("result")
+    async with SessionHarness(tmp_path, SCRIPT, allowed_tools=("Bash",)) as harness:
+        answer = await harness.request("apply_flag_settings", settings={"env": {"COLOUR": "red"}})
+        harness.prompt("go")
+        await harness.receive("result")
 
     assert answer["response"]["subtype"] == "success"
-    assert outputs(room) == ["[red]"]
+    assert outputs(harness) == ["[red]"]
 
 
-@talk
 async def test_a_deny_rule_that_the_host_adds_holds_for_the_next_call(tmp_path: Path) -> None:
-    async with Room(tmp_path, SCRIPT, allowed_tools=("Bash",)) as room:
-        await room.ask("apply_flag_settings", settings={"permissions": {"deny": ["Bash"]}})
-        room.prompt("go")
-        result = await room.hear("result")
+    async with SessionHarness(tmp_path, SCRIPT, allowed_tools=("Bash",)) as harness:
+        await harness.request("apply_flag_settings", settings={"permissions": {"deny": ["Bash"]}})
+        harness.prompt("go")
+        result = await harness.receive("result")
 
     assert [denial["tool_name"] for denial in result["permission_denials"]] == ["Bash"]
 
 
-@talk
 async def test_a_model_that_the_host_sets_is_the_next_turns_and_null_goes_back(tmp_path: Path) -> None:
-    async with Room(tmp_path, SAY) as room:
+    async with SessionHarness(tmp_path, SAY) as harness:
         models = []
         for model in ("offline", None):
-            await room.ask("apply_flag_settings", settings={"model": model})
-            room.prompt("say Hi")
-            models.append((await room.hear("system", "init"))["model"])
-            await room.hear("result")
+            await harness.request("apply_flag_settings", settings={"model": model})
+            harness.prompt("say Hi")
+            models.append((await harness.receive("system", "init"))["model"])
+            await harness.receive("result")
 
     assert models == ["offline", f"scripted:{tmp_path}/script.toml"]
 
@@ -107,24 +92,22 @@ async def test_a_model_that_the_host_sets_is_the_next_turns_and_null_goes_back(t
         ("update_settings", {"source": "projectSettings", "settings": {"model": "x"}}, "not to 'projectSettings'"),
     ],
 )
-@talk
 async def test_a_wrong_change_is_refused_and_changes_nothing(
     tmp_path: Path, subtype: str, fields: dict[str, Any], words: str
 ) -> None:
-    async with Room(tmp_path, SAY) as room:
-        refused = (await room.ask(subtype, **fields))["response"]
-        after = (await room.ask("get_settings"))["response"]["response"]
+    async with SessionHarness(tmp_path, SAY) as harness:
+        refused = (await harness.request(subtype, **fields))["response"]
+        after = (await harness.request("get_settings"))["response"]["response"]
 
     assert (refused["subtype"], words in refused["error"]) == ("error", True)
     assert (after["effective"], after["sources"]) == ({}, [])
 
 
-@talk
 async def test_an_update_is_kept_for_the_sessions_to_come(tmp_path: Path) -> None:
-    async with Room(tmp_path, SAY) as room:
-        await room.ask("update_settings", source="userSettings", settings={"language": "de"})
-    async with Room(tmp_path, SAY) as room:
-        later = (await room.ask("get_settings"))["response"]["response"]
+    async with SessionHarness(tmp_path, SAY) as harness:
+        await harness.request("update_settings", source="userSettings", settings={"language": "de"})
+    async with SessionHarness(tmp_path, SAY) as harness:
+        later = (await harness.request("get_settings"))["response"]["response"]
 
     assert later["effective"] == {"language": "de"}
 
@@ -132,17 +115,16 @@ async def test_an_update_is_kept_for_the_sessions_to_come(tmp_path: Path) -> Non
 # Memory and style.
 
 
-@talk
 async def test_memory_and_style_end_the_prompt_that_is_on_record(tmp_path: Path) -> None:
     styles = tmp_path / ".claude" / "output-styles"
     styles.mkdir(parents=True)
     (styles / "verse.md").write_text("Answer in verse.")
     (tmp_path / ".claude" / "settings.json").write_text('{"outputStyle": "verse"}')
     (tmp_path / "CLAUDE.md").write_text("Use tabs.")
-    async with Room(tmp_path, SAY) as room:
-        room.prompt("go")
-        init = await room.hear("system", "init")
-        await room.hear("result")
+    async with SessionHarness(tmp_path, SAY) as harness:
+        harness.prompt("go")
+        init = await harness.receive("system", "init")
+        await harness.receive("result")
 
     [prompt] = prompts_sent(tmp_path)
     assert init["output_style"] == "verse"
@@ -150,45 +132,42 @@ async def test_memory_and_style_end_the_prompt_that_is_on_record(tmp_path: Path)
     assert prompt.endswith(f"Contents of {tmp_path}/CLAUDE.md:\n\nUse tabs.")
 
 
-@talk
 async def test_a_resumed_session_keeps_the_prompt_it_began_with(tmp_path: Path) -> None:
     (tmp_path / "CLAUDE.md").write_text("Use tabs.")
-    async with Room(tmp_path, SAY) as room:
-        room.prompt("go")
-        await room.hear("result")
+    async with SessionHarness(tmp_path, SAY) as harness:
+        harness.prompt("go")
+        await harness.receive("result")
     (tmp_path / "CLAUDE.md").write_text("Use blanks.")
-    async with Room(tmp_path, SAY, resume=room.session.id) as again:
+    async with SessionHarness(tmp_path, SAY, resume=harness.session.id) as again:
         again.prompt("go on")
-        await again.hear("result")
+        await again.receive("result")
 
     [prompt] = prompts_sent(tmp_path)
     assert "Use tabs." in prompt
 
 
-@talk
 async def test_a_memory_file_that_a_rule_denies_is_not_told(tmp_path: Path) -> None:
     (tmp_path / "CLAUDE.md").write_text("See @secret.md.")
     (tmp_path / "secret.md").write_text("hush")
     rules = json.dumps({"permissions": {"deny": ["Read(./secret.md)"]}})
-    async with Room(tmp_path, SAY, settings=rules) as room:
-        room.prompt("go")
-        await room.hear("result")
+    async with SessionHarness(tmp_path, SAY, settings=rules) as harness:
+        harness.prompt("go")
+        await harness.receive("result")
 
     [prompt] = prompts_sent(tmp_path)
     assert "hush" not in prompt
-    assert [complaint for complaint in room.complaints if "denied by a rule" in complaint]
+    assert [complaint for complaint in harness.warnings if "denied by a rule" in complaint]
 
 
 @pytest.mark.parametrize(
     "options", [{"system_prompt": "You are a cat."}, {"bare": True}, {"setting_sources": ("user",)}]
 )
-@talk
 async def test_a_prompt_of_ones_own_and_sources_that_are_off_leave_memory_out(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
     (tmp_path / "CLAUDE.md").write_text("Use tabs.")
-    async with Room(tmp_path, SAY, **options) as room:
-        room.prompt("go")
-        await room.hear("result")
+    async with SessionHarness(tmp_path, SAY, **options) as harness:
+        harness.prompt("go")
+        await harness.receive("result")
 
     assert "Use tabs." not in prompts_sent(tmp_path)[0]

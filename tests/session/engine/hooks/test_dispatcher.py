@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from tests.helpers.hooks import asked, contexts, matcher, permissions, play, register, results, specific, until_result
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 ONE = "[[turn]]\ntext = 'One.'\n[[turn]]\ntext = 'Two.'"
 TOUCH = "[[turn]]\ntools = [{ name = 'Bash', input = { command = 'touch a.txt' } }]\n[[turn]]\ntext = 'Done.'"
 ALLOW = json.dumps(specific(permissionDecision="allow"))
 
 
-def run(talk: Any) -> None:
-    asyncio.run(talk())
+async def run(talk: Any) -> None:
+    await talk()
 
 
 def settings(**events: str | Json) -> str:
@@ -32,22 +32,22 @@ def entry(command: str | Json) -> Json:
     return {"matcher": "", "hooks": [{"type": "command", **handler}]}
 
 
-def hook_lines(room: Room) -> list[Json]:
-    return [line for line in room.told("system") if line["subtype"].startswith("hook_")]
+def hook_lines(harness: SessionHarness) -> list[Json]:
+    return [line for line in harness.messages("system") if line["subtype"].startswith("hook_")]
 
 
-def test_commands_are_told_of_calls_and_decide_on_them(tmp_path: Path) -> None:
+async def test_commands_are_told_of_calls_and_decide_on_them(tmp_path: Path) -> None:
     async def talk() -> None:
         given = settings(PreToolUse=f"cat > told; echo '{ALLOW}'", PostToolUse="echo bad >&2; exit 2")
-        async with Room(tmp_path, TOUCH, settings=given, include_hook_events=True) as room:
-            room.prompt("go")
-            await room.hear("result")
+        async with SessionHarness(tmp_path, TOUCH, settings=given, include_hook_events=True) as harness:
+            harness.prompt("go")
+            await harness.receive("result")
         assert json.loads((tmp_path / "told").read_text())["tool_input"] == {"command": "touch a.txt"}
-        assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("allow", "hook")], True)
-        assert contexts(room) == ["<hook-context from='PostToolUse:Bash'>\nThe hook objects: bad\n</hook-context>"]
+        assert (permissions(harness), (tmp_path / "a.txt").exists()) == ([("allow", "hook")], True)
+        assert contexts(harness) == ["<hook-context from='PostToolUse:Bash'>\nThe hook objects: bad\n</hook-context>"]
         lines = [
             (line["subtype"], line["hook_name"], line.get("outcome"), line.get("exit_code"))
-            for line in hook_lines(room)
+            for line in hook_lines(harness)
         ]
         assert lines == [
             ("hook_started", "PreToolUse:Bash", None, None),
@@ -55,100 +55,105 @@ def test_commands_are_told_of_calls_and_decide_on_them(tmp_path: Path) -> None:
             ("hook_started", "PostToolUse:Bash", None, None),
             ("hook_response", "PostToolUse:Bash", "error", 2),
         ]
-        started, responded = hook_lines(room)[2:]
+        started, responded = hook_lines(harness)[2:]
         assert started["hook_id"] == responded["hook_id"]
         assert (responded["stdout"], responded["stderr"], responded["output"]) == ("", "bad\n", "bad\n")
 
-    run(talk)
+    await run(talk)
 
 
-def test_the_runs_of_callbacks_are_told_with_their_answers(tmp_path: Path) -> None:
+async def test_the_runs_of_callbacks_are_told_with_their_answers(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, include_hook_events=True) as room:
+        async with SessionHarness(tmp_path, TOUCH, include_hook_events=True) as harness:
             await play(
-                room, {"PreToolUse": specific(permissionDecision="allow"), "PostToolUse": {"suppressOutput": True}}
+                harness, {"PreToolUse": specific(permissionDecision="allow"), "PostToolUse": {"suppressOutput": True}}
             )
-        told = [line["output"] for line in hook_lines(room) if line["subtype"] == "hook_response"]
+        told = [line["output"] for line in hook_lines(harness) if line["subtype"] == "hook_response"]
         assert told == ['{"hookSpecificOutput":{"permissionDecision":"allow"}}', ""]
 
-    run(talk)
+    await run(talk)
 
 
-def test_what_a_command_wants_hidden_is_not_told(tmp_path: Path) -> None:
+async def test_what_a_command_wants_hidden_is_not_told(tmp_path: Path) -> None:
     async def talk() -> None:
         given = settings(UserPromptSubmit="echo '{\"suppressOutput\": true}'")
-        async with Room(tmp_path, ONE, settings=given, include_hook_events=True) as room:
-            room.prompt("go")
-            await room.hear("result")
-        assert [line["stdout"] for line in hook_lines(room) if line["subtype"] == "hook_response"] == [""]
+        async with SessionHarness(tmp_path, ONE, settings=given, include_hook_events=True) as harness:
+            harness.prompt("go")
+            await harness.receive("result")
+        assert [line["stdout"] for line in hook_lines(harness) if line["subtype"] == "hook_response"] == [""]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_session_begins_and_ends_with_commands(tmp_path: Path) -> None:
+async def test_a_session_begins_and_ends_with_commands(tmp_path: Path) -> None:
     async def talk() -> None:
         given = settings(SessionStart="echo welcome", SessionEnd="cat > ended")
-        async with Room(tmp_path, ONE, settings=given) as room:
-            room.prompt("go")
-            await room.hear("result")
-            room.prompt("again")
-            await room.hear("result")
-            messages = room.session.journal.history.render()
+        async with SessionHarness(tmp_path, ONE, settings=given) as harness:
+            harness.prompt("go")
+            await harness.receive("result")
+            harness.prompt("again")
+            await harness.receive("result")
+            messages = harness.session.journal.history.render()
         first = [block["text"] for block in messages[0]["content"]]
         assert first == ["go", "<hook-context from='SessionStart:startup'>\nwelcome\n</hook-context>"]
         assert len(messages[2]["content"]) == 1
         assert json.loads((tmp_path / "ended").read_text())["reason"] == "other"
-        assert [line["hook_name"] for line in hook_lines(room)] == ["SessionStart:startup"] * 2
+        assert [line["hook_name"] for line in hook_lines(harness)] == ["SessionStart:startup"] * 2
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize("first", ["a blocked prompt", "a local command", "an interrupt"])
-def test_what_is_said_at_the_beginning_waits_for_the_first_turn_that_has_a_model(tmp_path: Path, first: str) -> None:
+async def test_what_is_said_at_the_beginning_waits_for_the_first_turn_that_has_a_model(
+    tmp_path: Path, first: str
+) -> None:
     async def talk() -> None:
         begins = "[ -e again ] || { echo > begun; sleep 600; }; echo welcome"
-        async with Room(tmp_path, ONE, settings=settings(SessionStart=begins)) as room:
-            await register(room, {"UserPromptSubmit": [matcher("h")]} if first == "a blocked prompt" else {})
+        async with SessionHarness(tmp_path, ONE, settings=settings(SessionStart=begins)) as harness:
+            await register(harness, {"UserPromptSubmit": [matcher("h")]} if first == "a blocked prompt" else {})
             if first == "an interrupt":
                 os.mkfifo(tmp_path / "begun")
             else:
                 (tmp_path / "again").touch()
-            room.prompt("/cost" if first == "a local command" else "go")
+            harness.prompt("/cost" if first == "a local command" else "go")
             if first == "an interrupt":
                 await asyncio.to_thread((tmp_path / "begun").read_text)
                 (tmp_path / "again").touch()
-                await room.ask("interrupt")
-            await until_result(room, {"h": {"decision": "block", "reason": "no"}})
-            room.prompt("again")
-            await until_result(room, {})
-        assert [text.splitlines()[1] for text in contexts(room) if "hook-context" in text] == ["welcome"]
+                await harness.request("interrupt")
+            await until_result(harness, {"h": {"decision": "block", "reason": "no"}})
+            harness.prompt("again")
+            await until_result(harness, {})
+        assert [text.splitlines()[1] for text in contexts(harness) if "hook-context" in text] == ["welcome"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_continue_has_no_effect_where_nothing_can_be_ended_and_that_is_told(tmp_path: Path) -> None:
+async def test_continue_has_no_effect_where_nothing_can_be_ended_and_that_is_told(tmp_path: Path) -> None:
     async def talk() -> None:
         stops = """echo '{"continue": false, "stopReason": "enough"}'"""
-        async with Room(tmp_path, ONE, settings=settings(SessionStart=stops)) as room:
-            room.prompt("go")
-            result = await room.hear("result")
-        assert (result["result"], [line for line in room.told("system") if line["subtype"] == "informational"]) == (
+        async with SessionHarness(tmp_path, ONE, settings=settings(SessionStart=stops)) as harness:
+            harness.prompt("go")
+            result = await harness.receive("result")
+        assert (
+            result["result"],
+            [line for line in harness.messages("system") if line["subtype"] == "informational"],
+        ) == (
             "One.",
             [],
         )
-        assert any("continue has no effect" in complaint for complaint in room.complaints)
+        assert any("continue has no effect" in complaint for complaint in harness.warnings)
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_prompt_is_blocked_by_exit_code_2(tmp_path: Path) -> None:
+async def test_a_prompt_is_blocked_by_exit_code_2(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, ONE, settings=settings(UserPromptSubmit="echo no >&2; exit 2")) as room:
-            room.prompt("go")
-            result = await room.hear("result")
+        async with SessionHarness(tmp_path, ONE, settings=settings(UserPromptSubmit="echo no >&2; exit 2")) as harness:
+            harness.prompt("go")
+            result = await harness.receive("result")
         assert result["result"] == "UserPromptSubmit operation blocked by hook:\nno\n\nOriginal prompt: go"
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -160,112 +165,116 @@ def test_a_prompt_is_blocked_by_exit_code_2(tmp_path: Path) -> None:
         ({"setting_sources": ("project",), "bare": True}, False),
     ],
 )
-def test_nothing_of_a_tree_runs_before_it_is_trusted(tmp_path: Path, options: Json, ran: bool) -> None:
+async def test_nothing_of_a_tree_runs_before_it_is_trusted(tmp_path: Path, options: Json, ran: bool) -> None:
     (tmp_path / ".claude").mkdir()
     events = ("SessionStart", "UserPromptSubmit", "PreToolUse", "Stop", "SessionEnd")
     (tmp_path / ".claude" / "settings.json").write_text(settings(**dict.fromkeys(events, "echo ran >> canary")))
 
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, permission_mode="acceptEdits", **options) as room:
-            room.prompt("go")
-            await room.hear("result")
-            listing = (await room.ask("get_hooks_listing"))["response"]["response"]
+        async with SessionHarness(tmp_path, TOUCH, permission_mode="acceptEdits", **options) as harness:
+            harness.prompt("go")
+            await harness.receive("result")
+            listing = (await harness.request("get_hooks_listing"))["response"]["response"]
         assert (tmp_path / "canary").exists() is ran
         assert bool(listing["hooks"]) is ran
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_change_of_the_settings_changes_the_commands(tmp_path: Path) -> None:
+async def test_a_change_of_the_settings_changes_the_commands(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, ONE) as room:
-            room.prompt("go")
-            await room.hear("result")
+        async with SessionHarness(tmp_path, ONE) as harness:
+            harness.prompt("go")
+            await harness.receive("result")
             given = json.loads(settings(UserPromptSubmit="echo more"))
-            await room.ask("apply_flag_settings", settings=given)
-            room.prompt("again")
-            await room.hear("result")
-            await room.ask("apply_flag_settings", settings={"hooks": None})
-            messages = room.session.journal.history.render()
-            listing = (await room.ask("get_hooks_listing"))["response"]["response"]
+            await harness.request("apply_flag_settings", settings=given)
+            harness.prompt("again")
+            await harness.receive("result")
+            await harness.request("apply_flag_settings", settings={"hooks": None})
+            messages = harness.session.journal.history.render()
+            listing = (await harness.request("get_hooks_listing"))["response"]["response"]
         assert [len(message["content"]) for message in messages if message["role"] == "user"] == [1, 2]
         assert listing["hooks"] == []
 
-    run(talk)
+    await run(talk)
 
 
-def test_what_is_wrong_with_the_hooks_of_settings_is_told_at_the_start(tmp_path: Path) -> None:
+async def test_what_is_wrong_with_the_hooks_of_settings_is_told_at_the_start(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, ONE, settings=settings(Nonsense="true", Stop={"type": "prompt"})) as room:
+        async with SessionHarness(
+            tmp_path, ONE, settings=settings(Nonsense="true", Stop={"type": "prompt"})
+        ) as harness:
             pass
-        assert ["no such event" in room.complaints[0], "not run, only commands" in room.complaints[1]] == [True, True]
+        assert ["no such event" in harness.warnings[0], "not run, only commands" in harness.warnings[1]] == [True, True]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_command_in_the_background_holds_up_nothing_and_is_heard_later(tmp_path: Path) -> None:
+async def test_a_command_in_the_background_holds_up_nothing_and_is_heard_later(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
 
     async def talk() -> None:
         context = json.dumps(specific(additionalContext="late news"))
         background = {"command": f"read < go; echo '{context}'; echo done > over", "async": True}
-        async with Room(
+        async with SessionHarness(
             tmp_path, ONE, settings=settings(UserPromptSubmit=background), include_hook_events=True
-        ) as room:
-            room.prompt("go")
-            await room.hear("result")
+        ) as harness:
+            harness.prompt("go")
+            await harness.receive("result")
             assert not (tmp_path / "over").exists()
             await asyncio.to_thread((tmp_path / "go").write_text, "\n")
-            response = await room.hear("system", "hook_response")
-            room.prompt("again")
-            await room.hear("result")
+            response = await harness.receive("system", "hook_response")
+            harness.prompt("again")
+            await harness.receive("result")
             await asyncio.to_thread((tmp_path / "go").write_text, "\n")
-            await room.hear("system", "hook_response")
+            await harness.receive("system", "hook_response")
         assert response["outcome"] == "success"
-        assert ["late news" in text for text in contexts(room)] == [True]
+        assert ["late news" in text for text in contexts(harness)] == [True]
 
-    run(talk)
+    await run(talk)
 
 
-def test_what_runs_in_the_background_ends_with_the_session(tmp_path: Path) -> None:
+async def test_what_runs_in_the_background_ends_with_the_session(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pid")
 
     async def talk() -> None:
         background = {"command": "echo $$ > pid; exec sleep 600", "async": True}
-        async with Room(tmp_path, ONE, settings=settings(UserPromptSubmit=background)) as room:
-            room.prompt("go")
-            await room.hear("result")
+        async with SessionHarness(tmp_path, ONE, settings=settings(UserPromptSubmit=background)) as harness:
+            harness.prompt("go")
+            await harness.receive("result")
             pid = int(await asyncio.to_thread((tmp_path / "pid").read_text))
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
-    run(talk)
+    await run(talk)
 
 
-def test_callbacks_and_commands_are_heard_together_callbacks_first(tmp_path: Path) -> None:
+async def test_callbacks_and_commands_are_heard_together_callbacks_first(tmp_path: Path) -> None:
     async def talk() -> None:
         given = settings(UserPromptSubmit="echo from a command")
-        async with Room(tmp_path, ONE, settings=given) as room:
-            await register(room, {"UserPromptSubmit": [matcher("h")]})
-            room.prompt("go")
-            await until_result(room, {"h": specific(additionalContext="from a callback")})
-        assert [text.splitlines()[1] for text in contexts(room)] == ["from a callback", "from a command"]
-        assert (len(asked(room)), results(room)) == (1, [])
+        async with SessionHarness(tmp_path, ONE, settings=given) as harness:
+            await register(harness, {"UserPromptSubmit": [matcher("h")]})
+            harness.prompt("go")
+            await until_result(harness, {"h": specific(additionalContext="from a callback")})
+        assert [text.splitlines()[1] for text in contexts(harness)] == ["from a callback", "from a command"]
+        assert (len(asked(harness)), results(harness)) == (1, [])
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_ends_a_command_that_is_asked(tmp_path: Path) -> None:
+async def test_an_interrupt_ends_a_command_that_is_asked(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pid")
 
     async def talk() -> None:
-        async with Room(tmp_path, ONE, settings=settings(UserPromptSubmit="echo $$ > pid; exec sleep 600")) as room:
-            room.prompt("go")
+        async with SessionHarness(
+            tmp_path, ONE, settings=settings(UserPromptSubmit="echo $$ > pid; exec sleep 600")
+        ) as harness:
+            harness.prompt("go")
             pid = int(await asyncio.to_thread((tmp_path / "pid").read_text))
-            await room.ask("interrupt")
-            result = await room.hear("result")
+            await harness.request("interrupt")
+            result = await harness.receive("result")
         assert result["subtype"] == "error_during_execution"
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
-    run(talk)
+    await run(talk)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from tests.helpers.hooks import (
     transcript,
     until_result,
 )
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 
 def script(*commands: str) -> str:
@@ -42,18 +41,18 @@ TOUCH = script("touch a.txt")
 STDIO = {"permission_prompt_tool": "stdio"}
 
 
-def run(talk: Any) -> None:
-    asyncio.run(talk())
+async def run(talk: Any) -> None:
+    await talk()
 
 
-def test_a_hook_is_told_of_a_call_before_it_is_decided_on(tmp_path: Path) -> None:
+async def test_a_hook_is_told_of_a_call_before_it_is_decided_on(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO) as room:
-            await play(room, {"PreToolUse": {}})
-        (input,) = asked(room)
+        async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
+            await play(harness, {"PreToolUse": {}})
+        (input,) = asked(harness)
         assert input == {
-            "session_id": room.session.id,
-            "transcript_path": str(transcript(room)),
+            "session_id": harness.session.id,
+            "transcript_path": str(transcript(harness)),
             "cwd": str(tmp_path),
             "prompt_id": input["prompt_id"],
             "permission_mode": "default",
@@ -62,28 +61,32 @@ def test_a_hook_is_told_of_a_call_before_it_is_decided_on(tmp_path: Path) -> Non
             "tool_input": {"command": "touch a.txt"},
             "tool_use_id": input["tool_use_id"],
         }
-        kinds = [line["request"]["subtype"] for line in room.told("control_request")]
+        kinds = [line["request"]["subtype"] for line in harness.messages("control_request")]
         assert kinds == ["hook_callback", "can_use_tool"]
-        assert permissions(room) == [("allow", "host")]
+        assert permissions(harness) == [("allow", "host")]
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
     ("word", "ran", "was_asked", "record"),
     [("allow", True, 0, ("allow", "hook")), ("deny", False, 0, ("deny", "hook")), ("ask", True, 1, ("allow", "host"))],
 )
-def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: int, record: Any) -> None:
+async def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: int, record: Any) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO) as room:
+        async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             said = specific(permissionDecision=word, permissionDecisionReason="because")
-            result = await play(room, {"PreToolUse": said})
-        assert ((tmp_path / "a.txt").exists(), len(questions(room)), permissions(room)) == (ran, was_asked, [record])
+            result = await play(harness, {"PreToolUse": said})
+        assert ((tmp_path / "a.txt").exists(), len(questions(harness)), permissions(harness)) == (
+            ran,
+            was_asked,
+            [record],
+        )
         assert [denial["tool_name"] for denial in result["permission_denials"]] == ([] if ran else ["Bash"])
         if word == "deny":
-            assert results(room) == ["PreToolUse:Bash hook error: because"]
+            assert results(harness) == ["PreToolUse:Bash hook error: because"]
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -100,122 +103,122 @@ def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: int, re
         ({"permission_mode": "plan"}, "allow", ("allow", "hook")),
     ],
 )
-def test_rules_and_hooks_have_their_order(tmp_path: Path, options: Json, word: str, record: Any) -> None:
+async def test_rules_and_hooks_have_their_order(tmp_path: Path, options: Json, word: str, record: Any) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **options) as room:
-            await play(room, {"PreToolUse": specific(permissionDecision=word)})
-        assert permissions(room) == [record]
+        async with SessionHarness(tmp_path, TOUCH, **options) as harness:
+            await play(harness, {"PreToolUse": specific(permissionDecision=word)})
+        assert permissions(harness) == [record]
         assert (tmp_path / "a.txt").exists() is (record[0] == "allow")
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_may_change_the_input(tmp_path: Path) -> None:
+async def test_a_hook_may_change_the_input(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO) as room:
+        async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             said = specific(updatedInput={"command": "touch b.txt"}, permissionDecision="allow")
-            await play(room, {"PreToolUse": said})
+            await play(harness, {"PreToolUse": said})
         assert (tmp_path / "b.txt").exists()
         assert not (tmp_path / "a.txt").exists()
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_changed_input_that_a_rule_denies_is_denied(tmp_path: Path) -> None:
+async def test_a_changed_input_that_a_rule_denies_is_denied(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, disallowed_tools=("Bash(rm:*)",)) as room:
+        async with SessionHarness(tmp_path, TOUCH, disallowed_tools=("Bash(rm:*)",)) as harness:
             said = specific(updatedInput={"command": "rm script.toml"}, permissionDecision="allow")
-            await play(room, {"PreToolUse": said})
-        assert permissions(room) == [("deny", "rule")]
+            await play(harness, {"PreToolUse": said})
+        assert permissions(harness) == [("deny", "rule")]
         assert (tmp_path / "script.toml").exists()
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_denied_input_stays_denied_whatever_a_hook_makes_of_it(tmp_path: Path) -> None:
+async def test_a_denied_input_stays_denied_whatever_a_hook_makes_of_it(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, script("rm script.toml"), disallowed_tools=("Bash(rm:*)",)) as room:
+        async with SessionHarness(tmp_path, script("rm script.toml"), disallowed_tools=("Bash(rm:*)",)) as harness:
             said = specific(updatedInput={"command": "true"}, permissionDecision="allow")
-            await play(room, {"PreToolUse": said})
-        assert permissions(room) == [("deny", "rule")]
+            await play(harness, {"PreToolUse": said})
+        assert permissions(harness) == [("deny", "rule")]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_changed_input_that_does_not_fit_the_tool_is_an_error_for_the_model(tmp_path: Path) -> None:
+async def test_a_changed_input_that_does_not_fit_the_tool_is_an_error_for_the_model(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH) as room:
-            await play(room, {"PreToolUse": specific(updatedInput={"cmd": 1}, permissionDecision="allow")})
-        assert "the input a hook gave" in results(room)[0]
-        assert permissions(room) == []
+        async with SessionHarness(tmp_path, TOUCH) as harness:
+            await play(harness, {"PreToolUse": specific(updatedInput={"cmd": 1}, permissionDecision="allow")})
+        assert "the input a hook gave" in results(harness)[0]
+        assert permissions(harness) == []
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_that_stops_the_turn_stops_it_before_the_call_runs(tmp_path: Path) -> None:
+async def test_a_hook_that_stops_the_turn_stops_it_before_the_call_runs(tmp_path: Path) -> None:
     async def talk() -> None:
         two = (
             "{ name = 'Bash', input = { command = 'touch a.txt' } }, { name = 'Bash', input = { command = 'touch b' } }"
         )
-        async with Room(tmp_path, f"[[turn]]\ntools = [{two}]\n[[turn]]\ntext = 'never'", **STDIO) as room:
+        async with SessionHarness(tmp_path, f"[[turn]]\ntools = [{two}]\n[[turn]]\ntext = 'never'", **STDIO) as harness:
             said = {"continue": False, "stopReason": "enough", "systemMessage": "hello"}
-            result = await play(room, {"PreToolUse": said})
+            result = await play(harness, {"PreToolUse": said})
         assert (result["terminal_reason"], result["subtype"], result["result"]) == ("hook_stopped", "success", "")
-        assert (result["permission_denials"], questions(room), len(asked(room))) == ([], [], 1)
-        assert [text.split(":")[0] for text in results(room)] == ["PreToolUse", "This call did not run"]
-        texts = [line["content"] for line in room.told("system") if line["subtype"] == "informational"]
+        assert (result["permission_denials"], questions(harness), len(asked(harness))) == ([], [], 1)
+        assert [text.split(":")[0] for text in results(harness)] == ["PreToolUse", "This call did not run"]
+        texts = [line["content"] for line in harness.messages("system") if line["subtype"] == "informational"]
         assert texts == ["PreToolUse:Bash says: hello", "PreToolUse:Bash hook stopped the turn: enough"]
         assert not (tmp_path / "a.txt").exists()
 
-    run(talk)
+    await run(talk)
 
 
-def test_hooks_behind_a_call_hear_how_it_ended_and_may_speak_to_the_model(tmp_path: Path) -> None:
+async def test_hooks_behind_a_call_hear_how_it_ended_and_may_speak_to_the_model(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, script("echo one", "exit 3"), **STDIO) as room:
+        async with SessionHarness(tmp_path, script("echo one", "exit 3"), **STDIO) as harness:
             answers = {
                 "PostToolUse": specific(additionalContext="seen"),
                 "PostToolUseFailure": {"decision": "block", "reason": "look again"},
                 "PostToolBatch": specific(additionalContext="batch"),
             }
-            await play(room, answers)
-        good, bad = asked(room, "PostToolUse")[0], asked(room, "PostToolUseFailure")[0]
+            await play(harness, answers)
+        good, bad = asked(harness, "PostToolUse")[0], asked(harness, "PostToolUseFailure")[0]
         assert (good["tool_response"]["stdout"], good["duration_ms"] >= 0) == ("one", True)
         assert (bad["error"], bad["is_interrupt"]) == ("Exit code 3", False)
-        batches = [call["tool_response"] for input in asked(room, "PostToolBatch") for call in input["tool_calls"]]
+        batches = [call["tool_response"] for input in asked(harness, "PostToolBatch") for call in input["tool_calls"]]
         assert batches == ["one", "Exit code 3"]
-        assert [text.splitlines()[1] for text in contexts(room)] == [
+        assert [text.splitlines()[1] for text in contexts(harness)] == [
             "seen",
             "batch",
             "The hook objects: look again",
             "batch",
         ]
 
-    run(talk)
+    await run(talk)
 
 
-def test_contexts_come_behind_all_results_of_an_answer(tmp_path: Path) -> None:
+async def test_contexts_come_behind_all_results_of_an_answer(tmp_path: Path) -> None:
     async def talk() -> None:
         two = "{ name = 'Bash', input = { command = 'echo a' } }, { name = 'Bash', input = { command = 'echo b' } }"
-        async with Room(tmp_path, f"[[turn]]\ntools = [{two}]\n[[turn]]\ntext = 'Done.'") as room:
-            await play(room, {"PostToolUse": specific(additionalContext="seen")})
-            messages = room.session.journal.history.render()
+        async with SessionHarness(tmp_path, f"[[turn]]\ntools = [{two}]\n[[turn]]\ntext = 'Done.'") as harness:
+            await play(harness, {"PostToolUse": specific(additionalContext="seen")})
+            messages = harness.session.journal.history.render()
         kinds = [block["type"] for block in messages[2]["content"]]
         assert kinds == ["tool_result", "tool_result", "text", "text"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_may_put_another_output_in_the_place_of_the_tools(tmp_path: Path) -> None:
+async def test_a_hook_may_put_another_output_in_the_place_of_the_tools(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, script("echo secret")) as room:
+        async with SessionHarness(tmp_path, script("echo secret")) as harness:
             new = {"stdout": "replaced", "stderr": "", "interrupted": False, "isImage": False}
-            await play(room, {"PostToolUse": specific(updatedToolOutput=new, updatedMCPToolOutput="not this")})
-        (line,) = room.told("user")
-        assert (results(room), line["tool_use_result"]) == (["replaced"], new)
-        assert "secret" not in room.raw.decode().replace("echo secret", "").replace('"stdout":"secret"', "")
+            await play(harness, {"PostToolUse": specific(updatedToolOutput=new, updatedMCPToolOutput="not this")})
+        (line,) = harness.messages("user")
+        assert (results(harness), line["tool_use_result"]) == (["replaced"], new)
+        assert "secret" not in harness.raw.decode().replace("echo secret", "").replace('"stdout":"secret"', "")
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -233,44 +236,44 @@ def test_a_replaced_output_is_shown_to_the_model(new: Any, content: Any) -> None
     assert replace_output(ToolOutput(content="old", detail="old"), new) == ToolOutput(content=content, detail=new)
 
 
-def test_a_hook_behind_a_call_may_end_the_turn(tmp_path: Path) -> None:
+async def test_a_hook_behind_a_call_may_end_the_turn(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, script("echo one")) as room:
-            result = await play(room, {"PostToolUse": {"continue": False, "stopReason": "enough"}})
-        assert (result["terminal_reason"], results(room)) == ("hook_stopped", ["one"])
+        async with SessionHarness(tmp_path, script("echo one")) as harness:
+            result = await play(harness, {"PostToolUse": {"continue": False, "stopReason": "enough"}})
+        assert (result["terminal_reason"], results(harness)) == ("hook_stopped", ["one"])
 
-    run(talk)
+    await run(talk)
 
 
-def test_matchers_choose_who_is_asked_and_task_is_agent(tmp_path: Path) -> None:
+async def test_matchers_choose_who_is_asked_and_task_is_agent(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, script("echo one")) as room:
+        async with SessionHarness(tmp_path, script("echo one")) as harness:
             hooks = [matcher("bash", matcher="Bash"), matcher("edits", matcher="Edit|Write"), matcher("all", "more")]
-            await register(room, {"PreToolUse": hooks})
-            room.prompt("go")
-            await until_result(room, {})
-        ids = [line["request"]["callback_id"] for line in room.told("control_request")]
+            await register(harness, {"PreToolUse": hooks})
+            harness.prompt("go")
+            await until_result(harness, {})
+        ids = [line["request"]["callback_id"] for line in harness.messages("control_request")]
         assert ids == ["bash", "all", "more"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_hooks_are_asked_all_at_once_and_the_call_waits_for_the_last(tmp_path: Path) -> None:
+async def test_hooks_are_asked_all_at_once_and_the_call_waits_for_the_last(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH) as room:
-            await register(room, {"PreToolUse": [matcher(*(f"h{n}" for n in range(32)))]})
-            room.prompt("go")
-            lines = [await room.hear("control_request") for _ in range(32)]
+        async with SessionHarness(tmp_path, TOUCH) as harness:
+            await register(harness, {"PreToolUse": [matcher(*(f"h{n}" for n in range(32)))]})
+            harness.prompt("go")
+            lines = [await harness.receive("control_request") for _ in range(32)]
             allow = specific(permissionDecision="allow")
             for line in reversed(lines[1:]):
-                room.say({"type": "control_response", "response": success(line, allow)})
-            assert (await room.ask("get_binary_version"))["response"]["subtype"] == "success"
+                harness.send({"type": "control_response", "response": success(line, allow)})
+            assert (await harness.request("get_binary_version"))["response"]["subtype"] == "success"
             assert not (tmp_path / "a.txt").exists()
-            room.say({"type": "control_response", "response": success(lines[0], allow)})
-            await room.hear("result")
+            harness.send({"type": "control_response", "response": success(lines[0], allow)})
+            await harness.receive("result")
         assert (tmp_path / "a.txt").exists()
 
-    run(talk)
+    await run(talk)
 
 
 def success(line: Json, answer: Json) -> Json:
@@ -280,18 +283,18 @@ def success(line: Json, answer: Json) -> Json:
 # Permission questions.
 
 
-def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_counts(tmp_path: Path) -> None:
+async def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_counts(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO) as room:
-            await play(room, {"PermissionRequest": SILENCE})
-            cancelled = [line["request_id"] for line in room.told("control_cancel_request")]
-        asks = {line["request"]["subtype"]: line["request_id"] for line in room.told("control_request")}
+        async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
+            await play(harness, {"PermissionRequest": SILENCE})
+            cancelled = [line["request_id"] for line in harness.messages("control_cancel_request")]
+        asks = {line["request"]["subtype"]: line["request_id"] for line in harness.messages("control_request")}
         assert cancelled == [asks["hook_callback"]]
-        assert permissions(room) == [("allow", "host")]
-        suggestions = questions(room)[0]["permission_suggestions"]
-        assert asked(room)[0]["permission_suggestions"] == suggestions
+        assert permissions(harness) == [("allow", "host")]
+        suggestions = questions(harness)[0]["permission_suggestions"]
+        assert asked(harness)[0]["permission_suggestions"] == suggestions
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -302,99 +305,101 @@ def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_counts(tm
         ({"behavior": "deny"}, ("deny", "hook"), "A hook denied the permission."),
     ],
 )
-def test_a_hook_that_is_faster_than_the_host_decides(tmp_path: Path, decision: Json, record: Any, text: str) -> None:
+async def test_a_hook_that_is_faster_than_the_host_decides(
+    tmp_path: Path, decision: Json, record: Any, text: str
+) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO) as room:
-            await play(room, {"PermissionRequest": specific(decision=decision)}, permission=SILENCE)
-            cancelled = [line["request_id"] for line in room.told("control_cancel_request")]
-        asks = {line["request"]["subtype"]: line["request_id"] for line in room.told("control_request")}
-        assert (cancelled, permissions(room), results(room)) == ([asks["can_use_tool"]], [record], [text])
+        async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
+            await play(harness, {"PermissionRequest": specific(decision=decision)}, permission=SILENCE)
+            cancelled = [line["request_id"] for line in harness.messages("control_cancel_request")]
+        asks = {line["request"]["subtype"]: line["request_id"] for line in harness.messages("control_request")}
+        assert (cancelled, permissions(harness), results(harness)) == ([asks["can_use_tool"]], [record], [text])
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize("first", ["hook_callback", "can_use_tool"])
-def test_of_answers_that_come_together_a_denial_counts(tmp_path: Path, first: str) -> None:
+async def test_of_answers_that_come_together_a_denial_counts(tmp_path: Path, first: str) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO) as room:
-            await register(room, {"PermissionRequest": [matcher("h")]})
-            room.prompt("go")
-            lines = [await room.hear("control_request") for _ in range(2)]
+        async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
+            await register(harness, {"PermissionRequest": [matcher("h")]})
+            harness.prompt("go")
+            lines = [await harness.receive("control_request") for _ in range(2)]
             said = {"hook_callback": specific(decision={"behavior": "deny"}), "can_use_tool": ALLOW}
             lines.sort(key=lambda line: bool(line["request"]["subtype"] != first))
             answers = [json.dumps(reply(line, said[line["request"]["subtype"]])) for line in lines]
-            room.say("\n".join(answers).encode())
-            await room.hear("result")
-        assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
+            harness.send("\n".join(answers).encode())
+            await harness.receive("result")
+        assert (permissions(harness), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
 
-    run(talk)
+    await run(talk)
 
 
-def test_the_state_is_running_again_when_a_hook_has_answered_for_the_host(tmp_path: Path) -> None:
+async def test_the_state_is_running_again_when_a_hook_has_answered_for_the_host(tmp_path: Path) -> None:
     async def talk() -> None:
-        room = Room(tmp_path, TOUCH, **STDIO)
-        room.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
-        async with room:
-            await play(room, {"PermissionRequest": specific(decision=ALLOW)}, permission=SILENCE)
-        states = [line["state"] for line in room.told("system") if line["subtype"] == "session_state_changed"]
+        harness = SessionHarness(tmp_path, TOUCH, **STDIO)
+        harness.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
+        async with harness:
+            await play(harness, {"PermissionRequest": specific(decision=ALLOW)}, permission=SILENCE)
+        states = [line["state"] for line in harness.messages("system") if line["subtype"] == "session_state_changed"]
         assert states == ["running", "requires_action", "running", "idle"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_callback_that_is_registered_twice_is_asked_twice(tmp_path: Path) -> None:
+async def test_a_callback_that_is_registered_twice_is_asked_twice(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, skip_permissions=True) as room:
-            await register(room, {"PreToolUse": [matcher("h"), matcher("h", matcher="Bash")]})
-            room.prompt("go")
-            await until_result(room, {"h": {}})
-        assert (len(asked(room)), (tmp_path / "a.txt").exists(), room.complaints) == (2, True, [])
+        async with SessionHarness(tmp_path, TOUCH, skip_permissions=True) as harness:
+            await register(harness, {"PreToolUse": [matcher("h"), matcher("h", matcher="Bash")]})
+            harness.prompt("go")
+            await until_result(harness, {"h": {}})
+        assert (len(asked(harness)), (tmp_path / "a.txt").exists(), harness.warnings) == (2, True, [])
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(("said", "source"), [(specific(decision={"behavior": "allow"}), "hook"), ({}, "nobody")])
-def test_where_nobody_can_be_asked_the_hook_is(tmp_path: Path, said: Json, source: str) -> None:
+async def test_where_nobody_can_be_asked_the_hook_is(tmp_path: Path, said: Json, source: str) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH) as room:
-            await play(room, {"PermissionRequest": said})
-        assert permissions(room) == [("allow" if source == "hook" else "deny", source)]
+        async with SessionHarness(tmp_path, TOUCH) as harness:
+            await play(harness, {"PermissionRequest": said})
+        assert permissions(harness) == [("allow" if source == "hook" else "deny", source)]
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_withdraws_both_questions(tmp_path: Path) -> None:
+async def test_an_interrupt_withdraws_both_questions(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO) as room:
-            await register(room, {"PermissionRequest": [matcher("h")]})
-            room.prompt("go")
-            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
-            await room.ask("interrupt")
-            result = await room.hear("result")
-            cancelled = [line["request_id"] for line in room.told("control_cancel_request")]
-        assert sorted(cancelled) == sorted(line["request_id"] for line in room.told("control_request"))
+        async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
+            await register(harness, {"PermissionRequest": [matcher("h")]})
+            harness.prompt("go")
+            await harness.receive_until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await harness.request("interrupt")
+            result = await harness.receive("result")
+            cancelled = [line["request_id"] for line in harness.messages("control_cancel_request")]
+        assert sorted(cancelled) == sorted(line["request_id"] for line in harness.messages("control_request"))
         assert result["terminal_reason"] == "aborted_tools"
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_hooks, "NOTIFICATION_SECONDS", 0)
 
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO) as room:
-            await register(room, {"Notification": [matcher("h", matcher="permission_prompt")]})
-            room.prompt("go")
-            react = answering(room, {}, permission=SILENCE)
-            line = await room.until(
+        async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
+            await register(harness, {"Notification": [matcher("h", matcher="permission_prompt")]})
+            harness.prompt("go")
+            react = answering(harness, {}, permission=SILENCE)
+            line = await harness.receive_until(
                 lambda line: (react(line), line.get("request", {}).get("subtype") == "hook_callback")[1]
             )
-            question = next(line for line in room.told("control_request"))
-            room.say({"type": "control_response", "response": success(question, {"behavior": "allow"})})
-            await room.hear("result")
+            question = next(line for line in harness.messages("control_request"))
+            harness.send({"type": "control_response", "response": success(question, {"behavior": "allow"})})
+            await harness.receive("result")
         assert line["request"]["input"]["message"] == "Your permission is needed to use Bash"
 
-    run(talk)
+    await run(talk)
 
 
 # Failures.
@@ -412,23 +417,23 @@ def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: pytest.
     ids=["error", "invalid", "nonsense", "misspelt", "timeout"],
 )
 @pytest.mark.parametrize("policy", ["continue", "block", None])
-def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
+async def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
     tmp_path: Path, answer: Any, told: str, policy: str | None
 ) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO, include_hook_events=True) as room:
-            await register(room, {"PreToolUse": [matcher("h", timeout=0.05, onFailure=policy)]})
-            room.prompt("go")
-            await until_result(room, {"h": answer})
+        async with SessionHarness(tmp_path, TOUCH, **STDIO, include_hook_events=True) as harness:
+            await register(harness, {"PreToolUse": [matcher("h", timeout=0.05, onFailure=policy)]})
+            harness.prompt("go")
+            await until_result(harness, {"h": answer})
         blocks = policy != "continue"
-        assert permissions(room) == [("deny", "hook") if blocks else ("allow", "host")]
-        assert blocks is (f"the hook (callback h) failed: {told}" in results(room)[0])
-        assert any(told in complaint and "PreToolUse:Bash" in complaint for complaint in room.complaints)
-        (response,) = [line for line in room.told("system") if line["subtype"] == "hook_response"]
+        assert permissions(harness) == [("deny", "hook") if blocks else ("allow", "host")]
+        assert blocks is (f"the hook (callback h) failed: {told}" in results(harness)[0])
+        assert any(told in complaint and "PreToolUse:Bash" in complaint for complaint in harness.warnings)
+        (response,) = [line for line in harness.messages("system") if line["subtype"] == "hook_response"]
         assert (response["outcome"], told in response["stderr"]) == ("error", True)
-        assert len(list(room.told("control_cancel_request"))) == (answer is SILENCE)
+        assert len(list(harness.messages("control_cancel_request"))) == (answer is SILENCE)
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -440,127 +445,131 @@ def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
         ("PostToolUse", {"adittionalContext": "x"}, ("allow", "host"), "adittionalContext"),
     ],
 )
-def test_keys_of_an_answer_that_are_not_known_are_told_to_the_host_once(
+async def test_keys_of_an_answer_that_are_not_known_are_told_to_the_host_once(
     tmp_path: Path, event: str, answer: Json, record: Any, key: str
 ) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, script("touch a", "touch b"), **STDIO) as room:
-            await play(room, {event: answer})
-        assert permissions(room) == [record, record]
-        told = [line["content"] for line in room.told("system") if line["subtype"] == "informational"]
+        async with SessionHarness(tmp_path, script("touch a", "touch b"), **STDIO) as harness:
+            await play(harness, {event: answer})
+        assert permissions(harness) == [record, record]
+        told = [line["content"] for line in harness.messages("system") if line["subtype"] == "informational"]
         assert [(key in text, f"{event}:Bash (callback {event})" in text) for text in told] == [(True, True)]
-        assert told[0] in room.complaints
+        assert told[0] in harness.warnings
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_withdraws_a_pending_hook(tmp_path: Path) -> None:
+async def test_an_interrupt_withdraws_a_pending_hook(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO, include_hook_events=True) as room:
-            await register(room, {"PreToolUse": [matcher("h")]})
-            room.prompt("go")
-            asked = await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
-            await room.ask("interrupt")
-            cancelled = await room.hear("control_cancel_request")
-            response = await room.hear("system", "hook_response")
-            result = await room.hear("result")
-            room.prompt("once more")
-            await until_result(room, {})
+        async with SessionHarness(tmp_path, TOUCH, **STDIO, include_hook_events=True) as harness:
+            await register(harness, {"PreToolUse": [matcher("h")]})
+            harness.prompt("go")
+            asked = await harness.receive_until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await harness.request("interrupt")
+            cancelled = await harness.receive("control_cancel_request")
+            response = await harness.receive("system", "hook_response")
+            result = await harness.receive("result")
+            harness.prompt("once more")
+            await until_result(harness, {})
         assert cancelled["request_id"] == asked["request_id"]
         assert (response["outcome"], result["terminal_reason"]) == ("cancelled", "aborted_tools")
         assert not (tmp_path / "a.txt").exists()
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_while_a_hook_hears_of_a_call_keeps_what_the_call_gave(tmp_path: Path) -> None:
+async def test_an_interrupt_while_a_hook_hears_of_a_call_keeps_what_the_call_gave(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, script("echo it ran"), skip_permissions=True) as room:
-            await register(room, {"PostToolUse": [matcher("h")]})
-            room.prompt("go")
-            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
-            await room.ask("interrupt")
-            result = await room.hear("result")
-            room.prompt("once more")
-            await until_result(room, {})
-        [told] = [line for line in room.told("user") if "tool_use_result" in line]
+        async with SessionHarness(tmp_path, script("echo it ran"), skip_permissions=True) as harness:
+            await register(harness, {"PostToolUse": [matcher("h")]})
+            harness.prompt("go")
+            await harness.receive_until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await harness.request("interrupt")
+            result = await harness.receive("result")
+            harness.prompt("once more")
+            await until_result(harness, {})
+        [told] = [line for line in harness.messages("user") if "tool_use_result" in line]
         assert result["terminal_reason"] == "aborted_tools"
         assert told["message"]["content"][0]["content"] == "it ran"
         assert told["tool_use_result"]["stdout"] == "it ran"
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_keeps_what_each_of_several_calls_gave(tmp_path: Path) -> None:
+async def test_an_interrupt_keeps_what_each_of_several_calls_gave(tmp_path: Path) -> None:
     async def talk() -> None:
         (tmp_path / "a.txt").write_text("first")
         (tmp_path / "b.txt").write_text("second")
         calls = ", ".join(f'{{ name = "Read", input = {{ file_path = "{tmp_path}/{name}.txt" }} }}' for name in "ab")
-        async with Room(tmp_path, f'[[turn]]\ntools = [{calls}]\n[[turn]]\ntext = "Go on."\n') as room:
-            await register(room, {"PostToolUse": [matcher("h")]})
-            room.prompt("go")
+        async with SessionHarness(tmp_path, f'[[turn]]\ntools = [{calls}]\n[[turn]]\ntext = "Go on."\n') as harness:
+            await register(harness, {"PostToolUse": [matcher("h")]})
+            harness.prompt("go")
             for _ in range(2):
-                await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
-            await room.ask("interrupt")
-            await room.hear("result")
-            room.prompt("once more")
-            await until_result(room, {})
-        told = [line["message"]["content"][0]["content"] for line in room.told("user") if "tool_use_result" in line]
+                await harness.receive_until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            await harness.request("interrupt")
+            await harness.receive("result")
+            harness.prompt("once more")
+            await until_result(harness, {})
+        told = [
+            line["message"]["content"][0]["content"] for line in harness.messages("user") if "tool_use_result" in line
+        ]
         assert ["first" in told[0], "second" in told[1], len(told)] == [True, True, 2]
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize("by", ["interrupt", "interrupt after a second initialize", "hang up", "failure"])
-def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, by: str) -> None:
+async def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, by: str) -> None:
     async def talk() -> None:
         (tmp_path / "notes.txt").write_text("the secret")
-        async with Room(tmp_path, script("cat notes.txt"), skip_permissions=True) as room:
-            await register(room, {"PostToolUse": [matcher("redact", onFailure="block")]})
-            room.prompt("go")
-            question = await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+        async with SessionHarness(tmp_path, script("cat notes.txt"), skip_permissions=True) as harness:
+            await register(harness, {"PostToolUse": [matcher("redact", onFailure="block")]})
+            harness.prompt("go")
+            question = await harness.receive_until(
+                lambda line: line.get("request", {}).get("subtype") == "hook_callback"
+            )
             if by == "failure":
-                room.say(reply(question, ValueError("broken")))
+                harness.send(reply(question, ValueError("broken")))
             elif by != "hang up":
                 if by != "interrupt":
-                    await register(room, {"PostToolUse": []})
-                await room.ask("interrupt")
-            await (room.leave() if by == "hang up" else room.hear("result"))
-            [told] = [line for line in room.told("user") if "tool_use_result" in line]
+                    await register(harness, {"PostToolUse": []})
+                await harness.request("interrupt")
+            await (harness.close() if by == "hang up" else harness.receive("result"))
+            [told] = [line for line in harness.messages("user") if "tool_use_result" in line]
         why = {"failure": "the host answered with an error: broken", "hang up": "the host hung up before it answered"}
         expected = f"the hook (callback redact) failed: {why[by]}" if by in why else CUT_OFF
         text = f"The call ran, and its output is withheld: {expected}."
         assert (told["message"]["content"][0]["content"], told["tool_use_result"]) == (text, f"Error: {text}")
-        assert "the secret" not in transcript(room).read_text()
+        assert "the secret" not in transcript(harness).read_text()
 
-    run(talk)
+    await run(talk)
 
 
-def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) -> None:
+async def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) -> None:
     async def talk() -> None:
         (tmp_path / "notes.txt").write_text("the secret")
         call = "{ name = 'Agent', input = { description = 'd', prompt = 'look', subagent_type = 'general-purpose' } }"
         delegates = f"[[turn]]\ntools = [{call}]\n[[turn]]\nwhen = 'look'\n{script('cat notes.txt')[9:]}"
-        async with Room(tmp_path, delegates, skip_permissions=True) as room:
-            await register(room, {"PostToolUse": [matcher("redact", matcher="Bash", onFailure="block")]})
-            room.prompt("go")
-            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
-            task = next(line["task_id"] for line in room.told("system") if line["subtype"] == "task_started")
-            await room.ask("stop_task", task_id=task)
-            await room.hear("control_cancel_request")
+        async with SessionHarness(tmp_path, delegates, skip_permissions=True) as harness:
+            await register(harness, {"PostToolUse": [matcher("redact", matcher="Bash", onFailure="block")]})
+            harness.prompt("go")
+            await harness.receive_until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+            task = next(line["task_id"] for line in harness.messages("system") if line["subtype"] == "task_started")
+            await harness.request("stop_task", task_id=task)
+            await harness.receive("control_cancel_request")
 
-    run(talk)
+    await run(talk)
     (log,) = tmp_path.glob("home/.claude/projects/*/*/subagents/*.jsonl")
     assert ("its output is withheld" in log.read_text(), "the secret" in log.read_text()) == (True, False)
 
 
-def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next(tmp_path: Path) -> None:
+async def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next(tmp_path: Path) -> None:
     async def talk() -> None:
         two = "{ name = 'Bash', input = { command = 'echo a' } }, { name = 'Bash', input = { command = 'sleep 600' } }"
-        async with Room(tmp_path, f"[[turn]]\ntools = [{two}]", skip_permissions=True) as room:
-            await register(room, {"PostToolUse": [matcher("h")], "PreToolUse": [matcher("p")]})
-            room.prompt("go")
-            react = answering(room, {"h": specific(additionalContext="seen")})
+        async with SessionHarness(tmp_path, f"[[turn]]\ntools = [{two}]", skip_permissions=True) as harness:
+            await register(harness, {"PostToolUse": [matcher("h")], "PreToolUse": [matcher("p")]})
+            harness.prompt("go")
+            react = answering(harness, {"h": specific(additionalContext="seen")})
             begun: list[Json] = []
 
             def wanted(line: Json) -> bool:
@@ -568,90 +577,92 @@ def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next
                 begun.extend([line] if line.get("request", {}).get("callback_id") == "p" else [])
                 return len(begun) == 2
 
-            await room.until(wanted)
-            await room.ask("interrupt")
-            await room.hear("result")
-            messages = room.session.journal.history.render()
+            await harness.receive_until(wanted)
+            await harness.request("interrupt")
+            await harness.receive("result")
+            messages = harness.session.journal.history.render()
         kinds = [block["type"] for block in messages[2]["content"]]
-        assert (kinds, [text.splitlines()[1] for text in contexts(room)]) == (
+        assert (kinds, [text.splitlines()[1] for text in contexts(harness)]) == (
             ["tool_result", "tool_result", "text", "text"],
             ["seen"],
         )
 
-    run(talk)
+    await run(talk)
 
 
-def test_hooks_are_heard_about_a_file_that_a_prompt_mentions(tmp_path: Path) -> None:
+async def test_hooks_are_heard_about_a_file_that_a_prompt_mentions(tmp_path: Path) -> None:
     async def talk() -> None:
         (tmp_path / "notes.txt").write_text("buy milk")
-        async with Room(tmp_path, script()) as room:
-            await play(room, {"PostToolUse": specific(additionalContext="is old")}, prompt="look at @notes.txt")
-            (said, _) = room.session.journal.history.render()
+        async with SessionHarness(tmp_path, script()) as harness:
+            await play(harness, {"PostToolUse": specific(additionalContext="is old")}, prompt="look at @notes.txt")
+            (said, _) = harness.session.journal.history.render()
         assert [word in str(said["content"]) for word in ("buy milk", "is old")] == [True, True]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_may_end_what_a_prompt_mentions(tmp_path: Path) -> None:
+async def test_a_hook_may_end_what_a_prompt_mentions(tmp_path: Path) -> None:
     async def talk() -> None:
         (tmp_path / "notes.txt").write_text("buy milk")
-        async with Room(tmp_path, script()) as room:
+        async with SessionHarness(tmp_path, script()) as harness:
             said = {"continue": False, "stopReason": "enough"}
-            await play(room, {"PostToolUse": said}, prompt="look at @notes.txt")
-            (told, _) = room.session.journal.history.render()
+            await play(harness, {"PostToolUse": said}, prompt="look at @notes.txt")
+            (told, _) = harness.session.journal.history.render()
         assert "buy milk" not in str(told["content"])
-        texts = [line["content"] for line in room.told("system") if line["subtype"] == "informational"]
+        texts = [line["content"] for line in harness.messages("system") if line["subtype"] == "informational"]
         assert texts[-1] == "@notes.txt was not included: a hook ended it: enough"
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_call_is_decided_on_in_the_mode_that_counts_when_its_hooks_are_done(tmp_path: Path) -> None:
+async def test_a_call_is_decided_on_in_the_mode_that_counts_when_its_hooks_are_done(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO, skip_permissions=True) as room:
-            await register(room, {"PreToolUse": [matcher("h")]})
-            room.prompt("go")
-            question = await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
-            await room.ask("set_permission_mode", mode="default")
-            room.say(reply(question, {}))
-            await until_result(room, {}, permission={"behavior": "deny", "message": "no"})
-        assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "host")], False)
+        async with SessionHarness(tmp_path, TOUCH, **STDIO, skip_permissions=True) as harness:
+            await register(harness, {"PreToolUse": [matcher("h")]})
+            harness.prompt("go")
+            question = await harness.receive_until(
+                lambda line: line.get("request", {}).get("subtype") == "hook_callback"
+            )
+            await harness.request("set_permission_mode", mode="default")
+            harness.send(reply(question, {}))
+            await until_result(harness, {}, permission={"behavior": "deny", "message": "no"})
+        assert (permissions(harness), (tmp_path / "a.txt").exists()) == ([("deny", "host")], False)
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_may_end_the_turn_instead_of_answering_a_permission_question(tmp_path: Path) -> None:
+async def test_a_hook_may_end_the_turn_instead_of_answering_a_permission_question(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TOUCH, **STDIO) as room:
+        async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             said = {"continue": False, "stopReason": "enough"}
-            result = await play(room, {"PermissionRequest": said}, permission=SILENCE)
+            result = await play(harness, {"PermissionRequest": said}, permission=SILENCE)
         assert (result["terminal_reason"], result["subtype"]) == ("hook_stopped", "success")
-        assert results(room) == ["PermissionRequest:Bash hook error: a hook ended the turn: enough"]
-        assert (permissions(room), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
+        assert results(harness) == ["PermissionRequest:Bash hook error: a hook ended the turn: enough"]
+        assert (permissions(harness), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
 
-    run(talk)
+    await run(talk)
 
 
-def test_what_cannot_be_kept_is_replaced_in_what_hooks_say_to_the_model(tmp_path: Path) -> None:
+async def test_what_cannot_be_kept_is_replaced_in_what_hooks_say_to_the_model(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, script("echo a"), skip_permissions=True) as room:
-            await play(room, {"PostToolUse": specific(additionalContext="a\0b")})
-        assert [text.splitlines()[1] for text in contexts(room)] == ["a\ufffdb"]
+        async with SessionHarness(tmp_path, script("echo a"), skip_permissions=True) as harness:
+            await play(harness, {"PostToolUse": specific(additionalContext="a\0b")})
+        assert [text.splitlines()[1] for text in contexts(harness)] == ["a\ufffdb"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
+async def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
     async def talk() -> None:
-        room = Room(tmp_path, TOUCH, permission_mode="acceptEdits")
-        async with room:
-            await register(room, {"PreToolUse": [matcher("h")]})
-            room.prompt("go")
-            await room.until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
-        assert permissions(room) == [("deny", "hook")]
+        harness = SessionHarness(tmp_path, TOUCH, permission_mode="acceptEdits")
+        async with harness:
+            await register(harness, {"PreToolUse": [matcher("h")]})
+            harness.prompt("go")
+            await harness.receive_until(lambda line: line.get("request", {}).get("subtype") == "hook_callback")
+        assert permissions(harness) == [("deny", "hook")]
         assert not (tmp_path / "a.txt").exists()
 
-    run(talk)
+    await run(talk)
 
 
 # Tools of MCP servers.
@@ -663,23 +674,23 @@ MCP_ANSWERS = {
 }
 
 
-def test_the_output_of_an_mcp_tool_has_a_field_of_its_own(tmp_path: Path) -> None:
+async def test_the_output_of_an_mcp_tool_has_a_field_of_its_own(tmp_path: Path) -> None:
     async def talk() -> None:
         calling = "[[turn]]\ntools = [{ name = 'mcp__s__look', input = {} }]\n[[turn]]\ntext = 'Done.'"
-        async with Room(tmp_path, calling, permission_prompt_tool="stdio") as room:
+        async with SessionHarness(tmp_path, calling, permission_prompt_tool="stdio") as harness:
             hooks = {"PostToolUse": [matcher("h", matcher="mcp__s__.*")]}
             request = {"subtype": "initialize", "hooks": hooks, "sdkMcpServers": ["s"]}
-            room.say({"type": "control_request", "request_id": "i", "request": request})
-            room.prompt("go")
-            react = answering(room, {"h": specific(updatedMCPToolOutput="hidden")})
-            await room.until(lambda line: serve_or(react, room, line) or line["type"] == "result")
-        assert results(room) == ["hidden"]
-        assert asked(room)[0]["tool_name"] == "mcp__s__look"
+            harness.send({"type": "control_request", "request_id": "i", "request": request})
+            harness.prompt("go")
+            react = answering(harness, {"h": specific(updatedMCPToolOutput="hidden")})
+            await harness.receive_until(lambda line: serve_or(react, harness, line) or line["type"] == "result")
+        assert results(harness) == ["hidden"]
+        assert asked(harness)[0]["tool_name"] == "mcp__s__look"
 
-    run(talk)
+    await run(talk)
 
 
-def serve_or(react: Any, room: Room, line: Json) -> bool:
+def serve_or(react: Any, harness: SessionHarness, line: Json) -> bool:
     """Answer for the server `s`, or as the host. Never what is waited for."""
     request = line.get("request", {})
     if request.get("subtype") != "mcp_message":
@@ -687,5 +698,5 @@ def serve_or(react: Any, room: Room, line: Json) -> bool:
         return False
     message = request["message"]
     answer = {"jsonrpc": "2.0", "id": message.get("id"), "result": MCP_ANSWERS.get(message["method"], {})}
-    room.say({"type": "control_response", "response": success(line, {"mcp_response": answer})})
+    harness.send({"type": "control_response", "response": success(line, {"mcp_response": answer})})
     return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -23,216 +22,220 @@ from tests.helpers.hooks import (
     specific,
     until_result,
 )
-from tests.helpers.session import Json, Room, texts
+from tests.helpers.session import Json, SessionHarness, texts
 
 ONE = "[[turn]]\ntext = 'One.'"
 TWO = "[[turn]]\ntext = 'One.'\n[[turn]]\ntext = 'Two.'\n[[turn]]\ntext = 'Three.'"
 BLOCK = {"decision": "block", "reason": "not this"}
 
 
-def run(talk: Any) -> None:
-    asyncio.run(talk())
+async def run(talk: Any) -> None:
+    await talk()
 
 
-def kinds(room: Room) -> list[str]:
+def kinds(harness: SessionHarness) -> list[str]:
     """The lines behind the handshake, in one word each."""
-    words = [line.get("request", line).get("callback_id") or line.get("subtype") or line["type"] for line in room.lines]
+    words = [
+        line.get("request", line).get("callback_id") or line.get("subtype") or line["type"] for line in harness.lines
+    ]
     return [str(word) for word in words[1:]]
 
 
-def test_a_prompt_is_asked_about_before_the_turn_is_announced(tmp_path: Path) -> None:
+async def test_a_prompt_is_asked_about_before_the_turn_is_announced(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, ONE) as room:
-            await play(room, {"UserPromptSubmit": specific(additionalContext="mind the gap")}, prompt="Hi")
-            messages = room.session.journal.history.render()
-        assert kinds(room) == ["UserPromptSubmit", "init", "assistant", "success"]
-        assert asked(room)[0]["prompt"] == "Hi"
+        async with SessionHarness(tmp_path, ONE) as harness:
+            await play(harness, {"UserPromptSubmit": specific(additionalContext="mind the gap")}, prompt="Hi")
+            messages = harness.session.journal.history.render()
+        assert kinds(harness) == ["UserPromptSubmit", "init", "assistant", "success"]
+        assert asked(harness)[0]["prompt"] == "Hi"
         assert [block["text"].splitlines()[:2] for block in messages[0]["content"]] == [
             ["Hi"],
             ["<hook-context from='UserPromptSubmit'>", "mind the gap"],
         ]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_blocked_prompt_never_reaches_the_conversation(tmp_path: Path) -> None:
+async def test_a_blocked_prompt_never_reaches_the_conversation(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TWO) as room:
-            result = await play(room, {"UserPromptSubmit": BLOCK}, prompt="Hi")
-            room.prompt("Hello again", uuid="11111111-1111-4111-8111-111111111111")
-            second = await until_result(room, {})
+        async with SessionHarness(tmp_path, TWO) as harness:
+            result = await play(harness, {"UserPromptSubmit": BLOCK}, prompt="Hi")
+            harness.prompt("Hello again", uuid="11111111-1111-4111-8111-111111111111")
+            second = await until_result(harness, {})
         text = "UserPromptSubmit operation blocked by hook:\nnot this\n\nOriginal prompt: Hi"
         assert (result["result"], result["num_turns"], result["is_error"]) == (text, 0, False)
         assert "terminal_reason" not in result
-        assert kinds(room)[:4] == ["UserPromptSubmit", "init", "informational", "success"]
+        assert kinds(harness)[:4] == ["UserPromptSubmit", "init", "informational", "success"]
         assert second["result"] == "One."
-        assert [message["content"][0]["text"] for message in room.session.journal.history.render()] == [
+        assert [message["content"][0]["text"] for message in harness.session.journal.history.render()] == [
             "Hello again",
             "One.",
         ]
 
-    run(talk)
+    await run(talk)
 
 
-def test_no_line_about_a_hook_is_too_long_for_a_client(tmp_path: Path) -> None:
+async def test_no_line_about_a_hook_is_too_long_for_a_client(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TWO) as room:
+        async with SessionHarness(tmp_path, TWO) as harness:
             long = "x" * 2_000_000
             answers = {"UserPromptSubmit": {"systemMessage": long, "decision": "block", "reason": long}}
-            result = await play(room, answers, prompt=long)
-        assert max(map(len, room.raw.splitlines())) < LINE_CAP_BYTES
-        assert (result["num_turns"], any("is cut" in complaint for complaint in room.complaints)) == (0, True)
+            result = await play(harness, answers, prompt=long)
+        assert max(map(len, harness.raw.splitlines())) < LINE_CAP_BYTES
+        assert (result["num_turns"], any("is cut" in complaint for complaint in harness.warnings)) == (0, True)
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_interrupt_ends_the_asking_and_the_turn_has_its_result(tmp_path: Path) -> None:
+async def test_an_interrupt_ends_the_asking_and_the_turn_has_its_result(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TWO) as room:
-            await register(room, {"UserPromptSubmit": [matcher("h")]})
-            room.prompt("Hi")
-            await room.hear("control_request")
-            await room.ask("interrupt")
-            result = await room.hear("result")
-            room.prompt("again")
-            second = await until_result(room, {})
+        async with SessionHarness(tmp_path, TWO) as harness:
+            await register(harness, {"UserPromptSubmit": [matcher("h")]})
+            harness.prompt("Hi")
+            await harness.receive("control_request")
+            await harness.request("interrupt")
+            result = await harness.receive("result")
+            harness.prompt("again")
+            second = await until_result(harness, {})
         assert (result["subtype"], result["num_turns"]) == ("error_during_execution", 0)
-        assert (second["result"], len(list(room.told("control_cancel_request")))) == ("One.", 1)
+        assert (second["result"], len(list(harness.messages("control_cancel_request")))) == ("One.", 1)
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_prompt_that_joins_a_turn_is_asked_about_too(tmp_path: Path) -> None:
+async def test_a_prompt_that_joins_a_turn_is_asked_about_too(tmp_path: Path) -> None:
     async def talk() -> None:
         calls = "[[turn]]\ntools = [{ name = 'Bash', input = { command = 'true' } }]\n"
-        async with Room(tmp_path, calls + TWO, permission_prompt_tool="stdio") as room:
+        async with SessionHarness(tmp_path, calls + TWO, permission_prompt_tool="stdio") as harness:
             answers = {"UserPromptSubmit": lambda told: BLOCK if told["prompt"] == "bad" else {}}
-            await register(room, {"UserPromptSubmit": [matcher("UserPromptSubmit")], "PreToolUse": [matcher("pre")]})
-            room.prompt("good")
-            line = await room.until(answer_and_wait(room, answers, "pre"))
-            room.prompt("bad")
-            room.say(reply(line, {}))
-            result = await until_result(room, answers)
-        assert [input["prompt"] for input in asked(room, "UserPromptSubmit")] == ["good", "bad"]
+            await register(harness, {"UserPromptSubmit": [matcher("UserPromptSubmit")], "PreToolUse": [matcher("pre")]})
+            harness.prompt("good")
+            line = await harness.receive_until(answer_and_wait(harness, answers, "pre"))
+            harness.prompt("bad")
+            harness.send(reply(line, {}))
+            result = await until_result(harness, answers)
+        assert [input["prompt"] for input in asked(harness, "UserPromptSubmit")] == ["good", "bad"]
         assert result["result"] == "One."
-        said = [block.get("text") for message in room.session.journal.history.render() for block in message["content"]]
+        said = [
+            block.get("text") for message in harness.session.journal.history.render() for block in message["content"]
+        ]
         assert "bad" not in said
 
-    run(talk)
+    await run(talk)
 
 
-def answer_and_wait(room: Room, answers: Json, callback_id: str) -> Any:
+def answer_and_wait(harness: SessionHarness, answers: Json, callback_id: str) -> Any:
     def wanted(line: Json) -> bool:
         if line["type"] != "control_request" or line["request"]["callback_id"] == callback_id:
             return bool(line["type"] == "control_request")
-        room.say(reply(line, answers[line["request"]["callback_id"]](line["request"]["input"])))
+        harness.send(reply(line, answers[line["request"]["callback_id"]](line["request"]["input"])))
         return False
 
     return wanted
 
 
-def test_a_hook_may_want_more_before_a_turn_ends(tmp_path: Path) -> None:
+async def test_a_hook_may_want_more_before_a_turn_ends(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TWO) as room:
-            result = await play(room, {"Stop": lambda told: {} if told["stop_hook_active"] else BLOCK})
+        async with SessionHarness(tmp_path, TWO) as harness:
+            result = await play(harness, {"Stop": lambda told: {} if told["stop_hook_active"] else BLOCK})
         assert (result["result"], result["num_turns"]) == ("Two.", 2)
-        told = [(input["stop_hook_active"], input["last_assistant_message"]) for input in asked(room)]
+        told = [(input["stop_hook_active"], input["last_assistant_message"]) for input in asked(harness)]
         assert told == [(False, "One."), (True, "Two.")]
-        assert ["not this" in text for text in contexts(room)] == [True]
+        assert ["not this" in text for text in contexts(harness)] == [True]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_that_never_lets_go_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hook_that_never_lets_go_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_hooks, "MAX_STOPS", 2)
 
     async def talk() -> None:
-        async with Room(tmp_path, TWO) as room:
-            result = await play(room, {"Stop": BLOCK})
+        async with SessionHarness(tmp_path, TWO) as harness:
+            result = await play(harness, {"Stop": BLOCK})
         assert (result["result"], result["terminal_reason"]) == ("Three.", "completed")
-        assert any("kept the turn from ending 2 times" in complaint for complaint in room.complaints)
+        assert any("kept the turn from ending 2 times" in complaint for complaint in harness.warnings)
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_that_stops_what_stops_anyway_leaves_the_answer(tmp_path: Path) -> None:
+async def test_a_hook_that_stops_what_stops_anyway_leaves_the_answer(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TWO) as room:
-            result = await play(room, {"Stop": {"continue": False, **BLOCK}})
+        async with SessionHarness(tmp_path, TWO) as harness:
+            result = await play(harness, {"Stop": {"continue": False, **BLOCK}})
         assert (result["result"], result["terminal_reason"]) == ("One.", "hook_stopped")
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_hears_of_a_text_before_the_host_does(tmp_path: Path) -> None:
+async def test_a_hook_hears_of_a_text_before_the_host_does(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, ONE) as room:
-            await play(room, {"MessageDisplay": {}})
-        assert kinds(room) == ["init", "MessageDisplay", "assistant", "success"]
-        assert [(input["delta"], input["final"], input["index"]) for input in asked(room)] == [("One.", True, 0)]
+        async with SessionHarness(tmp_path, ONE) as harness:
+            await play(harness, {"MessageDisplay": {}})
+        assert kinds(harness) == ["init", "MessageDisplay", "assistant", "success"]
+        assert [(input["delta"], input["final"], input["index"]) for input in asked(harness)] == [("One.", True, 0)]
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_hook_hears_of_a_turn_that_the_model_failed(tmp_path: Path) -> None:
+async def test_a_hook_hears_of_a_turn_that_the_model_failed(tmp_path: Path) -> None:
     async def talk() -> None:
         failing = "[[turn]]\nerror = { status = 400, type = 'invalid_request_error', message = 'bad' }"
-        async with Room(tmp_path, failing) as room:
-            result = await play(room, {"StopFailure": {}, "Stop": {}})
-        assert [(input["hook_event_name"], input["error_details"]) for input in asked(room)] == [
+        async with SessionHarness(tmp_path, failing) as harness:
+            result = await play(harness, {"StopFailure": {}, "Stop": {}})
+        assert [(input["hook_event_name"], input["error_details"]) for input in asked(harness)] == [
             ("StopFailure", "API Error: 400 bad")
         ]
-        assert (kinds(room)[-2:], result["is_error"]) == (["StopFailure", "success"], True)
+        assert (kinds(harness)[-2:], result["is_error"]) == (["StopFailure", "success"], True)
 
-    run(talk)
+    await run(talk)
 
 
-def test_callbacks_are_not_asked_about_the_beginning_nor_about_an_end_they_cannot_hear_of(tmp_path: Path) -> None:
+async def test_callbacks_are_not_asked_about_the_beginning_nor_about_an_end_they_cannot_hear_of(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, ONE) as room:
-            await play(room, {"SessionStart": {}, "SessionEnd": {}})
-        assert (asked(room), room.complaints) == ([], [])
+        async with SessionHarness(tmp_path, ONE) as harness:
+            await play(harness, {"SessionStart": {}, "SessionEnd": {}})
+        assert (asked(harness), harness.warnings) == ([], [])
 
-    run(talk)
+    await run(talk)
 
 
-def test_an_ended_session_is_told_to_a_host_that_is_still_there(tmp_path: Path) -> None:
+async def test_an_ended_session_is_told_to_a_host_that_is_still_there(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, ONE) as room:
-            await play(room, {"SessionEnd": {}})
-            await room.ask("end_session")
-            line = await room.hear("control_request")
-            room.say(reply(line, {}))
-        assert [input["reason"] for input in asked(room)] == ["other"]
+        async with SessionHarness(tmp_path, ONE) as harness:
+            await play(harness, {"SessionEnd": {}})
+            await harness.request("end_session")
+            line = await harness.receive("control_request")
+            harness.send(reply(line, {}))
+        assert [input["reason"] for input in asked(harness)] == ["other"]
 
-    run(talk)
+    await run(talk)
 
 
-def test_hooks_that_hold_up_the_end_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hooks_that_hold_up_the_end_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_hooks, "SESSION_END_SECONDS", 0)
 
     async def talk() -> None:
-        async with Room(tmp_path, ONE) as room:
-            await play(room, {"SessionEnd": SILENCE})
-            await room.ask("end_session")
-        assert any("hooks of SessionEnd were ended" in complaint for complaint in room.complaints)
+        async with SessionHarness(tmp_path, ONE) as harness:
+            await play(harness, {"SessionEnd": SILENCE})
+            await harness.request("end_session")
+        assert any("hooks of SessionEnd were ended" in complaint for complaint in harness.warnings)
 
-    run(talk)
+    await run(talk)
 
 
 # Registration.
 
 
-def test_a_second_registration_takes_the_place_of_the_first(tmp_path: Path) -> None:
+async def test_a_second_registration_takes_the_place_of_the_first(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, TWO) as room:
-            await play(room, {"UserPromptSubmit": {}})
-            await register(room, {"Stop": [matcher("Stop")]})
-            room.prompt("again")
-            await until_result(room, {})
-        assert [input["hook_event_name"] for input in asked(room)] == ["UserPromptSubmit", "Stop"]
+        async with SessionHarness(tmp_path, TWO) as harness:
+            await play(harness, {"UserPromptSubmit": {}})
+            await register(harness, {"Stop": [matcher("Stop")]})
+            harness.prompt("again")
+            await until_result(harness, {})
+        assert [input["hook_event_name"] for input in asked(harness)] == ["UserPromptSubmit", "Stop"]
 
-    run(talk)
+    await run(talk)
 
 
 @pytest.mark.parametrize(
@@ -244,35 +247,35 @@ def test_a_second_registration_takes_the_place_of_the_first(tmp_path: Path) -> N
         ({"TaskCreated": [matcher("h", onFailure="block")]}, False),
     ],
 )
-def test_a_host_hears_whether_it_can_rely_on_its_hooks(tmp_path: Path, hooks: Any, applied: bool | None) -> None:
+async def test_a_host_hears_whether_it_can_rely_on_its_hooks(tmp_path: Path, hooks: Any, applied: bool | None) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, ONE) as room:
-            answer = await register(room, hooks)
+        async with SessionHarness(tmp_path, ONE) as harness:
+            answer = await register(harness, hooks)
         assert (answer.get("hooks_applied"), answer["hook_on_failure_supported"]) == (applied, True)
-        assert [("TaskCreated" in complaint) for complaint in room.complaints] == [True] * (
+        assert [("TaskCreated" in complaint) for complaint in harness.warnings] == [True] * (
             "TaskCreated" in (hooks or {})
         )
 
-    run(talk)
+    await run(talk)
 
 
-def test_a_handshake_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+async def test_a_handshake_that_is_refused_changes_nothing(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, ONE) as room:
-            answer = await room.ask("initialize", hooks={"Stop": [matcher("h")]}, jsonSchema={"type": 5})
-            room.prompt("go")
-            result = await room.hear("result")
-        assert (answer["response"]["subtype"], result["result"], asked(room)) == ("error", "One.", [])
+        async with SessionHarness(tmp_path, ONE) as harness:
+            answer = await harness.request("initialize", hooks={"Stop": [matcher("h")]}, jsonSchema={"type": 5})
+            harness.prompt("go")
+            result = await harness.receive("result")
+        assert (answer["response"]["subtype"], result["result"], asked(harness)) == ("error", "One.", [])
 
-    run(talk)
+    await run(talk)
 
 
-def test_the_hooks_are_listed(tmp_path: Path) -> None:
+async def test_the_hooks_are_listed(tmp_path: Path) -> None:
     async def talk() -> None:
         command = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}'
-        async with Room(tmp_path, ONE, settings=command) as room:
-            await register(room, {"PreToolUse": [matcher("h", matcher="Bash", timeout=5)]})
-            listing = (await room.ask("get_hooks_listing"))["response"]["response"]
+        async with SessionHarness(tmp_path, ONE, settings=command) as harness:
+            await register(harness, {"PreToolUse": [matcher("h", matcher="Bash", timeout=5)]})
+            listing = (await harness.request("get_hooks_listing"))["response"]["response"]
         assert listing["events"] == ["PreToolUse", "Stop"]
         assert [(hook["type"], hook["matcher"], hook["timeout"]) for hook in listing["hooks"]] == [
             ("callback", "Bash", 5.0),
@@ -280,16 +283,21 @@ def test_the_hooks_are_listed(tmp_path: Path) -> None:
         ]
         assert {"name": "PreToolUse", "matchField": "tool_name"}.items() <= listing["eventCatalog"][0].items()
 
-    run(talk)
+    await run(talk)
 
 
-def test_without_hooks_nothing_of_them_is_there(tmp_path: Path) -> None:
+async def test_without_hooks_nothing_of_them_is_there(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with Room(tmp_path, ONE) as room:
-            await register(room, None)
-            room.prompt("go")
-            await room.hear("result")
-            live = room.session.hooks.dispatcher
-        assert (live, texts(room.told("assistant")), questions(room), results(room)) == (None, ["One."], [], [])
+        async with SessionHarness(tmp_path, ONE) as harness:
+            await register(harness, None)
+            harness.prompt("go")
+            await harness.receive("result")
+            live = harness.session.hooks.dispatcher
+        assert (live, texts(harness.messages("assistant")), questions(harness), results(harness)) == (
+            None,
+            ["One."],
+            [],
+            [],
+        )
 
-    run(talk)
+    await run(talk)

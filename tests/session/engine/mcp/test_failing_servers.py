@@ -21,12 +21,12 @@ from parley.errors import UsageError
 from parley.mcp.naming import qualify
 from parley.protocol.options import CliOptions
 from tests.helpers.mcp import ALL, alive, config, news, one_turn, own, results, script, seen, states, visit, wait_for
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 QUICK = {"MCP_TIMEOUT": "700"}
 
 
-def test_servers_that_never_answer_fail_within_their_limit_with_reason_and_last_words(tmp_path: Path) -> None:
+async def test_servers_that_never_answer_fail_within_their_limit_with_reason_and_last_words(tmp_path: Path) -> None:
     servers = config(
         mute=own("plain.py", "mute", required=False),
         deaf=own("plain.py", "deaf", required=False),
@@ -35,10 +35,10 @@ def test_servers_that_never_answer_fail_within_their_limit_with_reason_and_last_
         plain=own("plain.py", "noisy", required=False),
     )
 
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("result")
-        answer = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("result")
+        answer = (await harness.request("mcp_status"))["response"]["response"]["mcpServers"]
         told = {server["name"]: server for server in answer}
         assert told["mute"]["error"] == "did not answer within 3 s"
         assert told["mute"]["stderr"] == "plain in the manner mute\n"
@@ -48,19 +48,19 @@ def test_servers_that_never_answer_fail_within_their_limit_with_reason_and_last_
         assert told["odd"]["error"].startswith("its type 'pigeon' is none of")
 
     limits = {"MCP_TIMEOUT": "3000"}
-    room = visit(tmp_path, script([("mcp__mute__x", {})], "Done."), talk, limits, mcp_config=servers)
+    harness = await visit(tmp_path, script([("mcp__mute__x", {})], "Done."), talk, limits, mcp_config=servers)
     failed = dict.fromkeys(("mute", "deaf", "absent", "odd"), "failed")
-    assert states(room) == {**failed, "plain": "connected"}
-    assert {change["name"]: change["status"] for change in news(room)} == failed
-    assert "The MCP server 'mute' is not there (failed): did not answer within 3 s" in results(room)[0]
-    assert any("MCP server mute: failed: did not answer" in complaint for complaint in room.complaints)
+    assert states(harness) == {**failed, "plain": "connected"}
+    assert {change["name"]: change["status"] for change in news(harness)} == failed
+    assert "The MCP server 'mute' is not there (failed): did not answer within 3 s" in results(harness)[0]
+    assert any("MCP server mute: failed: did not answer" in complaint for complaint in harness.warnings)
 
 
-def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("result")
-        lost = await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "pending")
+async def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("result")
+        lost = await seen(harness, lambda line: line.get("mcp_server", {}).get("status") == "pending")
         assert lost["mcp_server"] == {
             "name": "plain",
             "status": "pending",
@@ -69,89 +69,89 @@ def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path: Path)
             "stderr": "plain in the manner once\none call is enough\n",
             "tools_removed": ["mcp__plain__echo", "mcp__plain__which"],
         }
-        back = await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "connected")
+        back = await seen(harness, lambda line: line.get("mcp_server", {}).get("status") == "connected")
         assert back["mcp_server"]["tools_added"] == ["mcp__plain__echo", "mcp__plain__which"]
-        room.prompt("again")
-        await room.hear("result")
+        harness.prompt("again")
+        await harness.receive("result")
 
     turns = script([("mcp__plain__which", {})], "Done.", [("mcp__plain__which", {})], "Done.")
     servers = config(plain=own("plain.py", "once"))
-    room = visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
-    first, second = (int(content[0]["text"]) for content in results(room))
+    harness = await visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    first, second = (int(content[0]["text"]) for content in results(harness))
     assert first != second
 
 
-def test_the_model_hears_of_a_server_that_is_not_there_and_of_its_return(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
+async def test_the_model_hears_of_a_server_that_is_not_there_and_of_its_return(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
         for prompt in ("first", "second"):
-            room.prompt(prompt)
-            await room.hear("result")
+            harness.prompt(prompt)
+            await harness.receive("result")
         (tmp_path / "late").symlink_to(sys.executable)
-        await room.ask("mcp_reconnect", serverName="plain")
-        room.prompt("third")
-        await room.hear("result")
+        await harness.request("mcp_reconnect", serverName="plain")
+        harness.prompt("third")
+        await harness.receive("result")
 
     server = {**own("plain.py", "well", required=False), "command": str(tmp_path / "late")}
-    room = visit(tmp_path, script("One.", "Two.", "Three."), talk, mcp_config=config(plain=server))
-    prompts = [json.dumps(turn) for turn in room.session.journal.history.render() if turn["role"] == "user"]
+    harness = await visit(tmp_path, script("One.", "Two.", "Three."), talk, mcp_config=config(plain=server))
+    prompts = [json.dumps(turn) for turn in harness.session.journal.history.render() if turn["role"] == "user"]
     assert ["is not there (failed)" in prompt for prompt in prompts] == [True, False, False]
     assert ["is there again" in prompt for prompt in prompts] == [False, False, True]
 
 
-def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(tmp_path: Path) -> None:
+async def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(tmp_path: Path) -> None:
     servers = config(workshop=own("workshop.py", "stdio"))
     turns = script([("mcp__workshop__collapse", {})], "Done.")
-    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
-    assert results(room) == ["MCP server 'workshop': ended with exit code 3"]
-    assert news(room)[0]["stderr"] == "the roof came down\n"
+    harness = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    assert results(harness) == ["MCP server 'workshop': ended with exit code 3"]
+    assert news(harness)[0]["stderr"] == "the roof came down\n"
 
 
-def test_a_flood_is_in_a_file_and_a_line_without_end_ends_the_connection(tmp_path: Path) -> None:
+async def test_a_flood_is_in_a_file_and_a_line_without_end_ends_the_connection(tmp_path: Path) -> None:
     servers = config(workshop=own("workshop.py", "stdio"))
     turns = script([("mcp__workshop__flood", {"megabytes": 3})], [("mcp__workshop__flood", {"megabytes": 33})], "Done.")
-    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
-    [short], lost = results(room)
+    harness = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    [short], lost = results(harness)
     assert "Output too large (3145728 characters). Full output saved to: " in short["text"]
     assert len(short["text"]) < 5_000
     saved = Path(short["text"].partition("saved to: ")[2].partition("\n")[0])
     assert saved.read_text() == "x" * 3145728
     assert lost == "MCP server 'workshop': sent a line of more than 32 MB"
-    assert max(len(line) for line in room.raw.splitlines()) < 1_000_000
+    assert max(len(line) for line in harness.raw.splitlines()) < 1_000_000
 
 
-def test_a_small_limit_of_output_is_heeded(tmp_path: Path) -> None:
+async def test_a_small_limit_of_output_is_heeded(tmp_path: Path) -> None:
     servers = config(plain=own("plain.py", "well"))
     turns = script([("mcp__plain__echo", {"text": "y" * 5000})], "Done.")
     limit = {"MAX_MCP_OUTPUT_TOKENS": "100"}
-    room = visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
-    assert "Output too large" in results(room)[0][0]["text"]
+    harness = await visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
+    assert "Output too large" in results(harness)[0][0]["text"]
 
 
-def test_no_model_is_asked_while_a_required_server_is_not_there(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        result = await room.hear("result")
+async def test_no_model_is_asked_while_a_required_server_is_not_there(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        result = await harness.receive("result")
         assert result["subtype"] == "error_during_execution"
         assert result["errors"] == [
             "the required MCP server 'plain' is not there (failed): did not answer within 0.7 s"
         ]
         assert (result["num_turns"], result["fault_type"]) == (0, "tool_error")
-        await room.ask("mcp_toggle", serverName="plain", enabled=False)
-        room.prompt("go on without it")
-        assert (await room.hear("result"))["result"] == "Done."
+        await harness.request("mcp_toggle", serverName="plain", enabled=False)
+        harness.prompt("go on without it")
+        assert (await harness.receive("result"))["result"] == "Done."
 
     servers = config(plain=own("plain.py", "mute", required=True))
-    visit(tmp_path, script("Done."), talk, QUICK, mcp_config=servers)
+    await visit(tmp_path, script("Done."), talk, QUICK, mcp_config=servers)
 
 
-def test_a_server_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        [reason] = (await room.hear("result"))["errors"]
+async def test_a_server_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        [reason] = (await harness.receive("result"))["errors"]
         assert "'nowhere' is not there (failed): the server cannot be reached: " in reason
 
     servers = config(nowhere={"type": "http", "url": "http://127.0.0.1:9/mcp", "required": True})
-    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    await visit(tmp_path, script("Done."), talk, mcp_config=servers)
 
 
 class Closed(http.server.BaseHTTPRequestHandler):
@@ -169,34 +169,34 @@ class Closed(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_that_wants_authorization_is_in_a_state_of_its_own(tmp_path: Path) -> None:
+async def test_a_server_that_wants_authorization_is_in_a_state_of_its_own(tmp_path: Path) -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Closed) as closed:
         threading.Thread(target=closed.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{closed.server_port}/"
         servers = config(
             new={"type": "http", "url": url, "required": True}, old={"type": "sse", "url": url, "required": True}
         )
-        room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+        harness = await visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
         closed.shutdown()
-    assert states(room) == {"new": "needs-auth", "old": "needs-auth"}
-    assert {change["error"] for change in news(room)} == {"the server wants authorization (HTTP 401)"}
+    assert states(harness) == {"new": "needs-auth", "old": "needs-auth"}
+    assert {change["error"] for change in news(harness)} == {"the server wants authorization (HTTP 401)"}
 
 
-def test_a_slow_server_holds_up_a_turn_no_longer_than_an_interrupt(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
+async def test_a_slow_server_holds_up_a_turn_no_longer_than_an_interrupt(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
         await asyncio.sleep(0)
-        await room.ask("interrupt")
-        assert (await room.hear("result"))["terminal_reason"] == "aborted_streaming"
+        await harness.request("interrupt")
+        assert (await harness.receive("result"))["terminal_reason"] == "aborted_streaming"
 
     servers = config(plain=own("plain.py", "mute", required=True))
-    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    await visit(tmp_path, script("Done."), talk, mcp_config=servers)
 
 
-def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is_asked(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        asked = (await room.hear("control_request"))["request"]
+async def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is_asked(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        asked = (await harness.receive("control_request"))["request"]
         assert asked == {
             **asked,
             "subtype": "can_use_tool",
@@ -205,13 +205,13 @@ def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is
             "mcp_server": {"name": "plain", "source": "dynamic"},
             "server_policy_ask_only": True,
         }
-        room.say({"type": "control_cancel_request", "request_id": "x"})
-        await room.ask("interrupt")
-        await room.hear("result")
+        harness.send({"type": "control_cancel_request", "request_id": "x"})
+        await harness.request("interrupt")
+        await harness.receive("result")
 
     servers = config(plain=own("plain.py", "well"))
     turns = script([("mcp__plain__echo", {"a": 1})], [("mcp__plain__which", {})], "Done.")
-    room = visit(
+    harness = await visit(
         tmp_path,
         turns,
         talk,
@@ -219,22 +219,22 @@ def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is
         allowed_tools=("mcp__plain__echo",),
         permission_prompt_tool="stdio",
     )
-    assert results(room)[0] == [{"type": "text", "text": '{"a": 1}'}]
+    assert results(harness)[0] == [{"type": "text", "text": '{"a": 1}'}]
 
 
-def test_a_turn_that_waits_for_a_servers_prompt_is_interrupted(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("result")
-        room.prompt("/mcp__plain__plan", uuid="00000000-0000-4000-8000-00000000cafe")
-        await room.until(lambda line: line.get("state") == "started")
-        await room.ask("interrupt")
-        assert (await room.hear("result"))["terminal_reason"] == "aborted_streaming"
-        room.prompt("again")
-        assert (await room.hear("result"))["result"] == "Two."
+async def test_a_turn_that_waits_for_a_servers_prompt_is_interrupted(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("result")
+        harness.prompt("/mcp__plain__plan", uuid="00000000-0000-4000-8000-00000000cafe")
+        await harness.receive_until(lambda line: line.get("state") == "started")
+        await harness.request("interrupt")
+        assert (await harness.receive("result"))["terminal_reason"] == "aborted_streaming"
+        harness.prompt("again")
+        assert (await harness.receive("result"))["result"] == "Two."
 
     servers = config(plain=own("plain.py", "silent"))
-    visit(tmp_path, script("One.", "Two."), talk, mcp_config=servers)
+    await visit(tmp_path, script("One.", "Two."), talk, mcp_config=servers)
 
 
 def added(line: Json) -> list[str]:
@@ -242,53 +242,53 @@ def added(line: Json) -> list[str]:
     return line.get("mcp_server", {}).get("tools_added") or []
 
 
-def test_every_announced_change_is_looked_at_also_those_that_come_during_a_look(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("result")
+async def test_every_announced_change_is_looked_at_also_those_that_come_during_a_look(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("result")
         # A quick server has said it all before the turn begins: then `init` has the tools, and there is no news.
-        await seen(room, lambda line: "mcp__plain__tool4" in (line.get("tools") or added(line)))
+        await seen(harness, lambda line: "mcp__plain__tool4" in (line.get("tools") or added(line)))
 
-    room = visit(tmp_path, script("Done."), talk, mcp_config=config(plain=own("plain.py", "restless")))
-    assert {f"mcp__plain__tool{number}" for number in (2, 3, 4)} < set(room.session.config.tools)
+    harness = await visit(tmp_path, script("Done."), talk, mcp_config=config(plain=own("plain.py", "restless")))
+    assert {f"mcp__plain__tool{number}" for number in (2, 3, 4)} < set(harness.session.config.tools)
 
 
-def test_a_server_that_cannot_be_configured_gates_the_model_if_it_is_required(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        [reason] = (await room.hear("result"))["errors"]
+async def test_a_server_that_cannot_be_configured_gates_the_model_if_it_is_required(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        [reason] = (await harness.receive("result"))["errors"]
         assert "'plain' is not there (failed): the variable NOWHERE is not set" in reason
 
     servers = config(plain=own("plain.py", "well", env={"TOKEN": "${NOWHERE}"}))
-    visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    await visit(tmp_path, script("Done."), talk, mcp_config=servers)
 
 
-def test_what_a_server_prints_in_the_wrong_place_tells_why_it_failed(tmp_path: Path) -> None:
+async def test_what_a_server_prints_in_the_wrong_place_tells_why_it_failed(tmp_path: Path) -> None:
     servers = config(plain={"command": "/bin/sh", "args": ["-c", "echo no licence; exit 3"]})
-    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
-    [change] = news(room)
+    harness = await visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+    [change] = news(harness)
     assert (change["error"], change["stderr"]) == ("ended with exit code 3", "no licence\n")
-    assert "MCP server plain: failed: ended with exit code 3 (no licence)" in room.complaints
+    assert "MCP server plain: failed: ended with exit code 3 (no licence)" in harness.warnings
 
 
 def answers_to(request_id: str) -> Callable[[Json], bool]:
     return lambda line: bool(line.get("response", {}).get("request_id") == request_id)
 
 
-def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_order(tmp_path: Path) -> None:
+async def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_order(tmp_path: Path) -> None:
     well = own("plain.py", "well", required=False)
     sets = [{"a": well, "b": well, "c": well}, {}, {"a": well, "d": well}, {"d": well}]
 
-    async def talk(room: Room) -> None:
-        await room.ask("initialize")
-        first = await room.ask("mcp_set_servers", servers=sets[0])
+    async def talk(harness: SessionHarness) -> None:
+        await harness.request("initialize")
+        first = await harness.request("mcp_set_servers", servers=sets[0])
         assert first["response"]["response"]["added"] == ["a", "b", "c"]
         for number, servers in enumerate(sets[1:]):
             request = {"subtype": "mcp_set_servers", "servers": servers}
-            room.say({"type": "control_request", "request_id": f"set-{number}", "request": request})
+            harness.send({"type": "control_request", "request_id": f"set-{number}", "request": request})
         for number in range(3):
-            await seen(room, answers_to(f"set-{number}"))
-        answers = [line for line in room.lines if line.get("response", {}).get("request_id", "").startswith("set-")]
+            await seen(harness, answers_to(f"set-{number}"))
+        answers = [line for line in harness.lines if line.get("response", {}).get("request_id", "").startswith("set-")]
         answers.sort(key=lambda line: str(line["response"]["request_id"]))
         found = [answer["response"]["response"] for answer in answers]
         assert [(each["added"], each["removed"], each["errors"]) for each in found] == [
@@ -296,90 +296,92 @@ def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_order(tmp
             (["a", "d"], [], {"a": "it was removed"}),
             ([], ["a"], {}),
         ]
-        told = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
+        told = (await harness.request("mcp_status"))["response"]["response"]["mcpServers"]
         assert [(server["name"], server["status"]) for server in told] == [("d", "connected")]
 
-    visit(tmp_path, script("Done."), talk)
+    await visit(tmp_path, script("Done."), talk)
 
 
-def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_ended(tmp_path: Path) -> None:
+async def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_ended(tmp_path: Path) -> None:
     mark = tmp_path / "started"
     turns = script([("mcp__plain__echo", {"text": "one"})], "Done.")
 
-    async def talk(room: Room) -> None:
-        await one_turn(room)
-        lost = await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "pending")
+    async def talk(harness: SessionHarness) -> None:
+        await one_turn(harness)
+        lost = await seen(harness, lambda line: line.get("mcp_server", {}).get("status") == "pending")
         assert lost["mcp_server"]["error"] == "has closed its output; it is tried again"
-        await seen(room, lambda line: line.get("mcp_server", {}).get("status") == "connected")
+        await seen(harness, lambda line: line.get("mcp_server", {}).get("status") == "connected")
         first, _ = map(int, mark.read_text().split())
         await asyncio.to_thread(wait_for, lambda: not alive(first))
 
     # Nothing here may be the work of a limit.
     limits = {"MCP_TIMEOUT": "600000", "MCP_TOOL_TIMEOUT": "0"}
     servers = config(plain=own("plain.py", "shut", str(mark)))
-    room = visit(tmp_path, turns, talk, limits, mcp_config=servers, allowed_tools=ALL)
+    harness = await visit(tmp_path, turns, talk, limits, mcp_config=servers, allowed_tools=ALL)
 
-    assert results(room) == ["MCP server 'plain': has closed its output"]
+    assert results(harness) == ["MCP server 'plain': has closed its output"]
 
 
-def test_a_server_that_closes_its_output_before_it_says_anything_fails_at_once(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        await one_turn(room)
-        assert (await status(room))[0]["error"] == "has closed its output"
+async def test_a_server_that_closes_its_output_before_it_says_anything_fails_at_once(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        await one_turn(harness)
+        assert (await status(harness))[0]["error"] == "has closed its output"
 
     servers = config(plain=own("plain.py", "closed", required=False))
-    room = visit(tmp_path, script("Done."), talk, {"MCP_TIMEOUT": "600000"}, mcp_config=servers)
+    harness = await visit(tmp_path, script("Done."), talk, {"MCP_TIMEOUT": "600000"}, mcp_config=servers)
 
-    assert states(room) == {"plain": "failed"}
+    assert states(harness) == {"plain": "failed"}
 
 
 CLASHES = [("a.b", "a b"), ("a", "a__b"), ("a__b", "a"), ("a", "a.")]
 
 
 @pytest.mark.parametrize(("first", "second"), CLASHES)
-def test_of_servers_whose_tools_cannot_be_told_apart_the_second_is_refused(
+async def test_of_servers_whose_tools_cannot_be_told_apart_the_second_is_refused(
     tmp_path: Path, first: str, second: str
 ) -> None:
     optional = own("plain.py", "well", required=False)
     servers = config(**{first: own("plain.py", "well"), second: optional, "c": own("plain.py", "well")})
 
-    async def talk(room: Room) -> None:
-        await one_turn(room)
-        [failed] = [one for one in (await status(room)) if one["name"] == second]
+    async def talk(harness: SessionHarness) -> None:
+        await one_turn(harness)
+        [failed] = [one for one in (await status(harness)) if one["name"] == second]
         assert (failed["status"], f"those of the server '{first}'" in failed["error"]) == ("failed", True)
 
-    room = visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    harness = await visit(tmp_path, script("Done."), talk, mcp_config=servers)
 
-    assert states(room) == {first: "connected", second: "failed", "c": "connected"}
-    assert [(f"MCP server {second}: failed" in text, repr(first) in text) for text in room.complaints] == [(True, True)]
+    assert states(harness) == {first: "connected", second: "failed", "c": "connected"}
+    assert [(f"MCP server {second}: failed" in text, repr(first) in text) for text in harness.warnings] == [
+        (True, True)
+    ]
 
 
-async def status(room: Room) -> list[Json]:
-    listed: list[Json] = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
+async def status(harness: SessionHarness) -> list[Json]:
+    listed: list[Json] = (await harness.request("mcp_status"))["response"]["response"]["mcpServers"]
     return listed
 
 
 @pytest.mark.parametrize(("first", "second"), CLASHES)
-def test_servers_that_the_host_adds_are_refused_as_well(tmp_path: Path, first: str, second: str) -> None:
-    async def talk(room: Room) -> None:
+async def test_servers_that_the_host_adds_are_refused_as_well(tmp_path: Path, first: str, second: str) -> None:
+    async def talk(harness: SessionHarness) -> None:
         one = own("plain.py", "well", required=False)
-        answer = (await room.ask("mcp_set_servers", servers={second: one}))["response"]["response"]
+        answer = (await harness.request("mcp_set_servers", servers={second: one}))["response"]["response"]
         assert (answer["added"], list(answer["errors"])) == ([], [second])
-        answer = (await room.ask("mcp_set_servers", servers={"x_y": one, "x.y": one}))["response"]["response"]
+        answer = (await harness.request("mcp_set_servers", servers={"x_y": one, "x.y": one}))["response"]["response"]
         assert (answer["added"], list(answer["errors"])) == (["x_y"], ["x.y"])
         assert "those of the server 'x_y'" in answer["errors"]["x.y"]
 
-    visit(tmp_path, script("Done."), talk, mcp_config=config(**{first: own("plain.py", "well")}))
+    await visit(tmp_path, script("Done."), talk, mcp_config=config(**{first: own("plain.py", "well")}))
 
 
-def test_a_server_that_the_host_runs_is_refused_as_well(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        await room.ask("initialize", sdkMcpServers=["a_b"])
-        await one_turn(room)
+async def test_a_server_that_the_host_runs_is_refused_as_well(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        await harness.request("initialize", sdkMcpServers=["a_b"])
+        await one_turn(harness)
 
-    room = visit(tmp_path, script("Done."), talk, mcp_config=config(**{"a.b": own("plain.py", "well")}))
+    harness = await visit(tmp_path, script("Done."), talk, mcp_config=config(**{"a.b": own("plain.py", "well")}))
 
-    assert states(room) == {"a.b": "connected", "a_b": "failed"}
+    assert states(harness) == {"a.b": "connected", "a_b": "failed"}
 
 
 @pytest.mark.parametrize(
@@ -399,18 +401,20 @@ def test_a_server_that_the_host_runs_is_refused_as_well(tmp_path: Path) -> None:
         ("trusted.", "mcp__trusted_", True),
     ],
 )
-def test_a_rule_allows_the_tools_of_the_server_that_it_names_and_of_no_other(
+async def test_a_rule_allows_the_tools_of_the_server_that_it_names_and_of_no_other(
     tmp_path: Path, server: str, rule: str, runs: bool
 ) -> None:
     name = qualify(server, "echo")
     turns = script([(name, {"text": "x"})], "Done.")
 
-    room = visit(
+    harness = await visit(
         tmp_path, turns, one_turn, mcp_config=config(**{server: own("plain.py", "well")}), allowed_tools=(rule,)
     )
 
-    assert states(room) == {server: "connected"}
-    assert [denial["tool_name"] for denial in next(room.told("result"))["permission_denials"]] == [name] * (not runs)
+    assert states(harness) == {server: "connected"}
+    assert [denial["tool_name"] for denial in next(harness.messages("result"))["permission_denials"]] == [name] * (
+        not runs
+    )
 
 
 # Where servers come from.
@@ -422,20 +426,22 @@ def write(folder: Path, name: str, **servers: object) -> None:
     path.write_text(json.dumps({"mcpServers": servers}))
 
 
-def test_a_projects_servers_start_only_in_a_trusted_folder(tmp_path: Path) -> None:
+async def test_a_projects_servers_start_only_in_a_trusted_folder(tmp_path: Path) -> None:
     touch = {"command": "/usr/bin/touch", "args": [str(tmp_path / "ran")]}
     write(tmp_path, ".mcp.json", evil=touch)
     write(tmp_path, ".claude/settings.json", worse=touch)
 
-    room = visit(tmp_path, script("Done."), one_turn)
+    harness = await visit(tmp_path, script("Done."), one_turn)
 
-    assert states(room) == {}
+    assert states(harness) == {}
     assert not (tmp_path / "ran").exists()
     complaint = ".mcp.json: without effect: MCP servers evil: the folder is not trusted"
-    assert any(complaint in one for one in room.complaints)
+    assert any(complaint in one for one in harness.warnings)
 
 
-def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_keys_are_not_a_projects(tmp_path: Path) -> None:
+async def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_keys_are_not_a_projects(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, ".mcp.json", tree=own("plain.py", "well"), both={"command": "x"}, off={"command": "x"})
     write(tmp_path, ".claude/settings.json", taking=own("plain.py", "well", env={"STOLEN": "${ANTHROPIC_API_KEY}"}))
     write(tmp_path, "home/.claude/settings.json", mine=own("plain.py", "well", env={"A": "${ANTHROPIC_API_KEY}"}))
@@ -445,18 +451,18 @@ def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_keys_are_
     options = {"mcp_config": given, "setting_sources": ("user", "project")}
     keys = {"ANTHROPIC_API_KEY": "sk-secret"}
 
-    room = visit(tmp_path, script("Done."), one_turn, keys, **options)
-    init = next(line for line in room.told("system") if line["subtype"] == "init")
+    harness = await visit(tmp_path, script("Done."), one_turn, keys, **options)
+    init = next(line for line in harness.messages("system") if line["subtype"] == "init")
     assert {server["name"]: (server["status"], server["source"]) for server in init["mcp_servers"]} == {
         "both": ("connected", "dynamic"),
         "taking": ("failed", "project"),
         "mine": ("connected", "user"),
         "tree": ("connected", "project"),
     }
-    assert any("the variable ANTHROPIC_API_KEY is not set" in complaint for complaint in room.complaints)
+    assert any("the variable ANTHROPIC_API_KEY is not set" in complaint for complaint in harness.warnings)
 
-    room = visit(tmp_path, script("Done."), one_turn, keys, strict_mcp_config=True, **options)
-    assert states(room) == {"both": "connected"}
+    harness = await visit(tmp_path, script("Done."), one_turn, keys, strict_mcp_config=True, **options)
+    assert states(harness) == {"both": "connected"}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tests.helpers.mcp import (
     visit,
     wait_for,
 )
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 EVERYTHING = script(
     [
@@ -42,8 +42,8 @@ EVERYTHING = script(
 )
 
 
-def check_everything(room: Room) -> None:
-    added, measured, [picture], failed, wrong, listed, read = results(room)
+def check_everything(harness: SessionHarness) -> None:
+    added, measured, [picture], failed, wrong, listed, read = results(harness)
     assert added == [{"type": "text", "text": "5"}]
     assert measured == '{"letters":5}'
     assert (picture["type"], picture["source"]["media_type"]) == ("image", "image/png")
@@ -51,13 +51,13 @@ def check_everything(room: Room) -> None:
     assert "add" in wrong
     assert json.loads(listed)[0]["uri"] == "workshop://rules"
     assert json.loads(read)[0]["text"] == "Wear glasses."
-    assert states(room) == {"workshop": "connected"}
+    assert states(harness) == {"workshop": "connected"}
 
 
-def test_a_stdio_server_gives_text_pictures_structure_errors_and_resources(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        await one_turn(room)
-        answer = (await room.ask("mcp_status"))["response"]["response"]
+async def test_a_stdio_server_gives_text_pictures_structure_errors_and_resources(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        await one_turn(harness)
+        answer = (await harness.request("mcp_status"))["response"]["response"]
         [server] = answer["mcpServers"]
         assert server == {
             **server,
@@ -70,9 +70,11 @@ def test_a_stdio_server_gives_text_pictures_structure_errors_and_resources(tmp_p
         }
         assert server["tools"][0] == {"name": "add", "annotations": {"readOnly": True}}
 
-    room = visit(tmp_path, EVERYTHING, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL)
-    check_everything(room)
-    assert next(line["tool_use_meta"] for line in room.told("assistant") if "tool_use_meta" in line) == [
+    harness = await visit(
+        tmp_path, EVERYTHING, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
+    )
+    check_everything(harness)
+    assert next(line["tool_use_meta"] for line in harness.messages("assistant") if "tool_use_meta" in line) == [
         {"id": "t1", "display_name": "Add", "server_display_name": "workshop", "tool_name": "add"}
     ]
 
@@ -98,19 +100,19 @@ def listening(transport: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("transport", ["sse", "http"])
-def test_a_server_behind_a_url_gives_the_same(tmp_path: Path, transport: str) -> None:
+async def test_a_server_behind_a_url_gives_the_same(tmp_path: Path, transport: str) -> None:
     with listening(transport) as url:
         servers = config(workshop={"type": transport, "url": url, "headers": {"X-From": "parley"}, "required": True})
-        room = visit(tmp_path, EVERYTHING, one_turn, mcp_config=servers, allowed_tools=ALL)
-    check_everything(room)
+        harness = await visit(tmp_path, EVERYTHING, one_turn, mcp_config=servers, allowed_tools=ALL)
+    check_everything(harness)
 
 
-def test_a_server_asks_the_person_through_the_host_and_no_answer_cancels(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        await room.ask("initialize")
-        room.prompt("go")
+async def test_a_server_asks_the_person_through_the_host_and_no_answer_cancels(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        await harness.request("initialize")
+        harness.prompt("go")
         for action in ({"action": "accept", "content": {"name": "Ada"}}, {"action": "cancel"}, {"action": "sing"}):
-            asked = await room.hear("control_request")
+            asked = await harness.receive("control_request")
             assert asked["request"] == {
                 **asked["request"],
                 "subtype": "elicitation",
@@ -118,97 +120,101 @@ def test_a_server_asks_the_person_through_the_host_and_no_answer_cancels(tmp_pat
                 "message": "What is your name?",
             }
             assert asked["request"]["requested_schema"]["properties"]["name"]["type"] == "string"
-            again = (await room.ask("initialize"))["response"]
+            again = (await harness.request("initialize"))["response"]
             assert again["pending_elicitation_requests"] == [asked]
             assert again["response"]["session_state"] == "requires_action"
-            room.say(answer(asked, action))
-        await room.hear("result")
-        assert (await room.ask("initialize"))["response"]["response"]["session_state"] == "idle"
+            harness.send(answer(asked, action))
+        await harness.receive("result")
+        assert (await harness.request("initialize"))["response"]["response"]["session_state"] == "idle"
 
     greet: list[tuple[str, Json]] = [("mcp__workshop__greet", {})]
     turns = script(greet, greet, greet, "Done.")
-    room = visit(tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL)
-    assert [content[0]["text"] for content in results(room)] == ["Hello, Ada.", "(cancel)", "(cancel)"]
+    harness = await visit(
+        tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
+    )
+    assert [content[0]["text"] for content in results(harness)] == ["Hello, Ada.", "(cancel)", "(cancel)"]
 
 
-def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("/mcp__workshop__plan 'a chair' by next week")
-        assert "mcp__workshop__plan" in (await room.hear("system", "init"))["slash_commands"]
-        await room.hear("result")
-        again = await room.ask("initialize")
+async def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("/mcp__workshop__plan 'a chair' by next week")
+        assert "mcp__workshop__plan" in (await harness.receive("system", "init"))["slash_commands"]
+        await harness.receive("result")
+        again = await harness.request("initialize")
         assert again["response"]["response"]["commands"][-1] == {
             "name": "mcp__workshop__plan",
             "description": "Plan a piece of work.",
             "argumentHint": "<thing> <when>",
         }
-        room.prompt("/mcp__workshop__plan")
-        failed = await room.hear("result")
+        harness.prompt("/mcp__workshop__plan")
+        failed = await harness.receive("result")
         assert failed["subtype"] == "error_during_execution"
         assert failed["errors"][0].startswith("/mcp__workshop__plan could not be expanded: MCP server 'workshop': ")
 
     turns = script("Yes.", "Yes.")
-    room = visit(
+    harness = await visit(
         tmp_path,
         turns,
         talk,
         mcp_config=config(workshop=own("workshop.py", "stdio")),
         replay_user_messages=True,
     )
-    heard = room.session.journal.history.render()[0]["content"]
+    heard = harness.session.journal.history.render()[0]["content"]
     assert "Plan how to build a chair by next week." in json.dumps(heard)
-    echoes = [line["message"]["content"] for line in room.told("user") if line.get("isReplay")]
+    echoes = [line["message"]["content"] for line in harness.messages("user") if line.get("isReplay")]
     assert echoes[0] == "/mcp__workshop__plan 'a chair' by next week"
 
 
-def test_a_server_that_has_another_tool_shows_it_to_the_model_in_the_same_turn(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.until(lambda line: "tools_added" in line.get("mcp_server", {}))
-        await room.hear("result")
+async def test_a_server_that_has_another_tool_shows_it_to_the_model_in_the_same_turn(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive_until(lambda line: "tools_added" in line.get("mcp_server", {}))
+        await harness.receive("result")
 
     turns = script([("mcp__workshop__extend", {})], [("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
-    room = visit(tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL)
-    assert [change["tools_added"] for change in news(room)] == [["mcp__workshop__plane"]]
-    assert "mcp__workshop__plane" in room.session.config.tools
+    harness = await visit(
+        tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
+    )
+    assert [change["tools_added"] for change in news(harness)] == [["mcp__workshop__plane"]]
+    assert "mcp__workshop__plane" in harness.session.config.tools
 
 
-def test_a_tool_that_is_announced_by_a_call_is_there_at_the_next_model_call(tmp_path: Path) -> None:
+async def test_a_tool_that_is_announced_by_a_call_is_there_at_the_next_model_call(tmp_path: Path) -> None:
     turns = script([("mcp__workshop__extend", {})], [("mcp__workshop__plane", {})], "Done.")
     servers = config(workshop=own("workshop.py", "stdio"))
-    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
-    assert results(room)[1] == [{"type": "text", "text": "planed"}]
+    harness = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    assert results(harness)[1] == [{"type": "text", "text": "planed"}]
 
 
-def test_a_command_of_a_server_that_joins_a_turn_is_what_it_stands_for(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("assistant")
-        room.prompt("/mcp__workshop__plan 'a chair' by next week")
-        await room.hear("result")
+async def test_a_command_of_a_server_that_joins_a_turn_is_what_it_stands_for(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("assistant")
+        harness.prompt("/mcp__workshop__plan 'a chair' by next week")
+        await harness.receive("result")
 
     turns = script([("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
     servers = config(workshop=own("workshop.py", "stdio"))
-    room = visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
-    heard = json.dumps(room.session.journal.history.render())
+    harness = await visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    heard = json.dumps(harness.session.journal.history.render())
     assert "Plan how to build a chair by next week." in heard
     assert "/mcp__workshop__plan" not in heard
-    assert len(list(room.told("result"))) == 1
+    assert len(list(harness.messages("result"))) == 1
 
 
-def test_a_resource_that_is_too_long_or_no_text_is_in_a_file(tmp_path: Path) -> None:
+async def test_a_resource_that_is_too_long_or_no_text_is_in_a_file(tmp_path: Path) -> None:
     uris = ("workshop://stock", "workshop://rules")
     turns = script([("ReadMcpResourceTool", {"server": "workshop", "uri": uri}) for uri in uris], "Done.")
     servers = config(workshop=own("workshop.py", "stdio"))
     limit = {"MAX_MCP_OUTPUT_TOKENS": "2"}
-    room = visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
-    [stock], [rules] = map(json.loads, results(room))
+    harness = await visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
+    [stock], [rules] = map(json.loads, results(harness))
     assert "Output too large (13 characters). Full output saved to: " in rules["text"]
     assert Path(stock["blobSavedTo"]).read_bytes() == bytes(range(256))
     assert "blob" not in stock
 
 
-def test_the_hosts_own_servers_speak_first_and_their_tools_follow(tmp_path: Path) -> None:
+async def test_the_hosts_own_servers_speak_first_and_their_tools_follow(tmp_path: Path) -> None:
     tools = [{"name": "one", "inputSchema": {"type": "object"}}]
 
     def serve(asked: Json) -> Json:
@@ -220,28 +226,28 @@ def test_the_hosts_own_servers_speak_first_and_their_tools_follow(tmp_path: Path
             result = {"tools": tools}
         return answer(asked, {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": result}})
 
-    async def talk(room: Room) -> None:
-        room.say(ask("i1", "initialize", sdkMcpServers=["calc"]))
+    async def talk(harness: SessionHarness) -> None:
+        harness.send(ask("i1", "initialize", sdkMcpServers=["calc"]))
         for method in ("initialize", "notifications/initialized", "tools/list"):
-            asked = await room.hear("control_request")
+            asked = await harness.receive("control_request")
             assert asked["request"]["message"]["method"] == method
-            room.say(serve(asked))
-        room.prompt("go")
-        assert "mcp__calc__one" in (await room.hear("system", "init"))["tools"]
-        await room.hear("result")
+            harness.send(serve(asked))
+        harness.prompt("go")
+        assert "mcp__calc__one" in (await harness.receive("system", "init"))["tools"]
+        await harness.receive("result")
         tools.append({"name": "two", "inputSchema": {"type": "object"}})
         changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-        room.say(ask("m1", "mcp_message", server_name="calc", message=changed))
-        asked = await room.hear("control_request")
-        room.say(serve(asked))
-        await room.until(lambda line: line.get("mcp_server", {}).get("tools_added") == ["mcp__calc__two"])
-        refused = await room.ask("mcp_message", server_name="nobody", message=changed)
+        harness.send(ask("m1", "mcp_message", server_name="calc", message=changed))
+        asked = await harness.receive("control_request")
+        harness.send(serve(asked))
+        await harness.receive_until(lambda line: line.get("mcp_server", {}).get("tools_added") == ["mcp__calc__two"])
+        refused = await harness.request("mcp_message", server_name="nobody", message=changed)
         assert refused["response"]["error"] == "Server not found: nobody"
 
-    room = visit(tmp_path, script("Done."), talk)
+    harness = await visit(tmp_path, script("Done."), talk)
     kinds = [
         line["request"]["message"]["method"] if line["type"] == "control_request" else line["response"]["request_id"]
-        for line in room.lines
+        for line in harness.lines
         if line["type"] in ("control_request", "control_response")
     ]
     # As recorded: the MCP handshake goes out before initialize is answered, and nothing else does.
@@ -252,10 +258,10 @@ def ask(request_id: str, subtype: str, **fields: object) -> Json:
     return {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}
 
 
-def test_a_host_calls_tools_changes_servers_and_switches_them_off(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
+async def test_a_host_calls_tools_changes_servers_and_switches_them_off(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
         async def told(subtype: str, **fields: object) -> Json:
-            response: Json = (await room.ask(subtype, **fields))["response"]
+            response: Json = (await harness.request(subtype, **fields))["response"]
             return response
 
         await told("initialize")
@@ -278,23 +284,25 @@ def test_a_host_calls_tools_changes_servers_and_switches_them_off(tmp_path: Path
         assert (left["added"], left["removed"], left["errors"]) == ([], ["gone", "plain"], {})
         assert (await told("mcp_status"))["response"] == {"mcpServers": []}
 
-    visit(tmp_path, script("Done."), talk, disallowed_tools=("mcp__plain__which",))
+    await visit(tmp_path, script("Done."), talk, disallowed_tools=("mcp__plain__which",))
 
 
-def test_tools_stand_behind_our_own_in_the_order_of_their_servers_and_denied_ones_nowhere(tmp_path: Path) -> None:
+async def test_tools_stand_behind_our_own_in_the_order_of_their_servers_and_denied_ones_nowhere(tmp_path: Path) -> None:
     servers = config(zoo=own("plain.py", "well"), ape=own("plain.py", "well"))
-    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers, disallowed_tools=("mcp__ape__which",))
+    harness = await visit(
+        tmp_path, script("Done."), one_turn, mcp_config=servers, disallowed_tools=("mcp__ape__which",)
+    )
 
-    init = next(line for line in room.told("system") if line["subtype"] == "init")
+    init = next(line for line in harness.messages("system") if line["subtype"] == "init")
     assert init["tools"][-3:] == ["mcp__zoo__echo", "mcp__zoo__which", "mcp__ape__echo"]
-    assert states(room) == {"zoo": "connected", "ape": "connected"}
-    names = [schema["name"] for schema in room.session.config.tools.schemas()]
+    assert states(harness) == {"zoo": "connected", "ape": "connected"}
+    names = [schema["name"] for schema in harness.session.config.tools.schemas()]
     assert names == ["Agent" if name == "Task" else name for name in init["tools"]]
     said = "About the tools of the MCP server 'zoo', in its own words:\nEcho softly."
-    assert said in (room.session.journal.system_text or "")
+    assert said in (harness.session.journal.system_text or "")
 
 
-def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_path: Path) -> None:
+async def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_path: Path) -> None:
     servers = config(workshop=own("workshop.py", "stdio", timeout=1000))
     turns = script(
         [("mcp__workshop__build", {"steps": 2, "seconds": 0.1})],
@@ -302,41 +310,41 @@ def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_pa
         [("mcp__workshop__add", {"a": 1, "b": 1})],
         "Done.",
     )
-    room = visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
-    built, stalled, added = results(room)
+    harness = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    built, stalled, added = results(harness)
     assert built == [{"type": "text", "text": "built"}]
     assert stalled == "MCP server 'workshop': tools/call got no answer and no sign of progress for 1 s"
     assert added == [{"type": "text", "text": "2"}]
-    assert [line["tool_use_id"] for line in room.told("tool_progress")] != []
+    assert [line["tool_use_id"] for line in harness.messages("tool_progress")] != []
 
 
-def test_an_interrupt_withdraws_the_call_and_the_server_stays(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("go")
-        await room.hear("assistant")
+async def test_an_interrupt_withdraws_the_call_and_the_server_stays(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("assistant")
         await asyncio.sleep(0)
-        await room.ask("interrupt")
-        assert (await room.hear("result"))["terminal_reason"] == "aborted_tools"
-        room.prompt("again")
-        assert (await room.hear("result"))["result"] == "Done."
+        await harness.request("interrupt")
+        assert (await harness.receive("result"))["terminal_reason"] == "aborted_tools"
+        harness.prompt("again")
+        assert (await harness.receive("result"))["result"] == "Done."
 
     turns = script([("mcp__workshop__stall", {})], [("mcp__workshop__add", {"a": 1, "b": 1})], "Done.")
     servers = config(workshop=own("workshop.py", "stdio"))
-    room = visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
-    assert results(room)[-1] == [{"type": "text", "text": "2"}]
+    harness = await visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    assert results(harness)[-1] == [{"type": "text", "text": "2"}]
 
 
-def test_a_server_gets_its_variables_and_none_of_our_keys(tmp_path: Path) -> None:
+async def test_a_server_gets_its_variables_and_none_of_our_keys(tmp_path: Path) -> None:
     servers = config(workshop=own("workshop.py", "stdio", env={"COLOUR": "${PAINT:-red}"}))
     turns = script(
         [("mcp__workshop__environment", {"name": name}) for name in ("COLOUR", "ANTHROPIC_API_KEY", "PATH")], "Done."
     )
     keys = {"ANTHROPIC_API_KEY": "sk-secret"}
-    room = visit(tmp_path, turns, one_turn, keys, mcp_config=servers, allowed_tools=ALL)
-    assert [content[0]["text"] for content in results(room)] == ["red", "(not set)", "/usr/bin:/bin"]
+    harness = await visit(tmp_path, turns, one_turn, keys, mcp_config=servers, allowed_tools=ALL)
+    assert [content[0]["text"] for content in results(harness)] == ["red", "(not set)", "/usr/bin:/bin"]
 
 
-def test_what_is_not_seen_reaches_no_person_that_decides(tmp_path: Path) -> None:
+async def test_what_is_not_seen_reaches_no_person_that_decides(tmp_path: Path) -> None:
     hidden = "\u200b\u2066\ufeff"
     listed = {"name": f"wipe{hidden}_all", "description": f"Wipes{hidden}", "inputSchema": {"type": "object"}}
     answers: Json = {
@@ -344,32 +352,32 @@ def test_what_is_not_seen_reaches_no_person_that_decides(tmp_path: Path) -> None
         "tools/list": {"tools": [listed]},
     }
 
-    async def talk(room: Room) -> None:
-        room.say(ask("i1", "initialize", sdkMcpServers=["calc"]))
-        room.prompt("go")
+    async def talk(harness: SessionHarness) -> None:
+        harness.send(ask("i1", "initialize", sdkMcpServers=["calc"]))
+        harness.prompt("go")
         while True:
-            asked = await room.until(lambda line: line["type"] in ("control_request", "result"))
+            asked = await harness.receive_until(lambda line: line["type"] in ("control_request", "result"))
             if asked["type"] == "result":
                 break
             request = asked["request"]
             if request["subtype"] == "can_use_tool":
                 assert (request["display_name"], request["title"]) == ("Wipe all", "Use Wipe all?")
                 assert request["description"] == r"touch\u200b\u2066\ufeff x"
-                room.say(answer(asked, {"behavior": "deny", "message": "no"}))
+                harness.send(answer(asked, {"behavior": "deny", "message": "no"}))
                 continue
             message = request["message"]
             result = answers.get(message.get("method"), {})
-            room.say(answer(asked, {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": result}}))
-        [server] = (await room.ask("mcp_status"))["response"]["response"]["mcpServers"]
+            harness.send(answer(asked, {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": result}}))
+        [server] = (await harness.request("mcp_status"))["response"]["response"]["mcpServers"]
         assert [tool["name"] for tool in server["tools"]] == ["wipe_all"]
 
     turns = script([("mcp__calc__wipe____all", {"command": f"touch{hidden} x"})], "Done.")
-    visit(tmp_path, turns, talk, permission_prompt_tool="stdio")
+    await visit(tmp_path, turns, talk, permission_prompt_tool="stdio")
 
 
-def test_a_server_whose_name_cannot_be_read_in_full_is_refused(tmp_path: Path) -> None:
+async def test_a_server_whose_name_cannot_be_read_in_full_is_refused(tmp_path: Path) -> None:
     servers = config(**{"git\u200bhub": own("plain.py", "well", required=False)})
-    room = visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
+    harness = await visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
 
-    assert list(states(room).values()) == ["failed"]
-    assert "its name has characters in it that are not seen: 'git\\u200bhub'" in room.complaints[0]
+    assert list(states(harness).values()) == ["failed"]
+    assert "its name has characters in it that are not seen: 'git\\u200bhub'" in harness.warnings[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from parley.engine.recovery import interrupted_calls
 from parley.workspace.base import Scope
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 BYPASS = {"permission_mode": "bypassPermissions"}
 
@@ -57,79 +56,70 @@ def call(name: str, **input: str) -> str:
     return f"[[turn]]\ntools = [{{ name = {name!r}, id = 't1', input = {{ {pairs} }} }}]\n[[turn]]\ntext = 'Done.'\n"
 
 
-def left_behind(folder: Path, script: str, at: str) -> str:
+async def left_behind(folder: Path, script: str, at: str) -> str:
     """A session whose engine ended when a call had come to a certain point; returns its id."""
 
-    async def talk() -> str:
-        async with Room(folder, script, **BYPASS) as room:
-            log = room.session.config.storage.log
-            kept, append = [], log.append
+    async with SessionHarness(folder, script, **BYPASS) as harness:
+        log = harness.session.config.storage.log
+        kept, append = [], log.append
 
-            def dying(entry: Any) -> None:
-                """Nothing gets to the disk any more from a certain entry on."""
-                if at in kept:
-                    return
-                append(entry)
-                kept.append(entry.kind)
+        def dying(entry: Any) -> None:
+            """Nothing gets to the disk any more from a certain entry on."""
+            if at in kept:
+                return
+            append(entry)
+            kept.append(entry.kind)
 
-            log.append = dying  # type: ignore[method-assign]
-            room.prompt("go")
-            await room.hear("result")
-        return room.session.id
-
-    return asyncio.run(talk())
+        log.append = dying  # type: ignore[method-assign]
+        harness.prompt("go")
+        await harness.receive("result")
+    return harness.session.id
 
 
-def result_after_resume(folder: Path, session_id: str) -> Json:
-    async def talk() -> Json:
-        async with Room(folder, "[[turn]]\ntext = 'On.'\n", resume=session_id, **BYPASS) as room:
-            room.prompt("go on")
-            assert (await room.hear("result"))["result"] == "On."
-            [*_, message, _] = room.session.journal.history.render()
-        block, prompt = message["content"]
-        assert prompt["text"] == "go on"
-        return dict(block)
-
-    return asyncio.run(talk())
+async def result_after_resume(folder: Path, session_id: str) -> Json:
+    async with SessionHarness(folder, "[[turn]]\ntext = 'On.'\n", resume=session_id, **BYPASS) as harness:
+        harness.prompt("go on")
+        assert (await harness.receive("result"))["result"] == "On."
+        [*_, message, _] = harness.session.journal.history.render()
+    block, prompt = message["content"]
+    assert prompt["text"] == "go on"
+    return dict(block)
 
 
-def test_a_call_that_was_never_allowed_did_not_run(tmp_path: Path) -> None:
-    session_id = left_behind(tmp_path, call("Bash", command="touch made"), at="assistant")
+async def test_a_call_that_was_never_allowed_did_not_run(tmp_path: Path) -> None:
+    session_id = await left_behind(tmp_path, call("Bash", command="touch made"), at="assistant")
 
-    assert result_after_resume(tmp_path, session_id)["content"] == interrupted_calls.NOT_RUN
-
-
-def test_nobody_knows_what_became_of_a_command(tmp_path: Path) -> None:
-    session_id = left_behind(tmp_path, call("Bash", command="touch made"), at="permission")
-
-    assert result_after_resume(tmp_path, session_id)["content"] == interrupted_calls.UNKNOWN
+    assert (await result_after_resume(tmp_path, session_id))["content"] == interrupted_calls.NOT_RUN
 
 
-def test_a_file_that_was_written_is_known_to_be_written(tmp_path: Path) -> None:
+async def test_nobody_knows_what_became_of_a_command(tmp_path: Path) -> None:
+    session_id = await left_behind(tmp_path, call("Bash", command="touch made"), at="permission")
+
+    assert (await result_after_resume(tmp_path, session_id))["content"] == interrupted_calls.UNKNOWN
+
+
+async def test_a_file_that_was_written_is_known_to_be_written(tmp_path: Path) -> None:
     made = tmp_path / "made"
-    session_id = left_behind(tmp_path, call("Write", file_path=str(made), content="x"), at="permission")
+    session_id = await left_behind(tmp_path, call("Write", file_path=str(made), content="x"), at="permission")
 
     assert made.read_text() == "x"
-    assert result_after_resume(tmp_path, session_id)["content"] == interrupted_calls.DONE.format(paths=made)
+    assert (await result_after_resume(tmp_path, session_id))["content"] == interrupted_calls.DONE.format(paths=made)
 
 
-def test_a_file_that_was_not_written_is_known_not_to_be(tmp_path: Path) -> None:
+async def test_a_file_that_was_not_written_is_known_not_to_be(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     script = call("Write", file_path=str(tmp_path / "folder"), content="x")
-    session_id = left_behind(tmp_path, script, at="permission")
+    session_id = await left_behind(tmp_path, script, at="permission")
 
-    assert result_after_resume(tmp_path, session_id)["content"] == interrupted_calls.NOT_DONE
+    assert (await result_after_resume(tmp_path, session_id))["content"] == interrupted_calls.NOT_DONE
 
 
-def test_changes_are_noted_under_the_call_that_made_them(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, "") as room:
-            files = room.session.config.tool_context.files
-            files.begin_message("m")
-            files.write(str(tmp_path / "a"), b"1", Scope(anywhere=True, call="t1"), replacing=None)
-            files.write(str(tmp_path / "b"), b"2", Scope(anywhere=True, call="t2"), replacing=None)
+async def test_changes_are_noted_under_the_call_that_made_them(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, "") as harness:
+        files = harness.session.config.tool_context.files
+        files.begin_message("m")
+        files.write(str(tmp_path / "a"), b"1", Scope(anywhere=True, call="t1"), replacing=None)
+        files.write(str(tmp_path / "b"), b"2", Scope(anywhere=True, call="t2"), replacing=None)
 
-            assert files.changed_by("t2") == [str(tmp_path / "b")]
-            assert files.changed_by("t3") == []
-
-    asyncio.run(talk())
+        assert files.changed_by("t2") == [str(tmp_path / "b")]
+        assert files.changed_by("t3") == []

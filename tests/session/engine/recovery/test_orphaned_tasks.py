@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from itertools import count
 from pathlib import Path
@@ -11,7 +10,7 @@ from parley.engine.recovery.orphaned_tasks import OrphanedTasks, TaskLog
 from parley.engine.tasks.delivery import PendingNotifications
 from parley.protocol.base import Message, to_builtins
 from parley.stores.base import Entry
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 BEGUN: Json = {"task_id": "b1", "run_id": "r1", "description": "A job", "status": "running", "output_file": "/o"}
 
@@ -23,7 +22,7 @@ def book(*messages: tuple[str, Json]) -> TaskLog:
     return made
 
 
-def reported(made: TaskLog, *, is_read: bool = True) -> tuple[list[str], list[Json], list[Json]]:
+async def reported(made: TaskLog, *, is_read: bool = True) -> tuple[list[str], list[Json], list[Json]]:
     """The words for the model, the lines for the host, and what was put on record."""
     notes: list[Json] = []
     told: list[Message] = []
@@ -42,15 +41,15 @@ def reported(made: TaskLog, *, is_read: bool = True) -> tuple[list[str], list[Js
         await owed.close()
         return news
 
-    return asyncio.run(report()), [to_builtins(line) for line in told], notes
+    return await report(), [to_builtins(line) for line in told], notes
 
 
 def heard(*texts: str) -> tuple[str, Json]:
     return "user", {"uuid": "x", "message": {"content": [{"type": "text", "text": text} for text in texts]}}
 
 
-def test_a_task_that_never_ended_was_lost() -> None:
-    news, told, notes = reported(book(("task", BEGUN)))
+async def test_a_task_that_never_ended_was_lost() -> None:
+    news, told, notes = await reported(book(("task", BEGUN)))
 
     assert "was lost" in news[0]
     assert [line["subtype"] for line in told] == ["task_updated", "task_notification"]
@@ -58,75 +57,74 @@ def test_a_task_that_never_ended_was_lost() -> None:
     assert notes == [end, {"task_id": "b1", "status": "failed", "told": told[1]["uuid"]}]
 
 
-def test_an_agent_that_was_lost_can_go_on() -> None:
-    [words], _, _ = reported(book(("task", {**BEGUN, "task_type": "local_agent"})))
+async def test_an_agent_that_was_lost_can_go_on() -> None:
+    [words], _, _ = await reported(book(("task", {**BEGUN, "task_type": "local_agent"})))
     assert "SendMessage to b1 lets it go on." in words
 
 
-def test_news_that_had_no_turn_are_told_later_and_those_that_had_one_are_not() -> None:
+async def test_news_that_had_no_turn_are_told_later_and_those_that_had_one_are_not() -> None:
     end = {"task_id": "b1", "status": "completed", "notice": "n1", "text": "It is done."}
 
-    assert reported(book(("task", BEGUN), ("task", end)))[0] == ["It is done."]
-    assert reported(book(("task", BEGUN), ("task", end), ("user", {"uuid": "n1"})))[0] == []
-    assert reported(book(("task", BEGUN), ("task", end), heard("Hello.", "It is done.")))[0] == []
-    assert reported(book(("task", BEGUN), ("task", end), ("task", {**end, "notice": None, "known": ["n1"]})))[0] == []
+    assert (await reported(book(("task", BEGUN), ("task", end))))[0] == ["It is done."]
+    assert (await reported(book(("task", BEGUN), ("task", end), ("user", {"uuid": "n1"}))))[0] == []
+    assert (await reported(book(("task", BEGUN), ("task", end), heard("Hello.", "It is done."))))[0] == []
+    assert (await reported(book(("task", BEGUN), ("task", end), ("task", {**end, "notice": None, "known": ["n1"]}))))[
+        0
+    ] == []
 
 
-def test_what_was_reported_is_told_to_the_host_once_and_to_the_model_until_it_knows() -> None:
-    [words], _, notes = reported(book(("task", BEGUN)))
+async def test_what_was_reported_is_told_to_the_host_once_and_to_the_model_until_it_knows() -> None:
+    [words], _, notes = await reported(book(("task", BEGUN)))
     later = [("task", BEGUN), *(("task", note) for note in notes)]
 
-    assert reported(book(*later)) == ([words], [], [])
-    assert reported(book(*later, heard(words))) == ([], [], [])
+    assert await reported(book(*later)) == ([words], [], [])
+    assert await reported(book(*later, heard(words))) == ([], [], [])
 
 
-def test_lines_that_were_never_marked_as_told_are_told_again_as_they_were() -> None:
-    _, lines, notes = reported(book(("task", BEGUN)), is_read=False)
+async def test_lines_that_were_never_marked_as_told_are_told_again_as_they_were() -> None:
+    _, lines, notes = await reported(book(("task", BEGUN)), is_read=False)
     [end] = notes
     words = heard(end["text"])
 
-    assert reported(book(("task", BEGUN), ("task", end), words)) == (
+    assert await reported(book(("task", BEGUN), ("task", end), words)) == (
         [],
         lines,
         [{"task_id": "b1", "status": "failed", "told": lines[1]["uuid"]}],
     )
     mark = {"task_id": "b1", "status": "failed", "told": lines[1]["uuid"]}
-    assert reported(book(("task", BEGUN), ("task", end), words, ("task", mark))) == ([], [], [])
+    assert await reported(book(("task", BEGUN), ("task", end), words, ("task", mark))) == ([], [], [])
 
 
-def test_a_task_that_began_again_is_open_whatever_was_told_of_its_first_end() -> None:
-    _, _, [end, mark] = reported(book(("task", BEGUN)))
+async def test_a_task_that_began_again_is_open_whatever_was_told_of_its_first_end() -> None:
+    _, _, [end, mark] = await reported(book(("task", BEGUN)))
     again = book(("task", BEGUN), ("task", end), ("task", {**BEGUN, "run_id": "r2"}), ("task", mark))
-    assert [line["run_id"] for line in reported(again)[1]] == ["r2", "r2"]
+    assert [line["run_id"] for line in (await reported(again))[1]] == ["r2", "r2"]
 
 
-def test_what_ended_in_the_moment_of_a_kill_is_told_by_the_next_engine(tmp_path: Path) -> None:
+async def test_what_ended_in_the_moment_of_a_kill_is_told_by_the_next_engine(tmp_path: Path) -> None:
     job = '{ name = "Bash", input = { command = "true", run_in_background = true, description = "job" } }'
     script = f'at_end = "repeat"\n[[turn]]\nwhen = "begin"\ntools = [{job}]\n[[turn]]\ntext = "Noted."\n'
 
-    async def talk() -> None:
-        died = Room(tmp_path, script, skip_permissions=True)
-        async with died:
-            died.prompt("begin")
-            await died.hear("result")
-        [told] = [line for line in died.lines if line.get("subtype") == "task_notification"]
-        [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
-        lines = log.read_text().splitlines(keepends=True)
-        [end] = [number for number, line in enumerate(lines) if '"lines":' in line]
-        log.write_text("".join(lines[: end + 1]))  # as a kill behind the record, and before the line, leaves it
-        for expected in ([told["uuid"]], []):
-            room = Room(tmp_path, script, skip_permissions=True, resume=died.session.id)
-            async with room:
-                room.prompt("on")
-                await room.hear("result")
-            ends = [line for line in room.lines if line.get("subtype") == "task_notification"]
-            assert [line["uuid"] for line in ends] == expected
-            assert all(line == {**told, "session_id": line["session_id"]} for line in ends)
-
-    asyncio.run(talk())
+    died = SessionHarness(tmp_path, script, skip_permissions=True)
+    async with died:
+        died.prompt("begin")
+        await died.receive("result")
+    [told] = [line for line in died.lines if line.get("subtype") == "task_notification"]
+    [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
+    lines = log.read_text().splitlines(keepends=True)
+    [end] = [number for number, line in enumerate(lines) if '"lines":' in line]
+    log.write_text("".join(lines[: end + 1]))  # as a kill behind the record, and before the line, leaves it
+    for expected in ([told["uuid"]], []):
+        harness = SessionHarness(tmp_path, script, skip_permissions=True, resume=died.session.id)
+        async with harness:
+            harness.prompt("on")
+            await harness.receive("result")
+        ends = [line for line in harness.lines if line.get("subtype") == "task_notification"]
+        assert [line["uuid"] for line in ends] == expected
+        assert all(line == {**told, "session_id": line["session_id"]} for line in ends)
 
 
-def test_twenty_tasks_that_end_in_any_order_are_each_reported_once(tmp_path: Path) -> None:
+async def test_twenty_tasks_that_end_in_any_order_are_each_reported_once(tmp_path: Path) -> None:
     waits = [(n * 7 % 20) / 50 for n in range(20)]
     calls = ", ".join(
         f'{{ name = "Bash", input = {{ command = "sleep {wait}", run_in_background = true, description = "{n}" }} }}'
@@ -134,67 +132,58 @@ def test_twenty_tasks_that_end_in_any_order_are_each_reported_once(tmp_path: Pat
     )
     script = f'at_end = "repeat"\n[[turn]]\nwhen = "go"\ntools = [{calls}]\n[[turn]]\ntext = "Noted."\n'
 
-    async def talk() -> None:
-        room = Room(tmp_path, script, skip_permissions=True)
-        async with room:
-            room.prompt("go")
-            for _ in range(21):
-                await room.hear("result")
-        notices = [line["task_id"] for line in room.lines if line.get("subtype") == "task_notification"]
-        runs = {line["run_id"]: line["task_id"] for line in room.lines if line.get("subtype") == "task_started"}
-        turns = [runs[line["origin"]["runId"]] for line in room.told("result") if "origin" in line]
-        assert len(set(notices)) == len(notices) == 20
-        assert turns == notices
-
-    asyncio.run(talk())
+    harness = SessionHarness(tmp_path, script, skip_permissions=True)
+    async with harness:
+        harness.prompt("go")
+        for _ in range(21):
+            await harness.receive("result")
+    notices = [line["task_id"] for line in harness.lines if line.get("subtype") == "task_notification"]
+    runs = {line["run_id"]: line["task_id"] for line in harness.lines if line.get("subtype") == "task_started"}
+    turns = [runs[line["origin"]["runId"]] for line in harness.messages("result") if "origin" in line]
+    assert len(set(notices)) == len(notices) == 20
+    assert turns == notices
 
 
-def test_tasks_of_an_engine_that_died_are_reported_when_the_session_goes_on(tmp_path: Path) -> None:
+async def test_tasks_of_an_engine_that_died_are_reported_when_the_session_goes_on(tmp_path: Path) -> None:
     job = '{ name = "Bash", input = { command = "sleep 600", run_in_background = true, description = "job" } }'
     script = f'at_end = "repeat"\n[[turn]]\nwhen = "begin"\ntools = [{job}, {job}]\n[[turn]]\ntext = "Noted."\n'
 
-    async def talk() -> None:
-        died = Room(tmp_path, script, skip_permissions=True)
-        async with died:
-            died.prompt("begin")
-            await died.hear("result")
-            [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
-            left = log.read_bytes()  # as a kill would leave it: the end below writes more
-            died.session.tasks.end()
-        log.write_bytes(left)
-        for expected in (2, 0):
-            room = Room(tmp_path, script, skip_permissions=True, resume=died.session.id)
-            async with room:
-                room.prompt("on")
-                await room.hear("result")
-            lost = [line for line in room.lines if line.get("subtype") == "task_notification"]
-            assert [line["status"] for line in lost] == ["failed"] * expected
-
-    asyncio.run(talk())
+    died = SessionHarness(tmp_path, script, skip_permissions=True)
+    async with died:
+        died.prompt("begin")
+        await died.receive("result")
+        [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
+        left = log.read_bytes()  # as a kill would leave it: the end below writes more
+        died.session.tasks.end()
+    log.write_bytes(left)
+    for expected in (2, 0):
+        harness = SessionHarness(tmp_path, script, skip_permissions=True, resume=died.session.id)
+        async with harness:
+            harness.prompt("on")
+            await harness.receive("result")
+        lost = [line for line in harness.lines if line.get("subtype") == "task_notification"]
+        assert [line["status"] for line in lost] == ["failed"] * expected
 
 
-def test_news_that_a_hook_kept_from_the_model_come_with_the_next_turn(tmp_path: Path) -> None:
+async def test_news_that_a_hook_kept_from_the_model_come_with_the_next_turn(tmp_path: Path) -> None:
     job = '{ name = "Bash", input = { command = "sleep 600", run_in_background = true, description = "job" } }'
     script = f'at_end = "repeat"\n[[turn]]\nwhen = "begin"\ntools = [{job}]\n[[turn]]\ntext = "Noted."\n'
 
-    async def talk() -> None:
-        died = Room(tmp_path, script, skip_permissions=True)
-        async with died:
-            died.prompt("begin")
-            await died.hear("result")
-            [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
-            left = log.read_bytes()
-            died.session.tasks.end()
-        log.write_bytes(left)
-        blocking = {"hooks": [{"type": "command", "command": "grep -q blocked && exit 2 || exit 0"}]}
-        hooks = json.dumps({"hooks": {"UserPromptSubmit": [blocking]}})
-        room = Room(tmp_path, script, skip_permissions=True, resume=died.session.id, settings=hooks)
-        async with room:
-            for prompt in ("this is blocked", "this is not", "nor is this"):
-                room.prompt(prompt)
-                await room.hear("result")
-        spoken = room.session.journal.history.render()
-        texts = [block.get("text", "") for one in spoken if one["role"] == "user" for block in one["content"]]
-        assert sum("was lost" in text for text in texts) == 1
-
-    asyncio.run(talk())
+    died = SessionHarness(tmp_path, script, skip_permissions=True)
+    async with died:
+        died.prompt("begin")
+        await died.receive("result")
+        [log] = (tmp_path / "home").rglob(f"{died.session.id}.jsonl")
+        left = log.read_bytes()
+        died.session.tasks.end()
+    log.write_bytes(left)
+    blocking = {"hooks": [{"type": "command", "command": "grep -q blocked && exit 2 || exit 0"}]}
+    hooks = json.dumps({"hooks": {"UserPromptSubmit": [blocking]}})
+    harness = SessionHarness(tmp_path, script, skip_permissions=True, resume=died.session.id, settings=hooks)
+    async with harness:
+        for prompt in ("this is blocked", "this is not", "nor is this"):
+            harness.prompt(prompt)
+            await harness.receive("result")
+    spoken = harness.session.journal.history.render()
+    texts = [block.get("text", "") for one in spoken if one["role"] == "user" for block in one["content"]]
+    assert sum("was lost" in text for text in texts) == 1

@@ -3,77 +3,78 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import parley
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 HELLO = "[[turn]]\ntext = 'Hello.'\n"
 TOUCH = "[[turn]]\ntools = [{ name = 'Bash', id = 't1', input = { command = 'touch made' } }]\n" + HELLO
 
 
-def visit(folder: Path, script: str, client: Callable[[Room], Awaitable[None]], **options: Any) -> Room:
-    async def run() -> Room:
-        async with Room(folder, script, **options) as room:
-            await client(room)
-        return room
-
-    return asyncio.run(run())
-
-
-async def one_turn(room: Room) -> None:
-    room.prompt("go")
-    await room.hear("result")
+async def visit(
+    folder: Path, script: str, client: Callable[[SessionHarness], Awaitable[None]], **options: Any
+) -> SessionHarness:
+    async with SessionHarness(folder, script, **options) as harness:
+        await client(harness)
+    return harness
 
 
-def events(room: Room) -> list[Json]:
-    return [line["event"] for line in room.told("stream_event")]
+async def one_turn(harness: SessionHarness) -> None:
+    harness.prompt("go")
+    await harness.receive("result")
 
 
-def test_the_fragments_of_thinking_are_the_finished_block(tmp_path: Path) -> None:
+def events(harness: SessionHarness) -> list[Json]:
+    return [line["event"] for line in harness.messages("stream_event")]
+
+
+async def test_the_fragments_of_thinking_are_the_finished_block(tmp_path: Path) -> None:
     thought = "Let me analyze this code carefully, step by step."
     script = f"[[turn]]\nthinking = '{thought}'\ntext = 'So.'\nchunk_chars = 7\n"
-    room = visit(tmp_path, script, one_turn, include_partial_messages=True)
+    harness = await visit(tmp_path, script, one_turn, include_partial_messages=True)
 
-    deltas = [event["delta"] for event in events(room) if event["type"] == "content_block_delta"]
+    deltas = [event["delta"] for event in events(harness) if event["type"] == "content_block_delta"]
     fragments = [delta["thinking"] for delta in deltas if delta["type"] == "thinking_delta"]
     [finished] = [
-        block for line in room.told("assistant") for block in line["message"]["content"] if block["type"] == "thinking"
+        block
+        for line in harness.messages("assistant")
+        for block in line["message"]["content"]
+        if block["type"] == "thinking"
     ]
     assert len(fragments) > 1
     assert "".join(fragments) == finished["thinking"] == thought
 
 
-def test_a_call_comes_as_a_stream_of_json_and_then_as_a_whole(tmp_path: Path) -> None:
-    room = visit(tmp_path, TOUCH, one_turn, include_partial_messages=True)
+async def test_a_call_comes_as_a_stream_of_json_and_then_as_a_whole(tmp_path: Path) -> None:
+    harness = await visit(tmp_path, TOUCH, one_turn, include_partial_messages=True)
 
-    [start] = [event for event in events(room) if event.get("content_block", {}).get("type") == "tool_use"]
-    pieces = [event["delta"] for event in events(room) if event.get("delta", {}).get("type") == "input_json_delta"]
+    [start] = [event for event in events(harness) if event.get("content_block", {}).get("type") == "tool_use"]
+    pieces = [event["delta"] for event in events(harness) if event.get("delta", {}).get("type") == "input_json_delta"]
     assert (start["content_block"]["id"], start["content_block"]["name"]) == ("t1", "Bash")
     assert json.loads("".join(piece["partial_json"] for piece in pieces)) == {"command": "touch made"}
 
 
-def test_hooks_and_servers_of_the_client_are_asked_in_their_own_words(tmp_path: Path) -> None:
-    async def client(room: Room) -> None:
+async def test_hooks_and_servers_of_the_client_are_asked_in_their_own_words(tmp_path: Path) -> None:
+    async def client(harness: SessionHarness) -> None:
         hooks = {"UserPromptSubmit": [{"matcher": None, "hookCallbackIds": ["hook_0"]}]}
         request = {"subtype": "initialize", "hooks": hooks, "sdkMcpServers": ["calc"]}
-        room.say({"type": "control_request", "request_id": "i", "request": request})
-        server = await room.hear("control_request")
-        room.say(failure(server))
-        room.prompt("go")
-        hook = await room.hear("control_request")
-        room.say(success(hook, {}))
-        await room.hear("result")
+        harness.send({"type": "control_request", "request_id": "i", "request": request})
+        server = await harness.receive("control_request")
+        harness.send(failure(server))
+        harness.prompt("go")
+        hook = await harness.receive("control_request")
+        harness.send(success(hook, {}))
+        await harness.receive("result")
         assert set(server["request"]) == {"subtype", "server_name", "message"}
         assert server["request"]["message"]["method"] == "initialize"
         assert {"subtype", "callback_id", "input"} <= set(hook["request"])
         assert {"hook_name", "hook_data", "tool_name"}.isdisjoint(hook["request"])
 
-    visit(tmp_path, HELLO, client)
+    await visit(tmp_path, HELLO, client)
 
 
 def success(question: Json, response: Json) -> Json:
@@ -86,55 +87,53 @@ def failure(question: Json) -> Json:
     return {"type": "control_response", "response": inner}
 
 
-def test_the_handshake_alone_does_not_make_a_client_answer_questions(tmp_path: Path) -> None:
-    async def client(room: Room) -> None:
-        await room.ask("initialize", protocolVersion="1.0", features=[])
-        await one_turn(room)
+async def test_the_handshake_alone_does_not_make_a_client_answer_questions(tmp_path: Path) -> None:
+    async def client(harness: SessionHarness) -> None:
+        await harness.request("initialize", protocolVersion="1.0", features=[])
+        await one_turn(harness)
 
-    room = visit(tmp_path, TOUCH, client)
+    harness = await visit(tmp_path, TOUCH, client)
 
-    assert list(room.told("control_request")) == []
+    assert list(harness.messages("control_request")) == []
     assert not (tmp_path / "made").exists()
 
 
-def test_a_line_of_ten_megabytes_is_a_prompt_like_any_other(tmp_path: Path) -> None:
-    async def client(room: Room) -> None:
-        room.prompt("A" * 10_000_000)
-        assert (await room.hear("result"))["result"] == "Hello."
+async def test_a_line_of_ten_megabytes_is_a_prompt_like_any_other(tmp_path: Path) -> None:
+    async def client(harness: SessionHarness) -> None:
+        harness.prompt("A" * 10_000_000)
+        assert (await harness.receive("result"))["result"] == "Hello."
 
-    room = visit(tmp_path, HELLO, client)
+    harness = await visit(tmp_path, HELLO, client)
 
-    assert len(room.session.journal.history.render()[0]["content"][0]["text"]) == 10_000_000
+    assert len(harness.session.journal.history.render()[0]["content"][0]["text"]) == 10_000_000
 
 
-def test_the_log_says_which_client_it_was(tmp_path: Path) -> None:
-    async def run() -> None:
-        room = Room(tmp_path, HELLO)
-        room.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-ts"
-        async with room:
-            await one_turn(room)
+async def test_the_log_says_which_client_it_was(tmp_path: Path) -> None:
+    harness = SessionHarness(tmp_path, HELLO)
+    harness.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-ts"
+    async with harness:
+        await one_turn(harness)
 
-    asyncio.run(run())
     [log] = (tmp_path / "home").glob(".claude/projects/*/*.jsonl")
     kept = [json.loads(line) for line in log.read_text().splitlines()]
     assert {line["entrypoint"] for line in kept if line["type"] in ("user", "assistant")} == {"sdk-ts"}
 
 
-def test_a_server_may_choose_the_older_version_of_its_protocol(tmp_path: Path) -> None:
-    async def client(room: Room) -> None:
-        room.say({"type": "control_request", "request_id": "i", "request": {"subtype": "initialize", **SERVERS}})
-        asked = await room.hear("control_request")
+async def test_a_server_may_choose_the_older_version_of_its_protocol(tmp_path: Path) -> None:
+    async def client(harness: SessionHarness) -> None:
+        harness.send({"type": "control_request", "request_id": "i", "request": {"subtype": "initialize", **SERVERS}})
+        asked = await harness.receive("control_request")
         facts = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "calc"}}
-        room.say(success(asked, mcp(asked, facts)))
-        told = await room.hear("control_request")
-        room.say(success(told, mcp(told, {})))
-        listing = await room.hear("control_request")
-        room.say(success(listing, mcp(listing, {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]})))
-        room.prompt("go")
-        assert "mcp__calc__add" in (await room.hear("system", "init"))["tools"]
+        harness.send(success(asked, mcp(asked, facts)))
+        told = await harness.receive("control_request")
+        harness.send(success(told, mcp(told, {})))
+        listing = await harness.receive("control_request")
+        harness.send(success(listing, mcp(listing, {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]})))
+        harness.prompt("go")
+        assert "mcp__calc__add" in (await harness.receive("system", "init"))["tools"]
         assert asked["request"]["message"]["params"]["protocolVersion"] > "2024-11-05"
 
-    visit(tmp_path, HELLO, client)
+    await visit(tmp_path, HELLO, client)
 
 
 SERVERS = {"sdkMcpServers": ["calc"]}

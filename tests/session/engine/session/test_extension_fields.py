@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from parley.engine.session.extension_fields import thinking_level
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 TODO = (
     "[[turn]]\ntools = [{ name = 'TodoWrite', id = 't1', input = { todos = ["
@@ -19,18 +18,15 @@ TODO = (
 )
 
 
-def answers(folder: Path, **options: Any) -> list[Json]:
-    async def run() -> list[Json]:
-        async with Room(folder, TODO, **options) as room:
-            room.prompt("go")
-            await room.hear("result")
-        return list(room.told("assistant"))
-
-    return asyncio.run(run())
+async def answers(folder: Path, **options: Any) -> list[Json]:
+    async with SessionHarness(folder, TODO, **options) as harness:
+        harness.prompt("go")
+        await harness.receive("result")
+    return list(harness.messages("assistant"))
 
 
-def test_an_answer_tells_the_level_of_thought_and_the_list_of_work_with_ids_by_place(tmp_path: Path) -> None:
-    calling, *said = answers(tmp_path, extension_fields=True, max_thinking_tokens=8_000)
+async def test_an_answer_tells_the_level_of_thought_and_the_list_of_work_with_ids_by_place(tmp_path: Path) -> None:
+    calling, *said = await answers(tmp_path, extension_fields=True, max_thinking_tokens=8_000)
 
     assert calling["thinkingMetadata"] == {"level": "medium", "disabled": False, "triggers": []}
     assert "todos" not in calling
@@ -42,13 +38,13 @@ def test_an_answer_tells_the_level_of_thought_and_the_list_of_work_with_ids_by_p
         ]
 
 
-def test_without_the_option_no_line_has_these_fields(tmp_path: Path) -> None:
-    assert all({"thinkingMetadata", "todos"}.isdisjoint(line) for line in answers(tmp_path))
+async def test_without_the_option_no_line_has_these_fields(tmp_path: Path) -> None:
+    assert all({"thinkingMetadata", "todos"}.isdisjoint(line) for line in await answers(tmp_path))
 
 
 @pytest.mark.parametrize("off", [{"max_thinking_tokens": 0}, {"thinking": "disabled"}])
-def test_a_model_that_may_not_think_is_said_to_be_disabled(tmp_path: Path, off: Json) -> None:
-    first, *_ = answers(tmp_path, extension_fields=True, **off)
+async def test_a_model_that_may_not_think_is_said_to_be_disabled(tmp_path: Path, off: Json) -> None:
+    first, *_ = await answers(tmp_path, extension_fields=True, **off)
 
     assert first["thinkingMetadata"] == {"level": "auto", "disabled": True, "triggers": []}
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from parley.errors import SessionError, UsageError
 from parley.settings.env_vars import sync_policy
-from tests.helpers.session import Room
+from tests.helpers.session import SessionHarness
 
 SCRIPT = """
 [[turn]]
@@ -22,59 +21,55 @@ text = 'Done.'
 """
 
 
-def room(folder: Path, policy: str) -> Room:
-    made = Room(folder, SCRIPT, permission_mode="bypassPermissions")
+def harness(folder: Path, policy: str) -> SessionHarness:
+    made = SessionHarness(folder, SCRIPT, permission_mode="bypassPermissions")
     made.environment["PARLEY_FSYNC"] = policy
     return made
 
 
-def kinds_at_syncs(folder: Path, policy: str) -> list[str]:
+async def kinds_at_syncs(folder: Path, policy: str) -> list[str]:
     """What stood last in the log each time the device was waited for."""
 
-    async def talk() -> list[str]:
-        async with room(folder, policy) as live:
-            log, synced = live.session.config.storage.log, []
-            log.sync = lambda: synced.append(list(log.entries())[-1].kind)  # type: ignore[method-assign]
-            live.prompt("go")
-            await live.hear("result")
-            return synced
-
-    return asyncio.run(talk())
+    async with harness(folder, policy) as live:
+        log, synced = live.session.config.storage.log, []
+        log.sync = lambda: synced.append(list(log.entries())[-1].kind)  # type: ignore[method-assign]
+        live.prompt("go")
+        await live.receive("result")
+        return synced
 
 
-def test_turn_waits_before_an_effect_and_before_the_result(tmp_path: Path) -> None:
-    assert kinds_at_syncs(tmp_path, "turn") == ["permission", "result"]
+async def test_turn_waits_before_an_effect_and_before_the_result(tmp_path: Path) -> None:
+    assert await kinds_at_syncs(tmp_path, "turn") == ["permission", "result"]
 
 
-def test_always_waits_at_every_record(tmp_path: Path) -> None:
-    synced = kinds_at_syncs(tmp_path, "always")
+async def test_always_waits_at_every_record(tmp_path: Path) -> None:
+    synced = await kinds_at_syncs(tmp_path, "always")
 
     assert synced.count("permission") == 2
     assert synced.count("assistant") == 3
     assert synced[-1] == "result"
 
 
-def test_off_never_waits(tmp_path: Path) -> None:
-    assert kinds_at_syncs(tmp_path, "off") == []
+async def test_off_never_waits(tmp_path: Path) -> None:
+    assert await kinds_at_syncs(tmp_path, "off") == []
 
 
-def test_what_cannot_be_made_durable_does_not_run(tmp_path: Path) -> None:
-    async def talk() -> tuple[bool, str]:
-        async with room(tmp_path, "turn") as live:
-            log = live.session.config.storage.log
-            sync = log.sync
+async def test_what_cannot_be_made_durable_does_not_run(tmp_path: Path) -> None:
+    async with harness(tmp_path, "turn") as live:
+        log = live.session.config.storage.log
+        sync = log.sync
 
-            def broken() -> None:
-                raise SessionError("the device is gone")
+        def broken() -> None:
+            raise SessionError("the device is gone")
 
-            log.sync = broken  # type: ignore[method-assign]
-            live.prompt("go")
-            first = await live.hear("result")
-            log.sync = sync  # type: ignore[method-assign]
-            live.prompt("go on")
-            return first["is_error"], (await live.hear("result"))["result"]
+        log.sync = broken  # type: ignore[method-assign]
+        live.prompt("go")
+        first = await live.receive("result")
+        log.sync = sync  # type: ignore[method-assign]
+        live.prompt("go on")
+        result = first["is_error"], (await live.receive("result"))["result"]
 
-    assert asyncio.run(talk()) == (True, "Done.")
+    assert result == (True, "Done.")
     assert not (tmp_path / "made").exists()
 
 

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from parley.engine.session.hub import Hub
 from parley.errors import SessionError
-from tests.helpers.session import Room
+from tests.helpers.session import SessionHarness
 
 
-def test_two_sessions_in_one_process_keep_apart(tmp_path: Path) -> None:
-    async def talk() -> None:
-        folders = [tmp_path / "a", tmp_path / "b"]
-        for folder in folders:
-            folder.mkdir()
-        async with Room(folders[0], "[[turn]]\ntext = 'A'") as one, Room(folders[1], "[[turn]]\ntext = 'B'") as two:
-            one.prompt("go")
-            two.prompt("go")
-            results = [await one.hear("result"), await two.hear("result")]
-        assert [result["result"] for result in results] == ["A", "B"]
-        assert [next(room.told("system"))["cwd"] for room in (one, two)] == [str(folder) for folder in folders]
+async def test_two_sessions_in_one_process_keep_apart(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    async with (
+        SessionHarness(folders[0], "[[turn]]\ntext = 'A'") as one,
+        SessionHarness(folders[1], "[[turn]]\ntext = 'B'") as two,
+    ):
+        one.prompt("go")
+        two.prompt("go")
+        results = [await one.receive("result"), await two.receive("result")]
+    assert [result["result"] for result in results] == ["A", "B"]
+    assert [next(harness.messages("system"))["cwd"] for harness in (one, two)] == [str(folder) for folder in folders]
 
-    asyncio.run(talk())
 
-
-def test_a_session_is_open_once_and_found_until_it_is_closed(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, "") as room:
-            hub, setup, host = Hub(), room.session.config, room.session.host
-            session = hub.open(setup, host)
-            with pytest.raises(SessionError):
-                hub.open(setup, host)
-            assert (hub.find(session.id), len(hub), list(hub)) == (session, 1, [session])
-            hub.close(session.id)
-            assert (hub.find(session.id), len(hub)) == (None, 0)
-
-    asyncio.run(talk())
+async def test_a_session_is_open_once_and_found_until_it_is_closed(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, "") as harness:
+        hub, setup, host = Hub(), harness.session.config, harness.session.host
+        session = hub.open(setup, host)
+        with pytest.raises(SessionError):
+            hub.open(setup, host)
+        assert (hub.find(session.id), len(hub), list(hub)) == (session, 1, [session])
+        hub.close(session.id)
+        assert (hub.find(session.id), len(hub)) == (None, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from parley.errors import UsageError
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 
 def turns(*calls: str) -> str:
@@ -28,56 +27,53 @@ def put(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def visit(folder: Path, script: str, environment: dict[str, str] | None = None, **options: Any) -> Room:
-    async def run() -> Room:
-        room = Room(folder, script, **options)
-        room.environment |= environment or {}
-        async with room:
-            room.prompt("go")
-            await room.hear("result")
-        return room
-
-    return asyncio.run(run())
+async def visit(folder: Path, script: str, environment: dict[str, str] | None = None, **options: Any) -> SessionHarness:
+    harness = SessionHarness(folder, script, **options)
+    harness.environment |= environment or {}
+    async with harness:
+        harness.prompt("go")
+        await harness.receive("result")
+    return harness
 
 
-def results(room: Room) -> list[Json]:
+def results(harness: SessionHarness) -> list[Json]:
     return [
         block
-        for line in room.told("user")
+        for line in harness.messages("user")
         for block in line["message"]["content"]
         if isinstance(block, dict) and block["type"] == "tool_result"
     ]
 
 
-def listed(room: Room) -> list[str]:
-    found: list[str] = next(room.told("system"))["tools"]
+def listed(harness: SessionHarness) -> list[str]:
+    found: list[str] = next(harness.messages("system"))["tools"]
     return found
 
 
 # Restricted.
 
 
-def test_a_restricted_session_runs_no_commands_and_fetches_nothing(tmp_path: Path) -> None:
+async def test_a_restricted_session_runs_no_commands_and_fetches_nothing(tmp_path: Path) -> None:
     touch = "{ name = 'Bash', id = 't1', input = { command = 'touch made' } }"
-    room = visit(tmp_path, turns(touch), restricted=True, allowed_tools=("Bash",))
+    harness = await visit(tmp_path, turns(touch), restricted=True, allowed_tools=("Bash",))
 
-    assert {"Bash", "WebFetch"}.isdisjoint(listed(room))
-    assert {"Read", "Edit", "Grep"} <= set(listed(room))
-    assert "No such tool available: Bash" in results(room)[0]["content"]
+    assert {"Bash", "WebFetch"}.isdisjoint(listed(harness))
+    assert {"Read", "Edit", "Grep"} <= set(listed(harness))
+    assert "No such tool available: Bash" in results(harness)[0]["content"]
     assert not (tmp_path / "made").exists()
 
 
-def test_what_is_asked_for_by_name_is_there(tmp_path: Path) -> None:
-    room = visit(tmp_path, turns(), restricted=True, tools=("Read", "Bash"))
+async def test_what_is_asked_for_by_name_is_there(tmp_path: Path) -> None:
+    harness = await visit(tmp_path, turns(), restricted=True, tools=("Read", "Bash"))
 
-    assert listed(room) == ["Bash", "Read"]
-
-
-def test_a_variable_restricts_as_well(tmp_path: Path) -> None:
-    assert "Bash" not in listed(visit(tmp_path, turns(), {"CLAUDE_CODE_RESTRICTED": "1"}))
+    assert listed(harness) == ["Bash", "Read"]
 
 
-def test_files_outside_the_working_directories_are_closed_whatever_a_rule_allows(tmp_path: Path) -> None:
+async def test_a_variable_restricts_as_well(tmp_path: Path) -> None:
+    assert "Bash" not in listed(await visit(tmp_path, turns(), {"CLAUDE_CODE_RESTRICTED": "1"}))
+
+
+async def test_files_outside_the_working_directories_are_closed_whatever_a_rule_allows(tmp_path: Path) -> None:
     here, outside, more = tmp_path / "here", tmp_path / "outside", tmp_path / "more"
     here.mkdir()
     inside = put(here, "a.txt", "inside")
@@ -85,94 +81,89 @@ def test_files_outside_the_working_directories_are_closed_whatever_a_rule_allows
     link.symlink_to(put(outside, "b.txt", "outside"))
     added = put(more, "c.txt", "added")
     calls = [read(inside, "t1"), read(outside / "b.txt", "t2"), read(link, "t3"), read(added, "t4")]
-    room = visit(here, turns(*calls), restricted=True, allowed_tools=("Read",), add_dirs=(str(more),))
+    harness = await visit(here, turns(*calls), restricted=True, allowed_tools=("Read",), add_dirs=(str(more),))
 
-    first, second, third, fourth = results(room)
+    first, second, third, fourth = results(harness)
     assert "inside" in first["content"]
     assert "restricted to its working directories" in second["content"]
     assert "restricted to its working directories" in third["content"]
     assert "added" in fourth["content"]
-    [result] = room.told("result")
+    [result] = harness.messages("result")
     assert [denial["tool_use_id"] for denial in result["permission_denials"]] == ["t2", "t3"]
 
 
-def test_a_search_stays_inside_as_well(tmp_path: Path) -> None:
+async def test_a_search_stays_inside_as_well(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     put(tmp_path, "outside/b.txt", "needle")
     grep = f"{{ name = 'Grep', id = 't1', input = {{ pattern = 'needle', path = '{tmp_path}/outside' }} }}"
 
-    [result] = results(visit(here, turns(grep), restricted=True, allowed_tools=("Grep",)))
+    [result] = results(await visit(here, turns(grep), restricted=True, allowed_tools=("Grep",)))
     assert result["is_error"] is True
 
 
-def test_a_person_cannot_open_what_is_closed(tmp_path: Path) -> None:
+async def test_a_person_cannot_open_what_is_closed(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     outside = put(tmp_path, "outside.txt", "outside")
-    room = visit(here, turns(read(outside)), restricted=True, permission_prompt_tool="stdio")
+    harness = await visit(here, turns(read(outside)), restricted=True, permission_prompt_tool="stdio")
 
-    assert list(room.told("control_request")) == []
-    assert results(room)[0]["is_error"] is True
+    assert list(harness.messages("control_request")) == []
+    assert results(harness)[0]["is_error"] is True
 
 
-def test_an_answer_cannot_add_a_directory_outside_and_it_is_not_stored(tmp_path: Path) -> None:
+async def test_an_answer_cannot_add_a_directory_outside_and_it_is_not_stored(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     write = "{ name = 'Write', id = 't1', input = { file_path = 'a.txt', content = 'x' } }"
     update = {"type": "addDirectories", "directories": [str(tmp_path)], "destination": "localSettings"}
 
-    async def run() -> Room:
-        async with Room(here, turns(write), restricted=True, permission_prompt_tool="stdio") as room:
-            room.prompt("go")
-            request = await room.hear("control_request")
-            answer = {"behavior": "allow", "updatedPermissions": [update]}
-            response = {"subtype": "success", "request_id": request["request_id"], "response": answer}
-            room.say({"type": "control_response", "response": response})
-            await room.hear("result")
-        return room
+    async with SessionHarness(here, turns(write), restricted=True, permission_prompt_tool="stdio") as harness:
+        harness.prompt("go")
+        request = await harness.receive("control_request")
+        answer = {"behavior": "allow", "updatedPermissions": [update]}
+        response = {"subtype": "success", "request_id": request["request_id"], "response": answer}
+        harness.send({"type": "control_response", "response": response})
+        await harness.receive("result")
 
-    assert "outside of the directories" in results(asyncio.run(run()))[0]["content"]
+    assert "outside of the directories" in results(harness)[0]["content"]
     assert not (here / ".claude").exists()
 
 
 @pytest.mark.parametrize("asked", [{"skip_permissions": True}, {"permission_mode": "bypassPermissions"}])
 def test_bypassing_permissions_is_refused(tmp_path: Path, asked: Json) -> None:
     with pytest.raises(UsageError, match="restricted"):
-        Room(tmp_path, turns(), restricted=True, **asked).composed()
+        SessionHarness(tmp_path, turns(), restricted=True, **asked).composed()
 
 
-def test_nobody_can_go_into_bypass_later(tmp_path: Path) -> None:
-    async def run() -> Json:
-        async with Room(tmp_path, turns(), restricted=True, allow_skip_permissions=True) as room:
-            return await room.ask("set_permission_mode", mode="bypassPermissions")
+async def test_nobody_can_go_into_bypass_later(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, turns(), restricted=True, allow_skip_permissions=True) as harness:
+        result = await harness.request("set_permission_mode", mode="bypassPermissions")
 
-    assert asyncio.run(run())["response"]["subtype"] == "error"
+    assert result["response"]["subtype"] == "error"
 
 
-def test_settings_that_only_lie_around_do_not_count_and_given_ones_do(tmp_path: Path) -> None:
+async def test_settings_that_only_lie_around_do_not_count_and_given_ones_do(tmp_path: Path) -> None:
     rules = {"permissions": {"deny": ["Glob"]}}
     put(tmp_path, "home/.claude/settings.json", json.dumps(rules))
     put(tmp_path, ".claude/settings.json", json.dumps({"permissions": {"deny": ["Grep"]}}))
     given = json.dumps({"permissions": {"deny": ["Write"]}})
-    room = visit(tmp_path, turns(), restricted=True, settings=given)
+    harness = await visit(tmp_path, turns(), restricted=True, settings=given)
 
-    assert {"Glob", "Grep"} <= set(listed(room))
-    assert "Write" not in listed(room)
+    assert {"Glob", "Grep"} <= set(listed(harness))
+    assert "Write" not in listed(harness)
 
 
-def test_what_the_client_runs_itself_is_its_own_affair(tmp_path: Path) -> None:
-    async def run() -> list[Json]:
-        async with Room(tmp_path, turns(read(Path("/elsewhere"))), restricted=True) as room:
-            await room.ask("initialize", clientTools=[{"name": "Read"}])
-            room.prompt("go")
-            await room.hear("assistant")
-            content = [{"type": "tool_result", "tool_use_id": "t1", "content": "read elsewhere"}]
-            room.say({"type": "user", "message": {"role": "user", "content": content}})
-            await room.hear("result")
-        return results(room)
+async def test_what_the_client_runs_itself_is_its_own_affair(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, turns(read(Path("/elsewhere"))), restricted=True) as harness:
+        await harness.request("initialize", clientTools=[{"name": "Read"}])
+        harness.prompt("go")
+        await harness.receive("assistant")
+        content = [{"type": "tool_result", "tool_use_id": "t1", "content": "read elsewhere"}]
+        harness.send({"type": "user", "message": {"role": "user", "content": content}})
+        await harness.receive("result")
 
-    assert asyncio.run(run())[0]["content"] == "read elsewhere"
+    assert results(harness)[0]["content"] == "read elsewhere"
 
 
 # Safe mode.
@@ -192,13 +183,13 @@ def furnished(folder: Path) -> None:
     put(folder, "home/.claude/settings.json", json.dumps({**HOOK, **rules, **server}))
 
 
-def test_safe_mode_leaves_out_what_people_added_and_keeps_their_rules(tmp_path: Path) -> None:
+async def test_safe_mode_leaves_out_what_people_added_and_keeps_their_rules(tmp_path: Path) -> None:
     furnished(tmp_path)
     call = read(put(tmp_path, "a.txt", "text"))
     kept: dict[str, Any] = {"no_session_persistence": True}
-    plain, safe = visit(tmp_path, turns(call), **kept), visit(tmp_path, turns(call), safe_mode=True, **kept)
+    plain, safe = await visit(tmp_path, turns(call), **kept), await visit(tmp_path, turns(call), safe_mode=True, **kept)
 
-    before, after = (next(room.told("system")) for room in (plain, safe))
+    before, after = (next(harness.messages("system")) for harness in (plain, safe))
     assert {"mine", "bake"} <= set(before["slash_commands"])
     assert {"mine", "bake"}.isdisjoint(after["slash_commands"])
     assert "cook" in before["agents"]
@@ -212,19 +203,19 @@ def test_safe_mode_leaves_out_what_people_added_and_keeps_their_rules(tmp_path: 
     assert "pirate" not in str(safe.session.journal.system_text)
 
 
-def test_safe_mode_says_which_options_it_leaves_out(tmp_path: Path) -> None:
+async def test_safe_mode_says_which_options_it_leaves_out(tmp_path: Path) -> None:
     agents = json.dumps({"cook": {"description": "Cooks", "prompt": "Cook."}})
-    room = visit(tmp_path, turns(), safe_mode=True, agents=agents, mcp_config=('{"mcpServers":{}}',))
+    harness = await visit(tmp_path, turns(), safe_mode=True, agents=agents, mcp_config=('{"mcpServers":{}}',))
 
-    assert [text for text in room.complaints if "--safe-mode" in text] == [
+    assert [text for text in harness.warnings if "--safe-mode" in text] == [
         "option '--mcp-config' has no effect with --safe-mode",
         "option '--agents' has no effect with --safe-mode",
     ]
-    assert "cook" not in next(room.told("system"))["agents"]
+    assert "cook" not in next(harness.messages("system"))["agents"]
 
 
-def test_hooks_of_an_administrator_count_in_safe_mode(tmp_path: Path) -> None:
+async def test_hooks_of_an_administrator_count_in_safe_mode(tmp_path: Path) -> None:
     call = read(put(tmp_path, "a.txt", "text"))
-    room = visit(tmp_path, turns(call), safe_mode=True, managed_settings=json.dumps(HOOK))
+    harness = await visit(tmp_path, turns(call), safe_mode=True, managed_settings=json.dumps(HOOK))
 
-    assert results(room)[0]["is_error"] is True
+    assert results(harness)[0]["is_error"] is True

@@ -18,7 +18,7 @@ from parley.models.fake.script import read_script
 from parley.models.prices import Prices
 from parley.testing.model_server import Exchange, ModelServer
 from tests.helpers.http_server import loopback, whole
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 PAGE = whole(200, b"<p>page text</p>", {"content-type": "text/html"})
 USAGE = "usage = { input_tokens = 10, output_tokens = 5 }"
@@ -49,35 +49,32 @@ text = "ok"
 """
 
 
-async def on_the_api(folder: Path, script: str, **environment: str) -> tuple[Room, list[Exchange]]:
+async def on_the_api(folder: Path, script: str, **environment: str) -> tuple[SessionHarness, list[Exchange]]:
     """One turn of a session whose model is an API that plays this script."""
     async with ModelServer(read_script(script, "test")) as server:
-        room = Room(folder, "", model="opus", permission_mode="bypassPermissions")
-        room.environment |= {"ANTHROPIC_BASE_URL": server.url, "PARLEY_WEBFETCH_ALLOW_PRIVATE": "1", **environment}
-        async with room:
-            room.prompt("go")
-            await room.hear("result")
-    return room, server.exchanges
+        harness = SessionHarness(folder, "", model="opus", permission_mode="bypassPermissions")
+        harness.environment |= {"ANTHROPIC_BASE_URL": server.url, "PARLEY_WEBFETCH_ALLOW_PRIVATE": "1", **environment}
+        async with harness:
+            harness.prompt("go")
+            await harness.receive("result")
+    return harness, server.exchanges
 
 
-def fetched(folder: Path, answer: str, **environment: str) -> tuple[Room, list[Exchange]]:
-    async def talk() -> tuple[Room, list[Exchange]]:
-        async with asyncio.timeout(60), loopback(PAGE) as server:
-            script = FETCH.format(url=server.url, answer=answer, usage=USAGE)
-            return await on_the_api(folder, script, **environment)
-
-    return asyncio.run(talk())
+async def fetched(folder: Path, answer: str, **environment: str) -> tuple[SessionHarness, list[Exchange]]:
+    async with asyncio.timeout(60), loopback(PAGE) as server:
+        script = FETCH.format(url=server.url, answer=answer, usage=USAGE)
+        return await on_the_api(folder, script, **environment)
 
 
-def result_of(room: Room) -> Json:
-    line = next(room.told("user"))
+def result_of(harness: SessionHarness) -> Json:
+    line = next(harness.messages("user"))
     content: Json = line["message"]["content"][0]
     return content
 
 
-def test_the_small_model_is_asked_beside_the_conversation(tmp_path: Path) -> None:
-    room, exchanges = fetched(tmp_path, f"text = 'A summary.'\n{USAGE}")
-    assert result_of(room)["content"] == "A summary."
+async def test_the_small_model_is_asked_beside_the_conversation(tmp_path: Path) -> None:
+    harness, exchanges = await fetched(tmp_path, f"text = 'A summary.'\n{USAGE}")
+    assert result_of(harness)["content"] == "A summary."
     models = [exchange.body["model"] for exchange in exchanges]
     assert models == ["claude-opus-5-5", "claude-haiku-5-5", "claude-opus-5-5"]
     beside = exchanges[1].body
@@ -86,9 +83,9 @@ def test_the_small_model_is_asked_beside_the_conversation(tmp_path: Path) -> Non
     assert b"page text" not in exchanges[2].raw
 
 
-def test_what_it_uses_is_booked_under_its_name_and_not_as_the_turns_own(tmp_path: Path) -> None:
-    room, _ = fetched(tmp_path, f"text = 'A summary.'\n{USAGE}")
-    result = next(room.told("result"))
+async def test_what_it_uses_is_booked_under_its_name_and_not_as_the_turns_own(tmp_path: Path) -> None:
+    harness, _ = await fetched(tmp_path, f"text = 'A summary.'\n{USAGE}")
+    result = next(harness.messages("result"))
     assert result["usage"]["input_tokens"] == 20
     used = {name: usage["inputTokens"] for name, usage in result["modelUsage"].items()}
     assert used == {"claude-opus-5-5": 20, "claude-haiku-5-5": 10}
@@ -96,8 +93,8 @@ def test_what_it_uses_is_booked_under_its_name_and_not_as_the_turns_own(tmp_path
     assert result["num_turns"] == 2
 
 
-def test_a_variable_names_the_small_model(tmp_path: Path) -> None:
-    _, exchanges = fetched(tmp_path, "text = 'x'", ANTHROPIC_SMALL_FAST_MODEL="claude-tiny")
+async def test_a_variable_names_the_small_model(tmp_path: Path) -> None:
+    _, exchanges = await fetched(tmp_path, "text = 'x'", ANTHROPIC_SMALL_FAST_MODEL="claude-tiny")
     assert exchanges[1].body["model"] == "claude-tiny"
 
 
@@ -108,47 +105,44 @@ def test_a_variable_names_the_small_model(tmp_path: Path) -> None:
         ("text = ' '", "has no text"),
     ],
 )
-def test_where_it_fails_the_tool_goes_on_without_it(tmp_path: Path, answer: str, reason: str) -> None:
-    room, exchanges = fetched(tmp_path, answer)
+async def test_where_it_fails_the_tool_goes_on_without_it(tmp_path: Path, answer: str, reason: str) -> None:
+    harness, exchanges = await fetched(tmp_path, answer)
     assert len(exchanges) == 3
-    content = result_of(room)["content"]
+    content = result_of(harness)["content"]
     assert reason in content
     assert content.endswith("page text")
 
 
-def test_a_session_that_is_not_on_the_api_asks_its_own_model(tmp_path: Path) -> None:
-    async def talk() -> Room:
-        async with asyncio.timeout(60), loopback(PAGE) as server:
-            script = FETCH.format(url=server.url, answer="text = 'A summary.'", usage=USAGE)
-            room = Room(tmp_path, script, permission_mode="bypassPermissions")
-            room.environment["PARLEY_WEBFETCH_ALLOW_PRIVATE"] = "1"
-            async with room:
-                room.prompt("go")
-                await room.hear("result")
-            return room
+async def test_a_session_that_is_not_on_the_api_asks_its_own_model(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), loopback(PAGE) as server:
+        script = FETCH.format(url=server.url, answer="text = 'A summary.'", usage=USAGE)
+        harness = SessionHarness(tmp_path, script, permission_mode="bypassPermissions")
+        harness.environment["PARLEY_WEBFETCH_ALLOW_PRIVATE"] = "1"
+        async with harness:
+            harness.prompt("go")
+            await harness.receive("result")
+        result = harness
 
-    assert result_of(asyncio.run(talk()))["content"] == "A summary."
+    assert result_of(result)["content"] == "A summary."
 
 
-def test_the_sessions_own_model_searches_with_its_backends_tool(tmp_path: Path) -> None:
-    room, exchanges = asyncio.run(on_the_api(tmp_path, SEARCH))
+async def test_the_sessions_own_model_searches_with_its_backends_tool(tmp_path: Path) -> None:
+    harness, exchanges = await on_the_api(tmp_path, SEARCH)
     asked = exchanges[1].body
     assert asked["model"] == "claude-opus-5-5"
     [tool] = asked["tools"]
     assert (tool["type"], tool["blocked_domains"]) == ("web_search_20250305", ["b.com"])
-    line = next(room.told("user"))
+    line = next(harness.messages("user"))
     found = {"tool_use_id": "srv_1", "content": [{"title": "Cats", "url": "https://a.com/"}]}
     assert line["tool_use_result"]["results"] == [found, "Cats are animals."]
 
 
-def test_a_model_without_tools_of_its_own_says_so(tmp_path: Path) -> None:
-    async def talk() -> Room:
-        async with Room(tmp_path, SEARCH, permission_mode="bypassPermissions") as room:
-            room.prompt("go")
-            await room.hear("result")
-        return room
+async def test_a_model_without_tools_of_its_own_says_so(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, SEARCH, permission_mode="bypassPermissions") as harness:
+        harness.prompt("go")
+        await harness.receive("result")
 
-    result = result_of(asyncio.run(talk()))
+    result = result_of(harness)
     assert result["is_error"] is True
     assert "has no tools of its own" in result["content"]
 
@@ -169,7 +163,7 @@ class Mute:
 
 
 @pytest.mark.parametrize(("breaks_off", "words"), [(False, "did not answer in time"), (True, "broke off")])
-def test_an_answer_that_does_not_end_is_not_waited_for_but_booked(breaks_off: bool, words: str) -> None:
+async def test_an_answer_that_does_not_end_is_not_waited_for_but_booked(breaks_off: bool, words: str) -> None:
     ledger = Ledger(Prices())
     choice = ModelRef("scripted", "x")
 
@@ -179,6 +173,6 @@ def test_an_answer_that_does_not_end_is_not_waited_for_but_booked(breaks_off: bo
     given: dict[str, Any] = {"current": lambda: choice, "small": choice, "clock": lambda: 0.0, "session_id": "s"}
     errand = SideQuery(open_model=open_model, ledger=ledger, timeout_seconds=0.2, **given)
     with pytest.raises(ModelError, match=words):
-        asyncio.run(errand.ask_small("Hi"))
+        await errand.ask_small("Hi")
     assert ledger.by_model()["scripted:x"].inputTokens == 7
     assert ledger.turn_usage["input_tokens"] == 0

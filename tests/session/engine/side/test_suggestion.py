@@ -2,100 +2,88 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 ANSWER = "[[turn]]\nwhen = 'go'\ntext = 'I mended it.'\n"
 NEXT = "[[turn]]\nwhen = 'type next'\ntext = '{}'\n"
 
 
-def visit(folder: Path, script: str, hear: str, **options: Any) -> Room:
-    async def run() -> Room:
-        async with Room(folder, script, **options) as room:
-            room.prompt("go")
-            await room.hear(hear)
-        return room
-
-    return asyncio.run(run())
+async def visit(folder: Path, script: str, hear: str, **options: Any) -> SessionHarness:
+    async with SessionHarness(folder, script, **options) as harness:
+        harness.prompt("go")
+        await harness.receive(hear)
+    return harness
 
 
-def suggestions(room: Room) -> list[Json]:
-    return list(room.told("prompt_suggestion"))
+def suggestions(harness: SessionHarness) -> list[Json]:
+    return list(harness.messages("prompt_suggestion"))
 
 
-def test_a_suggestion_comes_behind_the_result_and_is_on_the_bill(tmp_path: Path) -> None:
-    room = visit(tmp_path, ANSWER + NEXT.format('"run the tests"'), "prompt_suggestion", prompt_suggestions="")
+async def test_a_suggestion_comes_behind_the_result_and_is_on_the_bill(tmp_path: Path) -> None:
+    harness = await visit(tmp_path, ANSWER + NEXT.format('"run the tests"'), "prompt_suggestion", prompt_suggestions="")
 
-    [told] = suggestions(room)
+    [told] = suggestions(harness)
     assert told["suggestion"] == "run the tests"
-    assert room.lines.index(told) > [line["type"] for line in room.lines].index("result")
-    assert room.session.ledger.spent().calls == 2
-    assert len(room.session.journal.history.render()) == 2
+    assert harness.lines.index(told) > [line["type"] for line in harness.lines].index("result")
+    assert harness.session.ledger.spent().calls == 2
+    assert len(harness.session.journal.history.render()) == 2
 
 
-def test_nobody_is_asked_unless_it_is_wanted(tmp_path: Path) -> None:
+async def test_nobody_is_asked_unless_it_is_wanted(tmp_path: Path) -> None:
     for wanted in ({}, {"prompt_suggestions": "false"}):
-        room = visit(tmp_path, ANSWER + NEXT.format("x"), "result", **wanted)
+        harness = await visit(tmp_path, ANSWER + NEXT.format("x"), "result", **wanted)
 
-        assert suggestions(room) == []
+        assert suggestions(harness) == []
 
 
-def test_the_handshake_may_ask_for_it(tmp_path: Path) -> None:
-    async def run() -> Json:
-        async with Room(tmp_path, ANSWER + NEXT.format("run it")) as room:
-            await room.ask("initialize", promptSuggestions=True)
-            room.prompt("go")
-            return await room.hear("prompt_suggestion")
+async def test_the_handshake_may_ask_for_it(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, ANSWER + NEXT.format("run it")) as harness:
+        await harness.request("initialize", promptSuggestions=True)
+        harness.prompt("go")
+        result = await harness.receive("prompt_suggestion")
 
-    assert asyncio.run(run())["suggestion"] == "run it"
+    assert result["suggestion"] == "run it"
 
 
 @pytest.mark.parametrize("answer", ["NONE", "None.", "x" * 500])
-def test_what_is_no_suggestion_is_not_told(tmp_path: Path, answer: str) -> None:
-    async def run() -> Room:
-        async with Room(tmp_path, ANSWER + NEXT.format(answer), prompt_suggestions="") as room:
-            room.prompt("go")
-            await room.hear("result")
-            assert room.session.suggester is not None
-            await room.session.suggester.wait()
-        return room
+async def test_what_is_no_suggestion_is_not_told(tmp_path: Path, answer: str) -> None:
+    async with SessionHarness(tmp_path, ANSWER + NEXT.format(answer), prompt_suggestions="") as harness:
+        harness.prompt("go")
+        await harness.receive("result")
+        assert harness.session.suggester is not None
+        await harness.session.suggester.wait()
 
-    assert suggestions(asyncio.run(run())) == []
+    assert suggestions(harness) == []
 
 
-def test_a_model_that_cannot_answer_costs_the_suggestion_only(tmp_path: Path) -> None:
+async def test_a_model_that_cannot_answer_costs_the_suggestion_only(tmp_path: Path) -> None:
     failing = "[[turn]]\nwhen = 'type next'\nerror = { status = 529 }\n"
 
-    async def run() -> Room:
-        async with Room(tmp_path, ANSWER + failing, prompt_suggestions="") as room:
-            room.prompt("go")
-            await room.hear("result")
-            assert room.session.suggester is not None
-            await room.session.suggester.wait()
-        return room
+    async with SessionHarness(tmp_path, ANSWER + failing, prompt_suggestions="") as harness:
+        harness.prompt("go")
+        await harness.receive("result")
+        assert harness.session.suggester is not None
+        await harness.session.suggester.wait()
 
-    room = asyncio.run(run())
-    assert suggestions(room) == []
-    assert any("no prompt can be suggested" in complaint for complaint in room.complaints)
-    [result] = room.told("result")
+    assert suggestions(harness) == []
+    assert any("no prompt can be suggested" in complaint for complaint in harness.warnings)
+    [result] = harness.messages("result")
     assert result["is_error"] is False
 
 
-def test_a_prompt_ends_the_search_for_one(tmp_path: Path) -> None:
+async def test_a_prompt_ends_the_search_for_one(tmp_path: Path) -> None:
     slow = "[[turn]]\nwhen = 'type next'\ntext = 'never'\ndelay_ms = 600000\n"
     second = "[[turn]]\nwhen = 'more'\nerror = { status = 400 }\n"
 
-    async def run() -> Room:
-        async with Room(tmp_path, ANSWER + slow + second, prompt_suggestions="") as room:
-            room.prompt("go")
-            await room.hear("result")
-            room.prompt("more")
-            assert (await room.hear("result"))["is_error"] is True  # a bad end suggests nothing
-        return room
+    async with SessionHarness(tmp_path, ANSWER + slow + second, prompt_suggestions="") as harness:
+        harness.prompt("go")
+        await harness.receive("result")
+        harness.prompt("more")
+        assert (await harness.receive("result"))["is_error"] is True  # a bad end suggests nothing
 
-    assert suggestions(asyncio.run(run())) == []
+    assert suggestions(harness) == []

@@ -24,7 +24,7 @@ from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.requests import Request
 from parley.tools.base import CommandOrder
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 ALLOWED = ("Bash", "TaskOutput", "TaskStop", "BashOutput", "KillShell")
 
@@ -52,14 +52,11 @@ def background(command: str, **input: Any) -> tuple[str, Json]:
     return "Bash", {"command": command, "description": "A job", "run_in_background": True, **input}
 
 
-def at(folder: Path, turns: str, talk: Callable[[Room], Awaitable[None]], **environment: str) -> None:
-    async def bounded() -> None:
-        room = Room(folder, turns, allowed_tools=ALLOWED)
-        room.environment |= environment
-        async with asyncio.timeout(30), room:
-            await talk(room)
-
-    asyncio.run(bounded())
+async def at(folder: Path, turns: str, talk: Callable[[SessionHarness], Awaitable[None]], **environment: str) -> None:
+    harness = SessionHarness(folder, turns, allowed_tools=ALLOWED)
+    harness.environment |= environment
+    async with asyncio.timeout(30), harness:
+        await talk(harness)
 
 
 def kinds(lines: list[Json]) -> list[str]:
@@ -71,28 +68,30 @@ def kinds(lines: list[Json]) -> list[str]:
     return names
 
 
-def told_of(room: Room, subtype: str) -> list[Json]:
-    return [line for line in room.told("system") if line["subtype"] == subtype]
+def told_of(harness: SessionHarness, subtype: str) -> list[Json]:
+    return [line for line in harness.messages("system") if line["subtype"] == subtype]
 
 
-def result_of(room: Room, tool_use_id: str) -> Json:
+def result_of(harness: SessionHarness, tool_use_id: str) -> Json:
     """The line with the result of a call."""
-    found = [line for line in room.told("user") if line["message"]["content"][0].get("tool_use_id") == tool_use_id]
+    found = [
+        line for line in harness.messages("user") if line["message"]["content"][0].get("tool_use_id") == tool_use_id
+    ]
     assert len(found) == 1
     return found[0]
 
 
-def text_of(room: Room, tool_use_id: str) -> str:
-    return str(result_of(room, tool_use_id)["message"]["content"][0]["content"])
+def text_of(harness: SessionHarness, tool_use_id: str) -> str:
+    return str(result_of(harness, tool_use_id)["message"]["content"][0]["content"])
 
 
-def test_a_task_is_told_of_and_its_end_starts_a_turn(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        await room.hear("result")
+async def test_a_task_is_told_of_and_its_end_starts_a_turn(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        await harness.receive("result")
         (tmp_path / "go").touch()
-        await room.hear("result")
-        assert kinds(room.lines) == [
+        await harness.receive("result")
+        assert kinds(harness.lines) == [
             "system/init",
             "assistant",
             "system/background_tasks_changed",
@@ -107,7 +106,7 @@ def test_a_task_is_told_of_and_its_end_starts_a_turn(tmp_path: Path) -> None:
             "assistant",
             "result of a task",
         ]
-        changed, started, result = room.lines[2:5]
+        changed, started, result = harness.lines[2:5]
         task = changed["tasks"][0]
         place = tmp_path / f"claude-{os.getuid()}"
         assert task == {
@@ -118,7 +117,7 @@ def test_a_task_is_told_of_and_its_end_starts_a_turn(tmp_path: Path) -> None:
         }
         assert (started["tool_use_id"], started["is_backgrounded"]) == ("toolu_0", True)
         assert result["tool_use_result"]["backgroundTaskId"] == task["task_id"]
-        updated, notification, changed = room.lines[7:10]
+        updated, notification, changed = harness.lines[7:10]
         assert updated["patch"]["status"] == "completed"
         assert notification["summary"] == 'Background command "A job" completed (exit code 0)'
         output = Path(notification["output_file"])
@@ -126,34 +125,34 @@ def test_a_task_is_told_of_and_its_end_starts_a_turn(tmp_path: Path) -> None:
         assert output.is_relative_to(place)
         assert (text_in(output), mode_of(output), mode_of(place)) == ("done\n", 0o600, 0o700)
         assert changed["tasks"] == []
-        assert room.lines[-1]["origin"] == {
+        assert harness.lines[-1]["origin"] == {
             "kind": "task-notification",
             "producer": "session-task",
             "runId": task["run_id"],
         }
 
     turns = script(background("until [ -e go ]; do sleep 0.01; done; echo done"), "Started.", "It is over.")
-    at(tmp_path, turns, talk)
+    await at(tmp_path, turns, talk)
 
 
-def test_the_model_is_told_what_ended_and_where_its_output_is(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        await room.hear("result")
-        await room.hear("result")
-        prompt = room.session.journal.history.render()[-2]["content"][0]["text"]
+async def test_the_model_is_told_what_ended_and_where_its_output_is(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        await harness.receive("result")
+        await harness.receive("result")
+        prompt = harness.session.journal.history.render()[-2]["content"][0]["text"]
         assert "(A job) failed with exit code 3" in prompt
-        assert told_of(room, "task_notification")[0]["output_file"] in prompt
+        assert told_of(harness, "task_notification")[0]["output_file"] in prompt
 
-    at(tmp_path, script(background("exit 3"), "Started.", "It failed."), talk)
+    await at(tmp_path, script(background("exit 3"), "Started.", "It failed."), talk)
 
 
-def test_after_the_end_of_input_tasks_are_waited_for_and_their_turn_runs(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        await room.hear("result")
-        await room.leave()
-        assert kinds(room.lines)[-6:] == [
+async def test_after_the_end_of_input_tasks_are_waited_for_and_their_turn_runs(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        await harness.receive("result")
+        await harness.close()
+        assert kinds(harness.lines)[-6:] == [
             "system/task_updated",
             "system/task_notification",
             "system/background_tasks_changed",
@@ -162,57 +161,57 @@ def test_after_the_end_of_input_tasks_are_waited_for_and_their_turn_runs(tmp_pat
             "result of a task",
         ]
 
-    at(tmp_path, script(background("sleep 0.3"), "Started.", "It is over."), talk)
+    await at(tmp_path, script(background("sleep 0.3"), "Started.", "It is over."), talk)
 
 
-def test_tasks_are_not_waited_for_beyond_the_ceiling(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        await room.hear("result")
-        await room.leave()
-        assert [line["patch"]["status"] for line in told_of(room, "task_updated")] == ["killed"]
-        assert kinds(room.lines)[-1] == "system/background_tasks_changed"
+async def test_tasks_are_not_waited_for_beyond_the_ceiling(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        await harness.receive("result")
+        await harness.close()
+        assert [line["patch"]["status"] for line in told_of(harness, "task_updated")] == ["killed"]
+        assert kinds(harness.lines)[-1] == "system/background_tasks_changed"
 
     turns = script(background("sleep 600"), "Started.")
-    at(tmp_path, turns, talk, CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS="200")
+    await at(tmp_path, turns, talk, CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS="200")
 
 
-def test_the_host_can_stop_a_task_and_no_turn_follows(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        started = await room.hear("system", "task_started")
-        await room.hear("result")
-        answer = await room.ask("stop_task", task_id=started["task_id"])
+async def test_the_host_can_stop_a_task_and_no_turn_follows(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        started = await harness.receive("system", "task_started")
+        await harness.receive("result")
+        answer = await harness.request("stop_task", task_id=started["task_id"])
         assert answer["response"]["response"] == {}
-        assert kinds(room.lines)[-4:] == [
+        assert kinds(harness.lines)[-4:] == [
             "system/task_updated",
             "system/task_notification",
             "system/background_tasks_changed",
             "control_response",
         ]
-        assert room.lines[-4]["patch"]["status"] == "killed"
-        assert (room.lines[-3]["status"], room.lines[-3]["summary"]) == ("stopped", "A job")
-        again = await room.ask("stop_task", task_id=started["task_id"])
+        assert harness.lines[-4]["patch"]["status"] == "killed"
+        assert (harness.lines[-3]["status"], harness.lines[-3]["summary"]) == ("stopped", "A job")
+        again = await harness.request("stop_task", task_id=started["task_id"])
         assert again["response"]["subtype"] == "success"
-        unknown = await room.ask("stop_task", task_id="nope")
+        unknown = await harness.request("stop_task", task_id="nope")
         assert unknown["response"]["subtype"] == "error"
         assert "nope" in unknown["response"]["error"]
-        await room.leave()
-        assert len(list(room.told("result"))) == 1
+        await harness.close()
+        assert len(list(harness.messages("result"))) == 1
 
-    at(tmp_path, script(background("sleep 600"), "Started."), talk)
+    await at(tmp_path, script(background("sleep 600"), "Started."), talk)
 
 
-def test_a_stopped_task_leaves_no_process(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        started = await room.hear("system", "task_started")
-        await room.hear("result")
+async def test_a_stopped_task_leaves_no_process(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        started = await harness.receive("system", "task_started")
+        await harness.receive("result")
         await eventually(lambda: text_in(tmp_path / "pid").endswith("\n"))
-        await room.ask("stop_task", task_id=started["task_id"])
+        await harness.request("stop_task", task_id=started["task_id"])
         await eventually(lambda: not alive(int(text_in(tmp_path / "pid"))))
 
-    at(tmp_path, script(background("setsid sleep 600 & echo $! > pid; wait"), "Started."), talk)
+    await at(tmp_path, script(background("setsid sleep 600 & echo $! > pid; wait"), "Started."), talk)
 
 
 async def eventually(true: Callable[[], bool]) -> None:
@@ -237,9 +236,9 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        tasks = room.session.tasks
+async def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        tasks = harness.session.tasks
         order = CommandOrder(
             argv=["/bin/bash", "-c", "sleep 600"],
             command="sleep 600",
@@ -252,38 +251,38 @@ def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: Path) 
         task = await tasks.start_command(order)
         tasks.stop(task.id)
         assert task.process.over.done()
-        await room.hear("system", "task_notification")
+        await harness.receive("system", "task_notification")
 
-    at(tmp_path, script(), talk)
+    await at(tmp_path, script(), talk)
 
 
-def test_the_host_reads_the_end_of_a_tasks_output(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        started = await room.hear("system", "task_started")
-        await room.hear("system", "task_notification")
-        answer = await room.ask("get_task_output", task_id=started["task_id"])
+async def test_the_host_reads_the_end_of_a_tasks_output(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        started = await harness.receive("system", "task_started")
+        await harness.receive("system", "task_notification")
+        answer = await harness.request("get_task_output", task_id=started["task_id"])
         told = answer["response"]["response"]
         assert (len(told["output"]), told["total_bytes"], told["truncated"]) == (8192, 108_894, True)
         assert told["output"].endswith("19999\n20000\n")
-        unknown = await room.ask("get_task_output", task_id="nope")
+        unknown = await harness.request("get_task_output", task_id="nope")
         assert unknown["response"]["subtype"] == "error"
 
-    at(tmp_path, script(background("seq 1 20000"), "Started.", "Over."), talk)
+    await at(tmp_path, script(background("seq 1 20000"), "Started.", "Over."), talk)
 
 
-def test_the_model_can_wait_for_a_task_and_is_not_told_again(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        result = await room.hear("result")
+async def test_the_model_can_wait_for_a_task_and_is_not_told_again(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        result = await harness.receive("result")
         assert result["result"] == "I saw it."
-        await room.leave()
-        assert len(list(room.told("result"))) == 1
-        assert len(told_of(room, "task_notification")) == 1
-        shown = result_of(room, "toolu_1")
-        task = told_of(room, "task_started")[0]["task_id"]
-        assert text_of(room, "toolu_1").startswith(f"Task {task} (A job): completed (exit code 0)\nOutput (also in ")
-        assert text_of(room, "toolu_1").endswith(":\nmade it\n")
+        await harness.close()
+        assert len(list(harness.messages("result"))) == 1
+        assert len(told_of(harness, "task_notification")) == 1
+        shown = result_of(harness, "toolu_1")
+        task = told_of(harness, "task_started")[0]["task_id"]
+        assert text_of(harness, "toolu_1").startswith(f"Task {task} (A job): completed (exit code 0)\nOutput (also in ")
+        assert text_of(harness, "toolu_1").endswith(":\nmade it\n")
         assert shown["tool_use_result"] == {
             "retrieval_status": "success",
             "task": {
@@ -297,38 +296,38 @@ def test_the_model_can_wait_for_a_task_and_is_not_told_again(tmp_path: Path) -> 
         }
 
     # Ids are counted, so the first task has the same id in every run.
-    id = first_task_id(tmp_path)
+    id = await first_task_id(tmp_path)
     turns = script(background("sleep 0.2; echo made it"), ("TaskOutput", {"task_id": id}), "I saw it.")
-    at(tmp_path / "room", turns, talk)
+    await at(tmp_path / "room", turns, talk)
 
 
-def first_task_id(folder: Path) -> str:
+async def first_task_id(folder: Path) -> str:
     """The id that the first task of a session gets in a room."""
     found = []
 
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        found.append((await room.hear("system", "task_started"))["task_id"])
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        found.append((await harness.receive("system", "task_started"))["task_id"])
 
     for name in ("before", "room"):
         (folder / name).mkdir()
-    at(folder / "before", script(background("true"), "Started.", "Over."), talk)
+    await at(folder / "before", script(background("true"), "Started.", "Over."), talk)
     return str(found[0])
 
 
-def test_a_look_at_a_running_task_does_not_wait_if_it_should_not(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        await room.hear("result")
-        assert "running\nNo output so far." in text_of(room, "toolu_1")
-        assert result_of(room, "toolu_1")["tool_use_result"]["retrieval_status"] == "not_ready"
-        assert result_of(room, "toolu_2")["tool_use_result"]["retrieval_status"] == "timeout"
-        assert text_of(room, "toolu_3").startswith("Stopped task ")
-        assert result_of(room, "toolu_3")["tool_use_result"]["command"] == "sleep 600"
-        assert "is not running: its status is killed" in text_of(room, "toolu_4")
-        assert "There is no task 'nope'. The tasks of this session are: b" in text_of(room, "toolu_5")
+async def test_a_look_at_a_running_task_does_not_wait_if_it_should_not(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        await harness.receive("result")
+        assert "running\nNo output so far." in text_of(harness, "toolu_1")
+        assert result_of(harness, "toolu_1")["tool_use_result"]["retrieval_status"] == "not_ready"
+        assert result_of(harness, "toolu_2")["tool_use_result"]["retrieval_status"] == "timeout"
+        assert text_of(harness, "toolu_3").startswith("Stopped task ")
+        assert result_of(harness, "toolu_3")["tool_use_result"]["command"] == "sleep 600"
+        assert "is not running: its status is killed" in text_of(harness, "toolu_4")
+        assert "There is no task 'nope'. The tasks of this session are: b" in text_of(harness, "toolu_5")
 
-    id = first_task_id(tmp_path)
+    id = await first_task_id(tmp_path)
     turns = script(
         background("sleep 600"),
         ("TaskOutput", {"task_id": id, "block": False}),
@@ -338,89 +337,83 @@ def test_a_look_at_a_running_task_does_not_wait_if_it_should_not(tmp_path: Path)
         ("TaskStop", {"task_id": "nope"}),
         "Done.",
     )
-    at(tmp_path / "room", turns, talk)
+    await at(tmp_path / "room", turns, talk)
 
 
-def test_a_task_has_its_time_too(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        await room.hear("result")
-        notification = await room.hear("system", "task_notification")
+async def test_a_task_has_its_time_too(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        await harness.receive("result")
+        notification = await harness.receive("system", "task_notification")
         assert notification["status"] == "failed"
         assert notification["summary"] == 'Background command "A job" was ended after 0.2 s: its time was up'
-        assert (await room.hear("result"))["result"] == "It took too long."
+        assert (await harness.receive("result"))["result"] == "It took too long."
 
-    at(tmp_path, script(background("sleep 600", timeout=200), "Started.", "It took too long."), talk)
+    await at(tmp_path, script(background("sleep 600", timeout=200), "Started.", "It took too long."), talk)
 
 
-def test_a_task_that_cannot_be_started_is_an_error_and_no_task(tmp_path: Path) -> None:
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        await room.hear("result")
-        assert result_of(room, "toolu_0")["message"]["content"][0]["is_error"] is True
-        assert told_of(room, "task_started") == []
+async def test_a_task_that_cannot_be_started_is_an_error_and_no_task(tmp_path: Path) -> None:
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        await harness.receive("result")
+        assert result_of(harness, "toolu_0")["message"]["content"][0]["is_error"] is True
+        assert told_of(harness, "task_started") == []
 
-    at(tmp_path, script(background("echo a\0b"), "It failed."), talk)
+    await at(tmp_path, script(background("echo a\0b"), "It failed."), talk)
     assert list(tmp_path.glob("claude-*/**/*.output")) == []
 
 
-def test_where_the_temporary_folder_is_taken_output_goes_to_the_sessions_own(tmp_path: Path) -> None:
+async def test_where_the_temporary_folder_is_taken_output_goes_to_the_sessions_own(tmp_path: Path) -> None:
     (tmp_path / f"claude-{os.getuid()}").symlink_to(tmp_path)
 
-    async def talk(room: Room) -> None:
-        room.prompt("Go")
-        notification = await room.hear("system", "task_notification")
+    async def talk(harness: SessionHarness) -> None:
+        harness.prompt("Go")
+        notification = await harness.receive("system", "task_notification")
         output = Path(notification["output_file"])
         assert output.is_relative_to(tmp_path / "home" / ".claude" / "projects")
         assert text_in(output) == "kept\n"
 
-    at(tmp_path, script(background("echo kept"), "Started.", "Over."), talk)
+    await at(tmp_path, script(background("echo kept"), "Started.", "Over."), talk)
 
 
-def test_the_notification_of_a_task_is_never_joined_with_what_a_person_said() -> None:
-    async def talk() -> None:
-        inbox = PromptQueue()
-        said = [Prompt(content=[{"type": "text", "text": text}], uuid=text) for text in "abcd"]
-        notices = [Prompt(content=[], uuid=f"n{at}", origin={"kind": NOTIFICATION}) for at in range(2)]
-        for prompt in (said[0], said[1], *notices, said[2], said[3]):
-            inbox.put(prompt)
-        taken = [await inbox.take(merge=True) for _ in range(4)]
-        assert taken == [said[:2], notices[:1], notices[1:], said[2:]]
-
-    asyncio.run(talk())
+async def test_the_notification_of_a_task_is_never_joined_with_what_a_person_said() -> None:
+    inbox = PromptQueue()
+    said = [Prompt(content=[{"type": "text", "text": text}], uuid=text) for text in "abcd"]
+    notices = [Prompt(content=[], uuid=f"n{at}", origin={"kind": NOTIFICATION}) for at in range(2)]
+    for prompt in (said[0], said[1], *notices, said[2], said[3]):
+        inbox.put(prompt)
+    taken = [await inbox.take(merge=True) for _ in range(4)]
+    assert taken == [said[:2], notices[:1], notices[1:], said[2:]]
 
 
-def test_a_prompt_that_nobody_typed_is_not_replayed(tmp_path: Path) -> None:
-    async def bounded() -> None:
-        turns = script(background("true"), "Started.", "Over.")
-        async with asyncio.timeout(30), Room(tmp_path, turns, allowed_tools=ALLOWED, replay_user_messages=True) as room:
-            room.prompt("Go")
-            await room.hear("result")
-            await room.hear("result")
-            replayed = [line["message"]["content"] for line in room.told("user") if line.get("isReplay")]
-            assert replayed == ["Go"]
+async def test_a_prompt_that_nobody_typed_is_not_replayed(tmp_path: Path) -> None:
+    turns = script(background("true"), "Started.", "Over.")
+    async with (
+        asyncio.timeout(30),
+        SessionHarness(tmp_path, turns, allowed_tools=ALLOWED, replay_user_messages=True) as harness,
+    ):
+        harness.prompt("Go")
+        await harness.receive("result")
+        await harness.receive("result")
+        replayed = [line["message"]["content"] for line in harness.messages("user") if line.get("isReplay")]
+        assert replayed == ["Go"]
 
-    asyncio.run(bounded())
 
-
-def test_a_long_call_gives_signs_of_life() -> None:
+async def test_a_long_call_gives_signs_of_life() -> None:
     call = ToolUse({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}})
     told: list[Message] = []
 
-    async def talk() -> None:
-        enough = asyncio.Event()
+    enough = asyncio.Event()
 
-        def tell(message: Message) -> None:
-            told.append(message)
-            if len(told) == 2:
-                enough.set()
+    def tell(message: Message) -> None:
+        told.append(message)
+        if len(told) == 2:
+            enough.set()
 
-        async with asyncio.timeout(60):
-            with ToolHeartbeat(tell, call, every_seconds=0.25):
-                await enough.wait()
-        await asyncio.sleep(0)
-
-    asyncio.run(talk())
+    async with asyncio.timeout(60):
+        with ToolHeartbeat(tell, call, every_seconds=0.25):
+            await enough.wait()
+    await asyncio.sleep(0)
     assert told == [
         ToolProgress(
             tool_use_id=f"toolu_1-heartbeat-{beat}",
@@ -449,20 +442,19 @@ class Nobody:
         return []
 
 
-def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
-    async def bounded() -> None:
-        turns = script(background("echo $$ > task; sleep 600"), ("Bash", {"command": "echo $$ > call; sleep 600"}))
-        room = Room(tmp_path, turns, allowed_tools=ALLOWED)
-        setup = Composer(room.options, room.environment, str(tmp_path), room.stamp).make_config(room.complaints.append)
-        session = Session(setup, Nobody(), ControlDispatcher)
-        session.handle(User(message=UserContent(content="Go")))
-        running = asyncio.create_task(session.run_turns())
-        async with asyncio.timeout(30):
-            await eventually(lambda: all(text_in(tmp_path / name).endswith("\n") for name in ("task", "call")))
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-        setup.storage.log.close()
-
-    asyncio.run(bounded())
+async def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+    turns = script(background("echo $$ > task; sleep 600"), ("Bash", {"command": "echo $$ > call; sleep 600"}))
+    harness = SessionHarness(tmp_path, turns, allowed_tools=ALLOWED)
+    setup = Composer(harness.options, harness.environment, str(tmp_path), harness.stamp).make_config(
+        harness.warnings.append
+    )
+    session = Session(setup, Nobody(), ControlDispatcher)
+    session.handle(User(message=UserContent(content="Go")))
+    running = asyncio.create_task(session.run_turns())
+    async with asyncio.timeout(30):
+        await eventually(lambda: all(text_in(tmp_path / name).endswith("\n") for name in ("task", "call")))
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    setup.storage.log.close()
     assert [name for name in ("task", "call") if alive(int(text_in(tmp_path / name)))] == []

@@ -17,7 +17,7 @@ from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
 from parley.models.http.call import Deadlines
 from parley.protocol.options import CliOptions
-from tests.helpers.simulation import Stage
+from tests.helpers.simulation import SimulatedSession
 
 WORDS = "word " * 20
 
@@ -42,23 +42,23 @@ class Slow:
         pass
 
 
-async def actor(stage: Stage) -> None:
-    stage.say({"type": "user", "message": {"role": "user", "content": "go"}})
+async def actor(simulated: SimulatedSession) -> None:
+    simulated.say({"type": "user", "message": {"role": "user", "content": "go"}})
 
 
 @pytest.mark.parametrize("partial", [True, False])
 @pytest.mark.parametrize("model", [Slow(1_000, 0), Slow(0, 100), Slow(5, 29), Slow(50, 31)])
 def test_no_silence_is_longer_than_half_a_minute(tmp_path: Path, model: Slow, partial: bool) -> None:
-    with Stage(tmp_path, Random(1), include_partial_messages=partial) as stage:
-        stage.model = model  # type: ignore[assignment]  # another model
-        stage.play(actor)
-    silences = [later - earlier for earlier, later in pairwise(stage.heard_at)]
-    assert stage.heard_at[-1] > 100
+    with SimulatedSession(tmp_path, Random(1), include_partial_messages=partial) as simulated:
+        simulated.model = model  # type: ignore[assignment]  # another model
+        simulated.play(actor)
+    silences = [later - earlier for earlier, later in pairwise(simulated.heard_at)]
+    assert simulated.heard_at[-1] > 100
     assert max(silences) <= 30.001
     assert min(gap for gap in silences if gap) >= 1
 
 
-class Late(Stage):
+class Late(SimulatedSession):
     """A host who takes a hundred seconds for every answer."""
 
     async def _answer(self, request_id: str) -> None:
@@ -73,28 +73,30 @@ def test_nor_is_it_while_a_hook_is_waited_for(tmp_path: Path, prompt: str) -> No
     """Around a turn, that is; while a tool is called the call itself gives signs of life."""
     events = ("UserPromptSubmit", "Stop", "SessionEnd", "SessionStart")
 
-    async def asks(stage: Stage) -> None:
+    async def asks(simulated: SimulatedSession) -> None:
         registered = {event: [{"matcher": None, "hookCallbackIds": [event], "timeout": 600}] for event in events}
-        stage.ask("1", "initialize", hooks=registered)
-        stage.say({"type": "user", "message": {"role": "user", "content": prompt}})
+        simulated.ask("1", "initialize", hooks=registered)
+        simulated.say({"type": "user", "message": {"role": "user", "content": prompt}})
         await asyncio.sleep(1_000)
 
-    with Late(tmp_path, Random(1)) as stage:
-        stage.model = Slow(0, 0)  # type: ignore[assignment]  # another model
-        stage.play(asks)
-    ended = next(at for at, line in enumerate(stage.lines) if line.get("type") == "result")
-    silences = [later - earlier for earlier, later in pairwise(stage.heard_at[: ended + 1])]
-    asked = [line["request"]["input"]["hook_event_name"] for line in stage.lines if line["type"] == "control_request"]
+    with Late(tmp_path, Random(1)) as simulated:
+        simulated.model = Slow(0, 0)  # type: ignore[assignment]  # another model
+        simulated.play(asks)
+    ended = next(at for at, line in enumerate(simulated.lines) if line.get("type") == "result")
+    silences = [later - earlier for earlier, later in pairwise(simulated.heard_at[: ended + 1])]
+    asked = [
+        line["request"]["input"]["hook_event_name"] for line in simulated.lines if line["type"] == "control_request"
+    ]
     assert asked[:2] == (["UserPromptSubmit", "Stop"] if prompt == "go" else ["UserPromptSubmit", "SessionEnd"])
-    assert stage.heard_at[ended] >= 200
+    assert simulated.heard_at[ended] >= 200
     assert max(silences) <= 30.001
 
 
 def test_a_model_that_talks_needs_no_signs_of_life(tmp_path: Path) -> None:
-    with Stage(tmp_path, Random(1)) as stage:
-        stage.model = Slow(5, 9)  # type: ignore[assignment]  # another model
-        stage.play(actor)
-    assert len([line for line in stage.lines if line.get("status") == "requesting"]) == 1
+    with SimulatedSession(tmp_path, Random(1)) as simulated:
+        simulated.model = Slow(5, 9)  # type: ignore[assignment]  # another model
+        simulated.play(actor)
+    assert len([line for line in simulated.lines if line.get("status") == "requesting"]) == 1
 
 
 def composed(folder: Path, **environment: str) -> LaunchContext:

@@ -12,7 +12,7 @@ import msgspec
 
 from parley.models.event_synthesis import event_objects, message_json
 from tests.helpers.http_server import Answer, cut_off, loopback, stream
-from tests.helpers.session import Json, Room, texts
+from tests.helpers.session import Json, SessionHarness, texts
 
 CALL = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "echo once >> ran"}}
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
@@ -55,19 +55,16 @@ class Talk:
         self.options = {"model": "claude-opus-5-5", "permission_mode": "bypassPermissions", **options}
         self.sent: list[list[Json]] = []
 
-    def run(self) -> Talk:
-        async def talk() -> None:
-            async with loopback(*self.answers) as server:
-                room = Room(self.folder, "", **self.options)
-                room.environment |= {"ANTHROPIC_BASE_URL": server.url, "CLAUDE_CODE_MAX_RETRIES": str(self.retries)}
-                room.stamp = msgspec.structs.replace(room.stamp, sleep=lambda seconds: asyncio.sleep(0))
-                async with room:
-                    room.prompt("go")
-                    self.result = await room.hear("result")
-                self.lines = room.lines
-                self.sent = [json.loads(request.body)["messages"] for request in server.heard]
-
-        asyncio.run(talk())
+    async def run(self) -> Talk:
+        async with loopback(*self.answers) as server:
+            harness = SessionHarness(self.folder, "", **self.options)
+            harness.environment |= {"ANTHROPIC_BASE_URL": server.url, "CLAUDE_CODE_MAX_RETRIES": str(self.retries)}
+            harness.stamp = msgspec.structs.replace(harness.stamp, sleep=lambda seconds: asyncio.sleep(0))
+            async with harness:
+                harness.prompt("go")
+                self.result = await harness.receive("result")
+            self.lines = harness.lines
+            self.sent = [json.loads(request.body)["messages"] for request in server.heard]
         return self
 
     def told(self, kind: str) -> list[Json]:
@@ -84,9 +81,9 @@ class Talk:
         return [(message["role"], [block["type"] for block in message["content"]]) for message in self.sent[call]]
 
 
-def test_a_finished_text_stays_and_the_model_is_asked_to_go_on_behind_it(tmp_path: Path) -> None:
+async def test_a_finished_text_stays_and_the_model_is_asked_to_go_on_behind_it(tmp_path: Path) -> None:
     cut = behind(events(text("One."), text("Two, lost")), "content_block_delta", 1)
-    talk = Talk(tmp_path, broken(cut), whole(events(text("Two."), id="msg_2"))).run()
+    talk = await Talk(tmp_path, broken(cut), whole(events(text("Two."), id="msg_2"))).run()
 
     assert talk.words() == ["One.", "Two."]
     assert talk.result["result"] == "One.\n\nTwo."
@@ -95,50 +92,50 @@ def test_a_finished_text_stays_and_the_model_is_asked_to_go_on_behind_it(tmp_pat
     assert [line["isSynthetic"] for line in talk.told("user")] == [True]
 
 
-def test_what_is_sent_to_go_on_begins_with_what_was_sent_before(tmp_path: Path) -> None:
+async def test_what_is_sent_to_go_on_begins_with_what_was_sent_before(tmp_path: Path) -> None:
     cut = behind(events(text("One.")), "content_block_stop")
-    talk = Talk(tmp_path, broken(cut), whole(events(text("Two."), id="msg_2"))).run()
+    talk = await Talk(tmp_path, broken(cut), whole(events(text("Two."), id="msg_2"))).run()
 
     first, second = (str(sent).replace(", 'cache_control': {'type': 'ephemeral'}", "") for sent in talk.sent)
     assert second.startswith(first[:-1])
 
 
-def test_a_finished_call_runs_once_and_half_a_call_never(tmp_path: Path) -> None:
+async def test_a_finished_call_runs_once_and_half_a_call_never(tmp_path: Path) -> None:
     half = {**CALL, "id": "t2", "input": {"command": "echo half >> ran; " + "x" * 60}}
     cut = behind(events(CALL, half), "content_block_delta", 1)
-    talk = Talk(tmp_path, broken(cut), whole(events(text("Done."), id="msg_2"))).run()
+    talk = await Talk(tmp_path, broken(cut), whole(events(text("Done."), id="msg_2"))).run()
 
     assert (tmp_path / "ran").read_text() == "once\n"
     assert talk.blocks(1) == [("user", ["text"]), ("assistant", ["tool_use"]), ("user", ["tool_result"])]
     assert (talk.result["result"], talk.result["num_turns"], talk.retried()) == ("Done.", 2, [1])
 
 
-def test_a_thought_alone_is_no_answer_and_the_same_is_asked_again(tmp_path: Path) -> None:
+async def test_a_thought_alone_is_no_answer_and_the_same_is_asked_again(tmp_path: Path) -> None:
     cut = behind(events(THOUGHT, text("x")), "content_block_stop")
-    talk = Talk(tmp_path, broken(cut), whole(events(THOUGHT, text("Yes."), id="msg_1"))).run()
+    talk = await Talk(tmp_path, broken(cut), whole(events(THOUGHT, text("Yes."), id="msg_1"))).run()
 
     assert talk.sent[0] == talk.sent[1]
     assert talk.result["result"] == "Yes."
 
 
-def test_an_answer_that_comes_again_under_the_same_id_is_a_message_of_its_own(tmp_path: Path) -> None:
+async def test_an_answer_that_comes_again_under_the_same_id_is_a_message_of_its_own(tmp_path: Path) -> None:
     cut = behind(events(THOUGHT, text("x")), "content_block_stop")
     again = events(THOUGHT, CALL, id="msg_1")
-    talk = Talk(tmp_path, broken(cut), whole(again), whole(events(text("Done."), id="msg_2"))).run()
+    talk = await Talk(tmp_path, broken(cut), whole(again), whole(events(text("Done."), id="msg_2"))).run()
 
     assert talk.blocks(2) == [("user", ["text"]), ("assistant", ["thinking", "tool_use"]), ("user", ["tool_result"])]
 
 
-def test_nothing_is_missing_where_only_the_last_event_is(tmp_path: Path) -> None:
-    talk = Talk(tmp_path, broken(behind(events(text("All.")), "message_delta"))).run()
+async def test_nothing_is_missing_where_only_the_last_event_is(tmp_path: Path) -> None:
+    talk = await Talk(tmp_path, broken(behind(events(text("All.")), "message_delta"))).run()
 
     assert (talk.words(), talk.result["result"], talk.retried()) == (["All."], "All.", [])
 
 
-def test_who_follows_the_stream_sees_its_end_and_what_was_given_up(tmp_path: Path) -> None:
+async def test_who_follows_the_stream_sees_its_end_and_what_was_given_up(tmp_path: Path) -> None:
     cut = behind(events(text("One."), text("Two, lost")), "content_block_delta", 1)
     answers = broken(cut), whole(events(text("Two."), id="msg_2"))
-    talk = Talk(tmp_path, *answers, include_partial_messages=True).run()
+    talk = await Talk(tmp_path, *answers, include_partial_messages=True).run()
 
     followed = [line for line in talk.told("stream_event") if line["api_message_id"] == "msg_1"]
     last, end = followed[-2:]
@@ -148,9 +145,9 @@ def test_who_follows_the_stream_sees_its_end_and_what_was_given_up(tmp_path: Pat
     assert talk.words() == ["One.", "Two."]
 
 
-def test_broken_calls_cost_what_they_said_they_cost_and_only_once(tmp_path: Path) -> None:
+async def test_broken_calls_cost_what_they_said_they_cost_and_only_once(tmp_path: Path) -> None:
     cut = behind(events(text("One.")), "content_block_stop")
-    talk = Talk(tmp_path, broken(cut), whole(events(text("Two."), id="msg_2"))).run()
+    talk = await Talk(tmp_path, broken(cut), whole(events(text("Two."), id="msg_2"))).run()
 
     used = talk.result["usage"]
     assert (used["input_tokens"], used["output_tokens"]) == (20, 6)  # the broken one had said "1" when it began
@@ -158,9 +155,9 @@ def test_broken_calls_cost_what_they_said_they_cost_and_only_once(tmp_path: Path
     assert (by_model["inputTokens"], by_model["outputTokens"]) == (20, 6)
 
 
-def test_a_model_that_never_gets_to_an_end_is_given_up_and_every_call_has_its_result(tmp_path: Path) -> None:
+async def test_a_model_that_never_gets_to_an_end_is_given_up_and_every_call_has_its_result(tmp_path: Path) -> None:
     cuts = [behind(events({**CALL, "id": f"t{n}"}, id=f"msg_{n}"), "content_block_stop") for n in range(3)]
-    talk = Talk(tmp_path, *map(broken, cuts)).run()
+    talk = await Talk(tmp_path, *map(broken, cuts)).run()
 
     assert talk.retried() == [1, 2]
     assert (talk.result["subtype"], talk.result["is_error"], talk.result["terminal_reason"]) == (
@@ -174,11 +171,11 @@ def test_a_model_that_never_gets_to_an_end_is_given_up_and_every_call_has_its_re
     assert talk.told("assistant")[-1]["error"] == "server_error"
 
 
-def test_an_answer_that_comes_to_its_end_is_the_end_of_the_trouble(tmp_path: Path) -> None:
+async def test_an_answer_that_comes_to_its_end_is_the_end_of_the_trouble(tmp_path: Path) -> None:
     rounds: list[Answer] = []
     for n in range(3):
         rounds.append(broken(behind(events(text("x"), id=f"msg_{n}a"), "content_block_start")))
         rounds.append(whole(events({**CALL, "id": f"t{n}"}, id=f"msg_{n}b")))
-    talk = Talk(tmp_path, *rounds, whole(events(text("Done."), id="msg_end")), retries=1).run()
+    talk = await Talk(tmp_path, *rounds, whole(events(text("Done."), id="msg_end")), retries=1).run()
 
     assert (talk.retried(), talk.result["result"]) == ([1, 1, 1], "Done.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from parley.engine.turn.structured_output import OutputSchema, parse_output_sche
 from parley.errors import UsageError
 from parley.models.event_synthesis import event_objects, message_json
 from tests.helpers.http_server import loopback, stream
-from tests.helpers.session import Json, Room
+from tests.helpers.session import Json, SessionHarness
 
 NUMBER = {"type": "object", "properties": {"answer": {"type": "number"}}, "required": ["answer"]}
 GIVES = """
@@ -30,20 +29,17 @@ def gives(toml: str) -> str:
     return GIVES % toml
 
 
-def results(folder: Path, script: str, *, prompts: int = 1, tries: int = 3, **options: Any) -> list[Json]:
+async def results(folder: Path, script: str, *, prompts: int = 1, tries: int = 3, **options: Any) -> list[Json]:
     """The results of as many prompts."""
 
-    async def talk() -> list[Json]:
-        room = Room(folder, script, json_schema=json.dumps(NUMBER), **options)
-        room.environment["MAX_STRUCTURED_OUTPUT_RETRIES"] = str(tries)
-        found = []
-        async with room:
-            for _ in range(prompts):
-                room.prompt("go")
-                found.append(await room.hear("result"))
-        return found
-
-    return asyncio.run(talk())
+    harness = SessionHarness(folder, script, json_schema=json.dumps(NUMBER), **options)
+    harness.environment["MAX_STRUCTURED_OUTPUT_RETRIES"] = str(tries)
+    found = []
+    async with harness:
+        for _ in range(prompts):
+            harness.prompt("go")
+            found.append(await harness.receive("result"))
+    return found
 
 
 def gist(result: Json) -> tuple[Any, ...]:
@@ -127,102 +123,96 @@ def test_a_schema_that_is_none_of_an_object_is_asked_for_inside_of_one() -> None
 # In a session.
 
 
-def test_an_answer_that_does_not_fit_is_asked_for_again(tmp_path: Path) -> None:
-    [result] = results(tmp_path, gives('{ answer = "x" }') + gives("{ answer = 42 }"))
+async def test_an_answer_that_does_not_fit_is_asked_for_again(tmp_path: Path) -> None:
+    [result] = await results(tmp_path, gives('{ answer = "x" }') + gives("{ answer = 42 }"))
 
     assert gist(result) == ("success", {"answer": 42}, 2, False)
     assert (result["result"], result["num_turns"], result["stop_reason"]) == ('{"answer":42}', 3, "tool_use")
 
 
-def test_without_an_answer_in_the_end_the_result_is_an_error_with_the_reasons(tmp_path: Path) -> None:
-    [result] = results(tmp_path, gives('{ answer = "x" }') * 3)
+async def test_without_an_answer_in_the_end_the_result_is_an_error_with_the_reasons(tmp_path: Path) -> None:
+    [result] = await results(tmp_path, gives('{ answer = "x" }') * 3)
 
     assert gist(result) == ("error_max_structured_output_retries", None, 3, False)
     assert (result["is_error"], result["terminal_reason"]) == (True, "structured_output_retry_exhausted")
     assert result["errors"] == ["No valid structured output after 3 attempts", "/answer: 'x' is not of type 'number'"]
 
 
-def test_who_only_talks_is_told_to_give_an_answer_and_is_given_up_in_the_end(tmp_path: Path) -> None:
+async def test_who_only_talks_is_told_to_give_an_answer_and_is_given_up_in_the_end(tmp_path: Path) -> None:
     talking = SAYS % "It is 42."
-    spoken, never = results(tmp_path, talking + gives("{ answer = 42 }") + talking * 3, prompts=2)
+    spoken, never = await results(tmp_path, talking + gives("{ answer = 42 }") + talking * 3, prompts=2)
 
     assert gist(spoken) == ("success", {"answer": 42}, 2, False)
     assert gist(never) == ("error_max_structured_output_retries", None, 3, False)
     assert "the answer is not JSON" in never["errors"][1]
 
 
-def test_a_text_that_is_the_answer_is_taken(tmp_path: Path) -> None:
-    [result] = results(tmp_path, SAYS % '{"answer": 7}')
+async def test_a_text_that_is_the_answer_is_taken(tmp_path: Path) -> None:
+    [result] = await results(tmp_path, SAYS % '{"answer": 7}')
 
     assert gist(result) == ("success", {"answer": 7}, 1, False)
 
 
-def test_attempts_are_counted_anew_in_every_turn(tmp_path: Path) -> None:
+async def test_attempts_are_counted_anew_in_every_turn(tmp_path: Path) -> None:
     round_ = gives('{ answer = "x" }') * 2 + gives("{ answer = 1 }")
-    found = results(tmp_path, round_ * 4, prompts=4)
+    found = await results(tmp_path, round_ * 4, prompts=4)
 
     assert [gist(result) for result in found] == [("success", {"answer": 1}, 3, False)] * 4
 
 
-def test_arguments_that_are_no_json_and_denied_calls_are_attempts_too(tmp_path: Path) -> None:
-    [garbled] = results(tmp_path, gives("'{\"answer\": '") * 3)
-    [denied] = results(tmp_path, gives("{ answer = 1 }") * 3, disallowed_tools=("StructuredOutput",))
+async def test_arguments_that_are_no_json_and_denied_calls_are_attempts_too(tmp_path: Path) -> None:
+    [garbled] = await results(tmp_path, gives("'{\"answer\": '") * 3)
+    [denied] = await results(tmp_path, gives("{ answer = 1 }") * 3, disallowed_tools=("StructuredOutput",))
 
     assert [gist(result)[0] for result in (garbled, denied)] == ["error_max_structured_output_retries"] * 2
     assert len(denied["permission_denials"]) == 3
 
 
-def test_limits_end_a_turn_before_its_answer_as_they_do_otherwise(tmp_path: Path) -> None:
-    [result] = results(tmp_path, gives('{ answer = "x" }') * 3, max_turns=1)
+async def test_limits_end_a_turn_before_its_answer_as_they_do_otherwise(tmp_path: Path) -> None:
+    [result] = await results(tmp_path, gives('{ answer = "x" }') * 3, max_turns=1)
 
     assert result["subtype"] == "error_max_turns"
     assert "structured_output" not in result
 
 
-def test_a_schema_can_come_with_initialize_and_a_bad_one_is_refused(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with Room(tmp_path, gives("{ answer = 5 }")) as room:
-            bad = await room.ask("initialize", jsonSchema={"type": "nubmer"})
-            good = await room.ask("initialize", jsonSchema=NUMBER)
-            room.prompt("go")
-            first = await room.hear("system", "init")
-            result = await room.hear("result")
-        assert "is not a schema" in bad["response"]["error"]
-        assert good["response"]["subtype"] == "success"
-        assert "StructuredOutput" in first["tools"]
-        assert result["structured_output"] == {"answer": 5}
-
-    asyncio.run(talk())
+async def test_a_schema_can_come_with_initialize_and_a_bad_one_is_refused(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, gives("{ answer = 5 }")) as harness:
+        bad = await harness.request("initialize", jsonSchema={"type": "nubmer"})
+        good = await harness.request("initialize", jsonSchema=NUMBER)
+        harness.prompt("go")
+        first = await harness.receive("system", "init")
+        result = await harness.receive("result")
+    assert "is not a schema" in bad["response"]["error"]
+    assert good["response"]["subtype"] == "success"
+    assert "StructuredOutput" in first["tools"]
+    assert result["structured_output"] == {"answer": 5}
 
 
-def asked_over_http(folder: Path, model: str, block: Json) -> tuple[Json, Json]:
+async def asked_over_http(folder: Path, model: str, block: Json) -> tuple[Json, Json]:
     """The body of the request, and the result."""
     message = message_json([block], id="msg_1", model="m", usage={"input_tokens": 1, "output_tokens": 1})
     sse = [f"data: {json.dumps(event)}\n\n".encode() for event in event_objects(message, 40)]
 
-    async def talk() -> tuple[Json, Json]:
-        async with loopback(stream(*sse)) as server:
-            room = Room(folder, "", model=model, json_schema=json.dumps(NUMBER), tools=())
-            room.environment["ANTHROPIC_BASE_URL"] = server.url
-            async with room:
-                room.prompt("go")
-                result = await room.hear("result")
-            return json.loads(server.heard[0].body), result
-
-    return asyncio.run(talk())
+    async with loopback(stream(*sse)) as server:
+        harness = SessionHarness(folder, "", model=model, json_schema=json.dumps(NUMBER), tools=())
+        harness.environment["ANTHROPIC_BASE_URL"] = server.url
+        async with harness:
+            harness.prompt("go")
+            result = await harness.receive("result")
+        return json.loads(server.heard[0].body), result
 
 
-def test_a_model_that_knows_no_schemas_gets_a_tool(tmp_path: Path) -> None:
+async def test_a_model_that_knows_no_schemas_gets_a_tool(tmp_path: Path) -> None:
     call = {"type": "tool_use", "id": "t1", "name": "StructuredOutput", "input": {"answer": 1}}
-    body, result = asked_over_http(tmp_path, "claude-opus-5-5", call)
+    body, result = await asked_over_http(tmp_path, "claude-opus-5-5", call)
 
     assert [(tool["name"], tool["input_schema"]) for tool in body["tools"]] == [("StructuredOutput", NUMBER)]
     assert "format" not in body.get("output_config", {})
     assert result["structured_output"] == {"answer": 1}
 
 
-def test_a_model_that_knows_schemas_gets_the_schema(tmp_path: Path) -> None:
-    body, result = asked_over_http(tmp_path, "anthropic:gpt-5", {"type": "text", "text": '{"answer": 1}'})
+async def test_a_model_that_knows_schemas_gets_the_schema(tmp_path: Path) -> None:
+    body, result = await asked_over_http(tmp_path, "anthropic:gpt-5", {"type": "text", "text": '{"answer": 1}'})
 
     assert "tools" not in body
     assert body["output_config"]["format"] == {"type": "json_schema", "schema": NUMBER}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from hypothesis import strategies as some
 from parley.protocol.base import Json
 from parley.tools.base import Context, ToolOutput
 from parley.tools.planning.plan import EnterPlanMode, ExitPlanMode
-from tests.helpers.session import Room
-from tests.helpers.tools import Desk
+from tests.helpers.session import SessionHarness
+from tests.helpers.tools import ToolHarness
 
 EXIT = "[[turn]]\ntools = [{ name = 'ExitPlanMode', id = 'toolu_p', input = { plan = '1. do' } }]\n"
 EXIT_EMPTY = "[[turn]]\ntools = [{ name = 'ExitPlanMode', id = 'toolu_p', input = { allowedPrompts = [1] } }]\n"
@@ -27,14 +26,16 @@ def allow(request: Json) -> Json:
     return {"behavior": "allow", "updatedInput": request["input"]}
 
 
-async def turn(room: Room, answer: Callable[[Json], Json] = allow) -> list[Json]:
+async def turn(harness: SessionHarness, answer: Callable[[Json], Json] = allow) -> list[Json]:
     """One turn in which the host answers every permission request; the lines of the turn."""
-    begun = len(room.lines)
-    room.prompt("go")
-    while (line := await room.until(lambda line: line["type"] in ("control_request", "result")))["type"] != "result":
+    begun = len(harness.lines)
+    harness.prompt("go")
+    while (line := await harness.receive_until(lambda line: line["type"] in ("control_request", "result")))[
+        "type"
+    ] != "result":
         success = {"subtype": "success", "request_id": line["request_id"], "response": answer(line["request"])}
-        room.say({"type": "control_response", "response": success})
-    return room.lines[begun:]
+        harness.send({"type": "control_response", "response": success})
+    return harness.lines[begun:]
 
 
 def modes(lines: list[Json]) -> list[str]:
@@ -54,17 +55,14 @@ def write(path: str, text: str) -> None:
     Path(path).write_text(text)
 
 
-def in_plan_mode(folder: Path, script: str, answer: Callable[[Json], Json] = allow, **options: Any) -> list[Json]:
-    async def talk() -> list[Json]:
-        given = {"permission_prompt_tool": "stdio", "permission_mode": "plan", **options}
-        async with Room(folder, script + END, **given) as room:
-            return await turn(room, answer)
-
-    return asyncio.run(talk())
+async def in_plan_mode(folder: Path, script: str, answer: Callable[[Json], Json] = allow, **options: Any) -> list[Json]:
+    given = {"permission_prompt_tool": "stdio", "permission_mode": "plan", **options}
+    async with SessionHarness(folder, script + END, **given) as harness:
+        return await turn(harness, answer)
 
 
-def test_an_approved_plan_ends_plan_mode_before_its_result(tmp_path: Path) -> None:
-    lines = in_plan_mode(tmp_path, EXIT)
+async def test_an_approved_plan_ends_plan_mode_before_its_result(tmp_path: Path) -> None:
+    lines = await in_plan_mode(tmp_path, EXIT)
     [request] = requests(lines)
     assert request == {
         "subtype": "can_use_tool",
@@ -84,21 +82,23 @@ def test_an_approved_plan_ends_plan_mode_before_its_result(tmp_path: Path) -> No
     assert lines.index(status) < lines.index(result)
 
 
-def test_a_rejected_plan_stays_in_plan_mode_with_the_reason(tmp_path: Path) -> None:
-    lines = in_plan_mode(tmp_path, EXIT, lambda request: {"behavior": "deny", "message": "revise it"})
+async def test_a_rejected_plan_stays_in_plan_mode_with_the_reason(tmp_path: Path) -> None:
+    lines = await in_plan_mode(tmp_path, EXIT, lambda request: {"behavior": "deny", "message": "revise it"})
     assert modes(lines) == []
     assert results(lines)[0]["message"]["content"][0]["content"] == "revise it"
 
 
-def test_a_plan_may_be_approved_together_with_the_mode_to_go_on_in(tmp_path: Path) -> None:
+async def test_a_plan_may_be_approved_together_with_the_mode_to_go_on_in(tmp_path: Path) -> None:
     mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
-    lines = in_plan_mode(tmp_path, EXIT, lambda request: {"behavior": "allow", "updatedPermissions": [mode]})
+    lines = await in_plan_mode(tmp_path, EXIT, lambda request: {"behavior": "allow", "updatedPermissions": [mode]})
 
     assert modes(lines) == ["acceptEdits"]
 
 
-def test_a_plan_the_person_changed_is_what_the_model_is_told(tmp_path: Path) -> None:
-    lines = in_plan_mode(tmp_path, EXIT, lambda request: {"behavior": "allow", "updatedInput": {"plan": "2. do less"}})
+async def test_a_plan_the_person_changed_is_what_the_model_is_told(tmp_path: Path) -> None:
+    lines = await in_plan_mode(
+        tmp_path, EXIT, lambda request: {"behavior": "allow", "updatedInput": {"plan": "2. do less"}}
+    )
     [result] = results(lines)
     text = result["message"]["content"][0]["content"]
     assert "changed your plan" in text
@@ -106,15 +106,15 @@ def test_a_plan_the_person_changed_is_what_the_model_is_told(tmp_path: Path) -> 
     assert result["tool_use_result"]["planWasEdited"] is True
 
 
-def test_a_plan_file_is_shown_where_the_call_has_no_plan(tmp_path: Path) -> None:
+async def test_a_plan_file_is_shown_where_the_call_has_no_plan(tmp_path: Path) -> None:
     async def talk() -> tuple[list[Json], str]:
         given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "plan"}
-        async with Room(tmp_path, EXIT_EMPTY + END, **given) as room:
-            path = str(room.session.config.tool_context.plan_file)
+        async with SessionHarness(tmp_path, EXIT_EMPTY + END, **given) as harness:
+            path = str(harness.session.config.tool_context.plan_file)
             write(path, "# From the file\n")
-            return await turn(room), path
+            return await turn(harness), path
 
-    lines, path = asyncio.run(talk())
+    lines, path = await talk()
     assert path == str(tmp_path / "home/.claude/plans" / Path(path).name)
     [request] = requests(lines)
     assert request["input"] == {"allowedPrompts": [1], "plan": "# From the file\n", "planFilePath": path}
@@ -122,67 +122,65 @@ def test_a_plan_file_is_shown_where_the_call_has_no_plan(tmp_path: Path) -> None
     assert detail == {"plan": "# From the file\n", "isAgent": False, "filePath": path}
 
 
-def test_a_plan_written_in_the_same_breath_is_shown(tmp_path: Path) -> None:
+async def test_a_plan_written_in_the_same_breath_is_shown(tmp_path: Path) -> None:
     plans = tmp_path / "home/.claude/plans"
     path = plans / "00000000-0000-4000-8000-000000000001.md"
     write = f"{{ name = 'Write', input = {{ file_path = '{path}', content = 'soon' }} }}"
     both = f"[[turn]]\ntools = [{write}, {{ name = 'ExitPlanMode', input = {{}} }}]\n"
-    [request] = requests(in_plan_mode(tmp_path, both, session_id=path.stem))  # the plan file may be written
+    [request] = requests(await in_plan_mode(tmp_path, both, session_id=path.stem))  # the plan file may be written
     assert request["input"] == {"plan": "soon", "planFilePath": str(path)}
 
 
-def test_without_a_plan_the_host_is_asked_all_the_same(tmp_path: Path) -> None:
-    lines = in_plan_mode(tmp_path, EXIT_EMPTY)
+async def test_without_a_plan_the_host_is_asked_all_the_same(tmp_path: Path) -> None:
+    lines = await in_plan_mode(tmp_path, EXIT_EMPTY)
     assert requests(lines)[0]["input"] == {"allowedPrompts": [1]}
     assert results(lines)[0]["tool_use_result"]["plan"] is None
     assert modes(lines) == ["default"]
 
 
-def test_a_model_that_begins_in_plan_mode_is_told_so(tmp_path: Path) -> None:
-    async def talk() -> str:
-        given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "plan"}
-        async with Room(tmp_path, END, **given) as room:
-            await turn(room)
-            return str(room.session.conversation.build_request().system)
+async def test_a_model_that_begins_in_plan_mode_is_told_so(tmp_path: Path) -> None:
+    given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "plan"}
+    async with SessionHarness(tmp_path, END, **given) as harness:
+        await turn(harness)
+        result = str(harness.session.conversation.build_request().system)
 
-    assert "plan mode" in asyncio.run(talk())
+    assert "plan mode" in result
 
 
 @pytest.mark.parametrize("before", ["default", "acceptEdits", "bypassPermissions"])
-def test_plan_mode_is_entered_and_left_for_the_mode_before_it(tmp_path: Path, before: str) -> None:
-    lines = in_plan_mode(tmp_path, ENTER + EXIT, permission_mode=before)
+async def test_plan_mode_is_entered_and_left_for_the_mode_before_it(tmp_path: Path, before: str) -> None:
+    lines = await in_plan_mode(tmp_path, ENTER + EXIT, permission_mode=before)
     assert modes(lines) == ["plan", before]
     entered = results(lines)[0]
     assert entered["tool_use_result"] == {"message": entered["message"]["content"][0]["content"]}
     assert ".claude/plans/" in entered["tool_use_result"]["message"]
 
 
-def test_the_mode_before_is_also_known_when_the_host_set_plan_mode(tmp_path: Path) -> None:
-    async def talk() -> list[Json]:
-        given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "acceptEdits"}
-        async with Room(tmp_path, EXIT + END, **given) as room:
-            await room.ask("set_permission_mode", mode="plan")
-            return await turn(room)
+async def test_the_mode_before_is_also_known_when_the_host_set_plan_mode(tmp_path: Path) -> None:
+    given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "acceptEdits"}
+    async with SessionHarness(tmp_path, EXIT + END, **given) as harness:
+        await harness.request("set_permission_mode", mode="plan")
+        result = await turn(harness)
 
-    assert modes(asyncio.run(talk())) == ["acceptEdits"]
+    assert modes(result) == ["acceptEdits"]
 
 
-def test_a_plan_presented_outside_plan_mode_changes_no_mode(tmp_path: Path) -> None:
-    lines = in_plan_mode(tmp_path, EXIT, permission_mode="acceptEdits")
+async def test_a_plan_presented_outside_plan_mode_changes_no_mode(tmp_path: Path) -> None:
+    lines = await in_plan_mode(tmp_path, EXIT, permission_mode="acceptEdits")
     assert len(requests(lines)) == 1
     assert modes(lines) == []
 
 
 def test_a_plan_file_that_cannot_be_read_is_no_plan(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.context.plan_file = str(desk.folder)
-    assert ExitPlanMode().prepare({"plan": ""}, desk.context) == {}
+    harness = ToolHarness(tmp_path)
+    harness.context.plan_file = str(harness.folder)
+    assert ExitPlanMode().prepare({"plan": ""}, harness.context) == {}
 
 
 def test_without_a_session_no_mode_can_be_entered(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert "cannot be changed" in desk.refusal(EnterPlanMode())
-    left = desk.call(ExitPlanMode())
+    harness = ToolHarness(tmp_path)
+    assert "cannot be changed" in harness.refusal(EnterPlanMode())
+    left = harness.call(ExitPlanMode())
     assert left == ToolOutput(
         content="The user agreed to leave plan mode. You may make changes now.",
         detail={"plan": None, "isAgent": False},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from parley.engine.approval.input_digest import input_digest
 from parley.protocol.base import Json
 from parley.tools.base import InvalidInput, read_input, tool_schema
 from parley.tools.planning.question import AskUserQuestion
-from tests.helpers.session import Room
+from tests.helpers.session import SessionHarness
 
 A, B = {"label": "A", "description": "first"}, {"label": "B", "description": "second"}
 ONE = {"question": "Which one?", "header": "Pick", "options": [A, B], "multiSelect": False}
@@ -34,28 +33,25 @@ def toml(value: Any) -> str:
     return json.dumps(value)
 
 
-def asked(folder: Path, input: Json, answer: Json, **options: Any) -> tuple[Json, Json]:
+async def asked(folder: Path, input: Json, answer: Json, **options: Any) -> tuple[Json, Json]:
     """The permission request the host got, and the line with the tool's result."""
 
-    async def talk() -> tuple[Json, Json]:
-        async with Room(folder, script(input), permission_prompt_tool="stdio", **options) as room:
-            room.prompt("go")
-            question = await room.hear("control_request")
-            success = {"subtype": "success", "request_id": question["request_id"], "response": answer}
-            room.say({"type": "control_response", "response": success})
-            await room.hear("result")
-            return question["request"], next(room.told("user"))
-
-    return asyncio.run(talk())
+    async with SessionHarness(folder, script(input), permission_prompt_tool="stdio", **options) as harness:
+        harness.prompt("go")
+        question = await harness.receive("control_request")
+        success = {"subtype": "success", "request_id": question["request_id"], "response": answer}
+        harness.send({"type": "control_response", "response": success})
+        await harness.receive("result")
+        return question["request"], next(harness.messages("user"))
 
 
 def content(line: Json) -> str:
     return str(line["message"]["content"][0]["content"])
 
 
-def test_the_host_is_asked_and_its_answer_reaches_the_model(tmp_path: Path) -> None:
+async def test_the_host_is_asked_and_its_answer_reaches_the_model(tmp_path: Path) -> None:
     answer = {"behavior": "allow", "updatedInput": {"questions": [ONE], "answers": {"Which one?": "B"}}}
-    request, line = asked(tmp_path, {"questions": [ONE]}, answer)
+    request, line = await asked(tmp_path, {"questions": [ONE]}, answer)
     assert request == {
         "subtype": "can_use_tool",
         "tool_name": "AskUserQuestion",
@@ -71,67 +67,67 @@ def test_the_host_is_asked_and_its_answer_reaches_the_model(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("mode", ["bypassPermissions", "acceptEdits", "plan"])
-def test_the_host_is_asked_in_every_mode(tmp_path: Path, mode: str) -> None:
+async def test_the_host_is_asked_in_every_mode(tmp_path: Path, mode: str) -> None:
     answer = {"behavior": "allow", "updatedInput": {"questions": [ONE], "answers": {"Which one?": "A"}}}
-    _, line = asked(tmp_path, {"questions": [ONE]}, answer, permission_mode=mode)
+    _, line = await asked(tmp_path, {"questions": [ONE]}, answer, permission_mode=mode)
     assert line["tool_use_result"]["answers"] == {"Which one?": "A"}
 
 
-def test_the_host_is_asked_even_where_a_rule_allows_it(tmp_path: Path) -> None:
+async def test_the_host_is_asked_even_where_a_rule_allows_it(tmp_path: Path) -> None:
     answer = {"behavior": "deny", "message": "User skipped the question"}
-    _, line = asked(tmp_path, {"questions": [ONE]}, answer, allowed_tools=("AskUserQuestion",))
+    _, line = await asked(tmp_path, {"questions": [ONE]}, answer, allowed_tools=("AskUserQuestion",))
     assert content(line) == "User skipped the question"
     assert line["message"]["content"][0]["is_error"] is True
 
 
-def test_answers_beside_the_input_are_taken_in_the_order_of_the_questions(tmp_path: Path) -> None:
+async def test_answers_beside_the_input_are_taken_in_the_order_of_the_questions(tmp_path: Path) -> None:
     answer = {"behavior": "allow", "selectedOptions": ["B", "A"]}
-    _, line = asked(tmp_path, {"questions": [ONE, TWO]}, answer)
+    _, line = await asked(tmp_path, {"questions": [ONE, TWO]}, answer)
     assert line["tool_use_result"]["answers"] == {"Which one?": "B", "How many?": "A"}
 
 
-def test_several_picks_of_one_question_are_joined(tmp_path: Path) -> None:
-    _, line = asked(tmp_path, {"questions": [TWO]}, {"behavior": "allow", "selectedOptions": ["A", "B"]})
+async def test_several_picks_of_one_question_are_joined(tmp_path: Path) -> None:
+    _, line = await asked(tmp_path, {"questions": [TWO]}, {"behavior": "allow", "selectedOptions": ["A", "B"]})
     assert line["tool_use_result"]["answers"] == {"How many?": "A, B"}
 
 
-def test_answers_in_the_input_go_before_those_beside_it(tmp_path: Path) -> None:
+async def test_answers_in_the_input_go_before_those_beside_it(tmp_path: Path) -> None:
     updated = {"questions": [ONE], "answers": {"Which one?": ["A", "B"]}}
     answer = {"behavior": "allow", "updatedInput": updated, "selectedOptions": ["C"]}
-    _, line = asked(tmp_path, {"questions": [ONE]}, answer)
+    _, line = await asked(tmp_path, {"questions": [ONE]}, answer)
     assert line["tool_use_result"]["answers"] == {"Which one?": "A, B"}
 
 
-def test_answers_that_the_model_made_up_are_dropped(tmp_path: Path) -> None:
+async def test_answers_that_the_model_made_up_are_dropped(tmp_path: Path) -> None:
     made_up = {"questions": [ONE], "answers": {"Which one?": "A"}, "selectedOptions": ["A"], "response": "Yes!"}
-    request, line = asked(tmp_path, made_up, {"behavior": "allow"})
+    request, line = await asked(tmp_path, made_up, {"behavior": "allow"})
     assert request["input"] == {"questions": [ONE]}
     assert line["tool_use_result"]["answers"] == {}
     assert "gave no answer" in content(line)
 
 
-def test_what_is_left_open_is_told(tmp_path: Path) -> None:
+async def test_what_is_left_open_is_told(tmp_path: Path) -> None:
     updated = {"questions": [ONE, TWO], "answers": {"How many?": "A"}}
-    _, line = asked(tmp_path, {"questions": [ONE, TWO]}, {"behavior": "allow", "updatedInput": updated})
+    _, line = await asked(tmp_path, {"questions": [ONE, TWO]}, {"behavior": "allow", "updatedInput": updated})
     assert content(line) == "The user answered:\n- How many? A\n\nNot answered:\n- Which one?"
 
 
-def test_a_question_that_is_skipped_is_no_answer(tmp_path: Path) -> None:
-    _, line = asked(tmp_path, {"questions": [ONE]}, {"behavior": "deny", "message": "User skipped the question"})
+async def test_a_question_that_is_skipped_is_no_answer(tmp_path: Path) -> None:
+    _, line = await asked(tmp_path, {"questions": [ONE]}, {"behavior": "deny", "message": "User skipped the question"})
     assert content(line) == "User skipped the question"
 
 
-def test_notes_and_free_words_reach_the_model(tmp_path: Path) -> None:
+async def test_notes_and_free_words_reach_the_model(tmp_path: Path) -> None:
     more = {"annotations": {"Which one?": {"notes": "but soon"}}, "response": "Hurry."}
     updated = {"questions": [ONE], "answers": {"Which one?": "A"}, **more}
-    _, line = asked(tmp_path, {"questions": [ONE]}, {"behavior": "allow", "updatedInput": updated})
+    _, line = await asked(tmp_path, {"questions": [ONE]}, {"behavior": "allow", "updatedInput": updated})
     assert content(line) == "The user answered:\n- Which one? A\n  (note: but soon)\n\nThe user said: Hurry."
     assert line["tool_use_result"] == {"questions": [ONE], "answers": {"Which one?": "A"}, **more}
 
 
-def test_what_a_model_may_leave_out_is_filled_in_for_the_host(tmp_path: Path) -> None:
+async def test_what_a_model_may_leave_out_is_filled_in_for_the_host(tmp_path: Path) -> None:
     short = {"question": "Which one?", "header": "A header of more than twelve", "options": [{"label": "A"}, B]}
-    request, _ = asked(tmp_path, {"questions": [short]}, {"behavior": "allow"})
+    request, _ = await asked(tmp_path, {"questions": [short]}, {"behavior": "allow"})
     full = {**short, "options": [{"label": "A", "description": ""}, B], "multiSelect": False}
     assert request["input"] == {"questions": [full]}
 
@@ -153,39 +149,36 @@ def test_questions_that_cannot_be_asked_are_refused(input: Json) -> None:
         read_input(AskUserQuestion(), input)
 
 
-def test_a_question_that_cannot_be_asked_does_not_bother_the_host(tmp_path: Path) -> None:
+async def test_a_question_that_cannot_be_asked_does_not_bother_the_host(tmp_path: Path) -> None:
     async def talk() -> tuple[list[str], Json]:
-        async with Room(tmp_path, script({"questions": []}), permission_prompt_tool="stdio") as room:
-            room.prompt("go")
-            await room.hear("result")
-            return [line["type"] for line in room.lines], next(room.told("user"))
+        async with SessionHarness(tmp_path, script({"questions": []}), permission_prompt_tool="stdio") as harness:
+            harness.prompt("go")
+            await harness.receive("result")
+            return [line["type"] for line in harness.lines], next(harness.messages("user"))
 
-    kinds, line = asyncio.run(talk())
+    kinds, line = await talk()
     assert "control_request" not in kinds
     assert "InputValidationError" in content(line)
 
 
-def test_without_a_host_that_answers_it_is_not_offered(tmp_path: Path) -> None:
-    async def talk() -> tuple[Json, Json]:
-        async with Room(tmp_path, script({"questions": [ONE]}), permission_mode="bypassPermissions") as room:
-            room.prompt("go")
-            await room.hear("result")
-            return next(room.told("system")), next(room.told("user"))
+async def test_without_a_host_that_answers_it_is_not_offered(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, script({"questions": [ONE]}), permission_mode="bypassPermissions") as harness:
+        harness.prompt("go")
+        await harness.receive("result")
+        init, line = next(harness.messages("system")), next(harness.messages("user"))
 
-    init, line = asyncio.run(talk())
     assert "AskUserQuestion" not in init["tools"]
     assert "No such tool available: AskUserQuestion" in content(line)
 
 
-def test_a_rule_that_denies_it_takes_it_off_the_list(tmp_path: Path) -> None:
-    async def talk() -> Json:
-        options: Json = {"permission_prompt_tool": "stdio", "disallowed_tools": ("AskUserQuestion",)}
-        async with Room(tmp_path, script({"questions": [ONE]}), **options) as room:
-            room.prompt("go")
-            await room.hear("result")
-            return next(room.told("user"))
+async def test_a_rule_that_denies_it_takes_it_off_the_list(tmp_path: Path) -> None:
+    options: Json = {"permission_prompt_tool": "stdio", "disallowed_tools": ("AskUserQuestion",)}
+    async with SessionHarness(tmp_path, script({"questions": [ONE]}), **options) as harness:
+        harness.prompt("go")
+        await harness.receive("result")
+        result = next(harness.messages("user"))
 
-    assert "No such tool available" in content(asyncio.run(talk()))
+    assert "No such tool available" in content(result)
 
 
 def test_the_model_is_shown_the_questions_alone_and_in_full() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -12,14 +11,6 @@ from parley.engine.session.prompt_queue import Prompt, PromptQueue, RejectedProm
 from parley.protocol.base import Json
 
 T = TypeVar("T")
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    async def bounded() -> T:
-        async with asyncio.timeout(60):
-            return await work
-
-    return asyncio.run(bounded())
 
 
 def prompt(name: str) -> Prompt:
@@ -58,50 +49,40 @@ async def take_all(inbox: PromptQueue, together: bool) -> list[Taken]:
         (True, [[A, B], BAD, [C]]),
     ],
 )
-def test_prompts_are_taken_in_their_order_alone_or_together(together: bool, taken: list[Taken]) -> None:
-    async def work() -> list[Taken]:
-        return await take_all(filled(A, B, BAD, C, closed=True), together)
-
-    assert run(work()) == taken
+async def test_prompts_are_taken_in_their_order_alone_or_together(together: bool, taken: list[Taken]) -> None:
+    assert await take_all(filled(A, B, BAD, C, closed=True), together) == taken
 
 
-def test_a_prompt_that_cannot_be_read_keeps_its_place() -> None:
-    async def work() -> list[Taken]:
-        return await take_all(filled(BAD, BAD, A, closed=True), together=True)
-
-    assert run(work()) == [BAD, BAD, [A]]
+async def test_a_prompt_that_cannot_be_read_keeps_its_place() -> None:
+    assert await take_all(filled(BAD, BAD, A, closed=True), together=True) == [BAD, BAD, [A]]
 
 
-def test_an_empty_inbox_waits_for_the_next_prompt() -> None:
-    async def work() -> tuple[bool, Taken]:
-        inbox = PromptQueue()
-        taking = asyncio.create_task(inbox.take(merge=False))
-        done, _ = await asyncio.wait({taking}, timeout=0)
-        inbox.put(A)
-        return bool(done), await taking
-
-    assert run(work()) == (False, [A])
+async def test_an_empty_inbox_waits_for_the_next_prompt() -> None:
+    inbox = PromptQueue()
+    taking = asyncio.create_task(inbox.take(merge=False))
+    done, _ = await asyncio.wait({taking}, timeout=0)
+    inbox.put(A)
+    assert (bool(done), await taking) == (False, [A])
 
 
-def test_closing_ends_the_wait() -> None:
-    async def work() -> Taken:
-        inbox = PromptQueue()
-        taking = asyncio.create_task(inbox.take(merge=False))
-        await asyncio.wait({taking}, timeout=0)
-        inbox.close()
-        return await taking
-
-    assert run(work()) is None
+async def test_closing_ends_the_wait() -> None:
+    inbox = PromptQueue()
+    taking = asyncio.create_task(inbox.take(merge=False))
+    await asyncio.wait({taking}, timeout=0)
+    inbox.close()
+    assert await taking is None
 
 
-def test_what_waited_when_it_closed_is_still_taken() -> None:
-    async def work() -> list[Taken]:
-        return [await inbox.take(False) for inbox in [filled(A, B, closed=True)] for _ in range(4)]
+async def test_what_waited_when_it_closed_is_still_taken() -> None:
+    assert [await inbox.take(False) for inbox in [filled(A, B, closed=True)] for _ in range(4)] == [
+        [A],
+        [B],
+        None,
+        None,
+    ]
 
-    assert run(work()) == [[A], [B], None, None]
 
-
-def test_a_waiting_prompt_can_be_taken_back_once() -> None:
+async def test_a_waiting_prompt_can_be_taken_back_once() -> None:
     async def work() -> tuple[list[bool], list[str], int]:
         inbox = filled(A, BAD, B, C)
         return (
@@ -110,16 +91,13 @@ def test_a_waiting_prompt_can_be_taken_back_once() -> None:
             len(inbox),
         )
 
-    assert run(work()) == ([True, False, False], ["a", "c"], 3)
+    assert await work() == ([True, False, False], ["a", "c"], 3)
 
 
-def test_a_prompt_that_was_taken_does_not_wait_any_more() -> None:
-    async def work() -> tuple[bool, list[str]]:
-        inbox = filled(A, B)
-        await inbox.take(merge=False)
-        return inbox.remove("a"), [prompt.uuid for prompt in inbox.list_prompts()]
-
-    assert run(work()) == (False, ["b"])
+async def test_a_prompt_that_was_taken_does_not_wait_any_more() -> None:
+    inbox = filled(A, B)
+    await inbox.take(merge=False)
+    assert (inbox.remove("a"), [prompt.uuid for prompt in inbox.list_prompts()]) == (False, ["b"])
 
 
 IMAGE: Json = {"type": "image", "source": {}}

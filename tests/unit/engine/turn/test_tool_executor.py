@@ -130,9 +130,9 @@ class Bench:
     def note(self, record: Json) -> None:
         self.records.append(record)
 
-    def call(self, text: str) -> ToolOutcome:
+    async def call(self, text: str) -> ToolOutcome:
         call = ToolUse({"type": "tool_use", "id": "t1", "name": "Speak", "input": {"text": text}})
-        return asyncio.run(self.caller.run(call, lambda: "default"))
+        return await self.caller.run(call, lambda: "default")
 
 
 class Tampering(Bench):
@@ -155,9 +155,9 @@ class Tampering(Bench):
             self.judged["text"] = "something else"
 
 
-def test_an_input_that_changed_after_its_approval_does_not_run(tmp_path: Path) -> None:
+async def test_an_input_that_changed_after_its_approval_does_not_run(tmp_path: Path) -> None:
     bench = Tampering(tmp_path, {"behavior": "allow", "updatedInput": {"text": "approved"}})
-    called = bench.call("proposed")
+    called = await bench.call("proposed")
 
     assert bench.tool.ran == []
     assert called.denied is not None
@@ -166,9 +166,9 @@ def test_an_input_that_changed_after_its_approval_does_not_run(tmp_path: Path) -
     assert bench.complaints == ["INTERNAL ERROR: the input of Speak (t1) is not the one that was approved"]
 
 
-def test_such_a_fault_is_on_record_with_both_hashes(tmp_path: Path) -> None:
+async def test_such_a_fault_is_on_record_with_both_hashes(tmp_path: Path) -> None:
     bench = Tampering(tmp_path, {"behavior": "allow", "updatedInput": {"text": "approved"}})
-    bench.call("proposed")
+    await bench.call("proposed")
 
     assert [(record["decision"], record["source"], record["input_sha256"]) for record in bench.records] == [
         ("allow", "host", input_digest({"text": "approved"})),
@@ -177,16 +177,16 @@ def test_such_a_fault_is_on_record_with_both_hashes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", [{"behavior": "allow"}, {"behavior": "allow", "updatedInput": {"text": "approved"}}])
-def test_nothing_runs_that_was_altered_whoever_gave_the_input(tmp_path: Path, answer: Json) -> None:
+async def test_nothing_runs_that_was_altered_whoever_gave_the_input(tmp_path: Path, answer: Json) -> None:
     bench = Tampering(tmp_path, answer)
 
-    assert bench.call("proposed").output.is_error is True
+    assert (await bench.call("proposed")).output.is_error is True
     assert bench.tool.ran == []
 
 
-def test_the_call_of_a_subagent_is_asked_about_and_recorded_with_its_id(tmp_path: Path) -> None:
+async def test_the_call_of_a_subagent_is_asked_about_and_recorded_with_its_id(tmp_path: Path) -> None:
     bench = Bench(tmp_path, {"behavior": "allow"}, agent_id="a1")
-    bench.call("hello")
+    await bench.call("hello")
 
     assert bench.tool.ran == ["hello"]
     assert [asked.agent_id for asked in bench.host.asked] == ["a1"]

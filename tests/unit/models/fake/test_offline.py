@@ -8,7 +8,7 @@ from parley.models.accumulator import MessageAccumulator
 from parley.models.fake.offline import GREETING, Offline, plan_turn
 from parley.models.fake.script import ScriptedCall, ScriptedError, ScriptedTurn
 from parley.protocol.base import Json
-from tests.helpers.models import asking, assistant, counting, flaw, heard, refusal, run, text, user
+from tests.helpers.models import asking, assistant, counting, flaw, heard, refusal, text, user
 
 READ: Json = {"type": "tool_use", "id": "t1", "name": "Read", "input": {}}
 
@@ -137,10 +137,10 @@ def test_a_prompt_of_an_image_alone_is_answered_honestly() -> None:
     )
 
 
-def test_the_answer_comes_as_a_stream() -> None:
+async def test_the_answer_comes_as_a_stream() -> None:
     growing = MessageAccumulator()
     model = Offline(counting("id"))
-    for event in run(heard(model, asking(user('say Look.\ncall Read {"a": 1}'), model="offline"))):
+    for event in await heard(model, asking(user('say Look.\ncall Read {"a": 1}'), model="offline")):
         growing.feed(event)
 
     assert (growing.id, growing.model, growing.stop_reason, growing.finished) == (
@@ -153,11 +153,11 @@ def test_the_answer_comes_as_a_stream() -> None:
         text("Look."),
         {"type": "tool_use", "id": "toolu_id1", "name": "Read", "input": {"a": 1}},
     ]
-    run(model.close())
+    await model.close()
 
 
-def test_a_failure_comes_as_the_api_would_tell_it() -> None:
-    assert run(refusal(Offline(counting()), asking(user("fail 404 no such thing")))) == flaw(
+async def test_a_failure_comes_as_the_api_would_tell_it() -> None:
+    assert await refusal(Offline(counting()), asking(user("fail 404 no such thing"))) == flaw(
         "no such thing", status=404, kind="api_error"
     )
 

@@ -11,7 +11,7 @@ from parley.errors import UsageError
 from parley.models.event_synthesis import message_json, synthesize_events
 from parley.models.fake.scripted import Scripted
 from parley.protocol.base import Json
-from tests.helpers.models import asking, counting, flaw, heard, refusal, run, user
+from tests.helpers.models import asking, counting, flaw, heard, refusal, user
 
 USAGE = "{ input_tokens = 3, output_tokens = 2 }"
 COUNTED: Json = {
@@ -29,7 +29,7 @@ def scripted(folder: Path, script: str) -> Scripted:
     return Scripted(path, counting("id"))
 
 
-def test_the_turns_of_the_file_are_streamed_one_a_call(tmp_path: Path) -> None:
+async def test_the_turns_of_the_file_are_streamed_one_a_call(tmp_path: Path) -> None:
     model = scripted(
         tmp_path,
         f'[[turn]]\ntext = "Grüße"\nchunk_chars = 2\nusage = {USAGE}\n'
@@ -40,35 +40,32 @@ def test_the_turns_of_the_file_are_streamed_one_a_call(tmp_path: Path) -> None:
     first = message_json([text], id="msg_id1", model="m", usage=COUNTED)
     second = message_json([call], id="msg_id3", model="m", usage=COUNTED)
 
-    assert run(heard(model, asking(user("a")))) == list(synthesize_events(first, 2))
-    assert run(heard(model, asking(user("b")))) == list(synthesize_events(second, 40))
-    run(model.close())
+    assert await heard(model, asking(user("a"))) == list(synthesize_events(first, 2))
+    assert await heard(model, asking(user("b"))) == list(synthesize_events(second, 40))
+    await model.close()
 
 
-def test_an_error_turn_raises_its_error(tmp_path: Path) -> None:
+async def test_an_error_turn_raises_its_error(tmp_path: Path) -> None:
     model = scripted(tmp_path, '[[turn]]\nerror = { status = 529, type = "overloaded_error", message = "busy" }')
 
-    assert run(refusal(model, asking(user("a")))) == flaw("busy", status=529, kind="overloaded_error", retryable=True)
+    assert await refusal(model, asking(user("a"))) == flaw("busy", status=529, kind="overloaded_error", retryable=True)
 
 
-def test_a_script_that_is_over_is_an_error(tmp_path: Path) -> None:
-    assert run(refusal(scripted(tmp_path, ""), asking(user("a")))) == flaw(
+async def test_a_script_that_is_over_is_an_error(tmp_path: Path) -> None:
+    assert await refusal(scripted(tmp_path, ""), asking(user("a"))) == flaw(
         "the script has no more turns", kind="script_over"
     )
 
 
 @pytest.mark.parametrize("field", ["delay_ms", "event_delay_ms"])
-def test_a_delay_holds_the_first_event_back(tmp_path: Path, field: str) -> None:
+async def test_a_delay_holds_the_first_event_back(tmp_path: Path, field: str) -> None:
     model = scripted(tmp_path, f'[[turn]]\ntext = "late"\n{field} = 3_600_000')
 
-    async def ask() -> bool:
-        first = asyncio.ensure_future(heard(model, asking(user("a"))))
-        done, _ = await asyncio.wait({first}, timeout=0)
-        first.cancel()
-        await asyncio.wait({first})
-        return bool(done)
-
-    assert not run(ask())
+    first = asyncio.ensure_future(heard(model, asking(user("a"))))
+    done, _ = await asyncio.wait({first}, timeout=0)
+    first.cancel()
+    await asyncio.wait({first})
+    assert not bool(done)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from parley.models.http.call import Deadlines
 from tests.helpers import paths
 from tests.helpers.models import asking, counting, user
 from tests.helpers.models import text as says
-from tests.helpers.virtual_time import played
+from tests.helpers.virtual_time import run_in_virtual_time
 from tests.unit.models.recording.test_recorder import Said, answer
 
 CALL = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "rm -rf everything"}}
@@ -77,7 +77,7 @@ def struck(model: Model) -> tuple[float, MessageAccumulator, ModelError | None]:
             return growing, exc
         return growing, None
 
-    seconds, (growing, flaw) = played(listen())
+    seconds, (growing, flaw) = run_in_virtual_time(listen())
     return round(seconds), growing, flaw
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 
 from parley.models.http.timeouts import StreamTimeout
-from tests.helpers.models import run
 
 SOON = 0.01
 NEVER = 3600.0
@@ -24,16 +23,15 @@ def endless() -> Future[str]:
     return asyncio.get_running_loop().create_future()
 
 
-def test_what_comes_in_time_comes_through() -> None:
-    async def work() -> list[str]:
-        async with StreamTimeout() as patience:
-            return [await patience.wait_for(soon(letter), NEVER) for letter in "abc"]
+async def test_what_comes_in_time_comes_through() -> None:
+    async with StreamTimeout() as patience:
+        result = [await patience.wait_for(soon(letter), NEVER) for letter in "abc"]
 
-    assert run(work()) == ["a", "b", "c"]
+    assert result == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("before", [[], [NEVER], [SOON, NEVER], [NEVER, SOON]])
-def test_a_wait_that_lasts_too_long_ends_with_a_timeout(before: list[float]) -> None:
+async def test_a_wait_that_lasts_too_long_ends_with_a_timeout(before: list[float]) -> None:
     async def work() -> None:
         async with StreamTimeout() as patience:
             for seconds in before:
@@ -41,35 +39,33 @@ def test_a_wait_that_lasts_too_long_ends_with_a_timeout(before: list[float]) -> 
             await patience.wait_for(endless(), SOON)
 
     with pytest.raises(TimeoutError):
-        run(work())
+        await work()
 
 
-def test_a_longer_wait_outlives_the_timer_of_a_shorter_one() -> None:
-    async def work() -> str:
-        loop = asyncio.get_running_loop()
-        async with StreamTimeout() as patience:
-            await patience.wait_for(soon(""), SOON)
-            value = endless()
-            loop.call_later(3 * SOON, value.set_result, "late")
-            return await patience.wait_for(value, NEVER)
+async def test_a_longer_wait_outlives_the_timer_of_a_shorter_one() -> None:
+    loop = asyncio.get_running_loop()
+    async with StreamTimeout() as patience:
+        await patience.wait_for(soon(""), SOON)
+        value = endless()
+        loop.call_later(3 * SOON, value.set_result, "late")
+        result = await patience.wait_for(value, NEVER)
 
-    assert run(work()) == "late"
-
-
-def test_what_happens_between_two_waits_does_not_count() -> None:
-    async def work() -> str:
-        loop = asyncio.get_running_loop()
-        async with StreamTimeout() as patience:
-            await patience.wait_for(soon(""), SOON)
-            value = endless()
-            loop.call_later(3 * SOON, value.set_result, "")
-            await value
-            return await patience.wait_for(soon("still here"), SOON)
-
-    assert run(work()) == "still here"
+    assert result == "late"
 
 
-def test_an_error_comes_through_as_it_is() -> None:
+async def test_what_happens_between_two_waits_does_not_count() -> None:
+    loop = asyncio.get_running_loop()
+    async with StreamTimeout() as patience:
+        await patience.wait_for(soon(""), SOON)
+        value = endless()
+        loop.call_later(3 * SOON, value.set_result, "")
+        await value
+        result = await patience.wait_for(soon("still here"), SOON)
+
+    assert result == "still here"
+
+
+async def test_an_error_comes_through_as_it_is() -> None:
     async def fail() -> str:
         raise ValueError("mine")
 
@@ -78,7 +74,7 @@ def test_an_error_comes_through_as_it_is() -> None:
             await patience.wait_for(fail(), NEVER)
 
     with pytest.raises(ValueError, match="mine"):
-        run(work())
+        await work()
 
 
 async def ended(task: Task[None]) -> str:
@@ -86,34 +82,28 @@ async def ended(task: Task[None]) -> str:
     return "cancelled" if task.cancelled() else type(task.exception()).__name__
 
 
-def test_a_cancellation_from_outside_is_no_timeout() -> None:
+async def test_a_cancellation_from_outside_is_no_timeout() -> None:
     async def patient() -> None:
         async with StreamTimeout() as patience:
             await patience.wait_for(endless(), NEVER)
 
-    async def work() -> str:
-        task = asyncio.create_task(patient())
-        await asyncio.wait({task}, timeout=0)
-        task.cancel()
-        return await ended(task)
-
-    assert run(work()) == "cancelled"
+    task = asyncio.create_task(patient())
+    await asyncio.wait({task}, timeout=0)
+    task.cancel()
+    assert await ended(task) == "cancelled"
 
 
-def test_a_cancellation_from_outside_wins_over_a_timeout_at_the_same_time() -> None:
-    async def work() -> str:
-        async def patient() -> None:
-            async with StreamTimeout() as patience:
-                try:
-                    await patience.wait_for(endless(), SOON)
-                except CancelledError:
-                    task.cancel()
-                    raise
+async def test_a_cancellation_from_outside_wins_over_a_timeout_at_the_same_time() -> None:
+    async def patient() -> None:
+        async with StreamTimeout() as patience:
+            try:
+                await patience.wait_for(endless(), SOON)
+            except CancelledError:
+                task.cancel()
+                raise
 
-        task = asyncio.create_task(patient())
-        return await ended(task)
-
-    assert run(work()) == "cancelled"
+    task = asyncio.create_task(patient())
+    assert await ended(task) == "cancelled"
 
 
 async def swallowed() -> str:
@@ -125,19 +115,18 @@ async def swallowed() -> str:
 
 
 @pytest.mark.parametrize(("awaited", "error"), [(endless, TimeoutError), (swallowed, OSError)])
-def test_the_task_is_not_left_in_a_cancelled_state(awaited: Callable[[], Future[str]], error: type[Exception]) -> None:
-    async def work() -> int:
-        with pytest.raises(error):
-            async with StreamTimeout() as patience:
-                await patience.wait_for(awaited(), SOON)
-        task = asyncio.current_task()
-        assert task is not None
-        return task.cancelling()
+async def test_the_task_is_not_left_in_a_cancelled_state(
+    awaited: Callable[[], Future[str]], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        async with StreamTimeout() as patience:
+            await patience.wait_for(awaited(), SOON)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
 
-    assert run(work()) == 0
 
-
-def test_a_timeout_is_told_also_in_a_task_that_was_cancelled_before() -> None:
+async def test_a_timeout_is_told_also_in_a_task_that_was_cancelled_before() -> None:
     async def tidy() -> None:
         try:
             await endless()
@@ -145,17 +134,14 @@ def test_a_timeout_is_told_also_in_a_task_that_was_cancelled_before() -> None:
             async with StreamTimeout() as patience:
                 await patience.wait_for(endless(), SOON)
 
-    async def work() -> str:
-        task = asyncio.create_task(tidy())
-        await asyncio.wait({task}, timeout=0)
-        task.cancel()
-        return await ended(task)
-
-    assert run(work()) == "TimeoutError"
+    task = asyncio.create_task(tidy())
+    await asyncio.wait({task}, timeout=0)
+    task.cancel()
+    assert await ended(task) == "TimeoutError"
 
 
 @pytest.mark.parametrize(("idle", "error"), [(True, TimeoutError), (False, None)])
-def test_signs_of_life_are_enough_only_for_a_while(idle: bool, error: type[Exception] | None) -> None:
+async def test_signs_of_life_are_enough_only_for_a_while(idle: bool, error: type[Exception] | None) -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
         async with StreamTimeout(idle_seconds=5 * SOON) as patience:
@@ -167,7 +153,7 @@ def test_signs_of_life_are_enough_only_for_a_while(idle: bool, error: type[Excep
                 patience.end_wait()
 
     if error is None:
-        run(work())
+        await work()
     else:
         with pytest.raises(error):
-            run(work())
+            await work()

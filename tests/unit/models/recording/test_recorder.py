@@ -21,7 +21,7 @@ from parley.models.recording.format import RecordingHeader
 from parley.models.recording.recorder import Recorder, RecordingWriter
 from parley.models.recording.replay import Replay
 from parley.models.redaction import Redactor
-from tests.helpers.models import asking, counting, heard, refusal, run, user
+from tests.helpers.models import asking, counting, heard, refusal, user
 from tests.helpers.models import text as says
 
 USAGE = {"input_tokens": 1, "output_tokens": 1}
@@ -63,7 +63,7 @@ def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def test_a_tape_plays_what_was_recorded_byte_for_byte(tmp_path: Path) -> None:
+async def test_a_tape_plays_what_was_recorded_byte_for_byte(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     first, second = (
         answer(says("Grüße, 世界")),
@@ -75,11 +75,11 @@ def test_a_tape_plays_what_was_recorded_byte_for_byte(tmp_path: Path) -> None:
     async def both(model: Any) -> list[list[ModelEvent]]:
         return [await heard(model, request) for request in asked]
 
-    recorded = run(both(live))
-    run(live.close())
+    recorded = await both(live)
+    await live.close()
 
-    assert run(both(Replay(path))) == recorded == [first, second]
-    assert [event.raw for event in run(heard(Replay(path), asked[0]))] == [
+    assert await both(Replay(path)) == recorded == [first, second]
+    assert [event.raw for event in await heard(Replay(path), asked[0])] == [
         event.raw for event in first if isinstance(event, ModelEvent)
     ]
 
@@ -106,7 +106,7 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
         writer(tmp_path / "none" / "tape.jsonl")
 
 
-def test_a_secret_is_on_no_line_also_where_it_lies_across_deltas(tmp_path: Path) -> None:
+async def test_a_secret_is_on_no_line_also_where_it_lies_across_deltas(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     said = answer(
         {"type": "thinking", "thinking": f"It is {SECRET}.", "signature": ""},
@@ -117,29 +117,29 @@ def test_a_secret_is_on_no_line_also_where_it_lies_across_deltas(tmp_path: Path)
     failed: list[ModelEvent | ModelError] = [ModelError(f"{SECRET} was refused", status=401, retryable=True)]
     model = Recorder(Said(said, failed), writer(path))
     request = asking(user(f"Say {SECRET}"), system=[says(SECRET)], tools=[{"name": "x", "description": SECRET}])
-    run(heard(model, request))
-    run(refusal(model, request))
+    await heard(model, request)
+    await refusal(model, request)
 
     written = path.read_text()
     texts = "".join(line["data"]["delta"].get("text", "") for line in lines(path) if "delta" in line.get("data", {}))
     assert SECRET not in written
     assert texts == "The word is [redacted]!"
-    assert run(heard(Replay(path, redaction=Redactor([SECRET])), request))
+    assert await heard(Replay(path, redaction=Redactor([SECRET])), request)
 
 
-def test_a_request_on_the_tape_carries_only_what_is_new(tmp_path: Path) -> None:
+async def test_a_request_on_the_tape_carries_only_what_is_new(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     model = Recorder(Said(answer(), answer()), writer(path))
     system = [{**says("Be kind."), "cache_control": {"type": "ephemeral"}}]
-    run(heard(model, asking(user("a"), system=system)))
-    run(heard(model, asking(user("a"), user("b"), system=system)))
+    await heard(model, asking(user("a"), system=system))
+    await heard(model, asking(user("a"), user("b"), system=system))
     first, second = (line for line in lines(path) if line["type"] == "request")
 
     assert (first["messages"], first["system"]) == ([user("a")], [says("Be kind.")])
     assert (second["kept"], second["messages"], "system" in second) == (1, [user("b")], False)
 
 
-def test_what_was_said_before_a_crash_is_on_the_tape(tmp_path: Path) -> None:
+async def test_what_was_said_before_a_crash_is_on_the_tape(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     model = Recorder(Said(answer(says("one"), says("two"))), writer(path))
 
@@ -150,22 +150,22 @@ def test_what_was_said_before_a_crash_is_on_the_tape(tmp_path: Path) -> None:
                     return len(lines(path))
         raise AssertionError
 
-    assert run(until_the_first_block_ends()) == 6
+    assert await until_the_first_block_ends() == 6
 
 
-def test_a_call_that_failed_fails_again_with_all_it_said(tmp_path: Path) -> None:
+async def test_a_call_that_failed_fails_again_with_all_it_said(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     busy = ModelError("busy", status=429, kind="rate_limit_error", retryable=True, retry_after_seconds=2)
     live = Recorder(Said([busy], answer(says("Hi"))), writer(path))
-    run(refusal(live, asking(user("a"))))
-    run(heard(live, asking(user("a"))))
+    await refusal(live, asking(user("a")))
+    await heard(live, asking(user("a")))
     again = Replay(path)
 
-    assert run(refusal(again, asking(user("a")))) == vars(busy)
-    assert run(heard(again, asking(user("a")))) == answer(says("Hi"))
+    assert await refusal(again, asking(user("a"))) == vars(busy)
+    assert await heard(again, asking(user("a"))) == answer(says("Hi"))
 
 
-def test_an_answer_that_was_interrupted_plays_up_to_there(tmp_path: Path) -> None:
+async def test_an_answer_that_was_interrupted_plays_up_to_there(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     live = Recorder(Said(answer(says("one"))), writer(path))
 
@@ -174,42 +174,39 @@ def test_an_answer_that_was_interrupted_plays_up_to_there(tmp_path: Path) -> Non
             async for _ in events:
                 return
 
-    run(hang_up())
+    await hang_up()
 
     assert lines(path)[-1] == {"type": "end", "number": 1, "at_ms": 3.0, "closed": True}
     with pytest.raises(ModelError, match="was cut off here"):
-        run(heard(Replay(path), asking(user("a"))))
+        await heard(Replay(path), asking(user("a")))
 
 
-def test_calls_side_by_side_share_one_tape(tmp_path: Path) -> None:
+async def test_calls_side_by_side_share_one_tape(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     live = Recorder(Said(answer(says("one")), answer(says("two"))), writer(path))
 
-    async def together() -> Any:
-        return await asyncio.gather(heard(live, asking(user("a"))), heard(live, asking(user("b"))))
-
-    one, two = run(together())
+    one, two = await asyncio.gather(heard(live, asking(user("a"))), heard(live, asking(user("b"))))
     again = Replay(path)
 
-    assert run(heard(again, asking(user("b")))) == two
-    assert run(heard(again, asking(user("a")))) == one
+    assert await heard(again, asking(user("b"))) == two
+    assert await heard(again, asking(user("a"))) == one
 
 
-def test_a_tape_that_cannot_be_written_is_told_of_once_and_the_run_goes_on(tmp_path: Path) -> None:
+async def test_a_tape_that_cannot_be_written_is_told_of_once_and_the_run_goes_on(tmp_path: Path) -> None:
     told: list[str] = []
     tape = writer(tmp_path / "tape.jsonl", told.append)
     os.close(tape._file)
     tape._file = os.open("/dev/full", os.O_WRONLY)
     model = Recorder(Said(answer(says("one")), answer(says("two"))), tape)
 
-    assert run(heard(model, asking(user("a")))) == answer(says("one"))
-    assert run(heard(model, asking(user("b")))) == answer(says("two"))
+    assert await heard(model, asking(user("a"))) == answer(says("one"))
+    assert await heard(model, asking(user("b"))) == answer(says("two"))
     assert told == [f"the tape {tmp_path}/tape.jsonl ends here, it cannot be written: No space left on device"]
 
 
-def test_ids_do_not_matter_to_the_tape(tmp_path: Path) -> None:
+async def test_ids_do_not_matter_to_the_tape(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     live = Recorder(Said(answer(says("one"))), writer(path, cwd="/old/place"))
-    run(heard(live, asking(user(f"look at /old/place/a, {counting('0123456789abcde')()}"))))
+    await heard(live, asking(user(f"look at /old/place/a, {counting('0123456789abcde')()}")))
 
-    assert run(heard(Replay(path, places={"cwd": "/new"}), asking(user("look at /new/a, fedcba98765432100"))))
+    assert await heard(Replay(path, places={"cwd": "/new"}), asking(user("look at /new/a, fedcba98765432100")))

@@ -10,8 +10,8 @@ import pytest
 from parley.errors import ModelError
 from parley.models.recording.format import RecordedEnd, RecordedEvent, RecordedRequest, RecordingHeader
 from parley.models.recording.replay import Replay
-from tests.helpers.models import asking, heard, refusal, run, user
-from tests.helpers.virtual_time import played
+from tests.helpers.models import asking, heard, refusal, user
+from tests.helpers.virtual_time import run_in_virtual_time
 
 STOP = msgspec.Raw(b'{"type":"message_stop"}')
 
@@ -30,10 +30,10 @@ def tape(folder: Path, *prompts: str) -> Path:
     return path
 
 
-def test_a_tape_of_another_conversation_is_told_at_the_first_request(tmp_path: Path) -> None:
+async def test_a_tape_of_another_conversation_is_told_at_the_first_request(tmp_path: Path) -> None:
     model = Replay(tape(tmp_path, "Hi"))
 
-    assert run(refusal(model, asking(user("Ho")))) == vars(
+    assert await refusal(model, asking(user("Ho"))) == vars(
         ModelError(
             f"the tape {tmp_path}/tape.jsonl is of another conversation: "
             "messages[0].content[0].text is 'Hi' on the tape and 'Ho' here",
@@ -42,32 +42,32 @@ def test_a_tape_of_another_conversation_is_told_at_the_first_request(tmp_path: P
     )
 
 
-def test_a_departure_says_at_which_request(tmp_path: Path) -> None:
+async def test_a_departure_says_at_which_request(tmp_path: Path) -> None:
     model = Replay(tape(tmp_path, "one", "two"))
-    run(heard(model, asking(user("one"))))
+    await heard(model, asking(user("one")))
 
     with pytest.raises(
         ModelError, match=r"the conversation part ways at request 2: .* is 'two' on the tape and '2' here"
     ):
-        run(heard(model, asking(user("2"))))
+        await heard(model, asking(user("2")))
 
 
-def test_a_tape_that_is_over_says_so(tmp_path: Path) -> None:
+async def test_a_tape_that_is_over_says_so(tmp_path: Path) -> None:
     model = Replay(tape(tmp_path, "one"))
-    run(heard(model, asking(user("one"))))
+    await heard(model, asking(user("one")))
 
     with pytest.raises(ModelError, match="is over: it has 1 requests, and this is one more"):
-        run(heard(model, asking(user("one"))))
+        await heard(model, asking(user("one")))
 
 
-def test_in_order_nothing_is_compared(tmp_path: Path) -> None:
+async def test_in_order_nothing_is_compared(tmp_path: Path) -> None:
     model = Replay(tape(tmp_path, "one"), in_order=True)
 
-    assert [event.type for event in run(heard(model, asking(user("whatever"))))] == ["message_stop"]
+    assert [event.type for event in await heard(model, asking(user("whatever")))] == ["message_stop"]
 
 
 @pytest.mark.parametrize(("pace", "seconds"), [(0, 0), (1, 20), (0.5, 10)])
 def test_a_tape_is_played_without_waiting_or_at_its_pace(tmp_path: Path, pace: float, seconds: int) -> None:
-    took, _ = played(heard(Replay(tape(tmp_path, "one"), pace=pace), asking(user("one"))))
+    took, _ = run_in_virtual_time(heard(Replay(tape(tmp_path, "one"), pace=pace), asking(user("one"))))
 
     assert round(took) == seconds

@@ -13,118 +13,118 @@ from parley.errors import ToolError
 from parley.protocol.base import Json
 from parley.tools.base import InvalidInput, ToolOutput
 from parley.tools.planning.task_list import TaskBoard, TaskCreate, TaskGet, TaskList, TaskUpdate
-from tests.helpers.tools import Desk
+from tests.helpers.tools import ToolHarness
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def harness(tmp_path: Path) -> ToolHarness:
+    return ToolHarness(tmp_path)
 
 
-def create(desk: Desk, *subjects: str) -> None:
+def create(harness: ToolHarness, *subjects: str) -> None:
     for subject in subjects:
-        desk.call(TaskCreate(), subject=subject, description=f"about {subject}")
+        harness.call(TaskCreate(), subject=subject, description=f"about {subject}")
 
 
-def update(desk: Desk, id: str, **fields: Any) -> Json:
-    detail: Json = desk.call(TaskUpdate(), taskId=id, **fields).detail
+def update(harness: ToolHarness, id: str, **fields: Any) -> Json:
+    detail: Json = harness.call(TaskUpdate(), taskId=id, **fields).detail
     return detail
 
 
-def listed(desk: Desk) -> str:
-    return str(desk.call(TaskList()).content)
+def listed(harness: ToolHarness) -> str:
+    return str(harness.call(TaskList()).content)
 
 
-def get(desk: Desk, id: str) -> Json:
-    task: Json = desk.call(TaskGet(), taskId=id).detail["task"]
+def get(harness: ToolHarness, id: str) -> Json:
+    task: Json = harness.call(TaskGet(), taskId=id).detail["task"]
     return task
 
 
-def test_a_task_is_made_listed_and_shown(desk: Desk) -> None:
-    made = desk.call(TaskCreate(), subject="Do it", description="desc", activeForm="Doing it")
+def test_a_task_is_made_listed_and_shown(harness: ToolHarness) -> None:
+    made = harness.call(TaskCreate(), subject="Do it", description="desc", activeForm="Doing it")
     assert made == ToolOutput(
         content="Task #1 was created: Do it", detail={"task": {"id": "1", "subject": "Do it", "description": "desc"}}
     )
     row = {"id": "1", "subject": "Do it", "status": "pending", "blockedBy": []}
-    assert desk.call(TaskList()) == ToolOutput(content="#1 [pending] Do it", detail={"tasks": [row]})
-    assert get(desk, "1") == {**row, "description": "desc", "blocks": []}
+    assert harness.call(TaskList()) == ToolOutput(content="#1 [pending] Do it", detail={"tasks": [row]})
+    assert get(harness, "1") == {**row, "description": "desc", "blocks": []}
 
 
-def test_there_may_be_no_tasks(desk: Desk) -> None:
-    assert desk.call(TaskList()) == ToolOutput(content="There are no tasks.", detail={"tasks": []})
+def test_there_may_be_no_tasks(harness: ToolHarness) -> None:
+    assert harness.call(TaskList()) == ToolOutput(content="There are no tasks.", detail={"tasks": []})
 
 
-def test_a_change_tells_what_it_changed(desk: Desk) -> None:
-    create(desk, "a")
-    detail = update(desk, "1", status="in_progress", subject="A", owner="me", metadata={"k": 1})
+def test_a_change_tells_what_it_changed(harness: ToolHarness) -> None:
+    create(harness, "a")
+    detail = update(harness, "1", status="in_progress", subject="A", owner="me", metadata={"k": 1})
     assert detail == {
         "success": True,
         "taskId": "1",
         "updatedFields": ["subject", "owner", "metadata", "status"],
         "statusChange": {"from": "pending", "to": "in_progress"},
     }
-    assert listed(desk) == "#1 [in_progress] A (me)"
-    assert update(desk, "#1", status="in_progress", subject="A")["updatedFields"] == []
+    assert listed(harness) == "#1 [in_progress] A (me)"
+    assert update(harness, "#1", status="in_progress", subject="A")["updatedFields"] == []
 
 
-def test_null_removes_a_key_of_the_metadata(desk: Desk) -> None:
-    create(desk, "a")
-    update(desk, "1", metadata={"k": 1, "l": 2})
-    update(desk, "1", metadata={"k": None, "m": 3})
-    assert TaskBoard.of(desk.context).tasks["1"].metadata == {"l": 2, "m": 3}
+def test_null_removes_a_key_of_the_metadata(harness: ToolHarness) -> None:
+    create(harness, "a")
+    update(harness, "1", metadata={"k": 1, "l": 2})
+    update(harness, "1", metadata={"k": None, "m": 3})
+    assert TaskBoard.of(harness.context).tasks["1"].metadata == {"l": 2, "m": 3}
 
 
-def test_a_task_waits_until_what_blocks_it_is_done(desk: Desk) -> None:
-    create(desk, "a", "b", "c")
-    assert update(desk, "1", addBlocks=["2"])["updatedFields"] == ["blocks"]
-    assert update(desk, "3", addBlockedBy=["1", "2"])["updatedFields"] == ["blockedBy"]
-    assert listed(desk) == "#1 [pending] a\n#2 [pending] b [waits for #1]\n#3 [pending] c [waits for #1, #2]"
-    update(desk, "1", status="completed")
-    assert listed(desk) == "#1 [completed] a\n#2 [pending] b\n#3 [pending] c [waits for #2]"
-    assert (get(desk, "1")["blocks"], get(desk, "3")["blockedBy"]) == (["2", "3"], ["1", "2"])
-    assert str(desk.call(TaskGet(), taskId="2").content).endswith("It waits for #1\nIt is waited for by #3")
+def test_a_task_waits_until_what_blocks_it_is_done(harness: ToolHarness) -> None:
+    create(harness, "a", "b", "c")
+    assert update(harness, "1", addBlocks=["2"])["updatedFields"] == ["blocks"]
+    assert update(harness, "3", addBlockedBy=["1", "2"])["updatedFields"] == ["blockedBy"]
+    assert listed(harness) == "#1 [pending] a\n#2 [pending] b [waits for #1]\n#3 [pending] c [waits for #1, #2]"
+    update(harness, "1", status="completed")
+    assert listed(harness) == "#1 [completed] a\n#2 [pending] b\n#3 [pending] c [waits for #2]"
+    assert (get(harness, "1")["blocks"], get(harness, "3")["blockedBy"]) == (["2", "3"], ["1", "2"])
+    assert str(harness.call(TaskGet(), taskId="2").content).endswith("It waits for #1\nIt is waited for by #3")
 
 
-def test_a_tie_that_is_there_already_changes_nothing(desk: Desk) -> None:
-    create(desk, "a", "b")
-    update(desk, "1", addBlocks=["2"])
-    assert update(desk, "2", addBlockedBy=["1"])["updatedFields"] == []
-    assert get(desk, "2")["blockedBy"] == ["1"]
+def test_a_tie_that_is_there_already_changes_nothing(harness: ToolHarness) -> None:
+    create(harness, "a", "b")
+    update(harness, "1", addBlocks=["2"])
+    assert update(harness, "2", addBlockedBy=["1"])["updatedFields"] == []
+    assert get(harness, "2")["blockedBy"] == ["1"]
 
 
 @pytest.mark.parametrize("ties", [{"addBlocks": ["1"]}, {"addBlockedBy": ["3"]}, {"addBlocks": ["4", "2"]}])
-def test_a_circle_is_refused_and_leaves_the_board_as_it_was(desk: Desk, ties: Json) -> None:
-    create(desk, "a", "b", "c", "d")
-    update(desk, "1", addBlocks=["2"])
-    update(desk, "2", addBlocks=["3"])
-    before = listed(desk)
+def test_a_circle_is_refused_and_leaves_the_board_as_it_was(harness: ToolHarness, ties: Json) -> None:
+    create(harness, "a", "b", "c", "d")
+    update(harness, "1", addBlocks=["2"])
+    update(harness, "2", addBlocks=["3"])
+    before = listed(harness)
     with pytest.raises(ToolError, match="cannot wait"):
-        update(desk, "3" if "addBlocks" in ties else "1", subject="new", **ties)
-    assert listed(desk) == before
+        update(harness, "3" if "addBlocks" in ties else "1", subject="new", **ties)
+    assert listed(harness) == before
 
 
-def test_a_deleted_task_is_gone_and_nobody_waits_for_it(desk: Desk) -> None:
-    create(desk, "a", "b")
-    update(desk, "1", addBlocks=["2"])
-    assert update(desk, "1", status="deleted")["statusChange"] == {"from": "pending", "to": "deleted"}
-    assert listed(desk) == "#2 [pending] b"
-    assert get(desk, "2")["blockedBy"] == []
-    create(desk, "c")
-    assert listed(desk) == "#2 [pending] b\n#3 [pending] c"
+def test_a_deleted_task_is_gone_and_nobody_waits_for_it(harness: ToolHarness) -> None:
+    create(harness, "a", "b")
+    update(harness, "1", addBlocks=["2"])
+    assert update(harness, "1", status="deleted")["statusChange"] == {"from": "pending", "to": "deleted"}
+    assert listed(harness) == "#2 [pending] b"
+    assert get(harness, "2")["blockedBy"] == []
+    create(harness, "c")
+    assert listed(harness) == "#2 [pending] b\n#3 [pending] c"
 
 
-def test_a_task_that_is_not_there_is_refused_with_those_that_are(desk: Desk) -> None:
-    create(desk, "a")
-    assert desk.refusal(TaskUpdate(), taskId="9") == "There is no task #9. The tasks are: #1."
-    assert desk.refusal(TaskUpdate(), taskId="1", addBlocks=["9"]) == "There is no task #9. The tasks are: #1."
-    missing = desk.call(TaskGet(), taskId="9")
+def test_a_task_that_is_not_there_is_refused_with_those_that_are(harness: ToolHarness) -> None:
+    create(harness, "a")
+    assert harness.refusal(TaskUpdate(), taskId="9") == "There is no task #9. The tasks are: #1."
+    assert harness.refusal(TaskUpdate(), taskId="1", addBlocks=["9"]) == "There is no task #9. The tasks are: #1."
+    missing = harness.call(TaskGet(), taskId="9")
     assert missing == ToolOutput(content="There is no task #9.", detail={"task": None})
 
 
-def test_a_status_nobody_knows_is_refused(desk: Desk) -> None:
-    create(desk, "a")
+def test_a_status_nobody_knows_is_refused(harness: ToolHarness) -> None:
+    create(harness, "a")
     with pytest.raises(InvalidInput):
-        update(desk, "1", status="done")
+        update(harness, "1", status="done")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)

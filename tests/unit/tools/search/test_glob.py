@@ -13,30 +13,30 @@ from parley.tools.base import ToolOutput, read_input
 from parley.tools.search.glob import MOST_FILES, GlobTool, timeout_seconds
 from parley.workspace.base import FileListing, Scope, SearchArea
 from parley.workspace.search.search import LocalSearch
-from tests.helpers.tools import Desk
+from tests.helpers.tools import ToolHarness
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path)
-    desk.context.search = LocalSearch(desk.context.environment)
-    desk.context.clock = lambda: 7.0
-    return desk
+def harness(tmp_path: Path) -> ToolHarness:
+    harness = ToolHarness(tmp_path)
+    harness.context.search = LocalSearch(harness.context.environment)
+    harness.context.clock = lambda: 7.0
+    return harness
 
 
-def put(desk: Desk, *names: str) -> None:
+def put(harness: ToolHarness, *names: str) -> None:
     """Empty files, each a second younger than the one before."""
     for age, name in enumerate(names, 1):
-        path = desk.folder / name
+        path = harness.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         os.utime(path, (age, age))
 
 
-def test_paths_are_told_newest_first(desk: Desk) -> None:
-    put(desk, "a.py", "sub/b.py", "c.txt")
+def test_paths_are_told_newest_first(harness: ToolHarness) -> None:
+    put(harness, "a.py", "sub/b.py", "c.txt")
 
-    assert desk.call(GlobTool(), pattern="**/*.py") == ToolOutput(
+    assert harness.call(GlobTool(), pattern="**/*.py") == ToolOutput(
         content="sub/b.py\na.py",
         detail={
             "filenames": ["sub/b.py", "a.py"],
@@ -49,24 +49,24 @@ def test_paths_are_told_newest_first(desk: Desk) -> None:
     )
 
 
-def test_finding_nothing_is_no_error(desk: Desk) -> None:
-    result = desk.call(GlobTool(), pattern="*.zzz")
+def test_finding_nothing_is_no_error(harness: ToolHarness) -> None:
+    result = harness.call(GlobTool(), pattern="*.zzz")
 
     assert (result.content, result.detail["filenames"], result.is_error) == ("No files found", [], None)
 
 
-def test_a_relative_path_is_taken_from_the_working_directory(desk: Desk) -> None:
-    put(desk, "sub/a.py", "sub/deep/b.py", "c.py")
+def test_a_relative_path_is_taken_from_the_working_directory(harness: ToolHarness) -> None:
+    put(harness, "sub/a.py", "sub/deep/b.py", "c.py")
 
-    assert desk.call(GlobTool(), pattern="*.py", path="sub").content == "sub/deep/b.py\nsub/a.py"
-    desk.context.cwd = desk.path("sub")
-    assert desk.call(GlobTool(), pattern="*.py").content == "deep/b.py\na.py"
+    assert harness.call(GlobTool(), pattern="*.py", path="sub").content == "sub/deep/b.py\nsub/a.py"
+    harness.context.cwd = harness.path("sub")
+    assert harness.call(GlobTool(), pattern="*.py").content == "deep/b.py\na.py"
 
 
-def test_more_than_the_limit_is_cut_and_told(desk: Desk) -> None:
-    put(desk, *(f"{number:03}" for number in range(MOST_FILES + 5)))
+def test_more_than_the_limit_is_cut_and_told(harness: ToolHarness) -> None:
+    put(harness, *(f"{number:03}" for number in range(MOST_FILES + 5)))
 
-    result = desk.call(GlobTool(), pattern="*")
+    result = harness.call(GlobTool(), pattern="*")
 
     *paths, note = str(result.content).split("\n")
     assert paths == [f"{number:03}" for number in range(MOST_FILES + 4, 4, -1)]
@@ -74,58 +74,58 @@ def test_more_than_the_limit_is_cut_and_told(desk: Desk) -> None:
     assert [result.detail[key] for key in ("numFiles", "truncated", "totalMatches")] == [100, True, 105]
 
 
-def test_what_a_rule_denies_is_not_told(desk: Desk) -> None:
-    put(desk, "a.py", "secret.py")
-    desk.context.hides = lambda path: path == desk.path("secret.py")
+def test_what_a_rule_denies_is_not_told(harness: ToolHarness) -> None:
+    put(harness, "a.py", "secret.py")
+    harness.context.hides = lambda path: path == harness.path("secret.py")
 
-    assert desk.call(GlobTool(), pattern="*.py").content == "a.py"
+    assert harness.call(GlobTool(), pattern="*.py").content == "a.py"
 
 
-def test_the_environment_may_change_what_is_left_out(desk: Desk) -> None:
-    put(desk, ".git/x", "a", ".hidden", "ignored")
-    (desk.folder / ".gitignore").write_text("ignored\n")
-    environment = desk.context.environment
+def test_the_environment_may_change_what_is_left_out(harness: ToolHarness) -> None:
+    put(harness, ".git/x", "a", ".hidden", "ignored")
+    (harness.folder / ".gitignore").write_text("ignored\n")
+    environment = harness.context.environment
 
-    assert set(str(desk.call(GlobTool(), pattern="*").content).split()) == {".gitignore", "a", ".hidden"}
+    assert set(str(harness.call(GlobTool(), pattern="*").content).split()) == {".gitignore", "a", ".hidden"}
     environment["CLAUDE_CODE_GLOB_HIDDEN"] = "false"
-    assert desk.call(GlobTool(), pattern="*").content == "a"
+    assert harness.call(GlobTool(), pattern="*").content == "a"
     environment["CLAUDE_CODE_GLOB_NO_IGNORE"] = "true"
-    assert set(str(desk.call(GlobTool(), pattern="*").content).split()) == {"a", "ignored"}
+    assert set(str(harness.call(GlobTool(), pattern="*").content).split()) == {"a", "ignored"}
 
 
-def test_what_is_out_of_reach_is_refused(desk: Desk, tmp_path: Path) -> None:
-    desk.reach = Scope(folders=(str(desk.folder),))
+def test_what_is_out_of_reach_is_refused(harness: ToolHarness, tmp_path: Path) -> None:
+    harness.reach = Scope(folders=(str(harness.folder),))
 
-    assert "outside of what this call may touch" in desk.refusal(GlobTool(), pattern="*", path=str(tmp_path))
-
-
-def test_a_tilde_is_refused_with_advice(desk: Desk) -> None:
-    assert "absolute path" in desk.refusal(GlobTool(), pattern="~/notes/*.md")
-    assert "absolute path" in desk.refusal(GlobTool(), pattern="*.md", path="~/notes")
+    assert "outside of what this call may touch" in harness.refusal(GlobTool(), pattern="*", path=str(tmp_path))
 
 
-def test_a_folder_that_is_missing_is_refused(desk: Desk) -> None:
-    assert "does not exist" in desk.refusal(GlobTool(), pattern="*", path="nowhere")
+def test_a_tilde_is_refused_with_advice(harness: ToolHarness) -> None:
+    assert "absolute path" in harness.refusal(GlobTool(), pattern="~/notes/*.md")
+    assert "absolute path" in harness.refusal(GlobTool(), pattern="*.md", path="~/notes")
 
 
-def test_out_of_time_with_something_found_tells_that(desk: Desk) -> None:
-    put(desk, "a", "sub/b")
+def test_a_folder_that_is_missing_is_refused(harness: ToolHarness) -> None:
+    assert "does not exist" in harness.refusal(GlobTool(), pattern="*", path="nowhere")
+
+
+def test_out_of_time_with_something_found_tells_that(harness: ToolHarness) -> None:
+    put(harness, "a", "sub/b")
     # The start, the first folder in time, the second too late.
     times = iter([0.0, 1.0])
-    desk.context.clock = lambda: next(times, 30.0)
+    harness.context.clock = lambda: next(times, 30.0)
 
-    result = desk.call(GlobTool(), pattern="*")
+    result = harness.call(GlobTool(), pattern="*")
 
     assert result.content == "a\n(The search was stopped after 30 seconds; there may be more.)"
     assert (result.detail["timedOut"], result.detail["countIsComplete"]) == (True, False)
 
 
-def test_out_of_time_with_nothing_found_is_an_error(desk: Desk) -> None:
-    put(desk, "a")
+def test_out_of_time_with_nothing_found_is_an_error(harness: ToolHarness) -> None:
+    put(harness, "a")
     times = iter([0.0])
-    desk.context.clock = lambda: next(times, 30.0)
+    harness.context.clock = lambda: next(times, 30.0)
 
-    assert "within 20 seconds" in desk.refusal(GlobTool(), pattern="*")
+    assert "within 20 seconds" in harness.refusal(GlobTool(), pattern="*")
 
 
 @pytest.mark.parametrize(("value", "seconds"), [("3.5", 3.5), ("", 20), ("soon", 20), ("-1", 20), ("nan", 20)])
@@ -133,7 +133,7 @@ def test_the_time_limit_comes_from_the_environment(value: str, seconds: float) -
     assert timeout_seconds({"CLAUDE_CODE_GLOB_TIMEOUT_SECONDS": value}) == seconds
 
 
-def test_a_cancelled_search_is_told_to_stop(desk: Desk) -> None:
+async def test_a_cancelled_search_is_told_to_stop(harness: ToolHarness) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     class Endless(LocalSearch):
@@ -145,16 +145,13 @@ def test_a_cancelled_search_is_told_to_stop(desk: Desk) -> None:
             ended.set()
             return FileListing()
 
-    desk.context.search = Endless({})
+    harness.context.search = Endless({})
 
-    async def cancelled() -> None:
-        tool = GlobTool()
-        running = tool.run(read_input(tool, {"pattern": "*"}), desk.context, desk.reach)
-        task = asyncio.create_task(running)
-        assert await asyncio.to_thread(begun.wait, 5)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await asyncio.to_thread(ended.wait, 5)
-
-    asyncio.run(cancelled())
+    tool = GlobTool()
+    running = tool.run(read_input(tool, {"pattern": "*"}), harness.context, harness.reach)
+    task = asyncio.create_task(running)
+    assert await asyncio.to_thread(begun.wait, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(ended.wait, 5)
