@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import re
 from pathlib import Path
 
 from trace_prompt import Step, Tracer
 
 from tests.helpers import paths
-from tests.helpers.session import Json, Room
+from tests.helpers.session import SessionHarness
 
 PAGE = (paths.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 WALK: list[Step] = re.findall(r"^\d+\. `([\w/]+\.py)` `([\w.]+)`", PAGE, re.MULTILINE)
@@ -45,25 +44,20 @@ def test_every_function_of_the_walk_exists() -> None:
     assert missing == []
 
 
-async def run_prompt(folder: Path, tracer: Tracer) -> Json:
-    """The result of a prompt with one approved Bash call."""
-    async with Room(folder, SCRIPT, permission_prompt_tool="stdio") as room:
-        await room.ask("initialize")
+async def test_a_prompt_takes_the_steps_of_the_walk_in_their_order(tmp_path: Path) -> None:
+    tracer = Tracer()
+    async with SessionHarness(tmp_path, SCRIPT, permission_prompt_tool="stdio") as harness:
+        await harness.request("initialize")
         tracer.start()
         try:
-            room.prompt("Make a file")
-            request = await room.hear("control_request")
+            harness.prompt("Make a file")
+            request = await harness.receive("control_request")
             answer = {"behavior": "allow", "updatedInput": request["request"]["input"]}
             response = {"subtype": "success", "request_id": request["request_id"], "response": answer}
-            room.say({"type": "control_response", "response": response})
-            return await room.hear("result")
+            harness.send({"type": "control_response", "response": response})
+            result = await harness.receive("result")
         finally:
             tracer.stop()
-
-
-def test_a_prompt_takes_the_steps_of_the_walk_in_their_order(tmp_path: Path) -> None:
-    tracer = Tracer()
-    result = asyncio.run(run_prompt(tmp_path, tracer))
 
     left = iter(tracer.steps)
     assert [step for step in WALK if step not in left] == []  # `in` consumes the steps up to the one that it finds
