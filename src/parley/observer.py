@@ -2,7 +2,7 @@
 
     with observer.tool("Bash", "toolu_1") as watch:
         ...
-        watch.note(is_error=True)
+        watch.set_attributes(is_error=True)
 
 These classes are the observer that nobody listens to, and the interface of others. An observer changes nothing: what
 it is told are names and counts, never what was said, and what goes wrong in it is its own business.

@@ -181,7 +181,7 @@ class LoggedPump(Pump):
             self._debug.write("wire", f"> {describe_message(message)}")
         super().send(message)
 
-    def take(self, messages: Iterable[Message], session: Session) -> None:
+    def handle_all(self, messages: Iterable[Message], session: Session) -> None:
         super().handle_all(self._log_each(messages), session)
 
     def _log_each(self, messages: Iterable[Message]) -> Iterator[Message]:

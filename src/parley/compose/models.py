@@ -68,7 +68,7 @@ class ModelFactory:
     def open(self, choice: ModelRef) -> Model:
         """A model with what was asked to be put around it. Raises UsageError or ModelError."""
         model = self.open_unwrapped(choice)
-        return self.wrapping.around(model) if self.is_wrapped else model
+        return self.wrapping.wrap(model) if self.is_wrapped else model
 
     def open_unwrapped(self, choice: ModelRef) -> Model:
         """Raises UsageError or ModelError."""

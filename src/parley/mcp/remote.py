@@ -173,7 +173,7 @@ class RemoteTransport:
 
 
 class Http(RemoteTransport):
-    telling = ("POST",)  # a server need not have the stream that GET asks for
+    checked_methods = ("POST",)  # a server need not have the stream that GET asks for
 
     @contextlib.asynccontextmanager
     async def transport(self) -> AsyncIterator[Any]:

@@ -92,10 +92,10 @@ class Noting(RealFilesystem):
     def heed(self, folder: str) -> None:
         self._note_state(folder)
 
-    def link(self, path: str) -> str | None:
+    def readlink(self, path: str) -> str | None:
         return self._note(CachedFilesystem.readlink, path, self._fs.readlink(path))
 
-    def has(self, path: str) -> bool:
+    def exists(self, path: str) -> bool:
         return self._note(CachedFilesystem.exists, path, self._fs.exists(path))
 
     def is_folder(self, path: str) -> bool:

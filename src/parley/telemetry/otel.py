@@ -56,7 +56,7 @@ class Span(Observation):
         self._traces_requests = traces_requests
         self._token: Any = None
 
-    def note(self, **facts: AttributeValue) -> None:
+    def set_attributes(self, **facts: AttributeValue) -> None:
         for name, value in facts.items():
             if name == "stop_reason" and value is not None:
                 self._span.set_attribute("gen_ai.response.finish_reasons", [str(value)])
@@ -77,14 +77,14 @@ class Span(Observation):
         self, kind: type[BaseException] | None, flaw: BaseException | None, trace_back: TracebackType | None
     ) -> None:
         if kind is not None and kind is not GeneratorExit:
-            self.note(error_type=getattr(flaw, "kind", None) or kind.__name__)
+            self.set_attributes(error_type=getattr(flaw, "kind", None) or kind.__name__)
         if self._token is not None:
             contexts.detach(self._token)
         self._span.end()
 
 
 class OpenTelemetry(Observer):
-    is_watching = True
+    is_enabled = True
 
     def __init__(
         self,

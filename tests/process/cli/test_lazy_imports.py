@@ -165,12 +165,12 @@ def test_what_the_standard_library_asks_on_the_way_is_what_the_modules_say(tmp_p
     program = (
         BEGIN + "import asyncio, pathlib, subprocess, urllib.parse\n"
         "asked = [subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL]\n"
-        "print(type(subprocess) is Waiting, type(urllib.parse) is Waiting or sys.version_info >= (3, 12))\n"
+        "print(type(subprocess) is LazyModule, type(urllib.parse) is LazyModule or sys.version_info >= (3, 12))\n"
         "async def main():\n"
         "    child = await asyncio.create_subprocess_exec('echo', 'hi', stdout=asyncio.subprocess.PIPE)\n"
         "    return (await child.communicate())[0].decode()\n"
         "print(asyncio.run(main()), pathlib.Path('/a b/\u00e4').as_uri())\n"
-        "print(type(subprocess) is Waiting, asked == [subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL])\n"
+        "print(type(subprocess) is LazyModule, asked == [subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL])\n"
     )
     assert told_by(program, tmp_path) == "True True\nhi\n file:///a%20b/%C3%A4\nFalse True\n"
 

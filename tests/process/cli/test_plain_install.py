@@ -13,8 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 
 import parley
+from tests.helpers import paths
 
-HERE = Path(__file__).parent
 SOURCES = Path(parley.__file__).parents[1]
 PATIENCE_SECONDS = 90
 NEEDED = "servers reached by URL need the package mcp 2.3 or later: pip install 'parley-agent[mcp]'"
@@ -85,7 +85,7 @@ def test_every_module_loads_unless_a_package_of_an_extra_is_missing(packages: Pa
 
 
 def test_a_server_behind_a_url_fails_by_the_name_of_the_extra_and_others_work(packages: Path, tmp_path: Path) -> None:
-    program = str(HERE.parent / "mcp" / "programs" / "plain.py")
+    program = str(paths.MCP_SERVERS / "plain.py")
     servers = {
         "far": {"type": "http", "url": "http://127.0.0.1:9/mcp"},
         "stream": {"type": "sse", "url": "http://127.0.0.1:9/sse"},

@@ -58,7 +58,7 @@ def test_a_row_has_names_that_can_be_had_and_tests_that_exist(section: str, name
 
 def names_in(path: str) -> set[str]:
     tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 def test_the_text_above_the_rows_names_tests_that_exist() -> None:

@@ -255,7 +255,7 @@ class PostgresAgentLog(PostgresLog):
         super().__init__(address, session_id, context)
         self._key = agent_key(session_id, agent_id)
 
-    def _take(self, *, steal: bool) -> None:
+    def _acquire(self, *, steal: bool) -> None:
         pass
 
     def _reconnect(self) -> None:

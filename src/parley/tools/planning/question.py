@@ -18,23 +18,23 @@ from parley.tools.base import Context, InvalidInput, ToolOutput, read_input
 from parley.workspace.base import Scope
 
 
-class QuestionOption(Struct, frozen=True, kw_only=True):
+class Choice(Struct, frozen=True, kw_only=True):
     label: Annotated[str, Meta(min_length=1, description="What the user picks, in a few words")]
     description: Annotated[str, Meta(description="What it means or leads to")]
     preview: Annotated[str | UnsetType, Meta(description="Something to look at: code, a layout")] = UNSET
 
 
-class AskedQuestion(Struct, frozen=True, kw_only=True):
+class Question(Struct, frozen=True, kw_only=True):
     question: Annotated[str, Meta(min_length=1, description="The whole question, with a question mark")]
     header: Annotated[str, Meta(description="A label of at most 12 characters")]
-    options: Annotated[list[QuestionOption], Meta(min_length=2, max_length=4)]
+    options: Annotated[list[Choice], Meta(min_length=2, max_length=4)]
     multiSelect: Annotated[bool, Meta(description="Whether several options may be picked")] = False
 
 
 class QuestionsInput(Struct, frozen=True, kw_only=True):
     """What the model is shown."""
 
-    questions: Annotated[list[AskedQuestion], Meta(min_length=1, max_length=4)]
+    questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
 
 
 class ReadChoice(Struct, frozen=True, kw_only=True):

@@ -20,10 +20,10 @@ from parley.stores.files.lease import acquire, is_leased
 HOLD = """
 import sys
 from pathlib import Path
-from parley.stores.files.lease import take
+from parley.stores.files.lease import acquire
 from parley.errors import SessionBusy
 try:
-    lease = take(Path(sys.argv[1]), "s")
+    lease = acquire(Path(sys.argv[1]), "s")
 except SessionBusy:
     print("busy", flush=True)
 else:
@@ -167,14 +167,14 @@ def test_another_process_under_the_number_of_a_dead_holder_holds_nothing(tmp_pat
 RELEASE = """
 import os, sys
 from pathlib import Path
-from parley.stores.files.lease import take
+from parley.stores.files.lease import acquire
 
 def at_removal(event, given):
     if event == "os.remove" and os.path.basename(os.fsdecode(given[0])) == "s":
         print("removing", flush=True)
         sys.stdin.readline()
 
-lease = take(Path(sys.argv[1]), "s")
+lease = acquire(Path(sys.argv[1]), "s")
 print("held", flush=True)
 sys.stdin.readline()
 sys.addaudithook(at_removal)

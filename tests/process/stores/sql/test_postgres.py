@@ -20,12 +20,12 @@ from tests.helpers.store_conformance import CONVERSATION, FIRST, SECOND, Place, 
 
 HOLD = """
 import sys
-from parley.stores.files.entry_codec import Context
-from parley.stores.sql.postgres import Postgres
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.sql.postgres import PostgresStore
 from parley.errors import SessionBusy
 from tests.helpers.store_conformance import user
 try:
-    log = Postgres(sys.argv[1], Context(cwd="/", version="")).create(sys.argv[2])
+    log = PostgresStore(sys.argv[1], EntryContext(cwd="/", version="")).create(sys.argv[2])
 except SessionBusy:
     print("busy", flush=True)
 else:

@@ -7,7 +7,7 @@ import sys
 
 TURNS_INTO_ANOTHER = """
 import os, signal
-from parley.workspace.process.tree import Tree
+from parley.workspace.process.tree import ProcessTree
 
 heard, says = os.pipe()
 wait, go = os.pipe()
@@ -22,7 +22,7 @@ if child == 0:
     os.execv("/bin/sleep", ["sleep", "600"])
 os.close(becoming)
 os.read(heard, 1)
-tree = Tree()
+tree = ProcessTree()
 tree.ask_to_end()
 os.read(heard, 1)
 tree.ask_to_end()

@@ -269,7 +269,7 @@ async def test_a_file_is_searched_when_confined(tmp_path: Path) -> None:
 async def test_without_fences_the_stand_in_does_a_confined_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ripgrep, "can_fence", lambda: False)
+    monkeypatch.setattr(ripgrep, "is_supported", lambda: False)
     (tmp_path / "a").write_text("beta\n")
 
     assert await searched(tmp_path, ContentQuery(pattern="beta"), confined=True) == SearchMatches(

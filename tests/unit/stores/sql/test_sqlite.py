@@ -23,10 +23,10 @@ from tests.helpers.store_conformance import CONVERSATION, FIRST, SECOND, Place, 
 WRITER = """
 import sys
 from pathlib import Path
-from parley.stores.files.entry_codec import Context
-from parley.stores.sql.sqlite import Sqlite
+from parley.stores.files.entry_codec import EntryContext
+from parley.stores.sql.sqlite import SqliteStore
 from tests.helpers.store_conformance import user
-log = Sqlite(Path(sys.argv[1]), Context(cwd="/", version="")).create(sys.argv[2])
+log = SqliteStore(Path(sys.argv[1]), EntryContext(cwd="/", version="")).create(sys.argv[2])
 for seq in range(int(sys.argv[3])):
     log.append(user(seq, "x", sys.argv[2]))
     print(seq, flush=True)
