@@ -17,7 +17,14 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from parley.cli.stdio import CHUNK_BYTES, wait_until_ready, write
-from parley.compose.registry import OVER_STDIO, dialect_name, make_dialect
+from parley.compose.registry import (
+    AUTO,
+    DEFAULT_DIALECT,
+    STDIO_DIALECT,
+    get_profile,
+    load_dialect,
+    make_dialect,
+)
 from parley.compose.single_session import resolve_session
 from parley.engine.clock import Clock
 from parley.errors import SessionError, UsageError
@@ -42,10 +49,10 @@ class PendingConnection(Struct, frozen=True):
 def accept(options: CliOptions) -> PendingConnection | None:
     """Hear the host out. Raises UsageError."""
     stamp, heard = Clock(), b""
-    if options.dialect in (None, "auto"):
+    if options.dialect in (None, AUTO):
         heard = first_line()
         options = with_dialect(options, heard)
-    if dialect_name(options) not in OVER_STDIO:
+    if not get_profile(options).over_stdio:
         connection = Connection(Role.ENGINE, make_dialect(options, stamp))
         return PendingConnection(options, connection, connection.iter_messages(heard))
     return answer_without_session(options, stamp, heard)
@@ -56,10 +63,11 @@ def with_dialect(options: CliOptions, heard: bytes) -> CliOptions:
     from parley.protocol.dialects.detect import detect
 
     line = next((line for line in split_lines(heard) if line), b"")
-    name = detect(line, "miriad" if options.stdio else "stream-json")
+    name = detect(line, STDIO_DIALECT if options.stdio else DEFAULT_DIALECT)
+    over_stdio = load_dialect(name).profile.over_stdio
     if options.dialect is None:  # `--stdio` alone leaves the choice between two
-        return options.replace(dialect=name if name in OVER_STDIO else "miriad")
-    if name in OVER_STDIO:
+        return options.replace(dialect=name if over_stdio else STDIO_DIALECT)
+    if over_stdio:
         return options.replace(dialect=name)
     return options.replace(dialect=name, input_format="stream-json", output_format="stream-json", verbose=True)
 
@@ -80,7 +88,7 @@ def answer_without_session(options: CliOptions, stamp: Clock, heard: bytes) -> P
         if wait_until_ready(0, to_write=False, seconds=0):
             continue
         if (
-            options.client_tools and options.resume and spoken.name == "miriad"
+            options.client_tools and options.resume and spoken.profile.client_tools == "always"
         ):  # a call may wait for this host, who must hear of it to answer
             return PendingConnection(options, connection, iter([HostThere()]))
         preload()

@@ -96,13 +96,11 @@ def start(options: CliOptions, prompt: str) -> int:
         from parley.cli.help import help_text
 
         return write_text(help_text())
-    over_stdio = options.stdio or options.dialect in ("miriad", "jsonrpc", "auto")
+    over_stdio = options.stdio or (options.dialect is not None and serves_stdio(options))
     streaming_in = options.input_format == "stream-json" or over_stdio
     streaming_out = options.output_format in ("stream-json", "message") or over_stdio
     if over_stdio and prompt.strip():
-        raise UsageError(
-            "--stdio and --dialect miriad, jsonrpc or auto take prompts as lines on stdin, not from the command line"
-        )
+        raise UsageError("--stdio and the dialects it serves take prompts as lines on stdin, not from the command line")
     if streaming_in and not streaming_out:
         raise UsageError("--input-format=stream-json requires output-format=stream-json.")
     if options.print and options.output_format == "stream-json" and not options.verbose:
@@ -135,6 +133,13 @@ def start(options: CliOptions, prompt: str) -> int:
     return door.run_session(options, None if streaming_in else prompt, guest)
 
 
+def serves_stdio(options: CliOptions) -> bool:
+    """Whether the dialect takes prompts as lines, or is found by the first one. Raises UsageError."""
+    from parley.compose.registry import AUTO, get_profile
+
+    return options.dialect == AUTO or get_profile(options).over_stdio
+
+
 def describe_greedy_options(options: CliOptions) -> str:
     """Which options may have taken the prompt for a value of theirs; empty if there are none."""
     from parley.protocol.options import ROWS
@@ -146,6 +151,13 @@ def describe_greedy_options(options: CliOptions) -> str:
     return f"; what stands behind {names} belongs to that option, so put the prompt before it, or behind --"
 
 
+def interrupts_early(options: CliOptions) -> bool:
+    """Whether an interrupt is answered while the prompt is read. Raises UsageError."""
+    from parley.compose.registry import get_profile
+
+    return get_profile(options).interrupts_early and options.output_format in ("stream-json", "message", "json")
+
+
 def read_prompt(prompt: str, options: CliOptions) -> str:
     """The prompt, with what was piped in behind it. Raises UsageError."""
     from parley.errors import UsageError
@@ -153,7 +165,7 @@ def read_prompt(prompt: str, options: CliOptions) -> str:
     if os.isatty(0):
         return prompt
     try:
-        if options.dialect == "spec001" and options.output_format in ("stream-json", "message", "json"):
+        if options.dialect is not None and interrupts_early(options):
             from parley.cli.early_interrupt import answer_interrupts
 
             with answer_interrupts(options) as woken:

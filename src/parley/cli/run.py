@@ -16,7 +16,7 @@ from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn, write
 from parley.compose.composer import Composer
 from parley.compose.launch_context import working_directory
-from parley.compose.registry import OVER_STDIO, dialect_name, make_dialect
+from parley.compose.registry import get_profile, make_dialect
 from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
@@ -72,7 +72,7 @@ def run_session(options: CliOptions, prompt: str | None, pending: PendingConnect
             # Printed after the loop has gone, so that a signal ends us even if nobody reads.
             restore_sigint()
             return code if printer.close() else 1
-        is_server = dialect_name(options) in OVER_STDIO
+        is_server = get_profile(options).over_stdio
         return asyncio.run(stream(setup, prompt, connection, stamp, begun, debug, is_server=is_server))
     except OpenFailed as exc:
         return cannot_open(options, str(exc), connection, stamp, begun)
@@ -283,7 +283,7 @@ def cannot_open(
     """No session, but a client on a stream still gets its result."""
     warn(flaw)
     asked = options.resume or options.session_id or stamp.new_uuid()
-    if dialect_name(options) in OVER_STDIO:
+    if get_profile(options).over_stdio:
         from parley.cli.handshake import reject
 
         reject(connection, begun, flaw, asked, stamp)

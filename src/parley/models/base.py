@@ -6,14 +6,21 @@ streams; "not streaming" is a filter at the door.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from parley.protocol.base import Json, Struct, replace_lone_surrogates
 from parley.protocol.messages.notices import RateLimitInfo
+
+if TYPE_CHECKING:
+    import ssl
+    from pathlib import Path
+
+    from parley.models.endpoint import ModelEndpoint
+    from parley.models.http.call import Deadlines
 
 
 class Delta(Struct, gc=False):
@@ -123,3 +130,40 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Let go of connections."""
+
+
+class ModelSetup(Protocol):
+    """What a backend may use of the session that opens it."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment of the session, keys included."""
+
+    @property
+    def cwd(self) -> str: ...
+
+    @property
+    def warn(self) -> Callable[[str], None]:
+        """Writes a line to stderr."""
+
+    @property
+    def new_id(self) -> Callable[[], str]:
+        """Makes a short id, for messages and tool calls."""
+
+    def deadlines(self) -> Deadlines:
+        """How long to wait for a silent server. Raises UsageError."""
+
+    def trust(self) -> Callable[[], ssl.SSLContext]:
+        """Makes the TLS context with the certificates that the environment names."""
+
+    def extra_trust(self) -> Callable[[], ssl.SSLContext] | None:
+        """The same, if the environment adds certificates to those of the machine; else None."""
+
+    def find_endpoint(self, service: str) -> ModelEndpoint:
+        """The address and the key of a service that settings know. Raises UsageError or ModelError."""
+
+    def cloud_options(self, cloud: str) -> dict[str, str]:
+        """The arguments for a cloud's client."""
+
+    def replay(self, path: Path) -> Model:
+        """The model that plays a recording, with this session's redaction. Raises UsageError."""

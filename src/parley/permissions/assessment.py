@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,20 +16,14 @@ from parley.permissions import suggestions, web_hosts
 from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
 from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
-from parley.permissions.rules import DELEGATE_PARAMETERS, EDIT_TOOLS, READ_TOOLS, RuleSet
+from parley.permissions.rules import RuleSet
 from parley.protocol.base import Json, Struct
+from parley.tools.catalog import Effect, find_traits
 from parley.workspace.base import Scope
 from parley.workspace.globs import split_prefix
 
 Category = Literal["harmless", "edit", "other"]
 RESTRICTING: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
-SEARCH_TOOLS = frozenset({"Grep", "Glob", "LS"})
-PATH_PARAMETERS = {
-    **dict.fromkeys(SEARCH_TOOLS, "path"),
-    "NotebookEdit": "notebook_path",
-    "NotebookRead": "notebook_path",
-}
-"""Which parameter names the file, where it is not `file_path`."""
 OUTSIDE = "The path is outside of the working directories"
 KEYS = "The path leads to keys or passwords"
 ENDLESS = "The path leads from link to link and never ends"
@@ -78,11 +72,16 @@ def assess(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> A
 
 
 def find_assessor(tool: str) -> Callable[[ToolRequest, RuleSet, str, Filesystem], Assessment]:
-    if tool == "Bash" and tool not in ASSESSORS:
-        from parley.permissions.command import assess_command
+    traits = find_traits(tool)
+    if traits.effect == "unknown" and traits.path_fields:
+        return assess_undeclared
+    return ASSESSORS.get(traits.effect, assess_other)
 
-        ASSESSORS[tool] = assess_command
-    return ASSESSORS.get(tool, assess_other)
+
+def assess_shell(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
+    from parley.permissions.command import assess_command
+
+    return assess_command(request, rules, mode, fs)
 
 
 # Files.
@@ -94,7 +93,7 @@ def assess_read(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem)
     inside = all(rules.is_readable(resolved, fs) for resolved in resolved_paths)
     endless = any(resolved.real is None for resolved in resolved_paths)
     has_keys = any(holds_keys(name) for resolved in resolved_paths for name in resolved.names)
-    searches = request.tool in SEARCH_TOOLS
+    searches = find_traits(request.tool).effect == "searches_files"
     restricting = {
         behavior: first_rule(
             rules.find_restriction(behavior, resolved, request.tool, fs, writing=False) for resolved in resolved_paths
@@ -121,22 +120,40 @@ def first_rule(found: Iterable[Rule | None]) -> Rule | None:
 
 
 def assess_edit(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    [path] = target_paths(request)
-    resolved = fs.resolve(path)
-    inside = rules.is_inside(resolved, fs)
-    hazard = find_write_hazard(resolved, request, fs)
+    paths = target_paths(request)
+    resolved_paths = [fs.resolve(path) for path in paths]
+    inside = all(rules.is_inside(resolved, fs) for resolved in resolved_paths)
+    hazard = next(filter(None, (find_write_hazard(resolved, request, fs) for resolved in resolved_paths)), "")
     protected = hazard != ""
+    restricting = {
+        behavior: first_rule(
+            rules.find_restriction(behavior, resolved, request.tool, fs, writing=True) for resolved in resolved_paths
+        )
+        for behavior in RESTRICTING
+    }
+    allowing = [
+        rules.find_allow(resolved, request.tool, fs, writing=True)
+        or rules.find_tool_rule_for_file(resolved, request.tool)
+        for resolved in resolved_paths
+    ]
     return Assessment(
-        deny=rules.find_restriction("deny", resolved, request.tool, fs, writing=True),
-        ask=rules.find_restriction("ask", resolved, request.tool, fs, writing=True),
+        deny=restricting["deny"],
+        ask=restricting["ask"],
         hazard=hazard,
-        allow=rules.find_allow(resolved, request.tool, fs, writing=True)
-        or rules.find_tool_rule_for_file(resolved, request.tool),
+        allow=allowing[-1] if all(allowing) else None,
         category="edit" if inside and not protected else "other",
         reason="" if inside else OUTSIDE,
         reason_type="" if inside else "workingDir",
-        scope=build_scope([resolved], beneath=False),
-        suggestions=() if protected else suggestions.suggest_edit(path, mode, inside=inside),
+        scope=build_scope(resolved_paths, beneath=False),
+        suggestions=() if protected else suggestions.suggest_edit(paths[-1], mode, inside=inside),
+    )
+
+
+def assess_undeclared(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
+    """A tool that names files but not what it does with them: its paths are judged as written, and it asks."""
+    assessment = assess_edit(request, rules, mode, fs)
+    return msgspec.structs.replace(
+        assessment, allow=None, category="other", suggestions=suggestions.suggest_tool(request.tool)
     )
 
 
@@ -152,16 +169,21 @@ def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesyst
 
 
 def target_paths(request: ToolRequest) -> list[str]:
-    """The absolute paths a file tool is about."""
-    input = request.input
-    value = input.get(PATH_PARAMETERS.get(request.tool, "file_path"))
-    given = value if isinstance(value, str) else ""
-    path = os.path.join("/", request.cwd, given) if given else request.cwd
-    pattern = input.get("pattern")
-    if request.tool == "Glob" and isinstance(pattern, str) and (prefix := split_prefix(pattern)[0]):
+    """The absolute paths a file tool is about; the working directory if the call names none."""
+    traits = find_traits(request.tool)
+    given = [path for field in traits.path_fields for path in list_paths(request.input.get(field))]
+    paths = [os.path.join("/", request.cwd, path) for path in given] or [request.cwd]
+    pattern = request.input.get(traits.pattern_field) if traits.pattern_field else None
+    if isinstance(pattern, str) and (prefix := split_prefix(pattern)[0]):
         # A pattern may climb out of its folder, or start anywhere.
-        return [path, os.path.join(path, prefix)]
-    return [path]
+        return [*paths, *(os.path.join(path, prefix) for path in paths)]
+    return paths
+
+
+def list_paths(value: Any) -> list[str]:
+    """The paths that an input field holds: one, or several in a list."""
+    values = value if isinstance(value, list) else [value]
+    return [path for path in values if isinstance(path, str) and path]
 
 
 def build_scope(resolved_paths: Sequence[ResolvedPath], *, beneath: bool) -> Scope:
@@ -190,24 +212,25 @@ def assess_web_fetch(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesy
 
 
 def assess_delegate(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    """Who does the work is judged call by call, so handing it on is harmless; a skill's words are not ours."""
-    assessment = assess_input(request, rules)
+    """An agent's calls are judged one by one, so delegating is harmless. A skill's text comes from outside."""
+    assessment, traits = assess_input(request, rules), find_traits(request.tool)
     return msgspec.structs.replace(
         assessment,
-        category="harmless" if request.tool == "Task" else "other",
+        category="harmless" if traits.effect == "delegates" else "other",
         can_change=False,
-        suggestions=suggestions.suggest_delegate(request.tool, request.input.get(DELEGATE_PARAMETERS[request.tool])),
+        suggestions=suggestions.suggest_delegate(request.tool, request.input.get(traits.subject_field)),
     )
 
 
 def assess_other(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    is_mcp = request.tool.startswith("mcp__")
-    # What a server says of its tools is its own claim: it spares the plan, not the question.
-    harmless = request.tool in SESSION_TOOLS or (request.reads_only and not is_mcp)
+    traits = find_traits(request.tool)
+    # A server or a package may claim that its tool changes nothing: then plan mode permits it, but it still asks.
+    is_foreign = request.tool.startswith("mcp__") or traits.is_external
+    harmless = traits.effect == "session" or (request.reads_only and not is_foreign)
     return msgspec.structs.replace(
         assess_input(request, rules),
         category="harmless" if harmless else "other",
-        can_change=not request.reads_only and request.tool not in SESSION_TOOLS | READING_TOOLS,
+        can_change=not request.reads_only and traits.effect not in UNCHANGING,
         suggestions=suggestions.suggest_tool(request.tool),
     )
 
@@ -220,13 +243,14 @@ def assess_input(request: ToolRequest, rules: RuleSet) -> Assessment:
     )
 
 
-SESSION_TOOLS = frozenset({"TaskStop", "TaskOutput", "TodoWrite", "EnterPlanMode"})
-"""They act on what the session itself has started or noted down."""
-READING_TOOLS = frozenset({"WebSearch"})
-"""They carry words out of the machine, but change nothing."""
-ASSESSORS: dict[str, Callable[[ToolRequest, RuleSet, str, Filesystem], Assessment]] = {
-    **dict.fromkeys(READ_TOOLS, assess_read),
-    **dict.fromkeys(EDIT_TOOLS, assess_edit),
-    **dict.fromkeys(DELEGATE_PARAMETERS, assess_delegate),
-    "WebFetch": assess_web_fetch,
+UNCHANGING: frozenset[Effect] = frozenset({"session", "searches_web"})
+"""Effects that change nothing outside the session; a web search sends words out, and still asks."""
+ASSESSORS: dict[Effect, Callable[[ToolRequest, RuleSet, str, Filesystem], Assessment]] = {
+    "reads_files": assess_read,
+    "searches_files": assess_read,
+    "writes_files": assess_edit,
+    "runs_commands": assess_shell,
+    "fetches_urls": assess_web_fetch,
+    "delegates": assess_delegate,
+    "loads_skills": assess_delegate,
 }

@@ -17,8 +17,9 @@ from parley.permissions.base import Allow, Ask, Decision, Deny, RawFilesystem, T
 from parley.permissions.budget import OverBudget
 from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.rule import Rule
-from parley.permissions.rules import EDIT_TOOLS, READ_TOOLS, RuleSet
-from parley.tools.selection import ALIASES
+from parley.permissions.rules import RuleSet
+from parley.tools.catalog import FILE_EFFECTS, find_traits
+from parley.tools.selection import canonical_name
 from parley.workspace.base import Scope
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -38,8 +39,8 @@ PLAN_MODE = "Plan mode changes nothing before the plan is approved"
 
 def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -> Decision:
     """The first line that applies wins. A mode that is not known is taken for the default."""
-    if request.tool in ALIASES:
-        request = msgspec.structs.replace(request, tool=ALIASES[request.tool])
+    if (listed := canonical_name(request.tool)) != request.tool:
+        request = msgspec.structs.replace(request, tool=listed)
     assessment = assess_within_budget(request, rules, mode, fs)
     if assessment.deny is not None:
         return deny_by_rule(request, assessment.deny)
@@ -74,9 +75,15 @@ def assess_within_budget(request: ToolRequest, rules: RuleSet, mode: str, fs: Ra
         return assess(request, rules, mode, CachedFilesystem(fs))
     except OverBudget as exc:
         deny, ask = rules.find_tool_rule("deny", request.tool), rules.find_tool_rule("ask", request.tool)
-        return Assessment(
-            deny=deny, ask=ask, critical=str(exc), scope=Scope(anywhere=request.tool not in READ_TOOLS | EDIT_TOOLS)
-        )
+        return Assessment(deny=deny, ask=ask, critical=str(exc), scope=Scope(anywhere=not touches_files(request.tool)))
+
+
+def touches_files(tool: str) -> bool:
+    return find_traits(tool).effect in FILE_EFFECTS
+
+
+def runs_commands(tool: str) -> bool:
+    return find_traits(tool).effect == "runs_commands"
 
 
 def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> Decision:
@@ -85,7 +92,7 @@ def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> D
         # Denies hold in every mode, so a single file stays the one that was judged.
         searches = bool(assessment.scope.folders)
         scope = Scope(anywhere=True) if mode == "bypassPermissions" and searches else assessment.scope
-        kind = "subcommandResults" if request.tool == "Bash" and mode != "bypassPermissions" else "mode"
+        kind = "subcommandResults" if runs_commands(request.tool) and mode != "bypassPermissions" else "mode"
         return Allow(input=request.input, source="mode", reason=mode, reason_type=kind, scope=scope)
     if verdict == "deny":
         return deny_unapproved(request, mode, assessment.hazard or assessment.reason)
@@ -127,6 +134,6 @@ def deny_unapproved(request: ToolRequest, mode: str, reason: str) -> Deny:
 
 
 def deny_by_rule(request: ToolRequest, rule: Rule) -> Deny:
-    kind = "subcommandResults" if request.tool == "Bash" and rule.spec is not None else "rule"
+    kind = "subcommandResults" if runs_commands(request.tool) and rule.spec is not None else "rule"
     text = f"{request.tool} was denied: the rule {rule.text} ({rule.source}) forbids it."
     return Deny(message=text, source="rule", reason=rule.text, reason_type=kind, rule=rule)

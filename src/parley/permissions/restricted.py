@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from parley.permissions.base import Decision, Deny, InvalidUpdate, Policy, ToolRequest
 from parley.protocol.base import Json
 from parley.settings.base import MergedSettings
+from parley.tools.catalog import FILE_EFFECTS, find_traits
 from parley.workspace.base import Scope
 
-FILE_TOOLS = frozenset({"Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep"})
 OUTSIDE = "The session is restricted to its working directories"
 
 
@@ -24,7 +24,7 @@ class RestrictedPolicy:
 
     def decide(self, request: ToolRequest, mode: str) -> Decision:
         decision = self._policy.decide(request, mode)
-        elsewhere = request.tool not in FILE_TOOLS or request.runs_elsewhere
+        elsewhere = find_traits(request.tool).effect not in FILE_EFFECTS or request.runs_elsewhere
         if elsewhere or isinstance(decision, Deny) or self._contains(decision.scope):
             return decision
         text = f"{request.tool} was denied: this session is restricted to its working directories."

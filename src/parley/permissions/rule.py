@@ -16,15 +16,11 @@ from collections.abc import Callable
 from typing import Literal
 
 from parley.protocol.base import Struct
+from parley.tools.catalog import RuleContents, find_traits
 from parley.tools.selection import canonical_name
 
 Behavior = Literal["allow", "deny", "ask"]
 SOURCES = ("managed", "flag", "local", "project", "user", "session")
-
-PATH_TOOLS = frozenset({"Read", "Edit"})
-"""Whose contents are path patterns; they bind the other file tools as well."""
-BOUND_TOOLS = frozenset({"Write", "MultiEdit", "NotebookEdit", "NotebookRead", "Grep", "Glob"})
-"""File tools that Read and Edit rules speak for."""
 NAME = r"[A-Za-z_*][\w.*-]*"
 MCP_ALLOW = r"mcp__(?!_)[\w.-]+?(__[\w.*-]+)?"
 DOMAIN = r"domain:(\*|(\*\.)?[\w*-]+(\.[\w*-]+)*\.?|\[?[0-9a-fA-F:.]+\]?)"
@@ -90,7 +86,7 @@ def find_problem(name: str, spec: str | None, behavior: Behavior) -> str:
         return ""
     if re.search(CONTROL, spec):
         return "there is a control character in it"
-    return CHECKS.get(name, check_parameter)(spec, behavior)
+    return CHECKS[find_traits(name).rule_contents](spec, behavior)
 
 
 def check_path(spec: str, behavior: Behavior) -> str:
@@ -123,14 +119,13 @@ def check_parameter(spec: str, behavior: Behavior) -> str:
     return "" if re.fullmatch(PARAMETER, spec) else "this tool has no such contents; PARAMETER:VALUE would be possible"
 
 
-CHECKS: dict[str, Callable[[str, Behavior], str]] = {
-    "Bash": check_words,
-    "WebFetch": check_host,
-    "Agent": check_words,
-    "Task": check_words,
-    "Skill": check_words,
-    **dict.fromkeys(PATH_TOOLS, check_path),
-    **dict.fromkeys(BOUND_TOOLS, check_bound_path),
+CHECKS: dict[RuleContents, Callable[[str, Behavior], str]] = {
+    "parameter": check_parameter,
+    "words": check_words,
+    "host": check_host,
+    "read_paths": check_path,
+    "write_paths": check_path,
+    "own_paths": check_bound_path,
 }
 
 

@@ -20,16 +20,12 @@ from parley.permissions.base import Filesystem, ResolvedPath, SessionRepository
 from parley.permissions.budget import OverBudget
 from parley.permissions.paths import patterns
 from parley.permissions.paths.filesystem import CachedFilesystem
-from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
+from parley.permissions.rule import Behavior, Rule
 from parley.protocol.base import Json, Struct
+from parley.tools.catalog import find_traits
 from parley.tools.selection import names_of
 from parley.workspace.base import WORKTREES
 
-READ_TOOLS = frozenset({"Read", "NotebookRead", "Grep", "Glob", "LS"})
-EDIT_TOOLS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
-DELEGATE_PARAMETERS = {"Task": "subagent_type", "Skill": "skill"}
-"""Tools whose contents name who does the work, and the parameter that says so."""
-DEFAULT_AGENT = "general-purpose"
 PARAMETER_ALIASES = {"shell_id": "task_id", "bash_id": "task_id"}
 """Older names of parameters, as tools still take them."""
 BEHAVIORS: tuple[Behavior, ...] = get_args(Behavior)
@@ -191,15 +187,17 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
     # Hosts, delegates, parameters.
 
     def find_host_rule(self, behavior: Behavior, tool: str, host: str) -> Rule | None:
-        return next(
-            (rule for rule in self.specific_rules(behavior, tool) if web_hosts.matches_host(rule.spec or "", host)),
-            None,
-        )
+        """The rule on a host; what is denied or asked about for one tool that fetches is so for those of others."""
+        binding = self.specific_rules(behavior, tool)
+        if behavior != "allow" and find_traits(tool).is_external:
+            about_hosts = (rule for rule in self.with_behavior(behavior) if rule.spec is not None)
+            binding = tuple(rule for rule in about_hosts if find_traits(rule.tool).rule_contents == "host")
+        return next((rule for rule in binding if web_hosts.matches_host(rule.spec or "", host)), None)
 
     def find_input_rule(self, behavior: Behavior, tool: str, input: Json, server: str = "") -> Rule | None:
         """Rules on who shall do the work, or on one parameter."""
         by_name = matches_delegate if behavior == "allow" else may_match_delegate
-        fits = by_name if tool in DELEGATE_PARAMETERS else matches_parameter
+        fits = by_name if find_traits(tool).effect in ("delegates", "loads_skills") else matches_parameter
         return next(
             (rule for rule in self.specific_rules(behavior, tool, server) if fits(rule.spec or "", tool, input)), None
         )
@@ -278,11 +276,12 @@ def matches_denied_tool(pattern: str, tool: str, server: str) -> bool:
 
 def applies_to(rule: Rule, tool: str, writing: bool) -> bool:
     """Whether a rule on paths counts for a tool that reads or writes them."""
-    if rule.tool == "Edit":
+    contents = find_traits(rule.tool).rule_contents
+    if contents == "write_paths":
         return writing
-    if rule.tool == "Read":
+    if contents == "read_paths":
         return not writing or rule.behavior != "allow"
-    return rule.tool == tool and tool in BOUND_TOOLS
+    return rule.tool == tool and contents == "own_paths"
 
 
 def matches_delegate(spec: str, tool: str, input: Json) -> bool:
@@ -296,7 +295,8 @@ def may_match_delegate(spec: str, tool: str, input: Json) -> bool:
 
 
 def delegate_name(tool: str, input: Json) -> str:
-    given = input.get(DELEGATE_PARAMETERS[tool]) or (DEFAULT_AGENT if tool == "Task" else "")
+    traits = find_traits(tool)
+    given = input.get(traits.subject_field) or traits.default_subject
     return str(given).strip().removeprefix("/")
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from parley.permissions.base import Filesystem, ResolvedPath
 from parley.permissions.paths.patterns import relative_parts
 from parley.permissions.rule import Behavior, Rule
-from parley.permissions.rules import EDIT_TOOLS, RuleSet, is_within
+from parley.permissions.rules import RuleSet, is_within
+from parley.tools.catalog import find_traits
 from parley.workspace.base import Worktree
 
 
@@ -41,7 +42,8 @@ class WorktreeRules(RuleSet, frozen=True, kw_only=True, dict=True):
         return cwd is not None and not any(map(self.worktree.is_left_alone, cwd.names))
 
     def find_tool_rule(self, behavior: Behavior, tool: str, server: str = "") -> Rule | None:
-        return None if behavior == "allow" and tool in EDIT_TOOLS else super().find_tool_rule(behavior, tool, server)
+        writes = find_traits(tool).effect == "writes_files"
+        return None if behavior == "allow" and writes else super().find_tool_rule(behavior, tool, server)
 
     def find_tool_rule_for_file(self, resolved: ResolvedPath, tool: str) -> Rule | None:
         is_ours = resolved.real is not None and all(map(self._is_writable, resolved.names))

@@ -6,10 +6,11 @@ wrong with an address is told at the start (`UsageError`), a missing key by the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from parley.errors import ModelError, UsageError
 from parley.models.endpoint import ModelEndpoint, check_url, is_loopback
+from parley.protocol.base import Struct
 from parley.settings import credentials
 from parley.settings.env_vars import custom_headers, extra_body, is_truthy
 
@@ -65,6 +66,39 @@ def openai_endpoint(environment: Mapping[str, str]) -> ModelEndpoint:
 def openai_key_source(environment: Mapping[str, str]) -> str:
     given = (name for name in ("OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS") if environment.get(name))
     return next(given, "none")
+
+
+class Service(Struct, frozen=True):
+    """A server with an address and a key: which variables and settings say what they are."""
+
+    url: Callable[[Mapping[str, str]], str]
+    """Raises UsageError."""
+    find_endpoint: Callable[[credentials.CredentialSources], ModelEndpoint]
+    """Raises UsageError or ModelError."""
+    key_source: Callable[[credentials.CredentialSources], str]
+    """Where the key comes from, never the key itself."""
+    declared_fields: Callable[[Mapping[str, str]], frozenset[str]] | None = None
+    """The optional request fields that the server accepts; None if that depends on the model alone."""
+
+
+SERVICES = {
+    "anthropic": Service(anthropic_url, anthropic_endpoint, credentials.find_source),
+    "openai": Service(
+        openai_url,
+        lambda sources: openai_endpoint(sources.environment),
+        lambda sources: openai_key_source(sources.environment),
+        lambda environment: declared_fields(environment, openai_url(environment)),
+    ),
+}
+"""The services that settings know, by their backends."""
+
+
+def check_service(name: str, environment: Mapping[str, str]) -> None:
+    """Raises UsageError if a backend can never be reached: its address is wrong, or a package is missing."""
+    if name in CLOUDS:
+        check_cloud(name)
+    elif name in SERVICES:
+        SERVICES[name].url(environment)
 
 
 CLOUDS = {

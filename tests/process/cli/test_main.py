@@ -351,4 +351,4 @@ def test_a_model_without_a_name_is_one_sentence(run: Any) -> None:
     done = run("-p", "--model", "openai:", "hello")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Error: the model openai: needs a name behind the colon\n"
+    assert done.stderr == "Error: the model openai: needs a name after the colon\n"

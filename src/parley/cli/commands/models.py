@@ -15,12 +15,11 @@ from contextlib import aclosing
 
 from parley.cli.stdio import warn
 from parley.compose.launch_context import LaunchContext, working_directory
-from parley.compose.models import BASE_URLS, CLOUDS, ModelFactory
-from parley.compose.registry import MODELS
+from parley.compose.models import ModelFactory
 from parley.errors import ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
-from parley.models.catalog import ALIASES, ModelRef, model_info, resolve
+from parley.models.catalog import ALIASES, DEFAULT_BACKEND, ModelRef, list_backends, model_info, resolve
 from parley.models.endpoint import without_userinfo
 from parley.models.prices import Prices
 from parley.protocol.options import CliOptions
@@ -29,11 +28,6 @@ USAGE = "usage: parley models | parley models --check [NAME ...]"
 CHECK_SECONDS = 60
 CHECK_TOKENS = 2_048
 """Enough for a model that thinks before it says a word."""
-WITHOUT_SERVER = {
-    "offline": "the built-in puppet: no key, no network",
-    "scripted": "scripted:FILE plays a script",
-    "replay": "replay:FILE plays a tape",
-}
 
 
 def main(argv: list[str]) -> int:
@@ -57,13 +51,13 @@ def main(argv: list[str]) -> int:
 def format_listing(models: ModelFactory) -> list[str]:
     """What is configured. Raises UsageError for an address that is none."""
     prices, current = models.prices(), resolve(models.name())
-    aliases = [(alias, *model_row(ModelRef("anthropic", name), prices)) for alias, name in ALIASES.items()]
+    aliases = [(alias, *model_row(ModelRef(DEFAULT_BACKEND, name), prices)) for alias, name in ALIASES.items()]
     return [
         f"model of a session here: {current.display_name} (price {format_price(current, prices)})",
         "",
         *format_columns([("alias", "model", "window", "price"), *aliases]),
         "",
-        *format_columns([("backend", "where", "key"), *(backend_row(models, name) for name in MODELS)]),
+        *format_columns([("backend", "where", "key"), *(backend_row(models, name) for name in list_backends())]),
     ]
 
 
@@ -76,11 +70,13 @@ def format_price(choice: ModelRef, prices: Prices) -> str:
 
 
 def backend_row(models: ModelFactory, name: str) -> tuple[str, str, str]:
-    if name in CLOUDS:
+    row = ModelRef(name, "").backend
+    if row.chosen_by == "environment":
         return name, f"CLAUDE_CODE_USE_{name.upper()}=1", "the cloud's own credentials"
-    if name not in BASE_URLS:
-        return name, WITHOUT_SERVER[name], "none needed"
-    return name, without_userinfo(BASE_URLS[name](models.launch.environment)), models.key_source(name)
+    address, key_source = models.describe_server(name)
+    if not address:
+        return name, row.about, "none needed" if row.is_fake else "its own"
+    return name, without_userinfo(address), key_source
 
 
 def format_columns(rows: list[tuple[str, ...]]) -> list[str]:
@@ -111,7 +107,7 @@ async def check_model(models: ModelFactory, name: str) -> tuple[ModelRef, Messag
     choice, growing = resolve(name), MessageAccumulator()
     model = models.open(choice)
     request = ModelRequest(
-        model=choice.name if choice.adapter == "anthropic" else choice.display_name,
+        model=choice.request_name,
         system=[],
         messages=[{"role": "user", "content": [{"type": "text", "text": "say OK"}]}],
         max_tokens=CHECK_TOKENS,

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 from parley.compose import permissions
 from parley.compose.composer import Composer
-from parley.compose.registry import TOOLS
-from parley.compose.tools import make_tool, tool_context
+from parley.compose.tools import list_tools, make_tool, tool_context
 from parley.engine.approval.gate import evaluate
 from parley.engine.approval.input_digest import input_digest
 from parley.engine.approval.request import permission_request
@@ -24,8 +23,6 @@ from parley.tools.base import InvalidInput, PreparesInput, Tool, read_input
 from parley.tools.selection import canonical_name
 
 VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
-ELSEWHERE = ("Task", "Skill")
-"""Tools that rules can speak of although they are none of ours here; so can tools of MCP servers."""
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
@@ -79,11 +76,13 @@ class PermissionChecker:
     def tool(self, name: str) -> Tool | None:
         """The tool of that name; None for one that is none of ours. Raises UsageError if there is no such tool."""
         known = canonical_name(name)
-        if known in TOOLS:
+        if known in list_tools():
             return make_tool(known)
-        if known in ELSEWHERE or known.startswith("mcp__"):
+        if known.startswith("mcp__"):
             return None
-        raise UsageError(f"there is no tool {name!r}; there are {', '.join(sorted(TOOLS))}, and those of MCP servers")
+        raise UsageError(
+            f"unknown tool {name!r} (choose from {', '.join(sorted(list_tools()))}, or a tool of an MCP server)"
+        )
 
     def complete_input(self, tool: Tool | None, input: Json) -> Json:
         """The input as it would be decided on. Raises UsageError if it does not fit the tool."""

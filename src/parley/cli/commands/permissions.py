@@ -18,6 +18,7 @@ from parley.errors import UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import CliOptions, parse
 from parley.settings.base import printable
+from parley.tools.catalog import find_traits
 
 USAGE = """\
 usage: parley permissions check TOOL INPUT [--mode MODE] [--json] [options of a session]
@@ -25,21 +26,6 @@ usage: parley permissions check TOOL INPUT [--mode MODE] [--json] [options of a 
 
 INPUT is the JSON of a call, - for stdin, or in short the command, path or address it is about.
 Lists of rules (--allowedTools, --disallowedTools) go behind TOOL and INPUT."""
-SHORT = {
-    "Bash": "command",
-    "Read": "file_path",
-    "Write": "file_path",
-    "Edit": "file_path",
-    "NotebookEdit": "notebook_path",
-    "Glob": "pattern",
-    "Grep": "pattern",
-    "WebFetch": "url",
-    "WebSearch": "query",
-    "Task": "subagent_type",
-    "Agent": "subagent_type",
-    "Skill": "skill",
-}
-"""What INPUT means that is no JSON."""
 
 
 def main(argv: list[str]) -> int:
@@ -92,9 +78,10 @@ def parse_input(checker: PermissionChecker, name: str, given: Sequence[str]) -> 
     if text == "-":
         text = (read_stdin(needed=True) or b"").decode(errors="replace").strip()
     if not text.lstrip().startswith("{"):
-        if name not in SHORT:
+        subject = find_traits(name).subject_field
+        if not subject:
             raise UsageError(f"INPUT for {name} must be a JSON object, got {printable(text)!r}")
-        return {SHORT[name]: text}
+        return {subject: text}
     try:
         read = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as exc:

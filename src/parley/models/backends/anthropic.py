@@ -11,7 +11,7 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.backends.rate_limits import parse_quota
 from parley.models.backends.unsupported_fields import UnsupportedFields
-from parley.models.base import ModelEvent, ModelRequest, read_event
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, read_event
 from parley.models.endpoint import ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
 from parley.protocol.base import Json
@@ -44,6 +44,15 @@ class Anthropic:
         self._trust = trust
         self._pool: ConnectionPool | None = None
         self._dropped = UnsupportedFields(warn)
+
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        return cls(
+            lambda: setup.find_endpoint("anthropic"),
+            deadlines=setup.deadlines(),
+            warn=setup.warn,
+            trust=setup.trust(),
+        )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """The events of one answer. Raises ModelError."""

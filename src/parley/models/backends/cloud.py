@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -26,7 +26,7 @@ from parley.models.backends.anthropic import (
     parse_event,
 )
 from parley.models.backends.unsupported_fields import UnsupportedFields
-from parley.models.base import ModelEvent, ModelRequest
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.http.call import LATE, Deadlines, Trust
 from parley.models.http.timeouts import StreamTimeout
 from parley.protocol.base import Json
@@ -43,6 +43,9 @@ GIVEN = ("model", "max_tokens", "messages", "stream")
 class CloudModel:
     """One client of the package, for one cloud."""
 
+    cloud: ClassVar[str]
+    """Its name in the settings."""
+
     def __init__(
         self,
         make: Callable[..., Any],
@@ -55,6 +58,15 @@ class CloudModel:
         self._deadlines = deadlines or Deadlines()
         self._client: Any = None
         self._dropped = UnsupportedFields(warn, OURS)
+
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        # The cloud's own client follows SSL_CERT_FILE and SSL_CERT_DIR; other certificates must be passed to it.
+        make: Any = cls
+        made: Model = make(
+            setup.cloud_options(cls.cloud), deadlines=setup.deadlines(), warn=setup.warn, trust=setup.extra_trust()
+        )
+        return made
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """The events of one answer. Raises ModelError."""
@@ -152,6 +164,8 @@ def error_content(flaw: anthropic.APIStatusError) -> bytes:
 class Bedrock(CloudModel):
     """Claude on Amazon Bedrock."""
 
+    cloud: ClassVar[str] = "bedrock"
+
     def __init__(self, options: Json, **more: Any) -> None:
         def make(**limits: Any) -> Any:
             from anthropic import AsyncAnthropicBedrock
@@ -163,6 +177,8 @@ class Bedrock(CloudModel):
 
 class Vertex(CloudModel):
     """Claude on Google Vertex AI."""
+
+    cloud: ClassVar[str] = "vertex"
 
     def __init__(self, options: Json, **more: Any) -> None:
         def make(**limits: Any) -> Any:

@@ -16,7 +16,7 @@ from parley.errors import ModelError
 from parley.models.backends.chat_request import OPTIONAL, build_body
 from parley.models.backends.chat_stream import ChatStream
 from parley.models.backends.unsupported_fields import UnsupportedFields
-from parley.models.base import ModelEvent, ModelRequest
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.endpoint import ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal, read_error
 from parley.protocol.base import Json
@@ -56,6 +56,17 @@ class OpenAI:
         self._trust = trust
         self._pool: ConnectionPool | None = None
         self._dropped = UnsupportedFields(warn)
+
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        return cls(
+            lambda: setup.find_endpoint("openai"),
+            name,
+            setup.new_id,
+            deadlines=setup.deadlines(),
+            warn=setup.warn,
+            trust=setup.trust(),
+        )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """The events of one answer. Raises ModelError."""

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from parley.models.base import ModelEvent, ModelRequest
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.fake.script import ScriptedCall, ScriptedError, ScriptedTurn, text_in
 from parley.models.fake.scripted import play
 from parley.protocol.base import Json, Struct
@@ -43,6 +43,10 @@ class Offline:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
+
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        return cls(setup.new_id)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         async for event in play(plan_turn(request.messages), request, self._new_id):

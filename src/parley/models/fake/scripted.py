@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.errors import UsageError
-from parley.models.base import ModelEvent, ModelRequest
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.event_synthesis import synthesize_events
 from parley.models.fake.script import ScriptedTurn, ScriptPlayer, read_script
 
@@ -30,6 +30,11 @@ class Scripted:
             raise UsageError(f"the script {path} cannot be read: {exc}") from None
         self._new_id = new_id
         self._deadlines = deadlines
+
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        """Raises UsageError."""
+        return cls(Path(setup.cwd, name), setup.new_id, setup.deadlines)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         turn = self._player.turn_for(request)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.errors import ModelError
-from parley.models.base import ModelEvent, ModelRequest
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.recording.format import RecordedCall, read_recording
 from parley.models.recording.request_matching import describe_difference, normalize
 from parley.models.redaction import Redactor
@@ -26,6 +26,11 @@ CUT = "the recording was cut off here"
 
 class Replay:
     """Plays one tape from start to end."""
+
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        """Raises UsageError."""
+        return setup.replay(Path(setup.cwd, name))
 
     def __init__(
         self,

@@ -109,7 +109,7 @@ def test_a_tool_of_an_mcp_server_and_an_input_from_stdin(run: Any) -> None:
     [
         (["check"], "usage:"),
         (["explain", "Bash"], "usage:"),
-        (["check", "Nope", "x"], "there is no tool 'Nope'; there are AskUserQuestion, Bash"),
+        (["check", "Nope", "x"], "unknown tool 'Nope' (choose from AskUserQuestion, Bash"),
         (["check", "Bash", '{"command": '], "INPUT begins like JSON but is none"),
         (["check", "Bash", '{"command": 3}'], "refused before anything is decided"),
         (["check", "Bash", "git", "push"], "INPUT must be one word; quote it: 'git push'"),

@@ -161,7 +161,7 @@ def test_an_export_that_was_cut_off_is_refused(run: Any) -> None:
         (("tag", ID, "x" * 1001), "a tag must have 1000 characters at most"),
         (("list", "--limit", "x"), "--limit must be a whole number"),
         (("list", "--limit", "9" * 23), "--limit must have 15 digits at most"),
-        (("list", "--store", "cloud"), "there is no store 'cloud'"),
+        (("list", "--store", "cloud"), "unknown store 'cloud'"),
         (("list", "--store", "folder", "--db", "x"), "give one of them"),
         (("import", "nowhere"), "nowhere cannot be read"),
         (("delete", ID), "No conversation found"),
