@@ -64,7 +64,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """Which models a session uses, and how they are called."""
 
     open: Callable[[ModelRef], Model]
-    """Raises UsageError or ModelError if there is no such model."""
+    """Raises UsageError or ModelError."""
     name: str = "default"
     is_explicit: bool = False
     """The command line names the model, so an agent's own does not apply."""

@@ -153,7 +153,7 @@ def read_priority(message: User, warn: Callable[[str], None]) -> int:
         return DEFAULT_PRIORITY
     if not isinstance(priority, str) or priority not in PRIORITIES:
         known = ", ".join(PRIORITIES)
-        warn(f"the priority {priority!r:.100} of a prompt is none of {known}: it counts as next")
+        warn(f"the priority {priority!r:.100} of a prompt is unknown (choose from {known}); using next")
         return DEFAULT_PRIORITY
     return PRIORITIES[priority]
 

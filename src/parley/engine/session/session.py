@@ -76,51 +76,91 @@ class Session:
     def __init__(self, config: SessionConfig, host: Host, make_control: Callable[[Session], Control]) -> None:
         self.id = config.session_id
         self.config = config
-        self.host = host
-        self.outbox = Outbox(config.session_id, config.clock, host, config.client.state_events)
-        self.send = self.outbox.send
-        self.activity = Activity(self.outbox)
         self.clock = config.clock
         self.limits = config.limits
         self.started_at = config.clock.monotonic()
-        self.journal = Journal(
-            config.storage.log, config.clock, Grants(config.session_id, config.cwd), config.storage.sync
-        )
-        self.ledger = Ledger(config.model.prices, config.limits.budget, config.clock.monotonic)
+        self.forwards_subagent_text = config.client.forwards_subagent_text
+        self.outbox = Outbox(config.session_id, config.clock, host, config.client.state_events)
+        self.activity = Activity(self.outbox)
         self.prompt_queue = PromptQueue()
         self.control = make_control(self)
-        self.pending_approvals = PendingApprovals(self.journal, config.clock.new_uuid)
-        self.hooks = HookRegistry(
-            config,
-            RecordingHost(host, self.pending_approvals, config.limits.max_line_bytes, config.warn),
-            self._make_dispatcher,
-        )
+
+        # The log, and the state that follows from it.
+        grants = Grants(config.session_id, config.cwd)
+        self.journal = Journal(config.storage.log, config.clock, grants, config.storage.sync)
+        self.ledger = Ledger(config.model.prices, config.limits.budget, config.clock.monotonic)
+        pending = PendingApprovals(self.journal, config.clock.new_uuid)
+        self.journal.load(self.ledger, config.warn)
+        grants.restore(config.permissions.policy, config.warn)
+
+        # What a conversation needs: hooks, models, tools and the permission to run them.
+        self.hooks = self._make_hooks(pending)
         self.models = ModelPool(config.model.open, config.observer)
-        self.tasks = self._make_tasks()
+        self.tasks = TaskManager(config, self.outbox, self.journal, self.prompt_queue)
         self.servers = ServerManager(config, self.outbox, self.journal, self.prompt_queue, self.activity.waiting)
+        self.permission_mode = SessionMode(config.permissions, config.settings, self.journal, self.outbox, config.warn)
+        self.gate = self._make_gate(pending)
+        self.tool_executor = ToolExecutor(config.tools, self.gate, config.tool_context, self.hooks, config.warn)
+        self.side_query = self._make_side_query()
+        self.memory_worker = self._make_memory_worker()
+        self.conversation = self._make_conversation()
+
+        # What enters the conversation.
+        self.prompts = PromptIntake(self.conversation, self.outbox, self.prompt_queue, self.activity)
+        self.commands = Commands(
+            self.conversation, self.servers, self.prompt_queue, self.prompts, self.send_init, self.started_at
+        )
+        self.resumed_turn = ResumedTurn(
+            self.journal, self.prompt_queue, self.outbox, is_fork=config.storage.start_source == "fork"
+        )
+        self.runner = TurnRunner(self)
+
+        # Parts that few sessions have.
         self.subagents: Subagents | None = None
         self.client_tools: ClientTools | None = None
         self.suggester: Suggester | None = None
-        self.forwards_subagent_text = config.client.forwards_subagent_text
-        self.journal.load(self.ledger, config.warn)
-        self.runner = TurnRunner(self)
-        self.journal.grants.restore(config.permissions.policy, config.warn)
-        self.permission_mode = SessionMode(config.permissions, config.settings, self.journal, self.outbox, config.warn)
-        self.gate = self._make_gate()
-        self.tool_executor = ToolExecutor(config.tools, self.gate, config.tool_context, self.hooks, config.warn)
-        self.side_query = SideQuery(
+        self.main_agent: MainAgent | None = None
+        """The agent that the session runs as, if any."""
+        self._apply_config()
+
+    def _apply_config(self) -> None:
+        """Connect the tools, and load the parts that the configuration asks for."""
+        config = self.config
+        connect_tools(
+            self.conversation, self.tasks, self.side_query, self.permission_mode, self._delegate, self._send_message
+        )
+        self.commands.register_tool()
+        if config.settings is not None:
+            self.hooks.set_commands(config.settings.merged)
+        if config.client.tools:
+            self.get_client_tools().declare(config.client.tools)
+        if config.client.prompt_suggestions:
+            self.enable_suggestions(True)
+        if config.agents.main is not None:
+            from parley.engine.agents.main_agent import MainAgent
+
+            self.main_agent = MainAgent(self._agent_environment(), self.permission_mode, config.agents.main)
+
+    def _make_hooks(self, pending: PendingApprovals) -> HookRegistry:
+        config = self.config
+        recording = RecordingHost(self.outbox.host, pending, config.limits.max_line_bytes, config.warn)
+        return HookRegistry(config, recording, self._make_dispatcher)
+
+    def _make_side_query(self) -> SideQuery:
+        return SideQuery(
             open_model=self.models.open,
             current=lambda: self.conversation.model,
-            small=resolve(config.model.small),
+            small=resolve(self.config.model.small),
             ledger=self.ledger,
-            clock=config.clock.monotonic,
-            session_id=config.session_id,
+            clock=self.clock.monotonic,
+            session_id=self.id,
         )
-        self.memory_worker = self._make_memory_worker()
-        self.conversation = Conversation(
-            config,
+
+    def _make_conversation(self) -> Conversation:
+        return Conversation(
+            self.config,
             self.journal,
-            host.send,
+            self.outbox.host.send,
             ledger=self.ledger,
             tool_executor=self.tool_executor,
             models=self.models,
@@ -128,37 +168,6 @@ class Session:
             hooks=self.hooks,
             memory_worker=self.memory_worker,
         )
-        self.prompts = PromptIntake(self.conversation, self.outbox, self.prompt_queue, self.activity)
-        self.commands = Commands(
-            self.conversation, self.servers, self.prompt_queue, self.prompts, self.send_init, self.started_at
-        )
-        connect_tools(
-            self.conversation,
-            self.tasks,
-            self.side_query,
-            self.permission_mode,
-            self._delegate,
-            self._send_message,
-        )
-        self.commands.register_tool()
-        if config.settings is not None:
-            self.hooks.set_commands(config.settings.merged)
-        self.resumed_turn = ResumedTurn(
-            self.journal, self.prompt_queue, self.outbox, is_fork=config.storage.start_source == "fork"
-        )
-        if config.client.tools:
-            self.get_client_tools().declare(config.client.tools)
-        if config.client.prompt_suggestions:
-            self.enable_suggestions(True)
-        self.main_agent: MainAgent | None = None
-        """The agent that the session runs as, if any."""
-        if config.agents.main is not None:
-            from parley.engine.agents.main_agent import MainAgent
-
-            self.main_agent = MainAgent(self._agent_environment(), self.permission_mode, config.agents.main)
-
-    def _make_tasks(self) -> TaskManager:
-        return TaskManager(self.config, self.outbox, self.journal, self.prompt_queue)
 
     def _make_memory_worker(self) -> MemoryWorker | None:
         if self.config.make_memory is None:
@@ -190,7 +199,7 @@ class Session:
 
         return HookDispatcher(self.config, self.outbox, self.tasks, get_state)
 
-    def _make_gate(self) -> ApprovalGate:
+    def _make_gate(self, pending: PendingApprovals) -> ApprovalGate:
         return ApprovalGate(
             self.config.permissions,
             self._find_approver(),
@@ -199,7 +208,7 @@ class Session:
             mode=self.permission_mode,
             activity=self.activity,
             hooks=self.hooks,
-            pending=self.pending_approvals,
+            pending=pending,
             warn=self.config.warn,
         )
 
@@ -210,7 +219,7 @@ class Session:
             from parley.engine.approval.mcp_prompt_tool import PromptTool
 
             return PromptTool(config.prompt_tool, self.servers)
-        return self.host if config.asks_host else None
+        return self.outbox.host if config.asks_host else None
 
     async def _delegate(self, call: Any, tool_use_id: str) -> ToolResult:
         return await self.get_subagents().delegate_for(None)(call, tool_use_id)
@@ -354,7 +363,7 @@ class Session:
 
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
-        self.send(dialects.SessionOpened(client_tools=[tool.name for tool in self.config.client.tools]))
+        self.outbox.send(dialects.SessionOpened(client_tools=[tool.name for tool in self.config.client.tools]))
         try:
             await self.runner.run()
         finally:

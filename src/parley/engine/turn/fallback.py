@@ -39,7 +39,7 @@ class Fallback:
                 continue
             self._original = self._original or conversation.model
             failed, next_name = conversation.model.display_name, choice.display_name
-            text = f"{failed} does not answer ({error}); this turn goes on with {next_name}"
+            text = f"{failed} does not answer ({error}); this turn continues with {next_name}"
             conversation.send(Informational(content=text, level="warning", tag="model_fallback"))
             conversation.model = self._substitute = choice
             return True

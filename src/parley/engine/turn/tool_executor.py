@@ -181,7 +181,7 @@ class ToolExecutor:
                 why = self._explain_missing(call.name)
                 return unusable_call(f"Error: No such tool available: {call.name}. {why}")
             if is_unreadable(call):
-                return unusable_call(f"InputValidationError: {call.name} was called with input that is no JSON")
+                return unusable_call(f"InputValidationError: {call.name} was called with input that is not JSON")
             call = self.prepare(call)  # again: a plan may have been written since the call was sent
             try:
                 read_input(tool, call.input)

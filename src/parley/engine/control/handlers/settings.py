@@ -1,4 +1,4 @@
-"""The answers to requests that change how a session goes on, or tell how it is set: model, mode, thinking, settings."""
+"""Handlers that change or report the model, the permission mode, thinking and settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def set_model(session: Session, request: requests.SetModel) -> requests.SetModel
     choice = session.conversation.use_model(request.model if isinstance(request.model, str) else "default")
     if choice != before:
         text = f"<local-command-stdout>Set model to `{choice.display_name}`</local-command-stdout>"
-        session.send(
+        session.outbox.send(
             User(
                 message=UserContent(content=text),
                 parent_tool_use_id=None,
@@ -46,7 +46,8 @@ def set_max_thinking_tokens(session: Session, request: requests.SetMaxThinkingTo
 def set_permission_mode(session: Session, request: requests.SetPermissionMode) -> Json:
     if request.mode not in MODES:
         raise NotPossible(
-            f"Cannot set permission mode: {request.mode!r} is none of {', '.join(sorted(MODES))}", "invalid_mode"
+            f"Cannot set permission mode: {request.mode!r} is unknown (choose from {', '.join(sorted(MODES))})",
+            "invalid_mode",
         )
     if request.mode == "bypassPermissions" and not session.may_bypass():
         raise NotPossible(
