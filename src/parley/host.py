@@ -1,7 +1,6 @@
-"""The engine's two ways out: it tells, and it asks.
+"""The client as the engine sees it: it receives messages and answers requests.
 
-Whatever stands outside (a program on a pipe, an SDK in this process, a browser) is a
-host. The engine knows no more of it than this.
+A host may be a program on a pipe, an SDK in this process, or a browser.
 """
 
 from __future__ import annotations
@@ -14,27 +13,26 @@ from parley.protocol.messages.requests import Request
 
 
 class HostGone(Exception):
-    """The host hung up, or withdrew, before it answered."""
+    """The client disconnected, or cancelled the request, before it replied."""
 
 
 class HostError(Exception):
-    """The host answered with an error."""
+    """The client replied with an error."""
 
 
 class Host(Protocol):
     def send(self, message: Message) -> None:
-        """Say it. Never waits."""
+        """Send a message. Never waits."""
 
     async def request(self, request: Request, request_id: str | None = None) -> Any:
-        """The success payload of the host's answer. Raises HostGone or AnswerIsError.
+        """Send a request and return the payload of the reply. Raises HostGone or HostError.
 
-        `request_id` is that of a question which was asked before; by default it gets a new one.
-
-        Cancelling the wait withdraws the question.
+        `request_id` repeats an earlier request; by default the request gets a new id. Cancelling the wait cancels
+        the request.
         """
 
     async def drain(self) -> bool:
-        """Wait until all that was told has left us; False if nobody reads it any more."""
+        """Wait until all messages are written; False if the client is gone."""
 
     def pending_requests(self) -> list[ControlRequest]:
-        """What was asked and is not answered yet, as it was said."""
+        """The requests without a reply, as they were sent."""

@@ -70,7 +70,6 @@ def test_nothing_of_a_memory_is_loaded_where_there_is_none(tmp_path: Path) -> No
         loaded = loaded_for(tmp_path, "--print", "--model", "offline", *more, "say Hi")
         names = (
             "parley.memory",
-            "parley.engine.memory",
             "parley.settings.memory_options",
         )
         assert [name for name in loaded if name.startswith(names)] == []

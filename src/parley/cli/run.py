@@ -41,7 +41,7 @@ from parley.transports.stdio import StdioTransport
 if TYPE_CHECKING:
     from parley.cli.debug import DebugLog
     from parley.cli.handshake import PendingConnection
-    from parley.engine.memory.worker import MemoryWorker
+    from parley.memory.base import MemoryWorker
 
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
@@ -151,7 +151,7 @@ async def print_one(config: SessionConfig, prompt: str, printer: ResultPrinter) 
     """Run one prompt and print its result; returns the exit code."""
     hub = Hub()
     session = open_session(hub, config, printer)
-    session.is_host_gone = True  # the printer answers no requests
+    session.outbox.is_client_gone = True  # the printer answers no requests
     with SignalHandler(session) as stop:
         session.handle(user_message(prompt))
         session.close_input()

@@ -62,7 +62,7 @@ class Composer:
         # First what may be wrong with the command line, then what is to be opened: a refusal leaves nothing behind.
         bounds, prices, schema = limits.make_limits(launch), models.prices(), limits.output_schema(launch)
         models.check_first()
-        memory.check_models(launch, models)
+        memory.check_models(launch, models.check_first)
         for warning in launch.settings.warnings():
             warn(warning)
         session_id, log = sessions.open()
@@ -70,7 +70,7 @@ class Composer:
         watching = make_observer(environment, warn)
         context = tools.tool_context(launch, session_id, watching)
         style = self._output_style()
-        make_keeper = memory.memory_opener(launch, sessions, session_id)
+        make_keeper = memory.memory_opener(launch, sessions.store, session_id)
         if make_keeper is not None:
             context.open_memory = lambda: make_keeper().recall
         if models.is_wrapped:
@@ -92,7 +92,7 @@ class Composer:
             settings=launch.settings,
             limits=bounds,
             compaction=limits.compaction_policy(launch),
-            open_memory=make_keeper,
+            make_memory=memory.worker_factory(make_keeper),
             output_schema=schema,
             clock=launch.clock,
             random=random,

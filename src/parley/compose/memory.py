@@ -1,9 +1,9 @@
-"""The memory of a session: whether there is one, and where.
+"""The long-term memory of a session: whether it has one, and in which file.
 
 --db FILE             in the database of the sessions
 --memory              there too, or beside the logs of the project
---memory FILE         in a file of its own, which many sessions may share
---memory off          none; nor is there one where nothing of the session is kept
+--memory FILE         in a file of its own, which several sessions can share
+--memory off          none, as in sessions that are not stored
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ from parley.stores.files.claude import project_key
 from parley.stores.selection import choose
 
 if TYPE_CHECKING:
-    from parley.compose.models import ModelFactory
-    from parley.compose.stores import SessionStores
-    from parley.memory.base import MemoryPolicy, Recall, SessionMemory
+    from parley.engine.session.memory_host import MemoryHost
+    from parley.memory.base import MemoryPolicy, MemoryWorker, Recall, SessionMemory
     from parley.memory.database import MemoryDatabase
     from parley.memory.knowledge_tree import KnowledgeTree
     from parley.memory.session_memory import LocalSessionMemory
+    from parley.stores.base import Store
 
+OpenStore = Callable[[str | None], "Store"]
+"""Opens the store that has a session, or the default store."""
 PROJECTS, FILE = "projects", "memory.db"
 OFF, ON = ("off", "false", "none"), ("", "on", "true")
 
 
 def memory_path(launch: LaunchContext) -> Path | None:
-    """The file of the memory; None if there shall be none. Raises UsageError."""
-    asked, set_to = launch.options.memory, (launch.settings.merged.get("memory") or {}).get("enabled")
-    if launch.options.no_session_persistence or (asked or "").lower() in OFF:
+    """The file of the memory; None if there is none. Raises UsageError."""
+    option, setting = launch.options.memory, (launch.settings.merged.get("memory") or {}).get("enabled")
+    if launch.options.no_session_persistence or (option or "").lower() in OFF:
         return None
-    if asked is None and (set_to is False or (set_to is None and not launch.options.database)):
+    if option is None and (setting is False or (setting is None and not launch.options.database)):
         return None
-    if asked is not None and asked.lower() not in ON:
-        return Path(launch.cwd, os.path.expanduser(asked))
+    if option is not None and option.lower() not in ON:
+        return Path(launch.cwd, os.path.expanduser(option))
     return default_path(launch)
 
 
 def default_path(launch: LaunchContext) -> Path:
-    """Where a memory is that was not put elsewhere. Raises UsageError."""
+    """The default file. Raises UsageError."""
     chosen = choose(launch.options, launch.environment)
     if chosen is not None and chosen.holds_memory:
         return Path(launch.cwd, os.path.expanduser(chosen.location))
@@ -57,53 +59,64 @@ def make_policy(launch: LaunchContext) -> MemoryPolicy:
     return MemoryPolicy(**policy_fields(launch.settings.merged.get("memory") or {}))
 
 
-def check_models(launch: LaunchContext, models: ModelFactory) -> None:
-    """What is wrong with a model of the memory is told at the start. Raises UsageError."""
-    if memory_path(launch) is not None and (wished := launch.settings.merged.get("memory")):
+def check_models(launch: LaunchContext, check: Callable[[str], None]) -> None:
+    """Check the models of the memory at start-up. Raises UsageError."""
+    if memory_path(launch) is not None and (settings := launch.settings.merged.get("memory")):
         for key in ("model", "summaryModel"):
-            if named := wished.get(key):
-                models.check_first(named)
+            if named := settings.get(key):
+                check(named)
 
 
-def memory_opener(
-    launch: LaunchContext, sessions: SessionStores, session_id: str
-) -> Callable[[], SessionMemory] | None:
-    """How the memory of a session is opened; None if there is none. Raises UsageError."""
+def memory_opener(launch: LaunchContext, open_store: OpenStore, session_id: str) -> Callable[[], SessionMemory] | None:
+    """A function that opens the memory of a session once; None if it has none. Raises UsageError."""
     path = memory_path(launch)
     if path is None:
         return None
 
     @cache
-    def made() -> SessionMemory:
-        return open_memory(launch, sessions, session_id, open_database(path))
+    def open_once() -> SessionMemory:
+        return open_memory(launch, open_store, session_id, open_database(path))
 
-    return made
+    return open_once
+
+
+def worker_factory(open_memory: Callable[[], SessionMemory] | None) -> Callable[[MemoryHost], MemoryWorker] | None:
+    """How a session makes the worker of its memory; None if it has no memory."""
+    if open_memory is None:
+        return None
+
+    def make_worker(host: MemoryHost) -> MemoryWorker:
+        from parley.memory.worker import LocalMemoryWorker
+
+        return LocalMemoryWorker(host, open_memory)
+
+    return make_worker
 
 
 def open_memory(
-    launch: LaunchContext, sessions: SessionStores, session_id: str, database: MemoryDatabase
+    launch: LaunchContext, open_store: OpenStore, session_id: str, database: MemoryDatabase
 ) -> LocalSessionMemory:
     from parley.memory.session_memory import LocalSessionMemory, MemoryLocation
 
     here = MemoryLocation(
         database=database,
         session_id=session_id,
-        open_store=lambda: sessions.store(session_id),
+        open_store=lambda: open_store(session_id),
         now=launch.clock.now,
         redact=lambda: make_redactor(launch),
     )
     return LocalSessionMemory(here, make_policy(launch))
 
 
-# For a person, who looks in from outside.
+# For the command line.
 
 
 def open_database(path: Path, *, dry_run: bool = False) -> MemoryDatabase:
-    """The file, or a copy of it that nobody keeps. Raises SessionError."""
+    """Open the file, or a temporary copy of it. Raises SessionError."""
     from parley.memory.database import MemoryDatabase
 
-    is_usual = path.name == FILE and path.parent.parent.name == PROJECTS
-    database = MemoryDatabase(path, below=2 if is_usual else 0)
+    is_default = path.name == FILE and path.parent.parent.name == PROJECTS
+    database = MemoryDatabase(path, below=2 if is_default else 0)
     return database.dry_run() if dry_run else database
 
 
@@ -114,15 +127,15 @@ def open_tree(launch: LaunchContext, path: Path, author: str, *, dry_run: bool =
     return KnowledgeTree(open_database(path, dry_run=dry_run), launch.clock.now, author)
 
 
-def open_recall(sessions: SessionStores, path: Path) -> Recall:
-    """For all sessions that are kept in the same place."""
+def open_recall(open_store: OpenStore, path: Path) -> Recall:
+    """Search across all sessions of the store."""
     from parley.memory.recall import LocalRecall
 
-    return LocalRecall(open_database(path), sessions.store, "")
+    return LocalRecall(open_database(path), lambda: open_store(None), "")
 
 
 def forget(launch: LaunchContext, session_id: str) -> None:
-    """A session is deleted: its summaries go with it. Raises SessionError."""
+    """Delete the summaries of a deleted session. Raises SessionError."""
     path = memory_path(launch) or default_path(launch)
     if path.exists():
         from parley.memory.summaries import Summaries
@@ -131,7 +144,7 @@ def forget(launch: LaunchContext, session_id: str) -> None:
 
 
 def inherit(launch: LaunchContext, fork: str, session_id: str) -> None:
-    """A copy of a session has its summaries, and need not be looked through once more. Raises SessionError."""
+    """Copy the summaries and the progress of a session to its fork. Raises SessionError."""
     path = memory_path(launch) or default_path(launch)
     if path.exists():
         from parley.memory.summaries import Summaries
@@ -140,7 +153,7 @@ def inherit(launch: LaunchContext, fork: str, session_id: str) -> None:
 
 
 def make_redactor(launch: LaunchContext) -> Callable[[str], str]:
-    """What takes the secrets that we know, or know the shape of, out of a text."""
+    """A function that removes known secrets, and text shaped like one, from a text."""
     from parley.models.redaction import Redactor, find_secrets
     from parley.settings import credentials
 

@@ -1,4 +1,4 @@
-"""Ids and times: what makes two runs of the same script differ, and therefore comes in from outside."""
+"""Ids and times. They are injected, so that two runs of one script are equal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from parley.protocol.base import UNSET, Message, Struct
 
 
 def random_uuids(at_once: int = 64) -> Callable[[], str]:
-    """Gives out version 4 UUIDs, to any thread.
+    """Generates version 4 UUIDs; thread-safe.
 
-    Every stream event has one, so the kernel is asked for many at a time: less than half the time of `uuid.uuid4`.
+    Every stream event has one, so random bytes are read in batches. That takes less than half the time of `uuid.uuid4`.
     """
     ready: list[str] = []
 
@@ -37,14 +37,14 @@ def format_uuid4(digits: str) -> str:
 
 
 async def sleep(seconds: float) -> None:
-    # What needs only ids and the time starts without the 20 ms that this import takes.
+    # Importing asyncio takes 20 ms, which callers that need only ids and times save.
     import asyncio
 
     await asyncio.sleep(seconds)
 
 
 class Clock(Struct, frozen=True):
-    """Gives out ids and the time, and lets it pass."""
+    """The source of ids and times."""
 
     new_uuid: Callable[[], str] = field(default_factory=random_uuids)
     seconds: Callable[[], float] = time.time
@@ -52,11 +52,11 @@ class Clock(Struct, frozen=True):
     sleep: Callable[[float], Awaitable[None]] = sleep
 
     def now(self) -> str:
-        """UTC with milliseconds, as every line spells it."""
+        """UTC with milliseconds, as on the wire."""
         return format_iso(self.seconds())
 
     def stamp_message(self, message: Message, session_id: str) -> Message:
-        """The message with the session's id and an id of its own, where it has fields for them and lacks them."""
+        """The message with a session id and a uuid, if it has unset fields for them."""
         missing = {}
         if getattr(message, "session_id", None) is UNSET:
             missing["session_id"] = session_id

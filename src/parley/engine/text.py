@@ -1,7 +1,7 @@
-"""What comes from outside, fit to be kept: texts that every reader of the log and every backend can take.
+"""Makes texts from outside safe to store: every reader of the log and every backend can take them.
 
-NUL, which databases and terminals refuse, and halves of surrogate pairs, which are no characters at all, become
-U+FFFD. Bytes that are no UTF-8 have become that already where they were read.
+NUL, which databases and terminals refuse, and lone surrogates become U+FFFD. Invalid UTF-8 is replaced when
+it is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def sanitize(value: Any) -> Any:
-    """A JSON value without what cannot be kept; the same object if there is nothing to change."""
+    """A JSON value without such characters; the same object if there are none."""
     if isinstance(value, str):
         if value.isascii() and "\0" not in value:
             return value

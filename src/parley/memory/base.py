@@ -1,59 +1,72 @@
-"""What is remembered beyond a conversation: entries of a tree, summaries of what was said, and where to look it up.
+"""The long-term memory: its records, and the interfaces that the engine and the tools use.
 
-An entry is knowledge. It has a place in a tree (its slug, and the slug of its parent), and every
-change makes another version of it, so that each can be looked at again and gone back to. A
-summary stands for a stretch of messages, or for several summaries; it names what it covers, and
-what it covers is still in the log.
+A knowledge entry has a place in a tree (its slug and its parent's slug). Every change makes a new version; old
+versions can be read and restored. A summary covers a range of messages, or several summaries; what it covers
+stays in the log.
 
-Not here: where they are kept (database.py, knowledge_tree.py, summaries.py), who writes them (curator.py).
+    MemoryWorker     what a session calls: after a turn, when the window is nearly full, at the end
+    SessionMemory    the stored memory of one session
+    Recall           search and lookup, for tools
+
+See also: `worker.py` and `summarizer.py` for a running session, `database.py`, `knowledge_tree.py` and
+`summaries.py` for storage, `curator.py` for consolidation. The engine imports only this module.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import Json, Struct
 from parley.stores.base import SearchHit
 
 CURATOR, PERSON = "curator", "person"
-"""Who makes versions."""
-
+"""The authors of versions."""
 
 AskModel = Callable[[str, list[Json], list[Json]], Awaitable[list[Json]]]
-"""A model call: instructions, messages and tools; the blocks of the answer. Raises ModelError."""
+"""A model call: instructions, messages and tools to the blocks of the answer. Raises ModelError."""
 DecideCall = Callable[[str, str, Json], None]
-"""Puts on record that a call (its id, its tool, its input) is allowed. Raises SessionError."""
+"""Records that a call (its id, tool and input) is allowed. Raises SessionError."""
 
 
 class MemoryPolicy(Struct, frozen=True, kw_only=True):
-    """What the person wants of a memory."""
+    """The user's settings for the memory."""
 
     model: str | None = None
-    """Who tidies up; None is the small model, or the session's own where that is not on the API."""
+    """The curator; None is the small model, or the session's own on other backends."""
     summary_model: str | None = None
-    """Who writes summaries; None is the session's own model."""
+    """The model that writes summaries; None is the session's own."""
     view_tokens: int | None = None
-    """How much of a conversation its model reads at most; None is what its window bears."""
+    """How much of a conversation the model reads at most; None is its window."""
     consolidates: bool = True
     trivial_tokens: int = 400
-    """What is said in fewer tokens waits for more before it is looked through for knowledge."""
+    """Fewer new tokens than this wait for more before they are consolidated."""
     piece_tokens: int = 24_000
-    """How much is looked through at a time."""
+    """How much is consolidated at a time."""
     max_calls: int = 20
-    """Of the model, for each piece."""
+    """Model calls per piece."""
     max_seconds: float = 300.0
-    """For all of a consolidation."""
+    """Limit for a whole consolidation."""
+
+    def choose_curator(self, own: ModelRef, small: str) -> ModelRef | None:
+        """The model that consolidates. A fake model does so only if the settings name it."""
+        if self.model is not None:
+            return resolve(self.model)
+        if own.is_messages_api:
+            return resolve(small)
+        return None if own.is_fake else own
 
 
 class ConsolidationReport(Struct, frozen=True, kw_only=True):
-    """What a consolidation came to."""
+    """The result of a consolidation."""
 
     created: int = 0
     updated: int = 0
     archived: int = 0
     words: str = ""
-    """What the curator says of it, or what went wrong."""
+    """The curator's comment, or what went wrong."""
 
 
 class EntrySource(Struct, frozen=True, kw_only=True):
@@ -74,22 +87,22 @@ class KnowledgeEntry(Struct, frozen=True, kw_only=True):
     body: str
     """Markdown."""
     links: tuple[str, ...] = ()
-    """The slugs of entries it speaks of."""
+    """Slugs of related entries."""
     sources: tuple[EntrySource, ...] = ()
     archived: bool = False
-    """Whether it is deleted, as far as anybody looks for it: its versions stay."""
+    """Removed from searches; its versions stay."""
     at: str
     author: str
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """What stands for a stretch of a session's messages."""
+    """A summary of a range of a session's messages."""
 
     id: int = 0
-    """Its number in the memory; 0 for one that is not kept yet."""
+    """Its number in the memory; 0 before it is stored."""
     session: str
     order: int
-    """1 stands for messages, 2 for summaries of order 1, and so on."""
+    """1 covers messages, 2 covers summaries of order 1, and so on."""
     first: int
     last: int
     """The first and the last record of the log that it covers."""
@@ -108,7 +121,7 @@ class LogMessage(Struct, frozen=True, kw_only=True):
 
 
 class RecallResults(Struct, frozen=True, kw_only=True):
-    """What a search came to, the best first."""
+    """The results of a search, best first."""
 
     entries: tuple[KnowledgeEntry, ...] = ()
     summaries: tuple[Summary, ...] = ()
@@ -116,43 +129,84 @@ class RecallResults(Struct, frozen=True, kw_only=True):
 
 
 class Recall(Protocol):
-    """Where an agent looks things up. Each may wait for a disk: call it beside the event loop. Raise SessionError."""
+    """Search and lookup. All methods can block on the disk: call them in a thread. They raise SessionError."""
 
     def search(self, text: str, limit: int, *, everywhere: bool = False) -> RecallResults:
-        """What has to do with a text: in the tree, in summaries and in all that was said.
+        """Search the tree, the summaries and the messages.
 
-        Messages and summaries are those of this session, or `everywhere` of all that are kept in the same place.
+        Messages and summaries are limited to this session unless `everywhere` is set.
         """
 
     def entry(self, slug: str) -> KnowledgeEntry | None: ...
 
     def below(self, slug: str) -> list[KnowledgeEntry]:
-        """The entries whose parent it is."""
+        """The children of an entry."""
 
     def summary(self, id: int) -> tuple[Summary, list[Summary]] | None:
-        """A summary, and the summaries it stands for."""
+        """A summary, and the summaries that it covers."""
 
     def messages(self, first: int, last: int, session_id: str | None = None) -> list[LogMessage]:
-        """What was said from one record to another, in this session or another. Raises UnknownSession."""
+        """The messages of a range of records, of this session or another. Raises UnknownSession."""
 
 
 class SessionMemory(Protocol):
-    """What an engine needs of the memory of a session. What may wait for a disk is awaited."""
+    """The stored memory of one session. Methods that can block on the disk are async."""
 
     policy: MemoryPolicy
     recall: Recall
 
     def outline(self) -> str:
-        """What is known, as a model is told it at the beginning; empty if nothing is. Raises SessionError."""
+        """The titles of all entries, for the system prompt; empty if there are none. Raises SessionError."""
 
     def progress(self) -> int:
-        """The last record that was looked through; -1 if none was. Raises SessionError."""
+        """The last record that was consolidated; -1 if none was. Raises SessionError."""
 
     async def store(self, summaries: Sequence[Summary]) -> None:
         """Raises SessionError."""
 
     async def consolidate(self, ask: AskModel, decide: DecideCall, note: Callable[[ConsolidationReport], None]) -> None:
-        """Look through all that was said since the last time. `note` hears what it has come to so far.
+        """Consolidate everything since the last time. `note` receives intermediate results.
 
-        Raises ModelError, SessionError. May be cancelled: what was done by then is done.
+        Raises ModelError, SessionError. Can be cancelled: finished changes stay.
         """
+
+
+class MemoryWorker(Protocol):
+    """What a session calls to keep its memory up to date. Nothing here delays a turn."""
+
+    awaited: asyncio.Event
+    """Set when the session waits for nothing but its memory."""
+
+    @property
+    def memory(self) -> SessionMemory: ...
+
+    def turn_ended(self) -> None:
+        """Start a consolidation after a turn, if there is enough new text."""
+
+    def start(self) -> None:
+        """Start a consolidation; returns at once."""
+
+    def make_compactor(self, conversation: Any) -> Any:
+        """The `Compactor` (engine/context/compactor.py) for a conversation whose window is nearly full."""
+
+    def stop(self) -> None:
+        """Cancel the running consolidation; its report is still sent."""
+
+    async def wait_idle(self, ceiling_seconds: float | None) -> None:
+        """Wait for the running consolidation, up to a limit."""
+
+    async def close(self) -> None: ...
+
+
+def curator_decision(id: str, tool: str, input_sha256: str, mode: str) -> Json:
+    """The permission record of a curator's call. It needs no approval: its tools change only the memory."""
+    return {
+        "tool_use_id": id,
+        "tool": tool,
+        "decision": "allow",
+        "source": "memory",
+        "reason": "The curator changes the memory and nothing else",
+        "mode": mode,
+        "asked": False,
+        "input_sha256": input_sha256,
+    }

@@ -1,11 +1,11 @@
-"""The curator: a model that looks through what was said and tidies up the tree, with tools of its own.
+"""The curator: a model that reads messages and updates the knowledge tree with its own tools.
 
     curator = Curator(tree, ask, decide, max_calls)
-    words = await curator.look_through(lines, session_id)
-    curator.tally(words)
+    comment = await curator.process(lines, session_id)
+    report = curator.tally(comment)
 
-It can create, update and archive entries, search and read them, and nothing else. Every change is
-one transaction, done before the model hears of it; whoever stops a curator leaves whole entries.
+It can only create, update, archive, search and read entries. Every change is one transaction, finished before the
+model gets the result, so that a stopped curator leaves complete entries.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Curator:
         self._sources: dict[int, EntrySource] = {}
 
     def tally(self, words: str = "") -> ConsolidationReport:
-        """What has come of it so far."""
+        """The changes so far."""
         return ConsolidationReport(
             created=len(self._created),
             updated=len(self._updated - self._created),
@@ -106,7 +106,7 @@ class Curator:
         )
 
     async def process(self, lines: Sequence[LogMessage], session_id: str) -> str:
-        """What the model says of it at the end. Raises ModelError, SessionError."""
+        """Process messages. Returns the model's final comment. Raises ModelError, SessionError."""
         self._sources = {line.seq: EntrySource(session=session_id, seq=line.seq, uuid=line.uuid) for line in lines}
         known = outline(await run_in_thread(self._tree.entries)) or "The tree is empty."
         text = f"{known}\n\nThe stretch:\n\n" + "\n\n".join(map(format_line, lines))
@@ -123,20 +123,20 @@ class Curator:
         return STOPPED.format(calls=self._max_calls)
 
     async def _act(self, call: Json) -> Json:
-        """One call of the model, and its result. Raises SessionError."""
+        """Run one tool call. Returns its result block. Raises SessionError."""
         id, name, given = str(call.get("id")), str(call.get("name")), call.get("input")
         try:
             if name not in OPERATIONS:
-                raise Refusal(f"there is no tool {name!r}; there are {', '.join(OPERATIONS)}")
+                raise Refusal(f"unknown tool {name!r} (choose from {', '.join(OPERATIONS)})")
             kind, _, run = OPERATIONS[name]
-            wanted = msgspec.convert(given, kind)
+            input = msgspec.convert(given, kind)
             self._decide(id, name, given if isinstance(given, dict) else {})
-            text = await run_to_completion(lambda: run(self, wanted))
+            text = await run_to_completion(lambda: run(self, input))
         except (Refusal, msgspec.ValidationError) as exc:
             return {"type": "tool_result", "tool_use_id": id, "content": str(exc), "is_error": True}
         return {"type": "tool_result", "tool_use_id": id, "content": text}
 
-    # What it can do. Raises Refusal, SessionError.
+    # Tools. They raise Refusal and SessionError.
 
     def create(self, call: CreateInput) -> str:
         draft = EntryDraft(
@@ -175,19 +175,19 @@ class Curator:
 
     def _named(self, numbers: list[int]) -> tuple[EntrySource, ...]:
         if strange := [number for number in numbers if number not in self._sources]:
-            raise Refusal(f"#{strange[0]} is no message of this stretch: sources are the numbers it shows")
+            raise Refusal(f"#{strange[0]} is not a message of this excerpt: use the numbers that it shows")
         return tuple(self._sources[number] for number in dict.fromkeys(numbers))
 
 
 async def run_to_completion(work: Callable[[], str]) -> str:
-    """Do it in a thread. Whoever is cancelled meanwhile leaves when it is done, so that what was done is known."""
-    doing = asyncio.ensure_future(run_in_thread(work))
+    """Run in a thread. A cancellation waits for the end, so that the change is complete."""
+    running = asyncio.ensure_future(run_in_thread(work))
     try:
-        return await asyncio.shield(doing)
+        return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait({doing})
-        if not doing.cancelled():
-            doing.exception()  # nobody waits for it any more
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.exception()  # mark it as retrieved
         raise
 
 
@@ -208,7 +208,7 @@ OPERATIONS: dict[str, tuple[type[Struct], str, Callable[[Curator, Any], str]]] =
 
 @functools.cache
 def schemas() -> list[Json]:
-    """The tools as the model is shown them."""
+    """The tool schemas for the model."""
     return [
         {"name": name, "description": words, "input_schema": input_schema(kind)}
         for name, (kind, words, _) in OPERATIONS.items()

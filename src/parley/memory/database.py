@@ -1,10 +1,10 @@
-"""The file a memory is in: tables of its own, in the database of the sessions or in one by itself.
+"""The SQLite file of a memory: tables of its own, in the database of the sessions or in a separate one.
 
-    with Database(path).writing() as run:     one transaction: all of it is kept, or nothing
-    with Database(path).reading() as run:     None where nothing was ever remembered
+    with MemoryDatabase(path).writing() as run:     one transaction
+    with MemoryDatabase(path).reading() as run:     None if the memory is empty
 
-Nothing is made before something is written. Every use has a connection of its own, so that a
-thread that is given up leaves nothing open behind it, and whoever is killed leaves no half change.
+The file and the tables are created with the first write. Every use has its own connection, so that an abandoned
+thread leaves nothing open, and a killed process no partial change.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'memory_entries'"
 
 class MemoryDatabase:
     def __init__(self, path: Path, below: int = 0) -> None:
-        """`below`: how many of the folders above the file are ours, and no links."""
+        """`below` is how many of the folders above the file are private and must not be links."""
         self.path = path
         self._below = below
 
@@ -85,7 +85,7 @@ class MemoryDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:
-        """None if nothing was ever remembered. Raises SessionError."""
+        """None if the memory is empty. Raises SessionError."""
         if not self._exists():
             yield None
             return
@@ -93,7 +93,7 @@ class MemoryDatabase:
             yield database if is_prepared(database, self.path) else None
 
     def dry_run(self) -> MemoryDatabase:
-        """A copy in memory, to see what a change would come to. Raises SessionError."""
+        """A copy in memory, to preview changes. Raises SessionError."""
         return DryRunDatabase(self)
 
     def _exists(self) -> bool:
@@ -104,7 +104,7 @@ class MemoryDatabase:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """What SQLite has to complain about, as an error of ours."""
+        """Turn errors of SQLite into SessionError."""
         try:
             yield
         except sqlite3.Error as exc:
@@ -112,7 +112,7 @@ class MemoryDatabase:
 
 
 class DryRunDatabase(MemoryDatabase):
-    """The memory as it is now, where nothing that is written is kept."""
+    """A copy of a memory. Changes are discarded."""
 
     def __init__(self, of: MemoryDatabase) -> None:
         super().__init__(of.path)
@@ -135,7 +135,7 @@ def copy_rows(database: sqlite3.Connection, table: str, rows: list[tuple[Any, ..
 
 
 def connect(path: Path, below: int = 0) -> sqlite3.Connection:
-    """`below`: how many of the folders above it are ours. Raises SessionError, sqlite3.Error."""
+    """Raises SessionError, sqlite3.Error."""
     try:
         real = private_files.prepare_database(path, below=below)
         made = sqlite3.connect(real, BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
@@ -162,7 +162,7 @@ def is_prepared(database: sqlite3.Connection, path: Path) -> bool:
 
 
 def prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Make the tables, in the transaction of who wants to write, if they are not there. Raises SessionError."""
+    """Create the tables if they do not exist, in the current transaction. Raises SessionError."""
     if is_prepared(database, path):
         return
     for statement in statements(SCHEMA):
@@ -171,7 +171,7 @@ def prepare(database: sqlite3.Connection, path: Path) -> None:
 
 
 def statements(script: str) -> Iterator[str]:
-    """One after the other: SQLite's own way to run a script would end the transaction."""
+    """Split a script into statements: `executescript` would commit the transaction."""
     held = ""
     for line in script.splitlines(keepends=True):
         held += line

@@ -1,11 +1,11 @@
-"""The tree of what is known: entries that are created, changed and archived, each change as a version.
+"""The knowledge tree: entries that are created, changed and archived. Each change is a new version.
 
-    tree = Tree(database, now)
-    entry = tree.create(Draft(slug="coffee", title="Coffee", body="Black, no sugar."))
-    entry = tree.update("coffee", entry.version, body="With milk.")      # refused if somebody was quicker
-    entry = tree.undo("coffee")                                          # black again, as version 3
+    tree = KnowledgeTree(database, now)
+    entry = tree.create(EntryDraft(slug="coffee", title="Coffee", body="Black, no sugar."))
+    entry = tree.update("coffee", entry.version, body="With milk.")      # refused if the version is not current
+    entry = tree.undo("coffee")                                          # the first text again, as version 3
 
-Each is one transaction. What cannot be is refused with words for whoever asked, a model or a person.
+Each call is one transaction. An invalid change raises Refusal with a text for the model or the user.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHANGEABLE = ("parent", "title", "body", "links")
 
 
 class EntryDraft(Struct, frozen=True, kw_only=True):
-    """What an entry is to say."""
+    """The contents of a new entry."""
 
     slug: str
     title: str
@@ -53,17 +53,17 @@ class KnowledgeTree:
         self._now = now
         self._author = author
         self._redact = redact
-        """What must not be remembered is taken out of every text."""
+        """Removes secrets from every text."""
 
-    # Looking.
+    # Read.
 
     def get(self, slug: str) -> KnowledgeEntry | None:
-        """Also one that is archived. Raises SessionError."""
+        """An entry, also if it is archived. Raises SessionError."""
         with self._database.reading() as run:
             return None if run is None else find_entry(run, slug)
 
     def entries(self, *, archived: bool = False) -> list[KnowledgeEntry]:
-        """All of them, by their slugs; those that are archived only if they are wanted. Raises SessionError."""
+        """All entries, ordered by slug. Raises SessionError."""
         where = "" if archived else "WHERE NOT archived "
         with self._database.reading() as run:
             rows = [] if run is None else run.execute(f"SELECT {COLUMNS} FROM memory_entries {where}ORDER BY slug")
@@ -75,7 +75,7 @@ class KnowledgeTree:
             return [] if run is None else children(run, slug)
 
     def search(self, text: str, limit: int) -> list[KnowledgeEntry]:
-        """Those that have all the words, then those that have some, each the best first. Raises SessionError."""
+        """Entries with all the words, then those with some, best first. Raises SessionError."""
         names = ", ".join(f"memory_entries.{name}" for name in COLUMNS.split(", "))
         wanted = (
             f"SELECT {names} FROM memory_entry_words JOIN memory_entries ON id = memory_entry_words.rowid "
@@ -89,14 +89,14 @@ class KnowledgeTree:
         return list(hits.values())[:limit]
 
     def history(self, slug: str) -> list[KnowledgeEntry]:
-        """Its versions, the first first. Raises SessionError, Refusal if there never was such an entry."""
+        """All versions, oldest first. Raises SessionError, or Refusal if there is no such entry."""
         with self._database.reading() as run:
             rows = [] if run is None else versions(run, slug)
         if not rows:
             raise unknown_entry(slug)
         return rows
 
-    # Changing.
+    # Change.
 
     def create(self, draft: EntryDraft) -> KnowledgeEntry:
         """Raises Refusal, SessionError."""
@@ -115,7 +115,7 @@ class KnowledgeTree:
             there = find_entry(run, entry.slug)
             if there is not None and not there.archived:
                 raise Refusal(f"there is an entry {entry.slug!r} already, at version {there.version}: update that one")
-            if there is not None:  # a slug that was archived lives again, with its history
+            if there is not None:  # an archived slug is used again and keeps its history
                 entry = replace(entry, version=there.version + 1)
             check_entry(run, entry)
             write_version(run, entry, there)
@@ -154,7 +154,7 @@ class KnowledgeTree:
         return after
 
     def undo(self, slug: str, to: int | None = None) -> KnowledgeEntry:
-        """Make it what it was at a version, or before the last; what was created last is archived.
+        """Restore a version, by default the one before the last. Undoing a creation archives the entry.
 
         Raises Refusal, SessionError.
         """
@@ -162,7 +162,7 @@ class KnowledgeTree:
             before = find_entry(run, slug)
             if before is None:
                 raise unknown_entry(slug)
-            after = self._gone_back(before, versions(run, slug), to)
+            after = self._restore(before, versions(run, slug), to)
             if after.archived:
                 check_no_children(run, slug)
             else:
@@ -170,14 +170,14 @@ class KnowledgeTree:
             write_version(run, after, before)
         return after
 
-    def _gone_back(self, before: KnowledgeEntry, all: list[KnowledgeEntry], to: int | None) -> KnowledgeEntry:
-        wanted = before.version - 1 if to is None else to
-        if wanted == 0 and to is None:
+    def _restore(self, before: KnowledgeEntry, all: list[KnowledgeEntry], to: int | None) -> KnowledgeEntry:
+        version = before.version - 1 if to is None else to
+        if version == 0 and to is None:
             return self._next(before, archived=True)
-        old = next((entry for entry in all if entry.version == wanted), None)
-        if old is None or wanted == before.version:
+        old = next((entry for entry in all if entry.version == version), None)
+        if old is None or version == before.version:
             known = ", ".join(str(entry.version) for entry in all)
-            raise Refusal(f"{before.slug!r} is at version {before.version} and has the versions {known}, not {wanted}")
+            raise Refusal(f"{before.slug!r} is at version {before.version} and has the versions {known}, not {version}")
         return self._next(old, version=before.version + 1)
 
     def _next(self, before: KnowledgeEntry, **changes: Any) -> KnowledgeEntry:
@@ -187,11 +187,11 @@ class KnowledgeTree:
         return made
 
 
-# What may be.
+# Validation.
 
 
 def check_entry(run: sqlite3.Connection, entry: KnowledgeEntry) -> None:
-    """Raises Refusal if an entry cannot be so."""
+    """Raises Refusal if an entry is invalid."""
     if not SLUG.fullmatch(entry.slug) or len(entry.slug) > LONGEST_SLUG:
         raise Refusal(
             f"{entry.slug!r} cannot be a slug: it has lower-case letters, digits and single hyphens between them, "
@@ -211,13 +211,13 @@ def check_entry(run: sqlite3.Connection, entry: KnowledgeEntry) -> None:
 
 
 def check_no_children(run: sqlite3.Connection, slug: str) -> None:
-    """Raises Refusal if entries would hang in the air."""
+    """Raises Refusal if an entry has children."""
     if left := [child.slug for child in children(run, slug)]:
         raise Refusal(f"{slug!r} has entries below it: move or archive {', '.join(left)} first")
 
 
 def current_version(run: sqlite3.Connection, slug: str, version: int) -> KnowledgeEntry:
-    """Raises Refusal if it is not there, or not the one that somebody saw."""
+    """Raises Refusal if the entry does not exist or has another version."""
     there = find_entry(run, slug)
     if there is None or there.archived:
         raise unknown_entry(slug)
@@ -229,7 +229,7 @@ def current_version(run: sqlite3.Connection, slug: str, version: int) -> Knowled
 
 
 def one_line(text: str) -> str:
-    """Titles stand in lists, one in a line."""
+    """Titles are shown in lists, one per line."""
     return " ".join(text.split())
 
 
@@ -256,7 +256,7 @@ def children(run: sqlite3.Connection, slug: str) -> list[KnowledgeEntry]:
 
 
 def ancestors(run: sqlite3.Connection, slug: str | None) -> list[str]:
-    """An entry and what is above it."""
+    """An entry and its ancestors."""
     above: list[str] = []
     while slug is not None and slug not in above:
         above.append(slug)
@@ -266,7 +266,7 @@ def ancestors(run: sqlite3.Connection, slug: str | None) -> list[str]:
 
 
 def write_version(run: sqlite3.Connection, entry: KnowledgeEntry, before: KnowledgeEntry | None) -> None:
-    """Keep a version, in the place of the one before."""
+    """Write a version and make it the current one."""
     row = as_row(entry)
     run.execute(f"INSERT INTO memory_versions ({COLUMNS}) VALUES ({', '.join('?' * len(row))})", row)
     if before is None:
@@ -283,7 +283,7 @@ def as_row(entry: KnowledgeEntry) -> tuple[Any, ...]:
 
 
 def as_entry(row: tuple[Any, ...]) -> KnowledgeEntry:
-    """The entry of a row. A cell that something else has spoilt is read as far as it can be, and so is the rest."""
+    """The entry of a row. A corrupt cell is read as far as possible."""
     named = dict(zip(COLUMNS.split(", "), row, strict=True))
     named["links"] = read_list_cell(named["links"], tuple[str, ...])
     named["sources"] = read_list_cell(named["sources"], tuple[EntrySource, ...])
@@ -294,7 +294,7 @@ def as_entry(row: tuple[Any, ...]) -> KnowledgeEntry:
 
 
 def read_list_cell(cell: Any, kind: Any) -> Any:
-    """What a cell lists; nothing if it is no list of that kind."""
+    """The list in a cell; empty if it is invalid."""
     try:
         return msgspec.json.decode(cell, type=kind)
     except (msgspec.DecodeError, UnicodeError, TypeError, RecursionError):

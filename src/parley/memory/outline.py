@@ -1,4 +1,4 @@
-"""The tree at a glance: slugs and titles, each below its parent. Pure."""
+"""An overview of the tree: slugs and titles, each below its parent. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ MOST_CHARS = 6_000
 
 
 def outline(entries: Sequence[KnowledgeEntry], most_chars: int = MOST_CHARS) -> str:
-    """As many as fit, those near the root first; how many are left out."""
+    """As many entries as fit, those near the root first, and the number of the others."""
     rows = order_entries(entries)
-    kept, room = set[str](), most_chars
+    shown, room = set[str](), most_chars
     for depth, entry in sorted(rows, key=lambda row: row[0]):
         room -= len(format_row(depth, entry)) + 1
         if room < 0:
             break
-        kept.add(entry.slug)
-    told = [format_row(depth, entry) for depth, entry in rows if entry.slug in kept]
-    left = len(rows) - len(told)
-    return "\n".join([*told, *([f"… and {left} more"] if left else [])])
+        shown.add(entry.slug)
+    lines = [format_row(depth, entry) for depth, entry in rows if entry.slug in shown]
+    left = len(rows) - len(lines)
+    return "\n".join([*lines, *([f"… and {left} more"] if left else [])])
 
 
 def order_entries(entries: Sequence[KnowledgeEntry]) -> list[tuple[int, KnowledgeEntry]]:
-    """Each below its parent, with its depth; those whose parent is not among them come last."""
+    """Entries with their depth, each below its parent; those without a known parent come last."""
     rows = list(walk_children(entries, None, 0))
     placed = {entry.slug for _, entry in rows}
     return rows + [(0, entry) for entry in entries if entry.slug not in placed]

@@ -1,4 +1,4 @@
-"""Looking things up: in the tree, in summaries, and in the log, which has everything."""
+"""Search and lookup in the tree, the summaries and the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parley.stores.search_text import entry_text, find_passage, significant_word
 
 
 class LocalRecall:
-    """Of one session, whose log may be kept elsewhere than the memory."""
+    """The recall of one session. Its log can be in another store than the memory."""
 
     def __init__(self, database: MemoryDatabase, open_store: Callable[[], Store], session_id: str) -> None:
         self._tree = KnowledgeTree(database, str)
@@ -41,14 +41,14 @@ class LocalRecall:
         return self._store.search(text, limit) if session_id is None else self._scan(text, limit)
 
     def _scan(self, text: str, limit: int) -> list[SearchHit]:
-        """Without an index, by reading all of it: those with most of the words first, and of these the latest."""
-        wanted, scored = significant_words(text), list[tuple[int, int, SearchHit]]()
+        """Search without an index: most matching words first, then the latest."""
+        words, scored = significant_words(text), list[tuple[int, int, SearchHit]]()
         for entry in self._store.read(self._session_id):
-            heard = "" if is_repetition(entry) else entry_text(entry.kind, entry.message)
-            score = len(set(wanted) & set(split_words(heard)))
+            content = "" if is_repetition(entry) else entry_text(entry.kind, entry.message)
+            score = len(set(words) & set(split_words(content)))
             if score:
-                told = find_passage(heard, wanted)
-                hit = SearchHit(id=self._session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=told)
+                excerpt = find_passage(content, words)
+                hit = SearchHit(id=self._session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=excerpt)
                 scored.append((score, entry.seq, hit))
         return [hit for _, _, hit in sorted(scored, key=lambda each: each[:2], reverse=True)[:limit]]
 
@@ -74,6 +74,6 @@ class LocalRecall:
 
 
 def is_repetition(entry: LogEntry) -> bool:
-    """Whether it is a summary, or the result of a call that looked something up."""
+    """Whether an entry is a summary or the result of a memory tool."""
     detail = entry.message.get("tool_use_result")
     return bool(entry.context.get("isCompactSummary") or (isinstance(detail, dict) and detail.get("recalled")))

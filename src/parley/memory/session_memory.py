@@ -1,4 +1,4 @@
-"""The memory of a session, as its engine has it: to look things up, to keep them, to go through what was said."""
+"""The stored memory of one session: recall, summaries, consolidation."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ KNOWN = (
 
 
 class MemoryLocation(Struct, frozen=True, kw_only=True):
-    """Where a memory is, and whose it is."""
+    """The files of a memory, and the session that uses it."""
 
     database: MemoryDatabase
     session_id: str
     open_store: Callable[[], Store]
     now: Callable[[], str]
     redact: Callable[[], Callable[[str], str]] = lambda: str
-    """What takes secrets out of a text; made when it is first needed."""
+    """Makes the function that removes secrets, when first needed."""
 
 
 class LocalSessionMemory:
@@ -49,7 +49,6 @@ class LocalSessionMemory:
         return self._place.redact()
 
     def _clean(self, text: str) -> str:
-        """Without the secrets in it."""
         return self._redaction(text)
 
     @cached_property
@@ -57,8 +56,8 @@ class LocalSessionMemory:
         return KnowledgeTree(self._place.database, self._place.now, redact=self._clean)
 
     def outline(self) -> str:
-        told = outline(self.tree.entries())
-        return f"{KNOWN}\n{told}" if told else ""
+        titles = outline(self.tree.entries())
+        return f"{KNOWN}\n{titles}" if titles else ""
 
     def progress(self) -> int:
         with self._place.database.reading() as run:
@@ -67,7 +66,7 @@ class LocalSessionMemory:
             return -1 if row is None else int(row[0])
 
     def _advance(self, seq: int) -> None:
-        """Everything up to here has been looked through. Raises SessionError."""
+        """Record that everything up to `seq` is consolidated. Raises SessionError."""
         with self._place.database.writing() as run:
             run.execute("INSERT OR REPLACE INTO memory_progress VALUES (?, ?)", (self._place.session_id, seq))
 
@@ -77,16 +76,16 @@ class LocalSessionMemory:
 
     async def consolidate(self, ask: AskModel, decide: DecideCall, note: Callable[[ConsolidationReport], None]) -> None:
         curator = Curator(self.tree, ask, decide, self.policy.max_calls)
-        said: list[str] = []
+        comments: list[str] = []
         try:
             for piece in await run_in_thread(self._pending):
-                said.append(await curator.process(piece, self._place.session_id))
+                comments.append(await curator.process(piece, self._place.session_id))
                 await run_in_thread(lambda last=piece[-1].seq: self._advance(last))  # type: ignore[misc]  # bound, not given
         finally:
-            note(curator.tally("\n".join(filter(None, said))))
+            note(curator.tally("\n".join(filter(None, comments))))
 
     def _pending(self) -> list[list[LogMessage]]:
-        """What has not been looked through, without secrets. Raises SessionError."""
+        """The messages that are not consolidated yet, without secrets. Raises SessionError."""
         entries = self._place.open_store().read(self._place.session_id, after=self.progress())
         clean = (replace(line, text=self._clean(line.text)) for line in excerpt_lines(entries))
         return list(split_pieces(clean, self.policy.piece_tokens * CHARS_PER_TOKEN))

@@ -1,7 +1,7 @@
-"""Summaries of what was said, kept where they can be searched.
+"""Stored summaries, for search.
 
-The conversation itself needs none of this: the summaries that stand for its beginning are in its
-log. Here are all that ever were, so that one can go from a summary to those it stands for.
+The conversation does not need them: the summaries that it starts with are in its log. The table has all earlier
+ones too, so that a reader can go from a summary to those it covers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Summaries:
         self._now = now
 
     def add(self, summaries: Iterable[Summary]) -> None:
-        """Keep them; one over the same records goes. Raises SessionError."""
+        """Store summaries. One that covers the same records is replaced. Raises SessionError."""
         with self._database.writing() as run:
             for each in summaries:
                 place = (each.session, each.order, each.first, each.last)
@@ -39,14 +39,14 @@ class Summaries:
         return next(iter(self._select("WHERE id = ?", id)), None)
 
     def within(self, above: Summary) -> list[Summary]:
-        """Those that a summary stands for. Raises SessionError."""
+        """The summaries that a summary covers. Raises SessionError."""
         where = "WHERE session = ? AND first >= ? AND last <= ? AND rank < ? ORDER BY first, rank DESC"
         inside = self._select(where, above.session, above.first, above.last, above.order)
-        # One that lies within another of these is stood for by that one.
+        # Leave out those that another of these covers.
         return [each for each in inside if not any(covers(other, each) for other in inside)]
 
     def search(self, text: str, limit: int, session: str | None = None) -> list[Summary]:
-        """Those with all the words, then those with some. Raises SessionError."""
+        """Summaries with all the words, then those with some. Raises SessionError."""
         wanted = (
             f"SELECT {COLUMNS} FROM memory_summary_words JOIN memory_summaries ON id = memory_summary_words.rowid "
             "WHERE memory_summary_words MATCH ? AND (? IS NULL OR session = ?) "
@@ -60,7 +60,7 @@ class Summaries:
         return list(hits.values())[:limit]
 
     def inherit(self, fork: str, session: str) -> None:
-        """A session was copied: what is known of the one holds for the other. Raises SessionError."""
+        """Copy the summaries and the progress of a session to its fork. Raises SessionError."""
         with self._database.reading() as there:
             if there is None:
                 return
@@ -76,7 +76,7 @@ class Summaries:
             )
 
     def forget(self, session: str) -> None:
-        """A session is deleted: nothing of what was said in it stays here. Raises SessionError."""
+        """Delete everything about a session. Raises SessionError."""
         with self._database.reading() as there:
             if there is None:
                 return

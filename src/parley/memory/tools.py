@@ -1,4 +1,4 @@
-"""memory_search and memory_read: what was learned and said before, also long ago."""
+"""The tools memory_search and memory_read."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ MOST_FOUND = 50
 MOST_CHARS = 40_000
 EXCERPT_CHARS = 400
 MOST_ID = 2**53
-"""Far more than there will ever be, and what a database still takes as a number."""
+"""The largest id that a database takes as an integer."""
 SPARE = 3
-"""So many times as many are looked for as are shown: some are in front of the model already."""
+"""How many times more results are fetched than shown: the model sees some already."""
 REPEATS = {"recalled": True}
-"""Marks what was looked up, so that nobody finds it as if it had been said once more."""
+"""Marks results of memory tools, so that a search does not find them again."""
 RANGE = re.compile(r"#?(\d{1,15})(?:\s*(?:-|–|\.\.)\s*#?(\d{1,15}))?")
 
 
 class MemorySearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(min_length=1, description="Words to look for; those with most of them come first")]
     limit: Annotated[int, Meta(ge=1, le=MOST_FOUND, description="How many of each kind")] = 8
-    everywhere: Annotated[bool, Meta(description="Also what was said in other sessions")] = False
+    everywhere: Annotated[bool, Meta(description="Also search the messages of other sessions")] = False
 
 
 class MemoryReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     slug: Annotated[str | None, Meta(description="An entry of the knowledge tree")] = None
     messages: Annotated[str | None, Meta(description="Messages by their numbers: 120 or 120-140")] = None
-    session: Annotated[str | None, Meta(description="The session whose messages are meant, if not this one")] = None
+    session: Annotated[str | None, Meta(description="The session of the messages, if not this one")] = None
     summary: Annotated[
         Annotated[int, Meta(ge=0, le=MOST_ID)] | None,
-        Meta(description="A summary by its id: itself, and what it stands for"),
+        Meta(description="A summary by its id, with the summaries that it covers"),
     ] = None
 
 
@@ -119,13 +119,13 @@ def read_memory(recall: Recall, call: MemoryReadInput) -> ToolOutput:
     first, last = parse_range(call.messages or "")
     lines = recall.messages(first, last, call.session)
     if not lines:
-        raise ToolError(f"Nothing was said from #{first} to #{last}.")
+        raise ToolError(f"There are no messages from #{first} to #{last}.")
     detail: Json = {**REPEATS, "first": first, "last": last, "messages": len(lines)}
     return ToolOutput(content=fit_messages(lines), detail=detail)
 
 
 def drop_visible(found: RecallResults, in_view: Collection[tuple[str, int]], limit: int) -> RecallResults:
-    """As many of each as are wanted; messages that the model sees anyway come behind the others."""
+    """Limit the results of each kind; messages that the model sees anyway come last."""
     messages = sorted(found.messages, key=lambda hit: (hit.id, hit.seq) in in_view)
     return RecallResults(
         entries=found.entries[:limit], summaries=found.summaries[:limit], messages=tuple(messages[:limit])
@@ -169,19 +169,19 @@ def format_summary(summary: Summary) -> str:
 
 
 def fit_messages(lines: list[LogMessage]) -> str:
-    """As many messages as fit, whole; where to go on if some do not."""
-    told, room = list[str](), MOST_CHARS
+    """As many whole messages as fit, and where to continue."""
+    shown, room = list[str](), MOST_CHARS
     for line in lines:
         text = f"[#{line.seq} {line.kind}]\n{line.text}"
         if len(text) > room:
-            if not told:
-                told.append(cut(text))
+            if not shown:
+                shown.append(cut(text))
                 continue
-            told.append(f"[There is more from #{line.seq} on: ask for it by that number.]")
+            shown.append(f"[There is more from #{line.seq} on: ask for it by that number.]")
             break
-        told.append(text)
+        shown.append(text)
         room -= len(text)
-    return "\n\n".join(told)
+    return "\n\n".join(shown)
 
 
 def cut(text: str) -> str:

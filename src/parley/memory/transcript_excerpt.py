@@ -1,7 +1,7 @@
-"""A stretch of a conversation, as a curator reads it. Pure.
+"""An excerpt of a conversation for the curator. Pure functions.
 
-Each message stands under its number, so that what is learned can name where it comes from.
-Bodies of results are cut: knowledge is in what people and models make of them.
+Each message is shown with its number, so that entries can name their sources. Tool results are cut: the knowledge is
+in what users and models make of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RESULT_CHARS, INPUT_CHARS = 600, 300
 
 
 def excerpt_lines(entries: Iterable[Entry]) -> Iterator[LogMessage]:
-    """What was said in the records of a log, without what stands for it in short."""
+    """The messages of a log, without summaries."""
     for entry in entries:
         if entry.kind in SAID and not entry.context.get("isCompactSummary"):
             inner = entry.message.get("message")
@@ -32,8 +32,8 @@ def excerpt_lines(entries: Iterable[Entry]) -> Iterator[LogMessage]:
 def block_texts(content: object) -> Iterator[str]:
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     for block in blocks if isinstance(blocks, list) else ():
-        if isinstance(block, dict) and (told := block_text(block)):
-            yield told
+        if isinstance(block, dict) and (text := block_text(block)):
+            yield text
 
 
 def block_text(block: Json) -> str:
@@ -62,7 +62,7 @@ def format_line(line: LogMessage) -> str:
 
 
 def split_pieces(lines: Iterable[LogMessage], most_chars: int) -> Iterator[list[LogMessage]]:
-    """Cut where a piece would be too long; a message that is too long by itself is one."""
+    """Split into pieces of limited length; a message that is too long is a piece of its own."""
     piece: list[LogMessage] = []
     size = 0
     for line in lines:

@@ -116,7 +116,7 @@ def test_a_skill_name_that_leads_elsewhere_is_refused(tmp_path: Path, tell: Any)
     put(tmp_path, "home/.claude/skills/tidy/SKILL.md", "---\ndescription: d\n---\nTidy.")
     put(tmp_path, "home/.claude/skills/a..b/SKILL.md", "---\ndescription: d\n---\nOdd.")
     lines, stderr = tell(("Skill", {"skill": "../tidy"}), options=("--allowedTools", "Skill"))
-    assert results(lines) == ["'../tidy' is no name of a skill."]
+    assert results(lines) == ["'../tidy' is not a valid skill name."]
     assert lines[0]["skills"] == ["tidy"]
     assert "'a..b' is no name" in stderr
 

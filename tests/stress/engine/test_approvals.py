@@ -14,6 +14,7 @@ import pytest
 
 from parley.engine.approval.gate import ApprovalGate
 from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import PendingCall
 from parley.engine.session import pump as serve
 from parley.engine.turn import tool_executor
 from parley.permissions.base import Allow
@@ -41,10 +42,10 @@ def test_whatever_a_host_answers_what_runs_is_what_was_approved(tmp_path: Path) 
 def test_the_laws_catch_an_engine_that_takes_any_answer_for_a_yes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def trusting(asker: ApprovalGate, answer: Any, asking: Any, request: Any, *more: Any) -> Allow:
-        return Allow(input=request.input, source="host")
+    def trusting(asker: ApprovalGate, answer: Any, asking: Any, pending: PendingCall) -> Allow:
+        return Allow(input=pending.request.input, source="host")
 
-    monkeypatch.setattr(ApprovalGate, "_parse_reply", trusting)
+    monkeypatch.setattr(ApprovalGate, "_check_reply", trusting)
     with pytest.raises(approvals.Broken, match="was allowed although the host said"):
         approvals.run(tmp_path, schedules=20, seed=7)
 
@@ -52,14 +53,14 @@ def test_the_laws_catch_an_engine_that_takes_any_answer_for_a_yes(
 def test_the_laws_catch_an_engine_that_takes_the_answer_for_another_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken: Callable[..., Any] = ApprovalGate._parse_reply
+    taken: Callable[..., Any] = ApprovalGate._check_reply
 
     def careless(asker: ApprovalGate, answer: Any, *more: Any) -> Any:
         named = isinstance(answer, dict) and set(answer) <= set(PermissionAnswer.__struct_fields__)
         rest = {key: value for key, value in answer.items() if key != "toolUseID"} if named else answer
         return taken(asker, rest, *more)
 
-    monkeypatch.setattr(ApprovalGate, "_parse_reply", careless)
+    monkeypatch.setattr(ApprovalGate, "_check_reply", careless)
     with pytest.raises(approvals.Broken, match="was allowed although the host said"):
         approvals.run(tmp_path, schedules=100, seed=7)
 

@@ -146,7 +146,7 @@ def test_a_summary_is_shown_with_those_it_stands_for(harness: ToolHarness) -> No
     [
         ({"slug": "nobody"}, "There is no entry 'nobody'"),
         ({"summary": 99}, "There is no summary 99"),
-        ({"messages": "77"}, "Nothing was said from #77 to #77"),
+        ({"messages": "77"}, "There are no messages from #77 to #77"),
         ({"messages": "first"}, "must be a number or two"),
         ({}, "exactly one of"),
         ({"slug": "ferry", "summary": 1}, "exactly one of"),

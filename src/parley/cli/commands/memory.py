@@ -1,11 +1,11 @@
-"""`parley memory`: what is known, how it came about, and how a person takes it back.
+"""`parley memory`: list, show, search and undo what is remembered.
 
     parley memory list --db agent.db
     parley memory undo coffee --dry-run
     parley memory consolidate SESSION --dry-run
 
-Whatever gives a session its memory gives it here (`--db`, `--memory FILE`); without one, it is the memory of the
-project in this folder.
+The options of a session select the memory (`--db`, `--memory FILE`). The default is the memory of the project in the
+current folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from parley.cli.commands.memory_consolidate import Consolidation
+from parley.cli.commands.memory_consolidate import SessionConsolidator
 from parley.cli.commands.sessions import parse_number
 from parley.cli.commands.subcommand import Commands, parse_subcommand, wants_help, write_all
 from parley.cli.stdio import warn
@@ -31,20 +31,20 @@ from parley.protocol.options import CliOptions
 from parley.settings.base import printable
 
 USAGE = """\
-usage: parley memory list [--archived]                       the tree, with what was archived if it is wanted
-       parley memory show SLUG [VERSION]                     an entry, as it is or was
-       parley memory search TEXT [--limit N]                 in the tree, in summaries and in all that was said
-       parley memory history SLUG                            its versions: when, by whom, from which messages
-       parley memory diff SLUG [FROM [TO]]                   what changed between two versions, the last two by itself
-       parley memory undo SLUG [VERSION] [--dry-run]         make it what it was before the last change, or at a version
-       parley memory consolidate SESSION [--dry-run]         have a session looked through for what is worth knowing
+usage: parley memory list [--archived]                       list the tree, optionally with archived entries
+       parley memory show SLUG [VERSION]                     show an entry, or an old version
+       parley memory search TEXT [--limit N]                 search the tree, summaries and messages
+       parley memory history SLUG                            list versions: date, author, source messages
+       parley memory diff SLUG [FROM [TO]]                   compare two versions, by default the last two
+       parley memory undo SLUG [VERSION] [--dry-run]         undo the last change, or restore a version
+       parley memory consolidate SESSION [--dry-run]         extract knowledge from a stored session
 
---dry-run only shows what would change. --json gives lines of JSON. --db FILE or --memory FILE say where."""
+--dry-run only shows the changes. --json writes JSON lines. --db FILE or --memory FILE select the memory."""
 SWITCHES = {"--json": "as_json", "--archived": "archived", "--dry-run": "dry_run"}
 
 
 class MemoryFlags(Struct, frozen=True, kw_only=True):
-    """Our own flags."""
+    """The flags of `parley memory`."""
 
     as_json: bool = False
     archived: bool = False
@@ -53,22 +53,22 @@ class MemoryFlags(Struct, frozen=True, kw_only=True):
 
 
 class MemoryCommand:
-    """The commands; each gives what is to be written. Raises UsageError, SessionError, Refusal."""
+    """The commands; each returns the lines to write. They raise UsageError, SessionError, Refusal."""
 
-    def __init__(self, options: CliOptions, wish: MemoryFlags) -> None:
-        asked = options if options.memory is not None else options.replace(memory="")
-        self.flags = wish
-        self.basis = LaunchContext(asked, dict(os.environ), working_directory())
-        self.basis.warn = warn
-        self.sessions = SessionStores(self.basis)
-        path = memory.memory_path(self.basis)
+    def __init__(self, options: CliOptions, flags: MemoryFlags) -> None:
+        options = options if options.memory is not None else options.replace(memory="")
+        self.flags = flags
+        self.launch = LaunchContext(options, dict(os.environ), working_directory())
+        self.launch.warn = warn
+        self.sessions = SessionStores(self.launch)
+        path = memory.memory_path(self.launch)
         if path is None:
             raise UsageError("there is no memory here: leave out --memory off and --no-session-persistence")
         self.path: Path = path
-        self.tree = memory.open_tree(self.basis, path, PERSON)
+        self.tree = memory.open_tree(self.launch, path, PERSON)
 
     def check(self) -> None:
-        """Raises UsageError where nothing can be: a file that is named wrong must not look like an empty memory."""
+        """Raises UsageError if the file does not exist: a wrong name must not look like an empty memory."""
         if not self.path.exists():
             raise UsageError(f"there is no memory {printable(str(self.path))}")
 
@@ -76,9 +76,9 @@ class MemoryCommand:
         found = self.tree.entries(archived=self.flags.archived)
         if self.flags.as_json:
             return self.json_lines(map(to_builtins, found))
-        gone = {True: " (archived)", False: ""}
+        marks = {True: " (archived)", False: ""}
         return self.text_lines(
-            f"{'  ' * depth}{entry.slug}: {entry.title}{gone[entry.archived]}" for depth, entry in order_entries(found)
+            f"{'  ' * depth}{entry.slug}: {entry.title}{marks[entry.archived]}" for depth, entry in order_entries(found)
         )
 
     def show(self, slug: str, version: str | None = None) -> Iterator[bytes]:
@@ -86,7 +86,7 @@ class MemoryCommand:
         return self.json_lines([to_builtins(entry)]) if self.flags.as_json else self.text_lines(format_page(entry))
 
     def search(self, *words: str) -> Iterator[bytes]:
-        recall = memory.open_recall(self.sessions, self.path)
+        recall = memory.open_recall(self.sessions.store, self.path)
         found = recall.search(" ".join(words), self.flags.limit, everywhere=True)
         if self.flags.as_json:
             return self.json_lines(
@@ -127,7 +127,7 @@ class MemoryCommand:
     def undo(self, slug: str, version: str | None = None) -> Iterator[bytes]:
         to = None if version is None else parse_number("VERSION", version)
         before = self.tree.get(slug)
-        tree = memory.open_tree(self.basis, self.path, PERSON, dry_run=True) if self.flags.dry_run else self.tree
+        tree = memory.open_tree(self.launch, self.path, PERSON, dry_run=True) if self.flags.dry_run else self.tree
         after = tree.undo(slug, to)
         if self.flags.as_json:
             return self.json_lines([to_builtins(after)])
@@ -135,26 +135,26 @@ class MemoryCommand:
         return self.text_lines([f"{slug} {done} at version {after.version}:", *format_change(before, after)])
 
     def consolidate(self, session_id: str) -> Iterator[bytes]:
-        curation = Consolidation(
-            self.basis, self.sessions, ModelFactory(self.basis), self.path, dry_run=self.flags.dry_run
+        consolidation = SessionConsolidator(
+            self.launch, self.sessions, ModelFactory(self.launch), self.path, dry_run=self.flags.dry_run
         )
-        found = asyncio.run(curation.run(session_id))
+        found = asyncio.run(consolidation.run(session_id))
         if self.flags.as_json:
             return self.json_lines(
                 [{**to_builtins(found.tally), "entries": [to_builtins(after) for _, after in found.changes]}]
             )
         tally, would = found.tally, "would be " if self.flags.dry_run else ""
         head = f"{tally.created} entries {would}created, {tally.updated} updated, {tally.archived} archived"
-        told = [head, *([tally.words] if tally.words else [])]
+        lines = [head, *([tally.words] if tally.words else [])]
         return self.text_lines(
-            [*told, *(line for before, after in found.changes for line in format_change(before, after))]
+            [*lines, *(line for before, after in found.changes for line in format_change(before, after))]
         )
 
-    def find_version(self, versions: Sequence[KnowledgeEntry], wanted: str | None) -> KnowledgeEntry:
+    def find_version(self, versions: Sequence[KnowledgeEntry], version: str | None) -> KnowledgeEntry:
         """Raises UsageError."""
-        if wanted is None:
+        if version is None:
             return versions[-1]
-        at = parse_number("VERSION", wanted)
+        at = parse_number("VERSION", version)
         for entry in versions:
             if entry.version == at:
                 return entry
@@ -183,19 +183,19 @@ def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
     if wants_help(argv):
         return write_all([f"{USAGE}\n".encode()])
-    wish, rest = parse_args(argv)
+    flags, rest = parse_args(argv)
     options, name, words = parse_subcommand(rest, "memory", USAGE, COMMANDS)
-    desk = MemoryCommand(options, wish)
+    command = MemoryCommand(options, flags)
     if name not in NEEDS_NO_FILE:
-        desk.check()
+        command.check()
     try:
-        return write_all(COMMANDS[name][0](desk, *words))
+        return write_all(COMMANDS[name][0](command, *words))
     except Refusal as exc:
         raise SessionError(str(exc)) from None
 
 
 def parse_args(argv: Sequence[str]) -> tuple[MemoryFlags, list[str]]:
-    """Our own flags, off the command line: the rest is read as a session reads it. Raises UsageError."""
+    """Split off our own flags; the rest is parsed like the options of a session. Raises UsageError."""
     rest: list[str] = []
     limit = MemoryFlags().limit
     words = iter(argv)
@@ -208,11 +208,11 @@ def parse_args(argv: Sequence[str]) -> tuple[MemoryFlags, list[str]]:
     return MemoryFlags(limit=limit, **{name: flag in argv for flag, name in SWITCHES.items()}), rest
 
 
-# How entries look.
+# Formats.
 
 
 def format_page(entry: KnowledgeEntry) -> list[str]:
-    """An entry as a person reads it."""
+    """The full text of an entry."""
     about = [
         f"# {entry.title}",
         f"slug     {entry.slug}",
@@ -232,7 +232,7 @@ def format_sources(entry: KnowledgeEntry) -> str:
 
 
 def format_change(before: KnowledgeEntry | None, after: KnowledgeEntry) -> list[str]:
-    """What is different, as patches show it."""
+    """A unified diff of two versions."""
     import difflib
 
     old, new = ([] if entry is None else format_content(entry) for entry in (before, after))

@@ -1,4 +1,4 @@
-"""Having a session looked through from the command line, or finding out what would come of it."""
+"""`parley memory consolidate`: consolidate a stored session, or show what that would change."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from parley.compose.models import ModelFactory
 from parley.compose.stores import SessionStores
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.approval.input_digest import input_digest
-from parley.engine.memory.worker import choose_curator, decision_record
 from parley.engine.models.pool import ModelPool
 from parley.engine.side.query import SideQuery
 from parley.errors import ModelError, SessionError, UnknownSession, UsageError
-from parley.memory.base import CURATOR, ConsolidationReport, DecideCall, KnowledgeEntry
+from parley.memory.base import CURATOR, ConsolidationReport, DecideCall, KnowledgeEntry, curator_decision
 from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry as LogEntry
 
 
 class ConsolidationResult(Struct, frozen=True, kw_only=True):
-    """What came of it, and each entry before and after."""
+    """The report, and each changed entry before and after."""
 
     tally: ConsolidationReport
     changes: list[tuple[KnowledgeEntry | None, KnowledgeEntry]]
 
 
-class Consolidation:
+class SessionConsolidator:
     def __init__(
-        self, basis: LaunchContext, sessions: SessionStores, models: ModelFactory, path: Path, *, dry_run: bool
+        self, launch: LaunchContext, sessions: SessionStores, models: ModelFactory, path: Path, *, dry_run: bool
     ) -> None:
-        self._basis = basis
+        self._launch = launch
         self._sessions = sessions
         self._models = models
         self._path = path
@@ -45,13 +44,13 @@ class Consolidation:
             raise UnknownSession(session_id)
         choice, tallies = self._model_ref(), [ConsolidationReport()]
         access = ModelPool(self._models.open)
-        errand = self._side_query(access, choice, session_id)
+        side_query = self._side_query(access, choice, session_id)
 
         async def ask(system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
-            return await errand.converse(choice, system, messages, tools)
+            return await side_query.converse(choice, system, messages, tools)
 
         database = memory.open_database(self._path, dry_run=self._dry_run)
-        keeper = memory.open_memory(self._basis, self._sessions, session_id, database)
+        keeper = memory.open_memory(self._launch, self._sessions.store, session_id, database)
         before = {entry.slug: entry for entry in keeper.tree.entries(archived=True)}
         try:
             with self._record_decisions(session_id) as decide:
@@ -68,10 +67,12 @@ class Consolidation:
 
     def _model_ref(self) -> ModelRef:
         """Raises UsageError."""
-        own, policy = resolve(self._models.name()), memory.make_policy(self._basis)
-        choice = choose_curator(policy, own, self._models.small_name())
+        own, policy = resolve(self._models.name()), memory.make_policy(self._launch)
+        choice = policy.choose_curator(own, self._models.small_name())
         if choice is None:
-            raise UsageError(f"{own.display_name} is no model: name one with --model, or memory.model in settings")
+            raise UsageError(
+                f"{own.display_name} is not a real model: choose one with --model, or memory.model in settings"
+            )
         return choice
 
     def _side_query(self, access: ModelPool, choice: ModelRef, session_id: str) -> SideQuery:
@@ -79,14 +80,14 @@ class Consolidation:
             open_model=access.open,
             current=lambda: choice,
             small=choice,
-            ledger=Ledger(self._models.prices(), limits.make_limits(self._basis).budget, self._basis.clock.monotonic),
-            clock=self._basis.clock.monotonic,
+            ledger=Ledger(self._models.prices(), limits.make_limits(self._launch).budget, self._launch.clock.monotonic),
+            clock=self._launch.clock.monotonic,
             session_id=session_id,
         )
 
     @contextmanager
     def _record_decisions(self, session_id: str) -> Iterator[DecideCall]:
-        """Decisions go into the session's log, which nobody else may hold meanwhile. A dry run decides on nothing."""
+        """Record decisions in the session's log, which is locked meanwhile. A dry run records nothing."""
         if self._dry_run:
             yield lambda *call: None
             return
@@ -97,8 +98,8 @@ class Consolidation:
             def decide(id: str, tool: str, input: Json) -> None:
                 nonlocal seq
                 seq += 1
-                record = decision_record(id, tool, input_digest(input), CURATOR)
-                log.append(LogEntry(seq=seq, kind="permission", at=self._basis.clock.now(), message=record))
+                record = curator_decision(id, tool, input_digest(input), CURATOR)
+                log.append(LogEntry(seq=seq, kind="permission", at=self._launch.clock.now(), message=record))
 
             yield decide
         finally:

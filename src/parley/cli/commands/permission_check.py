@@ -12,9 +12,9 @@ from collections.abc import Callable
 from parley.compose import permissions
 from parley.compose.composer import Composer
 from parley.compose.tools import list_tools, make_tool, tool_context
-from parley.engine.approval.gate import ApprovalGate
+from parley.engine.approval.gate import evaluate
 from parley.engine.approval.input_digest import input_digest
-from parley.engine.turn.tool_executor import permission_request
+from parley.engine.approval.request import permission_request
 from parley.errors import UsageError
 from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.protocol.base import Json, Struct
@@ -61,7 +61,8 @@ class PermissionChecker:
             warn(warning)
         self.mode = permissions.permission_mode(self.basis)
         self.offered_tools = composer.tools()
-        self._gate = ApprovalGate(permissions.make_policy(self.basis, session_id), None, guarded=options.guard)
+        self._policy = permissions.make_policy(self.basis, session_id)
+        self._guarded = options.guard
         self._context = tool_context(self.basis, session_id)
         self._asks = permissions.prompt_tool(self.basis) or ("the host" if permissions.asks_host(self.basis) else None)
 
@@ -107,7 +108,7 @@ class PermissionChecker:
             )
         else:
             request = permission_request(tool, input, self._context)
-        decision = self._gate.evaluate(request, mode)
+        decision = evaluate(self._policy, request, mode, guarded=self._guarded)
         return CheckResult(
             tool=request.tool,
             input=input,

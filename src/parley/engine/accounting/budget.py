@@ -1,7 +1,7 @@
-"""What a session may spend, and when it has spent it. Pure.
+"""The budget of a session, and when it is spent. Pure.
 
-A budget is looked at before every model call of every agent. What a call costs is known
-only behind it, so a budget is overshot by one call at most.
+The budget is checked before every model call of every agent. The cost of a call is known only after it, so a budget is
+exceeded by one call at most.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ FORMATS = {"usd": "${:g}", "tokens": "{} tokens", "calls": "{} model calls", "se
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """None: as much as it takes."""
+    """The limits of a session; None for no limit."""
 
     usd: float | None = None
     tokens: int | None = None
-    """Of every kind, cached ones included."""
+    """All kinds, cached tokens included."""
     calls: int | None = None
     seconds: float | None = None
     """Of the running turn."""
 
     @property
     def is_priced(self) -> bool:
-        """Whether what is left is known only when a call is over."""
+        """Whether the remaining budget is known only after a call."""
         return self.usd is not None or self.tokens is not None
 
 
 class Spent(Struct, frozen=True, kw_only=True):
     usd: float | None = 0.0
-    """None once a price was not known."""
+    """None after a call whose price is unknown."""
     tokens: int = 0
     calls: int = 0
     seconds: float = 0.0
 
 
 def check_budget(budget: Budget, spent: Spent) -> None:
-    """Raises BudgetSpent if there shall be no more model calls."""
+    """Raises BudgetSpent if no more model calls are allowed."""
     if budget.usd is not None and spent.usd is None:
         raise BudgetSpent("usd", UNKNOWN_PRICE)
     for kind, most, used in shares(budget, spent):
@@ -52,7 +52,7 @@ def check_budget(budget: Budget, spent: Spent) -> None:
 
 
 def find_warnings(budget: Budget, spent: Spent, sent: set[tuple[str, float]]) -> list[str]:
-    """What is nearly spent, in words; what was said already is in `told`, and is not said again."""
+    """Warnings about budgets that are nearly spent. Each is returned once; `sent` holds the earlier ones."""
     found = []
     for kind, most, used in shares(budget, spent):
         passed = [share for share in WARN_AT if most * share <= used < most and (kind, share) not in sent]
@@ -63,7 +63,7 @@ def find_warnings(budget: Budget, spent: Spent, sent: set[tuple[str, float]]) ->
 
 
 def shares(budget: Budget, spent: Spent) -> Iterator[tuple[str, float, float]]:
-    """Each kind that has a limit: the limit, and what is spent of it."""
+    """The limit and the spent part of every kind that has a limit."""
     for kind in FORMATS:
         most, used = getattr(budget, kind), getattr(spent, kind)
         if most is not None and used is not None:

@@ -1,4 +1,4 @@
-"""What was used and what it cost: per turn, and per model over the whole process."""
+"""Usage and cost: of the turn, and of each model over the whole session."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ COUNTED_FIELDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_inp
 
 
 class ModelTotals(Struct):
-    """Sums for one model."""
+    """The totals of one model."""
 
     usage: Json
     cost_usd: float | None = 0.0
 
     def add(self, usage: Json, cost_usd: float | None) -> None:
         self.usage = add_usage(self.usage, usage)
-        # One call of unknown price makes the sum unknown: half a bill is a wrong bill.
+        # A call of unknown price makes the total unknown.
         self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
 
 
 class Ledger:
-    """The books of a session, and the purse of all its agents."""
+    """The usage of a session and all its agents, and their common budget."""
 
     def __init__(
         self, prices: Prices, budget: Budget | None = None, clock: Callable[[], float] = time.monotonic
@@ -43,12 +43,12 @@ class Ledger:
         self._lock = asyncio.Lock()
         self._total: dict[str, ModelTotals] = {}
         self._before = Spent(usd=0.0, tokens=0, calls=0, seconds=0.0)
-        """What was spent in conversations that were cleared: off the bill that is told, and still spent."""
+        """Spent in conversations that were cleared: no longer reported, but still part of the budget."""
         self._turn: dict[str, ModelTotals] = {}
         self.turn_usage: Json = blank_usage()
         self.api_seconds = 0.0
         self.last_usage: Json | None = None
-        """What the last call of the conversation used."""
+        """The usage of the last call of the conversation."""
 
     def begin_turn(self) -> None:
         self._turn = {}
@@ -57,10 +57,10 @@ class Ledger:
 
     @asynccontextmanager
     async def call(self, *, is_background: bool = False) -> AsyncIterator[None]:
-        """Around every model call. Raises BudgetSpent if there shall be none.
+        """The body makes one model call. Raises BudgetSpent if none is allowed.
 
-        Where a budget is only known to be spent when a call is over, agents call one after the other:
-        several at once would overshoot it together. One that `gives_way` waits for others, and nobody for it.
+        If a budget is known to be spent only after a call, agents call one after the other: calls at the same time
+        would exceed it together. A background call waits for the others, and no call waits for it.
         """
         if is_background and self._budget.is_priced:
             async with self._lock:
@@ -72,7 +72,7 @@ class Ledger:
             yield
 
     def check_budget(self) -> None:
-        """Raises BudgetSpent if no more calls shall be made."""
+        """Raises BudgetSpent if no more calls are allowed."""
         check_budget(self._budget, self.spent())
 
     def spent(self) -> Spent:
@@ -81,27 +81,27 @@ class Ledger:
         return Spent(usd=usd, tokens=tokens, calls=self._calls, seconds=self._clock() - self._turn_started_at)
 
     def warnings(self) -> list[str]:
-        """What is nearly spent; each is said once."""
+        """Warnings about budgets that are nearly spent, each once."""
         return find_warnings(self._budget, self.spent(), self._warned)
 
     def record_call(self, model: str, usage: Json, seconds: float, *, is_side_query: bool = False) -> None:
-        """Book one model call; one `beside` the conversation is no part of the turn's own usage."""
+        """Add one model call. A side query does not count as usage of the turn."""
         cost = self._prices.cost_usd(model, usage)
-        for books in (self._total, self._turn):
-            books.setdefault(model, ModelTotals(usage=blank_usage())).add(usage, cost)
+        for totals in (self._total, self._turn):
+            totals.setdefault(model, ModelTotals(usage=blank_usage())).add(usage, cost)
         if not is_side_query:
             self.last_usage = usage
             self.turn_usage = add_usage(self.turn_usage, usage)
         self.api_seconds += seconds
 
     def restart(self) -> None:
-        """The conversation was cleared, and clients count from zero; budgets do not."""
+        """The conversation was cleared: reported totals start from zero, budgets do not."""
         self._before = self.spent()
         self._total, self.api_seconds, self.last_usage = {}, 0.0, None
         self.begin_turn()
 
     def resume(self, result: Json) -> None:
-        """Go on from the totals of an earlier result of this session."""
+        """Continue from the totals of an earlier result of this session."""
         self.api_seconds = (result.get("duration_api_ms") or 0) / 1000
         for model, used in (result.get("modelUsage") or {}).items():
             self._total[model] = ModelTotals(
@@ -110,7 +110,7 @@ class Ledger:
 
     @property
     def cost_usd(self) -> float | None:
-        """Everything so far; None once a call's price was not known."""
+        """The total cost; None after a call whose price is unknown."""
         costs = [tally.cost_usd for tally in self._total.values()]
         return None if None in costs else sum(cost for cost in costs if cost is not None)
 
@@ -131,12 +131,12 @@ def blank_usage() -> Json:
 
 
 def total_tokens(usage: Json) -> int:
-    """Everything that went in and out."""
+    """Input and output tokens of all kinds."""
     return sum(usage.get(key) or 0 for key in COUNTED_FIELDS)
 
 
 def add_usage(one: Json, other: Json) -> Json:
-    """The sum of two usages; what is not counted is taken from the second."""
+    """The sum of two usages. Fields that are not counts come from the second."""
     total = {**one, **{key: value for key, value in other.items() if value is not None}}
     for key in COUNTED_FIELDS:
         total[key] = (one.get(key) or 0) + (other.get(key) or 0)
@@ -144,7 +144,7 @@ def add_usage(one: Json, other: Json) -> Json:
         if key in one or key in other:
             total[key] = _add_counts(one.get(key) or {}, other.get(key) or {})
     if one.get("parley_estimated"):
-        # A sum with an estimate in it is one.
+        # A sum that contains an estimate is an estimate.
         total["parley_estimated"] = True
     return total
 
@@ -154,7 +154,7 @@ def _add_counts(one: Json, other: Json) -> Json:
 
 
 def parse_model_usage(used: Json) -> Json:
-    """What a result's `modelUsage` said, in the API's own names."""
+    """An entry of `modelUsage` of a result, with the field names of the API."""
     return {
         "input_tokens": used.get("inputTokens", 0),
         "output_tokens": used.get("outputTokens", 0),
@@ -186,3 +186,7 @@ def model_usage(model: str, totals: ModelTotals) -> ModelUsage:
         cacheCreationEphemeral1hInputTokens=written.get("ephemeral_1h_input_tokens", 0),
         canonicalModel=model,
     )
+
+
+def format_usd(amount: float | None) -> str:
+    return "unknown: a model has no price here (see PARLEY_PRICES)" if amount is None else f"${amount:.4f}"

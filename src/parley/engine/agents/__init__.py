@@ -1,1 +1,7 @@
-"""Subagents: their definitions, setup, runs, forwarding and worktrees."""
+"""Subagents, and the agent that a session runs as.
+
+AgentRegistry      the agent definitions (registry.py)
+Subagents          starts, resumes and messages subagents (subagents.py)
+MainAgent          applies a definition to the session itself (main_agent.py)
+AgentEnvironment   the parts of the session that agents use (environment.py)
+"""

@@ -1,8 +1,7 @@
-"""Which lines of a subagent the host hears, and what they say of whom they come from.
+"""Which subagent messages are forwarded to the client, and how they are attributed.
 
-As recorded: calls and their results always; texts of an agent in the background, and of
-others only where the host wants them; the prompt of an agent whose caller waits. Thinking is
-told only where the host wants texts.
+As in recordings of Claude Code: tool calls and results always; text of background agents always, of others
+if the client requests it; the prompt of a foreground agent. Thinking is forwarded only with text.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MAX_ACTIVITY_CHARS = 200
 
 
 def describe_activity(call: ToolUse) -> str:
-    """What an agent is doing, in a few words."""
+    """A short description of a tool call."""
     traits = find_traits(call.name)
     values = (call.input.get(field) for field in traits.activity_fields)
     subject = next((value for value in values if isinstance(value, str)), call.name)
@@ -39,7 +38,7 @@ class SubagentForwarder:
         self._is_muted = False
 
     def mute(self) -> None:
-        """It was told that the agent is gone: nothing of it comes behind."""
+        """Forward nothing more: the client was told that the agent ended."""
         self._is_muted = True
 
     def forward(self, message: Message) -> None:
@@ -49,7 +48,7 @@ class SubagentForwarder:
             self._send(self._attribute(message))
 
     def _append_output(self, message: Assistant) -> None:
-        """What it says is its output."""
+        """Write the agent's text to its output file."""
         for block in message.message.content:
             if isinstance(block, Text):
                 self._task.record.take(block.text.encode() + b"\n")
@@ -65,7 +64,7 @@ class SubagentForwarder:
             if isinstance(content, list) and any(isinstance(block, ToolResult) for block in content):
                 return True
             return message.isSynthetic is not True and (not self._task.in_background or self._forwards_text())
-        # Dialects that hold an answer until it is complete hold that of the session, not an agent's.
+        # Dialects that buffer an answer until it is complete buffer that of the session, not of an agent.
         return not isinstance(message, AnswerComplete)
 
     def _attribute(self, message: Message) -> Message:

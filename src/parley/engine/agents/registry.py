@@ -1,8 +1,7 @@
-"""The kinds of subagents there are: our own, those of files, of the command line and of the host.
+"""The agent definitions of a session: built-in, from files, the command line and the client.
 
-A kind is what a host calls an AgentDefinition, wherever it comes from. Of two with the same
-name the one of the nearer source counts: the host's, the command line's, the project's, the
-person's, a plugin's, ours.
+Of two definitions with the same name, the closer source wins: client, command line, project, user, plugin,
+built-in.
 """
 
 from __future__ import annotations
@@ -53,25 +52,25 @@ BUILT_IN = {
 
 
 class AgentRegistry:
-    """The kinds a session knows. The host may bring its own at any time."""
+    """The definitions by name. The client can replace its own at any time."""
 
     def __init__(self, load: Callable[[], Mapping[str, AgentDefinition]] = dict) -> None:
-        """`load` reads what files and the command line define, when it is first needed."""
+        """`load` reads the definitions of files and the command line when first needed."""
         self._load = load
         self._loaded: dict[str, AgentDefinition] | None = None
         self._host_agents: Mapping[str, AgentDefinition] = {}
         self._allowed: frozenset[str] | None = None
 
     def reload(self) -> None:
-        """Files may have changed."""
+        """Read the files again."""
         self._loaded = None
 
     def restrict(self, names: Iterable[str]) -> None:
-        """From now on there are only these."""
+        """Limit the agent types to these names."""
         self._allowed = frozenset(names)
 
     def all(self) -> dict[str, AgentDefinition]:
-        """By their names, in the order of the alphabet."""
+        """All definitions by name, in alphabetical order."""
         if self._loaded is None:
             self._loaded = {**BUILT_IN, **self._load()}
         found = {
@@ -82,7 +81,7 @@ class AgentRegistry:
         return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
     def set_host_agents(self, kinds: Mapping[str, AgentDefinition]) -> None:
-        """What the host defines, in the place of what it defined before."""
+        """Replace the definitions of the client."""
         self._host_agents = kinds
 
     def names(self) -> list[str]:
@@ -94,7 +93,7 @@ class AgentRegistry:
         return known.get(name) or next((kind for key, kind in known.items() if key.lower() == name.lower()), None)
 
     def to_json(self) -> list[Json]:
-        """As clients are told of them."""
+        """The definitions as clients receive them."""
         return [
             {
                 "name": name,

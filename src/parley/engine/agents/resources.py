@@ -1,11 +1,10 @@
-"""What an agent brings along beside its prompt: skills it knows from the start, hooks, and MCP servers of its own.
+"""What an agent definition adds beside its prompt: preloaded skills, hooks, and MCP servers of its own.
 
-    outfit = Outfit(session, "reviewer", kind)
-    contexts = await outfit.put_on(agent_id, shelf)      # its servers are there, its hooks listen
-    outfit.take_off()                                    # nothing of it is left
+    resources = AgentResources(environment, "reviewer", kind)
+    contexts = await resources.open(agent_id, tools)     # servers are connected, hooks are registered
+    resources.close()
 
-Whether it may bring them is decided where it is read (settings/files/agents.py). What is wrong with one of them costs
-that one, and is told.
+`settings/files/agents.py` decides whether a definition may have them. An invalid one is reported and skipped.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.engine.agents.environment import AgentEnvironment
+from parley.engine.session.config import SessionConfig
 from parley.errors import ToolError
 from parley.mcp.base import ServerSpec
 from parley.protocol.base import Json
@@ -23,7 +24,6 @@ from parley.protocol.messages.requests import AgentDefinition
 from parley.settings.base import SettingsValue
 
 if TYPE_CHECKING:
-    from parley.engine.session.session import Session
     from parley.mcp.server import McpServer
     from parley.tools.registry import ToolRegistry
 
@@ -35,106 +35,106 @@ def has_resources(kind: AgentDefinition) -> bool:
 
 
 class AgentResources:
-    """Of a subagent, while it runs."""
+    """The resources of one running subagent."""
 
-    def __init__(self, session: Session, name: str, kind: AgentDefinition) -> None:
-        self._session = session
+    def __init__(self, environment: AgentEnvironment, name: str, kind: AgentDefinition) -> None:
+        self._environment = environment
         self._name = name
         self._kind = kind
         self._agent_id = ""
         self._servers: list[McpServer] = []
 
     async def open(self, agent_id: str, tools: ToolRegistry) -> list[str]:
-        """Make it all ready; what the agent is to hear of it."""
+        """Register hooks, connect servers and load skills. Returns context for the agent."""
         self._agent_id = agent_id
-        hooks = agent_hooks(self._session, self._name, self._kind, {"Stop": "SubagentStop"})
+        hooks = agent_hooks(self._environment.conversation.config, self._name, self._kind, {"Stop": "SubagentStop"})
         if hooks is not None:
-            self._session.hooks.add_agent(self._session, agent_id, hooks)
+            self._environment.conversation.hooks.add_agent(agent_id, hooks)
         missing = await self._connect(tools)
-        return [*missing, *await load_skills(self._session, self._name, self._kind)]
+        return [*missing, *await load_skills(self._environment, self._name, self._kind)]
 
     async def _connect(self, tools: ToolRegistry) -> list[str]:
-        """Wait for its servers, each as long as a server is waited for; what is to be said of those that failed."""
-        from parley.engine.mcp.elicitation import make_server
+        """Connect the agent's own servers. Returns a text about each that failed."""
         from parley.engine.mcp.server_tool import make_tools
         from parley.mcp.naming import clash_reason, find_clash
 
-        session = self._session
-        supply, inherited = session.config.extensions.mcp, tools.external
-        specs = server_specs(session, self._name, self._kind)
-        if supply is None or not specs:
+        environment, config = self._environment, self._environment.conversation.config
+        sources, inherited = config.extensions.mcp, tools.external
+        specs = server_specs(config, self._name, self._kind)
+        if sources is None or not specs:
             return []
 
         def changed(server: McpServer) -> None:
-            own = make_tools(self._servers, supply, session.send, session.config.warn)
+            own = make_tools(self._servers, sources, environment.outbox.send, config.warn)
             tools.set_external({**inherited, **own}, tools.explain_absence)
 
-        held = session.servers.names()
+        held = environment.servers.names()
         for spec in specs:
             other = find_clash(spec.name, held)
             error = "" if other is None else clash_reason(spec.name, other)
-            self._servers.append(make_server(session, supply, msgspec.structs.replace(spec, problem=error), changed))
+            self._servers.append(environment.servers.make_server(msgspec.structs.replace(spec, problem=error), changed))
             held.append(spec.name)
         for server in self._servers:
             server.start()
         await asyncio.gather(*(server.settled.wait() for server in self._servers))
         lost = [server for server in self._servers if server.status != "connected"]
-        said = [f"the MCP server {one.spec.name!r} is not there ({one.status}): {one.reason}" for one in lost]
-        for words in said:
-            session.config.warn(f"agent {self._name!r}: {words}")
-        return [f"Of your own tools some are missing: {words}" for words in said]
+        texts = [f"the MCP server {one.spec.name!r} is not there ({one.status}): {one.reason}" for one in lost]
+        for text in texts:
+            config.warn(f"agent {self._name!r}: {text}")
+        return [f"Of your own tools some are missing: {text}" for text in texts]
 
     def close(self) -> None:
-        """Nobody waits for the end of its servers: an interrupt must not."""
-        self._session.hooks.remove_agent(self._agent_id)
+        """Remove the hooks and close the servers, without waiting: an interrupt must not block."""
+        self._environment.conversation.hooks.remove_agent(self._agent_id)
         servers, self._servers = self._servers, []
         for server in servers:
-            self._session.servers.retire(server)
+            self._environment.servers.retire(server)
 
 
 def agent_hooks(
-    session: Session, name: str, kind: AgentDefinition, other_names: dict[str, str]
+    config: SessionConfig, name: str, kind: AgentDefinition, other_names: dict[str, str]
 ) -> SettingsValue | None:
-    """Its hooks as those of settings; `other_names` are the events that go by other names where it runs."""
+    """The hooks of a definition, in the form of settings. `other_names` renames events."""
     if not isinstance(kind.hooks, dict) or not kind.hooks:
         return None
     hooks = {other_names.get(event, event): entries for event, entries in kind.hooks.items()}
-    return SettingsValue(value=hooks, source="flag", path=f"agent {name}", root=session.config.cwd)
+    return SettingsValue(value=hooks, source="flag", path=f"agent {name}", root=config.cwd)
 
 
 def server_entries(kind: AgentDefinition) -> list[Any]:
     return kind.mcpServers if isinstance(kind.mcpServers, list) else []
 
 
-def server_specs(session: Session, name: str, kind: AgentDefinition) -> Sequence[ServerSpec]:
-    """The servers that are its own: a name alone means one of the session's. What is wrong with one is told."""
+def server_specs(config: SessionConfig, name: str, kind: AgentDefinition) -> Sequence[ServerSpec]:
+    """The agent's own servers. A name alone refers to a server of the session. Errors are warned about."""
     own: Json = {}
     for entry in server_entries(kind):
         if isinstance(entry, dict):
             own |= entry
-    if not own or session.config.extensions.mcp is None:
+    if not own or config.extensions.mcp is None:
         return ()
-    found = session.config.extensions.mcp.parse_agent(own, f"agent {name!r}")
+    found = config.extensions.mcp.parse_agent(own, f"agent {name!r}")
     for error in found.problems:
-        session.config.warn(error)
+        config.warn(error)
     return [spec for spec in found.specs if not spec.problem]
 
 
-async def load_skills(session: Session, name: str, kind: AgentDefinition) -> list[str]:
-    """The texts of the skills that it knows from the start."""
+async def load_skills(environment: AgentEnvironment, name: str, kind: AgentDefinition) -> list[str]:
+    """The texts of the skills that an agent starts with."""
     found: list[str] = []
-    for wanted in kind.skills if isinstance(kind.skills, list) else ():
-        template = session.commands.find_usable(wanted)
+    warn = environment.conversation.config.warn
+    for skill in kind.skills if isinstance(kind.skills, list) else ():
+        template = environment.commands.find_usable(skill)
         if template is None:
-            session.config.warn(f"agent {name!r}: there is no skill {wanted!r} that a model may use")
+            warn(f"agent {name!r}: there is no skill {skill!r} that a model may use")
             continue
         from parley.engine.commands.expansion import expand_template
 
         try:
-            blocks = await expand_template(session, template, "")
+            blocks = await expand_template(environment.conversation, template, "")
         except ToolError as exc:
-            session.config.warn(f"agent {name!r}: the skill {wanted!r} is left out: {exc}")
+            warn(f"agent {name!r}: the skill {skill!r} is left out: {exc}")
             continue
         text = "\n\n".join(str(block["text"]) for block in blocks if block.get("type") == "text")
-        found.append(f"The skill {wanted!r}, which you follow where it fits:\n\n{text}")
+        found.append(f"The skill {skill!r}, which you follow where it fits:\n\n{text}")
     return found

@@ -1,12 +1,13 @@
-"""What a subagent is made of: the session's setup, changed as its kind says."""
+"""Build the configuration of a subagent: the caller's, changed by the agent definition."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from parley.engine.agents.environment import AgentEnvironment
 from parley.engine.agents.task import Parent
 from parley.engine.context.compaction import CompactionPolicy
 from parley.engine.context.system_prompt import CWD, Instructions
@@ -21,59 +22,57 @@ from parley.tools.delegation.calls import AgentInput
 from parley.tools.selection import canonical_name
 from parley.workspace.base import Worktree
 
-if TYPE_CHECKING:
-    from parley.engine.session.session import Session
-
 INTERACTIVE_TOOLS = frozenset(built_in_with(needs="person"))
 MEMORY_TOOLS = ("Read", "Write", "Edit")
-"""Who keeps a memory can read and write it."""
+"""An agent with a memory can read and write it."""
 RESTRICTING_MODES = frozenset({"plan", "dontAsk"})
-"""Modes in which less may be done than in any other."""
+"""Modes that allow less than any other."""
 
 
 class AgentSetup(Struct, frozen=True, kw_only=True):
+    kind: AgentDefinition
     config: SessionConfig
     model: ModelRef
     mode: Callable[[], str]
 
 
 def build_setup(
-    session: Session,
+    environment: AgentEnvironment,
     call: AgentInput,
     kind: AgentDefinition,
     parent: Parent | None,
     worktree: Worktree | None = None,
 ) -> AgentSetup:
-    above = session.conversation if parent is None else parent.conversation
-    config, schema = above.config, session.conversation.output_schema
+    own = environment.conversation
+    above = own if parent is None else parent.conversation
+    config, schema = above.config, own.output_schema
     hidden = INTERACTIVE_TOOLS | ({schema.name} if schema is not None else set())
-    wanted = kind.tools if isinstance(kind.tools, list) else None
+    requested = kind.tools if isinstance(kind.tools, list) else None
     denied = kind.disallowedTools if isinstance(kind.disallowedTools, list) else []
     servers = [name for name in kind.mcpServers if isinstance(name, str)] if isinstance(kind.mcpServers, list) else []
-    if wanted is not None and isinstance(kind.memory, str):
-        wanted = [*wanted, *MEMORY_TOOLS]
+    if requested is not None and isinstance(kind.memory, str):
+        requested = [*requested, *MEMORY_TOOLS]
     registry = config.tools.subset(
-        lambda name, server: name not in hidden and is_offered(name, wanted, denied, servers, server)
+        lambda name, server: name not in hidden and is_offered(name, requested, denied, servers, server)
     )
     limits = msgspec.structs.replace(
         config.limits,
-        max_turns=kind.maxTurns if isinstance(kind.maxTurns, int) else session.limits.max_turns,
+        max_turns=kind.maxTurns if isinstance(kind.maxTurns, int) else own.config.limits.max_turns,
         fail_on_denial=False,
     )
     effort = call.effort or (kind.effort if isinstance(kind.effort, str) else config.model.effort)
-    wished = kind.permissionMode if isinstance(kind.permissionMode, str) else None
+    mode = kind.permissionMode if isinstance(kind.permissionMode, str) else None
     context = config.tool_context.fork()
     if worktree is not None:
         context.move(worktree)
-    given = (
-        worktree_instructions(session.config.instructions, context.worktree)
-        if context.worktree
-        else session.config.instructions
-    )
+    instructions = own.config.instructions
+    if context.worktree:
+        instructions = worktree_instructions(instructions, context.worktree)
     return AgentSetup(
+        kind=kind,
         config=msgspec.structs.replace(
             config,
-            instructions=agent_instructions(given, kind, agent_memory(session, call, kind)),
+            instructions=agent_instructions(instructions, kind, agent_memory(own.config, call, kind)),
             tools=registry,
             tool_context=context,
             limits=limits,
@@ -82,56 +81,56 @@ def build_setup(
             compaction=agent_compaction(config.compaction, above.window, kind.autoCompactWindow),
             output_schema=None,
         ),
-        model=choose_model(call.model or kind.model or session.config.agents.subagent_model, above.model),
-        mode=lambda: choose_mode(wished, above.mode(), may_bypass=session.may_bypass()),
+        model=choose_model(call.model or kind.model or own.config.agents.subagent_model, above.model),
+        mode=lambda: choose_mode(mode, above.mode(), may_bypass=environment.may_bypass()),
     )
 
 
 def agent_compaction(policy: CompactionPolicy, window: int, requested: Any) -> CompactionPolicy:
-    """An agent may have less room than its caller, never more."""
+    """An agent can have a smaller window than its caller, not a larger one."""
     if not isinstance(requested, int) or not 0 < requested < window:
         return policy
     return msgspec.structs.replace(policy, window=requested)
 
 
-def agent_memory(session: Session, call: AgentInput, kind: AgentDefinition) -> str:
-    return session.config.agents.load_memory(kind.memory, call.subagent_type) if isinstance(kind.memory, str) else ""
+def agent_memory(config: SessionConfig, call: AgentInput, kind: AgentDefinition) -> str:
+    return config.agents.load_memory(kind.memory, call.subagent_type) if isinstance(kind.memory, str) else ""
 
 
-def agent_instructions(session: Instructions, kind: AgentDefinition, memory: str = "") -> Instructions:
-    """Its own prompt, and the facts and memory of the session behind it."""
-    facts = "\n".join(f"- {fact}" for fact in session.environment)
+def agent_instructions(base: Instructions, kind: AgentDefinition, memory: str = "") -> Instructions:
+    """The prompt of the definition, followed by the facts and memory files of the session."""
+    facts = "\n".join(f"- {fact}" for fact in base.environment)
     reminder = kind.criticalSystemReminder_EXPERIMENTAL
     parts = [
         f"Surroundings:\n{facts}" if facts else "",
-        "" if kind.omitClaudeMd is True or session.replaced is not None else session.memory(),
+        "" if kind.omitClaudeMd is True or base.replaced is not None else base.memory(),
         memory,
         reminder if isinstance(reminder, str) else "",
     ]
     appended = "\n\n".join(part for part in parts if part)
-    if kind.omitClaudeMd is True or session.replaced is not None:
+    if kind.omitClaudeMd is True or base.replaced is not None:
         return Instructions(replaced=kind.prompt, appended=appended)
-    return Instructions(replaced=kind.prompt, appended=appended, nested=session.nested)
+    return Instructions(replaced=kind.prompt, appended=appended, nested=base.nested)
 
 
-def worktree_instructions(session: Instructions, worktree: Worktree) -> Instructions:
-    """The same for an agent in a worktree: memory files are those of the person's checkout."""
-    facts = [fact for fact in session.environment if not fact.startswith(CWD)]
-    what = (
+def worktree_instructions(base: Instructions, worktree: Worktree) -> Instructions:
+    """The instructions for an agent in a worktree. Memory files come from the user's checkout."""
+    facts = [fact for fact in base.environment if not fact.startswith(CWD)]
+    place = (
         f"That is in a git worktree for you alone ({worktree.path}, on the branch {worktree.branch}). Work only there: "
         f"what you are told of files in {worktree.top} is meant of their copies in it."
     )
     return msgspec.structs.replace(
-        session,
-        environment=(f"{CWD}{worktree.cwd}", what, *facts),
-        nested=lambda path: session.nested(worktree.original(path)),
+        base,
+        environment=(f"{CWD}{worktree.cwd}", place, *facts),
+        nested=lambda path: base.nested(worktree.original(path)),
     )
 
 
 def is_offered(
     name: str, requested: Sequence[str] | None, denied: Sequence[str], servers: Sequence[str], server: str = ""
 ) -> bool:
-    """Whether a tool is for a kind that wants only some, or some not. `server` is the MCP server it is of, if any."""
+    """Whether an agent is offered a tool, given its allowed and denied tools. `server` is the tool's MCP server."""
     if any(matches_tool(name, pattern, server) for pattern in denied):
         return False
     if requested is None:
@@ -151,14 +150,14 @@ def matches_tool(name: str, pattern: str, server: str = "") -> bool:
 
 
 def choose_model(requested: str | UnsetType | None, parent: ModelRef) -> ModelRef:
-    """The model of an agent. A short name means one of a backend, so it does not lead away from another backend."""
+    """The model of an agent. A short name belongs to one backend, so another backend keeps the caller's model."""
     if not requested or requested == "inherit" or (not parent.is_messages_api and ":" not in str(requested)):
         return parent
     return resolve(str(requested))
 
 
 def choose_mode(requested: str | None, parent: str, *, may_bypass: bool) -> str:
-    """The permission mode of an agent: never wider than its caller's, unless the person let that in."""
+    """The permission mode of an agent: wider than its caller's only if the user allowed it."""
     if requested is None or requested == parent:
         return parent
     if requested in RESTRICTING_MODES:

@@ -1,4 +1,4 @@
-"""How many subagents a session had, as its results tell."""
+"""Counts of a session's subagents, as `result` messages report them."""
 
 from __future__ import annotations
 

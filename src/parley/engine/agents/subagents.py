@@ -1,40 +1,38 @@
-"""Subagents: conversations that a call of the tool Agent begins, beside the session's own.
+"""Subagents: conversations that a call of the Agent tool starts.
 
-A subagent has instructions, tools, a model, a log and a turn of its own. It shares the
-session's rules, hooks, callbacks, purse and processes, and each of its lines names the call
-it belongs to. Its caller waits for it, unless it is to run in the background: then the call
-is over at once, and the end of the agent is news like that of any background task.
+A subagent has its own instructions, tools, model, log and turns. It shares the session's rules, hooks, budget
+and processes; each of its messages names the call it belongs to. The caller waits for it, unless it runs in
+the background: then the call returns at once, and the end is reported like that of any background task.
 
-A message reaches an agent that runs before its next step. One that is over goes on with it, in
-the background and with all it said before, also in another process than the one that began it.
+A message to a running agent is read before its next model call. A message to a finished agent resumes it in
+the background with its history, also in another process.
 
-    Subagents(session).delegate_for(None)   -> what the session's own Agent tool calls
-    Subagents(session).send_for(None)       -> and its SendMessage
+    Subagents(environment).delegate_for(None)   the function behind the session's own Agent tool
+    Subagents(environment).send_for(None)       and behind its SendMessage
 
-Not here: which kinds there are (registry.py), how one runs (run.py), which of its lines the
-host hears (forwarding.py).
+See also: `registry.py` for the definitions, `run.py` for one run, `forwarding.py` for what the client receives.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import msgspec
+
+from parley.engine.agents.environment import AgentEnvironment
 from parley.engine.agents.run import AgentRun
-from parley.engine.agents.setup import build_setup
+from parley.engine.agents.setup import AgentSetup, build_setup
 from parley.engine.agents.stats import AgentStats
 from parley.engine.agents.task import AgentTask, Parent
 from parley.engine.agents.worktrees import AgentWorktrees, wants_worktree
-from parley.engine.tasks.task import RUNNING, new_run_id
+from parley.engine.tasks.task import RUNNING, TaskInfo, new_run_id
 from parley.errors import SessionError, ToolError
 from parley.permissions.base import Allow, ToolRequest
 from parley.protocol.base import Json
 from parley.tools.base import ToolOutput
 from parley.tools.delegation.calls import SEND, AgentInput
-
-if TYPE_CHECKING:
-    from parley.engine.session.session import Session
 
 AGENT = "Agent"
 MAX_DEPTH = 5
@@ -43,15 +41,17 @@ MAX_NAMED = 20
 
 
 class Subagents:
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, environment: AgentEnvironment) -> None:
+        self._environment = environment
+        self._config = environment.conversation.config
+        self._task_manager = environment.tasks
         self.stats = AgentStats()
-        self.worktrees = AgentWorktrees(session)
+        self.worktrees = AgentWorktrees(self._config)
         self._lock = asyncio.Lock()
-        """Of two messages to one agent that is over, the first makes it go on, and the second reaches it."""
+        """Of two messages to a finished agent, the first resumes it and the second reaches it running."""
 
     def delegate_for(self, parent: Parent | None) -> Callable[[Any, str], Awaitable[ToolOutput]]:
-        """What the Agent tool of an agent calls; None is the session itself."""
+        """The function behind the Agent tool of an agent; None is the session itself."""
 
         async def delegate(call: AgentInput, tool_use_id: str) -> ToolOutput:
             return await self._run(call, tool_use_id, parent)
@@ -59,7 +59,7 @@ class Subagents:
         return delegate
 
     def send_for(self, parent: Parent | None) -> Callable[[str, str, str], Awaitable[ToolOutput]]:
-        """What the SendMessage tool of an agent calls."""
+        """The function behind the SendMessage tool of an agent."""
 
         async def send(to: str, message: str, tool_use_id: str) -> ToolOutput:
             async with self._lock:
@@ -68,15 +68,15 @@ class Subagents:
         return send
 
     def move_to_background(self, tool_use_id: str | None) -> None:
-        """The callers of the agents that run in the foreground, or of one of them, wait no longer."""
-        for task in self._tasks() if self._session.tasks.are_allowed else ():
-            waited_for = task.status == RUNNING and not task.in_background
-            if waited_for and tool_use_id in (None, task.tool_use_id):
-                self._session.tasks.move_to_background(task)
+        """Move all foreground agents, or the one of a call, to the background."""
+        for task in self._tasks() if self._task_manager.are_allowed else ():
+            is_awaited = task.status == RUNNING and not task.in_background
+            if is_awaited and tool_use_id in (None, task.tool_use_id):
+                self._task_manager.move_to_background(task)
                 task.moved_to_background.set()
 
     def _tasks(self) -> list[AgentTask]:
-        tasks = self._session.tasks
+        tasks = self._task_manager
         return [task for task in map(tasks.find, tasks.ids()) if isinstance(task, AgentTask)]
 
     # One agent.
@@ -92,7 +92,7 @@ class Subagents:
         try:
             await asyncio.wait({watcher, moved}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._session.tasks.stop(task.id)
+            self._task_manager.stop(task.id)
             await asyncio.wait({watcher})
             raise
         finally:
@@ -101,7 +101,7 @@ class Subagents:
 
     async def _start_new(self, call: AgentInput, tool_use_id: str, parent: Parent | None) -> AgentTask:
         """Raises ToolError."""
-        id = "a" + self._session.clock.new_uuid().replace("-", "")[-16:]
+        id = "a" + self._config.clock.new_uuid().replace("-", "")[-16:]
         meta = {"agentType": call.subagent_type, "toolUseId": tool_use_id, "description": call.description}
         if call.name is not None:
             meta["name"] = call.name
@@ -112,52 +112,58 @@ class Subagents:
     async def _start(
         self, id: str, call: AgentInput, tool_use_id: str, parent: Parent | None, meta: Json | None
     ) -> AgentTask:
-        """Let one run. Without a `meta` it goes on where it once ended. Raises ToolError."""
-        session = self._session
+        """Start an agent. If `meta` is None, resume it from its log. Raises ToolError."""
+        config = self._config
         depth = 1 if parent is None else parent.depth + 1
-        kind = session.config.agents.registry.find(call.subagent_type)
+        kind = config.agents.registry.find(call.subagent_type)
         if kind is None:
-            known = ", ".join(session.config.agents.registry.names())
+            known = ", ".join(config.agents.registry.names())
             raise ToolError(f"Agent type '{call.subagent_type}' not found. Available agents: {known}")
         self._check_limits(depth)
         background = call.run_in_background if call.run_in_background is not None else kind.background is True
-        background = background and session.tasks.are_allowed
-        above = session.config.tool_context if parent is None else parent.conversation.config.tool_context
+        background = background and self._task_manager.are_allowed
+        above = config.tool_context if parent is None else parent.conversation.config.tool_context
         worktree = await self.worktrees.open(id, above) if wants_worktree(call, kind) else None
         self.worktrees.enter(id, worktree or above.worktree)
-        made = build_setup(session, call, kind, parent, worktree)
-        try:
-            log = session.config.storage.open_agent_log(id, meta)
-        except SessionError as exc:
-            self.worktrees.leave_soon(id)
-            raise ToolError(str(exc)) from None
-        task = AgentTask(
+        setup = self._open_log(id, build_setup(self._environment, call, kind, parent, worktree), meta)
+        info = TaskInfo(
             id=id,
-            run_id=new_run_id(session.clock),
+            run_id=new_run_id(config.clock),
             description=call.description,
             tool_use_id=tool_use_id,
-            record=session.tasks.new_output(id, again=meta is None),
-            call=call,
-            depth=depth,
-            parent_id=None if parent is None else parent.id,
+            record=self._task_manager.new_output(id, again=meta is None),
+        )
+        task = AgentTask(
+            info,
+            call,
+            parent,
+            config.clock.monotonic,
             in_background=background,
-            clock=session.clock.monotonic,
-            can_continue=SEND in session.config.tools,
+            can_continue=SEND in config.tools,
             worktree=worktree,
         )
-        run = AgentRun(session, self.stats, task, kind, made, log)
-        us, context = Parent(id=id, depth=depth, conversation=run.conversation), made.config.tool_context
-        context.delegate, context.send = self.delegate_for(us), self.send_for(us)
+        run = AgentRun(self._environment, task, setup, self.stats, self.worktrees)
+        itself, context = Parent(id=id, depth=task.depth, conversation=run.conversation), setup.config.tool_context
+        context.delegate, context.send = self.delegate_for(itself), self.send_for(itself)
         if meta is None:
             self._load_history(run, task)
         self.stats.record_start(call, task)
         watcher = asyncio.create_task(run.watch(run.make_turn(call.prompt)))
         watcher.add_done_callback(lambda _: self.worktrees.leave_soon(id))
-        session.tasks.register(task, watcher)
+        self._task_manager.register(task, watcher)
         return task
 
+    def _open_log(self, id: str, setup: AgentSetup, meta: Json | None) -> AgentSetup:
+        """Raises ToolError."""
+        try:
+            log = self._config.storage.open_agent_log(id, meta)
+        except SessionError as exc:
+            self.worktrees.leave_soon(id)
+            raise ToolError(str(exc)) from None
+        return msgspec.structs.replace(setup, config=setup.config.with_log(log))
+
     def _load_history(self, run: AgentRun, task: AgentTask) -> None:
-        """Raises ToolError if what it said cannot be had: then it does not run."""
+        """Raises ToolError if the log cannot be read; then the agent does not run."""
         try:
             run.load_history()
         except SessionError as exc:
@@ -175,21 +181,21 @@ class Subagents:
             self.stats.refused["concurrency_limit"] += 1
             raise ToolError(f"{MAX_RUNNING} agents are running. Wait until some of them are done.")
 
-    # A message.
+    # Messages.
 
     async def _send(self, to: str, message: str, tool_use_id: str, parent: Parent | None) -> ToolOutput:
         """Raises ToolError."""
         task = next((one for one in reversed(self._tasks()) if to in (one.id, one.call.name)), None)
         if task is not None and task.is_ending and task.watcher is not None:
-            await asyncio.wait({task.watcher})  # it reads nothing any more, and is about to leave its place
+            await asyncio.wait({task.watcher})  # it has finished and is releasing its resources
         if task is not None and not task.finished.is_set():
             task.messages.append(message)
             return message_sent(f"Agent {task.id} is running. It reads your message before its next step.")
         id, call = (task.id, task.call) if task is not None else self._find_earlier(to)
-        if not self._session.tasks.are_allowed:
+        if not self._task_manager.are_allowed:
             raise ToolError(f"Agent {id} is done, and nothing may run in the background here. Begin another one.")
         self._check_rules(call, parent)
-        going_on = AgentInput(
+        continued = AgentInput(
             description=call.description,
             prompt=message,
             subagent_type=call.subagent_type,
@@ -199,34 +205,34 @@ class Subagents:
             name=call.name,
             isolation=call.isolation,
         )
-        resumed = await self._start(id, going_on, tool_use_id, parent, None)
+        resumed = await self._start(id, continued, tool_use_id, parent, None)
         return message_sent(
             f"Agent {id} goes on in the background with your message and all it knew. You will be told when it is "
             f"done. Its output goes to {resumed.output_file}."
         )
 
     def _check_rules(self, call: AgentInput, parent: Parent | None) -> None:
-        """A message is no way around a rule about agents. Raises ToolError."""
-        session = self._session
-        mode = session.mode if parent is None else parent.conversation.mode()
+        """Permission rules about agents apply to messages too. Raises ToolError."""
+        config = self._config
+        mode = self._environment.conversation.mode() if parent is None else parent.conversation.mode()
         input = {"subagent_type": call.subagent_type, "description": call.description, "prompt": call.prompt}
-        request = ToolRequest(tool=AGENT, input=input, cwd=session.config.tool_context.cwd, reads_only=True)
-        if not isinstance(session.config.permissions.policy.decide(request, mode), Allow):
+        request = ToolRequest(tool=AGENT, input=input, cwd=config.tool_context.cwd, reads_only=True)
+        if not isinstance(config.permissions.policy.decide(request, mode), Allow):
             kind = call.subagent_type
             raise ToolError(f"A rule stands against agents of the type {kind!r}: it does not go on by a message.")
 
     def _find_earlier(self, to: str) -> tuple[str, AgentInput]:
-        """An agent that another process began. Raises ToolError."""
+        """An agent of an earlier process. Raises ToolError."""
         try:
-            stored = self._session.config.storage.list_agents()
+            stored = self._config.storage.list_agents()
         except SessionError as exc:
             raise ToolError(str(exc)) from None
         for agent in stored:
             if to in (agent.id, agent.meta.get("name")):
-                kind, words = agent.meta.get("agentType"), agent.meta.get("description")
-                what = str(words or "Go on with earlier work")
-                apart: Any = agent.meta.get("isolation")
-                return agent.id, AgentInput(description=what, prompt="", subagent_type=str(kind), isolation=apart)
+                kind, isolation = str(agent.meta.get("agentType")), agent.meta.get("isolation")
+                description = str(agent.meta.get("description") or "Go on with earlier work")
+                call = AgentInput(description=description, prompt="", subagent_type=kind, isolation=isolation)
+                return agent.id, call
         known = dict.fromkeys([*(agent.id for agent in stored), *(task.id for task in self._tasks())])
         listed = ", ".join(list(known)[-MAX_NAMED:]) or "none"
         raise ToolError(f"There is no agent {to!r} to send a message to. There are: {listed}.")

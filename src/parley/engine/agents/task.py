@@ -1,4 +1,4 @@
-"""A subagent as a task: what it was asked, what it used, and what its caller is given."""
+"""A subagent as a background task: its call, its usage, and the output for its caller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, get_args
 
 from parley.engine.accounting.ledger import blank_usage
 from parley.engine.context.conversation import Conversation
-from parley.engine.tasks.task import SessionTask
+from parley.engine.tasks.task import SessionTask, TaskInfo
 from parley.engine.turn.outcome import TurnOutcome
 from parley.engine.turn.turn import Turn
 from parley.protocol.base import UNSET, Json, Struct
@@ -17,7 +17,6 @@ from parley.tools.base import ToolOutput
 from parley.tools.catalog import Counter, find_traits
 from parley.tools.delegation.calls import AgentInput
 from parley.workspace.base import Worktree
-from parley.workspace.process.output import OutputRecord
 
 SUMMARY_CHARS = 1000
 COUNTERS: tuple[Counter, ...] = get_args(Counter)
@@ -36,32 +35,27 @@ class AgentTask(SessionTask):
 
     def __init__(
         self,
-        *,
-        id: str,
-        run_id: str,
-        description: str,
-        tool_use_id: str,
-        record: OutputRecord,
+        info: TaskInfo,
         call: AgentInput,
-        depth: int,
-        parent_id: str | None,
-        in_background: bool,
+        parent: Parent | None,
         clock: Callable[[], float],
+        *,
+        in_background: bool,
         can_continue: bool = False,
         worktree: Worktree | None = None,
     ) -> None:
-        super().__init__(id=id, run_id=run_id, description=description, tool_use_id=tool_use_id, record=record)
+        super().__init__(info)
         self.call = call
-        self.depth = depth
-        self._parent_id = parent_id
+        self.depth = 1 if parent is None else parent.depth + 1
+        self._parent_id = None if parent is None else parent.id
         self.in_background = in_background
         self._clock = clock
         self._can_continue = can_continue
-        """Whether its caller can send it messages."""
+        """The caller can send it messages."""
         self.worktree = worktree
-        """The checkout that was made for it, if one was."""
+        """Its own checkout, if it has one."""
         self.is_worktree_kept = False
-        """Whether that is still there, because something was changed in it."""
+        """The worktree has changes and was kept."""
         self._started_at = clock()
         self._seconds: float | None = None
         self._tokens = 0
@@ -71,19 +65,19 @@ class AgentTask(SessionTask):
         self.conversation: Conversation | None = None
         self.turn: Turn | None = None
         self.messages: list[str] = []
-        """Messages that it has not read yet."""
+        """Messages that it has not received yet."""
         self.is_done = False
-        """Whether it has said all it had to say."""
+        """The last turn has ended."""
         self.moved_to_background = asyncio.Event()
-        """Its caller waits no longer."""
+        """Set when its caller stops waiting."""
         self.text = ""
-        """What it said last."""
+        """Its last text."""
         self.error = ""
-        """Why it failed, if it did."""
+        """Why it failed; empty if it did not."""
 
     @property
     def is_ending(self) -> bool:
-        """Whether it reads no message any more, and is not gone yet."""
+        """Whether it has finished, but still holds resources."""
         return (self.is_done or self.finished.is_set()) and self.watcher is not None and not self.watcher.done()
 
     @property
@@ -117,19 +111,19 @@ class AgentTask(SessionTask):
         return TaskUsage(total_tokens=tokens, tool_uses=len(self._calls), duration_ms=round(seconds * 1000))
 
     def finish(self, outcome: TurnOutcome, turn: Turn) -> None:
-        """It is over: keep what its caller is given."""
+        """Store the outcome for the caller."""
         self._seconds = self._clock() - self._started_at
         self._last_usage = turn.model_call.accumulator.final_usage if turn.model_call.accumulator.started else {}
-        said = turn.model_call.final_text()
+        final_text = turn.model_call.final_text()
         if not outcome.is_error:
-            self.text = outcome.text if isinstance(outcome.text, str) else said
+            self.text = outcome.text if isinstance(outcome.text, str) else final_text
             return
         errors = outcome.errors if isinstance(outcome.errors, list) else []
         self.error = "; ".join(errors) or (outcome.text if isinstance(outcome.text, str) else "") or outcome.subtype
-        self.text = said if said != self.error else ""
+        self.text = final_text if final_text != self.error else ""
 
     def release(self) -> None:
-        """Let go of all that an agent needs only while it runs."""
+        """Drop what is needed only while the agent runs."""
         if self.turn is not None:
             self._tokens = self.turn.model_call.context_tokens
         if self.conversation is not None:
@@ -142,7 +136,7 @@ class AgentTask(SessionTask):
     def model(self) -> str:
         return self._model if self.conversation is None else self.conversation.model.display_name
 
-    # What its caller is given.
+    # Output for the caller.
 
     def launch_output(self) -> ToolOutput:
         text = (
@@ -164,8 +158,8 @@ class AgentTask(SessionTask):
 
     def output(self) -> ToolOutput:
         if self.failed:
-            said = f"\nIt had said: {self.text}" if self.text else ""
-            text = f"The agent failed: {self.error}{self._worktree_hint()}{said}"
+            last = f"\nIt had said: {self.text}" if self.text else ""
+            text = f"The agent failed: {self.error}{self._worktree_hint()}{last}"
             return ToolOutput(content=text, detail=f"Error: {text}", is_error=True)
         used = list(dict.fromkeys(self._calls))
         usage = self.usage()
@@ -208,7 +202,7 @@ class AgentTask(SessionTask):
         return counts
 
     def notification_text(self, status: str) -> str:
-        """How the model hears of its end in a turn of its own."""
+        """The text for the turn that reports the end of the agent."""
         how = f"failed: {self.error}" if self.failed else "is done"
-        said = f" It says:\n{self.text}" if self.text else ""
-        return f"The agent {self.id} ({self.description}) {how}.{self._worktree_hint()}{said}"
+        report = f" It says:\n{self.text}" if self.text else ""
+        return f"The agent {self.id} ({self.description}) {how}.{self._worktree_hint()}{report}"

@@ -1,255 +1,298 @@
-"""Asking the host for permission, and what its answer means.
+"""The decision on a tool call: rules, hooks, the client's reply, a second check, and the record.
 
-A question waits without a deadline. Whatever is not clearly an allow is a denial: an
-error, an answer that cannot be read, one for another call, a host that has gone.
+    approval = await gate.decide(call, tool, context, mode, agent)
+
+A permission request waits without a deadline. Only a clear allow is an allow: an error, an unreadable reply, a reply
+for another call, or a client that is gone denies the call.
+
+See also: `request.py` builds the request, `hook_opinion.py` weighs PreToolUse hooks against rules,
+`permissions/decision.py` applies the rules.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from parley.engine.approval.request import build_can_use_tool
+from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import PendingCall, build_can_use_tool, permission_request
+from parley.engine.approval.session_mode import SessionMode
 from parley.engine.hooks.registry import HookRegistry
+from parley.engine.recovery.pending_approvals import PendingApprovals
+from parley.engine.session.config import PermissionConfig
+from parley.engine.session.journal import Journal
+from parley.engine.session.outbox import Activity, Outbox
 from parley.host import HostError, HostGone
 from parley.permissions.base import Allow, Ask, Decision, Deny, InvalidUpdate, Policy, ToolRequest
-from parley.protocol.base import Json, Message, UnsetType, convert
+from parley.protocol.base import Json, Struct, UnsetType, convert
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.dialects import PermissionRequest
 from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
-from parley.tools.base import Tool
+from parley.tools.base import Context, InvalidInput, Tool, read_input
 
 if TYPE_CHECKING:
     from parley.engine.approval.hook_opinion import HookOpinion
-    from parley.engine.recovery.pending_approvals import PendingApprovals
-    from parley.engine.session.session import Session
+    from parley.engine.hooks.dispatcher import HookDispatcher
 
 GUARDED_REASON = "The guard wants to be asked about every call"
 
 
 class Approver(Protocol):
-    """Whoever can be asked; the host is one."""
+    """Answers permission requests: the client, or an MCP tool."""
 
     async def request(self, request: CanUseTool, request_id: str | None = None) -> Any:
-        """The answer as JSON. Raises HostGone or AnswerIsError."""
+        """The reply as JSON. Raises HostGone or HostError."""
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    """The decision on one call, with the facts that are journalled."""
+
+    call: ToolUse
+    """The call as it was decided on. A hook may have changed its input."""
+    decision: Allow | Deny
+    input_sha256: str
+    """The hash of the approved input. Nothing else may run."""
+    mode: str
+    cwd: str
+    """The directory that relative paths start from."""
+    was_asked: bool
+    wait_seconds: float
+    contexts: tuple[str, ...] = ()
+    """Messages of PreToolUse hooks to the model."""
+    stop_reason: str | None = None
+    """Why a hook ends the turn, if one does."""
+
+    def json(self, *, reads_only: bool) -> Json:
+        decision = self.decision
+        record: Json = {
+            "tool_use_id": self.call.id,
+            "tool": self.call.name,
+            "decision": "allow" if isinstance(decision, Allow) else "deny",
+            "source": decision.source,
+            "reason": decision.reason,
+            "mode": self.mode,
+            "asked": self.was_asked,
+            "cwd": self.cwd,
+            "input_sha256": self.input_sha256,
+            "elapsed_ms": round(self.wait_seconds * 1000, 3),
+        }
+        if isinstance(decision, Allow) and not reads_only:
+            record["effect"] = True  # the journal is synced before the tool runs
+        if decision.rule is not None:
+            record |= {"rule": decision.rule.text, "rule_source": decision.rule.source}
+        return record
 
 
 class ApprovalGate:
-    """Who decides in the end: the rules, or the host where they want it to be asked."""
+    """Decides whether a tool call runs. Nothing runs without a journalled decision for exactly its input."""
 
     def __init__(
         self,
-        policy: Policy,
+        config: PermissionConfig,
         approver: Approver | None,
+        journal: Journal,
+        outbox: Outbox,
         *,
-        prompt_tool: str | None = None,
-        guarded: bool = False,
-        may_bypass: Callable[[], bool] = lambda: False,
-        set_mode: Callable[[str | None], None] = lambda mode: None,
-        append_updates: Callable[[list[Json]], None] = lambda updates: None,
-        send: Callable[[Message], None] = lambda message: None,
-        send_state: Callable[[str], None] = lambda state: None,
-        restore_state: Callable[[], None] = lambda: None,
-        warn: Callable[[str], None] = lambda text: None,
-        hooks: HookRegistry | None = None,
-        pending: PendingApprovals | None = None,
+        mode: SessionMode,
+        activity: Activity,
+        hooks: HookRegistry,
+        pending: PendingApprovals,
+        warn: Callable[[str], None],
     ) -> None:
-        self.policy = policy
+        self.policy = config.policy
+        self._guarded = config.guarded
+        self._prompt_tool = config.prompt_tool
         self._approver = approver
-        """Who answers can_use_tool; None if nobody does."""
-        self._prompt_tool = prompt_tool
-        """Its name, if it is a tool and not the host."""
-        self._guarded = guarded
-        self._may_bypass = may_bypass
-        self._set_mode = set_mode
-        self._append_updates = append_updates
-        """Puts updates on record that were taken in."""
-        self._send = send
-        self._send_state = send_state
-        self._restore_state = restore_state
-        """Tells the state that the session has when nothing waits for the host any more."""
-        self._warn = warn
-        self._hooks = hooks or HookRegistry()
+        """Answers can_use_tool; None if the call is denied instead."""
+        self._journal = journal
+        self._outbox = outbox
+        self._mode = mode
+        self._activity = activity
+        self._hooks = hooks
         self._pending = pending
-        """Keeps questions on record while they are open."""
-        self._open_count = 0
-        """What waits for the host: questions, and calls that it runs itself."""
+        self._warn = warn
 
-    @property
-    def is_waiting(self) -> bool:
-        return self._open_count > 0
-
-    def guard(self, host: Approver) -> None:
-        """From now on the host is asked about every call. There is no way back."""
+    def guard(self, client: Approver) -> None:
+        """Ask the client about every call from now on. This cannot be undone."""
         self._guarded = True
-        self._approver, self._prompt_tool = host, None
+        self._approver, self._prompt_tool = client, None
 
-    def evaluate(self, request: ToolRequest, mode: str, *opinions: HookOpinion) -> Decision:
-        """What the rules and the mode say, given what hooks say, before anybody is asked."""
-        decision = self.policy.decide(request, mode)
-        for opinion in opinions:
-            from parley.engine.approval.hook_opinion import apply_hook_decision
+    async def decide(
+        self, call: ToolUse, tool: Tool, context: Context, mode: Callable[[], str], agent: Json | None = None
+    ) -> Approval:
+        """Decide on a call and journal the decision. Raises InvalidInput if a hook returns an invalid input."""
+        contexts: tuple[str, ...] = ()
+        opinions: list[HookOpinion] = []
+        stop_reason = None
 
-            decision = apply_hook_decision(request, decision, opinion, lambda: self.policy.decide(request, "default"))
-        if self._guarded and isinstance(decision, Allow):
-            return Ask(reason=GUARDED_REASON, reason_type="other", scope=decision.scope)
-        return decision
+        # Hooks first: PreToolUse may deny, ask, allow, or change the input.
+        if self._hooks.dispatcher is not None:
+            before = await self._hooks.dispatcher.tool_hooks.before(call, tool, agent)
+            contexts, stop_reason = before.contexts, before.stop_reason
+            opinions = [before.opinion] if before.opinion is not None else []
+            if before.updated_input is not None:
+                # A deny rule for the model's own input applies whatever the hook makes of it.
+                if not is_denied_by_rule(self.policy, permission_request(tool, call.input, context), mode()):
+                    call = ToolUse({**call.json, "input": before.updated_input})
+                check_hook_input(tool, call.input)
 
-    def is_denied_by_rule(self, request: ToolRequest, mode: str) -> bool:
-        decision = self.policy.decide(request, mode)
-        return isinstance(decision, Deny) and decision.source == "rule"
+        # Rules and mode, weighed against the hooks.
+        current_mode, started_at = mode(), context.clock()
+        request, shown_sha256 = permission_request(tool, call.input, context), input_digest(call.input)
+        decision = evaluate(self.policy, request, current_mode, *opinions, guarded=self._guarded)
 
-    async def request_approval(
-        self, question: Ask, request: ToolRequest, call: ToolUse, tool: Tool, agent: Json | None = None
-    ) -> Allow | Deny:
-        """What the host says, or a hook that is faster. `agent` is the subagent that calls, as hooks are told."""
-        agent_id = None if agent is None else agent["agent_id"]
-        dispatcher = self._hooks.dispatcher
-        # A guard that a hook could answer for would be none.
-        if dispatcher is None or self._guarded or not dispatcher.has_hooks("PermissionRequest", agent):
-            return await self._request_host(question, request, call, tool, agent_id)
-        from parley.engine.hooks.tool_hooks import race, tool_names
+        # Ask the client. Its reply is checked against the rules again: it may change the input.
+        was_asked = isinstance(decision, Ask)
+        if isinstance(decision, Ask):
+            pending = PendingCall(call=call, tool=tool, request=request, agent=agent)
+            dispatcher = self._hooks.dispatcher
+            with context.observer.permission(call.name, call.id) as observation:
+                # A hook must not answer for a guard.
+                if dispatcher is None or self._guarded or not dispatcher.has_hooks("PermissionRequest", agent):
+                    decision = await self._ask(decision, pending)
+                else:
+                    decision = await self._race_hooks(dispatcher, decision, pending)
+                is_allowed = isinstance(decision, Allow)
+                observation.set_attributes(decision="allow" if is_allowed else "deny", source=decision.source)
 
-        asked = build_can_use_tool(question, request, call, tool, agent_id)
-        first = await race(
-            self._request_host(question, request, call, tool, agent_id),
-            dispatcher.tool_hooks.request_permission(asked, tool_names(call, tool), agent),
+        # Record. An unchanged input is bound to what was shown, not to what has become of it since.
+        is_changed = isinstance(decision, Allow) and decision.input is not call.input
+        approval = Approval(
+            call=call,
+            decision=decision,
+            input_sha256=input_digest(decision.input) if isinstance(decision, Allow) and is_changed else shown_sha256,
+            mode=current_mode,
+            cwd=request.cwd,
+            was_asked=was_asked,
+            wait_seconds=context.clock() - started_at,
+            contexts=contexts,
+            stop_reason=stop_reason,
         )
-        if not isinstance(first, dict):
-            return first
-        decision = self._parse_reply(first, question, request, call, tool)
-        if decision.source not in ("host", "reply"):
-            return decision  # a rule's
-        return msgspec.structs.replace(decision, source="hook", reason="PermissionRequest", reason_type="hook")
+        self.record(approval, tool, agent)
+        return approval
 
-    async def _request_host(
-        self, question: Ask, request: ToolRequest, call: ToolUse, tool: Tool, agent_id: str | None
-    ) -> Allow | Deny:
-        self._send(PermissionRequest(tool=call.name, params=call.input))
-        if self._approver is None:
-            why = f" {question.reason}." if question.reason else ""
-            text = f"Permission to use {call.name} was not given: there is nobody to ask.{why}"
+    def record(self, approval: Approval, tool: Tool, agent: Json | None) -> None:
+        """Journal a decision. Raises SessionError."""
+        record = approval.json(reads_only=tool.reads_only)
+        if agent is not None:
+            record["agent_id"] = agent["agent_id"]
+        self._journal.append_event("permission", record)
+
+    async def _ask(self, question: Ask, pending: PendingCall) -> Allow | Deny:
+        """Ask the client, or the MCP tool that answers for it, and check the reply."""
+        self._outbox.send(PermissionRequest(tool=pending.call.name, params=pending.call.input))
+        approver, why = self._approver, f" {question.reason}." if question.reason else ""
+        if approver is None:
+            text = f"Permission to use {pending.call.name} was not given: there is nobody to ask.{why}"
             return Deny(message=text, source="nobody", reason=question.reason, reason_type=question.reason_type)
+        asked = build_can_use_tool(question, pending)
         try:
-            answer = await self._send_request(
-                self._approver, build_can_use_tool(question, request, call, tool, agent_id)
-            )
+            with self._activity.waiting(), self._notify_when_slow(asked):
+                reply = await self._pending.request(asked, lambda request_id: approver.request(asked, request_id))
         except HostGone:
-            why = f" {question.reason}." if question.reason else ""
             return self._attribute(deny_unclear(f"Permission could not be asked for: the stream was closed.{why}"))
         except HostError as exc:
             return self._attribute(deny_unclear(f"Permission could not be asked for: {exc}"))
-        return self._attribute(self._parse_reply(answer, question, request, call, tool))
+        return self._attribute(self._check_reply(reply, question, pending))
+
+    def _notify_when_slow(self, asked: CanUseTool) -> contextlib.AbstractContextManager[None]:
+        dispatcher = self._hooks.dispatcher
+        return contextlib.nullcontext() if dispatcher is None else dispatcher.tool_hooks.notify_when_slow(asked)
 
     def _attribute(self, decision: Allow | Deny) -> Allow | Deny:
-        """Who it was that said so, where it was not the host: the host has not heard of it then."""
+        """Name the MCP tool as the source of its decisions: the client does not know of them."""
         if self._prompt_tool is None or decision.source not in ("host", "reply"):
             return decision
         return msgspec.structs.replace(
             decision, source="prompt_tool", reason=self._prompt_tool, reason_type="permissionPromptTool"
         )
 
-    async def _send_request(self, approver: Approver, asked: CanUseTool) -> Any:
-        dispatcher = self._hooks.dispatcher
-        patience = dispatcher.tool_hooks.notify_when_slow(asked) if dispatcher is not None else contextlib.nullcontext()
-        with self.waiting(), patience:
-            return await self._request_recorded(approver, asked)
+    async def _race_hooks(self, dispatcher: HookDispatcher, question: Ask, pending: PendingCall) -> Allow | Deny:
+        """Ask the client and the PermissionRequest hooks; the first answer decides."""
+        from parley.engine.hooks.tool_hooks import race, tool_names
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """While something waits for the host to act, the host is told so."""
-        self._open_count += 1
-        if self._open_count == 1:
-            self._send_state("requires_action")
+        names = tool_names(pending.call, pending.tool)
+        first = await race(
+            self._ask(question, pending),
+            dispatcher.tool_hooks.request_permission(build_can_use_tool(question, pending), names, pending.agent),
+        )
+        if not isinstance(first, dict):
+            return first
+        decision = self._check_reply(first, question, pending)
+        if decision.source not in ("host", "reply"):
+            return decision  # a rule decided
+        return msgspec.structs.replace(decision, source="hook", reason="PermissionRequest", reason_type="hook")
+
+    def _check_reply(self, answer: Any, question: Ask, pending: PendingCall) -> Allow | Deny:
+        """Read a reply, apply its permission updates, and check the input that it allows."""
         try:
-            yield
-        finally:
-            self._open_count -= 1
-            if self._open_count == 0:
-                self._restore_state()
-
-    async def _request_recorded(self, approver: Approver, asked: CanUseTool) -> Any:
-        if self._pending is None:
-            return await approver.request(asked)
-        return await self._pending.request(asked, lambda request_id: approver.request(asked, request_id))
-
-    def _parse_reply(self, answer: Any, question: Ask, request: ToolRequest, call: ToolUse, tool: Tool) -> Allow | Deny:
-        try:
-            told: PermissionAnswer = convert(answer, PermissionAnswer)
+            reply: PermissionAnswer = convert(answer, PermissionAnswer)
         except msgspec.ValidationError as exc:
             return deny_unclear(f"The answer to the permission request was invalid: {exc}")
-        if isinstance(told.toolUseID, str) and told.toolUseID != call.id:
+        if isinstance(reply.toolUseID, str) and reply.toolUseID != pending.call.id:
             return deny_unclear("The answer to the permission request was meant for another call.")
-        if told.behavior == "deny" and isinstance(told.message, str):
-            return Deny(message=told.message, source="host", interrupt=told.interrupt is True)
-        if told.behavior != "allow":
+        if reply.behavior == "deny" and isinstance(reply.message, str):
+            return Deny(message=reply.message, source="host", interrupt=reply.interrupt is True)
+        if reply.behavior != "allow":
             return deny_unclear("The answer to the permission request was neither allow nor a deny with a message.")
         if unknown := [key for key in answer if key not in PermissionAnswer.__struct_fields__]:
             self._warn(f"the answer to a permission request has keys that are not known: {', '.join(unknown):.200}")
             if (misspelt := find_misspelt_key(answer, unknown)) is not None:
                 return deny_unclear(f"The answer to the permission request has a key that is not known: {misspelt}")
         try:
-            self._apply_updates(told.updatedPermissions)
+            self._apply_updates(reply.updatedPermissions)
         except InvalidUpdate as exc:
             text = f"The answer to the permission request has updates that are wrong: {exc}"
             self._warn(f"{text}; none of them is applied or stored")
             return deny_unclear(text)
-        return self._reevaluate(final_input(told, request.input, tool), question, request)
-
-    def _apply_updates(self, updates: list[Json] | None | UnsetType) -> None:
-        """Raises BadUpdate."""
-        if not isinstance(updates, list):
-            return
-        mode = self.policy.update(updates, may_bypass=self._may_bypass())
-        self._append_updates(updates)
-        if mode is not None:
-            self._set_mode(mode)
-
-    def _reevaluate(self, input: Json, question: Ask, request: ToolRequest) -> Allow | Deny:
-        """A host may change the input, but not into one that a rule denies."""
+        # The client may change the input, but not into one that a rule denies.
+        request, input = pending.request, final_input(reply, pending.request.input, pending.tool)
         again = self.policy.decide(msgspec.structs.replace(request, input=input), "default")
         if isinstance(again, Deny):
             return again
-        # What was shown is what was approved, so an input as it was keeps the reach it had then.
+        # An unchanged input keeps the scope that was shown.
         return Allow(input=input, source="host", scope=question.scope if input == request.input else again.scope)
 
-
-def make_gate(session: Session) -> ApprovalGate:
-    """The one of a session that has everything else already."""
-    config, record = session.config, session.journal
-
-    def keep(updates: list[Json]) -> None:
-        granted = record.grants.updates_record(updates)
+    def _apply_updates(self, updates: list[Json] | None | UnsetType) -> None:
+        """Raises InvalidUpdate."""
+        if not isinstance(updates, list):
+            return
+        mode = self.policy.update(updates, may_bypass=self._mode.may_bypass())
+        granted = self._journal.grants.updates_record(updates)
         if granted is not None:
-            record.append_event("grant", granted)
-
-    return ApprovalGate(
-        config.permissions.policy,
-        find_approver(session),
-        prompt_tool=config.permissions.prompt_tool,
-        guarded=config.permissions.guarded,
-        may_bypass=session.may_bypass,
-        set_mode=session.permission_mode.change,
-        append_updates=keep,
-        send=session.send,
-        send_state=session.send_state,
-        restore_state=session.runner.send_state,
-        warn=config.warn,
-        hooks=session.hooks,
-        pending=session.pending_approvals,
-    )
+            self._journal.append_event("grant", granted)
+        if mode is not None:
+            self._mode.change(mode)
 
 
-def find_approver(session: Session) -> Approver | None:
-    """Who answers permission questions."""
-    if session.config.permissions.prompt_tool is not None:
-        from parley.engine.approval.mcp_prompt_tool import PromptTool
+def evaluate(
+    policy: Policy, request: ToolRequest, mode: str, *opinions: HookOpinion, guarded: bool = False
+) -> Decision:
+    """What rules and mode decide, weighed against the hooks. A guard is asked about every call that would run."""
+    decision = policy.decide(request, mode)
+    for opinion in opinions:
+        from parley.engine.approval.hook_opinion import apply_hook_decision
 
-        return PromptTool(session.config.permissions.prompt_tool, session.servers)
-    return session.host if session.config.permissions.asks_host else None
+        decision = apply_hook_decision(request, decision, opinion, lambda: policy.decide(request, "default"))
+    if guarded and isinstance(decision, Allow):
+        return Ask(reason=GUARDED_REASON, reason_type="other", scope=decision.scope)
+    return decision
+
+
+def is_denied_by_rule(policy: Policy, request: ToolRequest, mode: str) -> bool:
+    decision = policy.decide(request, mode)
+    return isinstance(decision, Deny) and decision.source == "rule"
+
+
+def check_hook_input(tool: Tool, input: Json) -> None:
+    """Raises InvalidInput."""
+    try:
+        read_input(tool, input)
+    except InvalidInput as exc:
+        raise InvalidInput(f"the input a hook gave: {exc}") from None
 
 
 def deny_unclear(text: str) -> Deny:
@@ -257,7 +300,7 @@ def deny_unclear(text: str) -> Deny:
 
 
 def find_misspelt_key(answer: Json, unknown: list[str]) -> str | None:
-    """A key of an allow that may be a misspelling of one that matters, or that may hold another input."""
+    """An unknown key of an allow that may be a misspelling of a known one, or that may hold another input."""
     from parley.hooks.output import find_similar
 
     for key in unknown:
@@ -270,7 +313,7 @@ def find_misspelt_key(answer: Json, unknown: list[str]) -> str | None:
 def final_input(answer: PermissionAnswer, input: Json, tool: Tool) -> Json:
     if isinstance(answer.updatedInput, dict):
         input = answer.updatedInput
-    # Seed 003 answers questions beside the input, not inside it.
+    # The miriad dialect answers questions beside the input, not inside it.
     if isinstance(answer.selectedOptions, list) and "selectedOptions" in getattr(tool.input, "__struct_fields__", ()):
         input = {**input, "selectedOptions": answer.selectedOptions}
     return input

@@ -1,9 +1,9 @@
-"""What a PreToolUse hook's word is worth beside the rules and the mode. Pure.
+"""Weighs the decision of PreToolUse hooks against rules and mode. Pure.
 
-    deny rule > hook > ask rule > allow rule > mode > the host
+    deny rule > hook > ask rule > allow rule > mode > the client
 
-A hook may deny and ask whatever it likes. Its allow spares a question that only the mode asks: it opens
-nothing that a rule denies or wants asked, nothing that is grave, and no question to a person.
+A hook may deny any call, or have the client asked about it. Its allow only replaces a question of the mode: it does not
+override a deny rule, an ask rule, a safety check, or a tool that asks the user.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.protocol.base import Struct
 
 HOOK = "hook"
-"""The source of a decision that a hook took, and its type of reason."""
+"""The source and the reason type of a decision by a hook."""
 BINDING = frozenset({"rule", "safetyCheck"})
-"""Reasons to ask that no hook takes away."""
+"""Reasons to ask that a hook cannot override."""
 
 
 class HookOpinion(Struct, frozen=True, kw_only=True):
-    """What the hooks say to a call."""
+    """What PreToolUse hooks decided about a call."""
 
     behavior: Literal["allow", "ask", "deny"]
     reason: str = ""
@@ -31,7 +31,7 @@ class HookOpinion(Struct, frozen=True, kw_only=True):
 def apply_hook_decision(
     request: ToolRequest, decision: Decision, opinion: HookOpinion, decide_default: Callable[[], Decision]
 ) -> Decision:
-    """The decision, given what the hooks say. `plainly` is what it would be in the default mode."""
+    """The decision in view of the hooks. `decide_default` gives the decision of the default mode."""
     if isinstance(decision, Deny) and decision.source == "rule":
         return decision
     if opinion.behavior == "deny":
@@ -39,14 +39,14 @@ def apply_hook_decision(
         return Deny(message=f"{opinion.event} hook error: {why}", source=HOOK, reason=why, reason_type=HOOK)
     if opinion.behavior == "ask":
         if isinstance(decision, Deny):
-            return decision  # nobody is asked in this mode
+            return decision  # this mode never asks
         return Ask(reason=opinion.reason, reason_type=HOOK, scope=decision.scope)
     if isinstance(decision, Allow):
         return Allow(input=decision.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=decision.scope)
-    beneath = decide_default()
-    if request.asks_user or not isinstance(beneath, Ask | Allow) or is_binding(beneath):
+    default = decide_default()
+    if request.asks_user or not isinstance(default, Ask | Allow) or is_binding(default):
         return decision
-    return Allow(input=request.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=beneath.scope)
+    return Allow(input=request.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=default.scope)
 
 
 def is_binding(decision: Ask | Allow) -> bool:

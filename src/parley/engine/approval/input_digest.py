@@ -1,6 +1,6 @@
-"""The hash of an input, by which an approval belongs to exactly what was shown and to nothing else.
+"""The hash of an input, which binds an approval to exactly the input that was shown.
 
-It is in the permission request, in the log, and looked at again right before a tool runs.
+It is part of the permission request and of the journalled decision, and is checked again right before the tool runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from parley.protocol.base import Json
 
 
 def input_digest(input: Json) -> str:
-    """SHA-256 of the input as JSON with sorted keys and no blanks, in UTF-8."""
+    """SHA-256 of the input as JSON with sorted keys and no spaces, in UTF-8."""
     import hashlib
 
     return hashlib.sha256(msgspec.json.encode(input, order="sorted")).hexdigest()

@@ -1,9 +1,8 @@
-"""A tool of an MCP server that answers permission questions in the place of the host.
+"""An MCP tool that answers permission requests instead of the client (`--permission-prompt-tool mcp__server__tool`).
 
-`--permission-prompt-tool mcp__server__tool`: it is called with `tool_name`, `input` and `tool_use_id`, and
-answers with a text that is JSON: `{"behavior": "allow", "updatedInput": {...}}`, or
-`{"behavior": "deny", "message": "..."}`. The model is not offered it and nobody is asked about it.
-Whatever goes wrong with it is a denial.
+It is called with `tool_name`, `input` and `tool_use_id`, and returns a text that is JSON:
+`{"behavior": "allow", "updatedInput": {...}}` or `{"behavior": "deny", "message": "..."}`. The model cannot call it,
+and it needs no permission itself. If it fails, the call is denied.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class PromptTool:
         self._servers = servers
 
     async def request(self, asked: CanUseTool, request_id: str | None = None) -> Any:
-        """What the tool says. Raises AnswerIsError."""
+        """The reply of the tool. Raises HostError."""
         await self._servers.wait_ready()
         arguments = {"tool_name": asked.tool_name, "input": asked.input, "tool_use_id": asked.tool_use_id}
         try:

@@ -1,6 +1,6 @@
-"""What a host is asked: one call, why it is asked about, and all a person needs to decide.
+"""What a decision on a tool call is about, and the `can_use_tool` request that asks the client for one.
 
-Not here: who is asked, and what the answer means (gate.py).
+See also: `gate.py` decides and reads the reply.
 """
 
 from __future__ import annotations
@@ -9,27 +9,59 @@ import os
 
 from parley.engine.approval.input_digest import input_digest
 from parley.permissions.base import Ask, ToolRequest
-from parley.protocol.base import UNSET, UnsetType
+from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
-from parley.tools.base import Tool, always_asks, display_name, server_of
+from parley.tools.base import Context, Tool, always_asks, display_name, runs_elsewhere, server_name, server_of
 from parley.tools.catalog import JUDGED_BY_CALL, find_traits
 
 SUBJECTS = ("description", "command", "url", "query")
-"""Where an input says best what a call is about."""
+"""Input fields that describe a call, best first."""
 PATHS = ("file_path", "notebook_path", "path")
 BINDING_REASONS = frozenset({"rule", "safetyCheck"})
-"""Reasons that a rule cannot take away: to offer one would be of no use."""
+"""Reasons that an allow rule cannot remove, so none is offered."""
 
 
-def build_can_use_tool(
-    question: Ask, request: ToolRequest, call: ToolUse, tool: Tool, agent_id: str | None = None
-) -> CanUseTool:
+class PendingCall(Struct, frozen=True, kw_only=True):
+    """A tool call that waits for its decision."""
+
+    call: ToolUse
+    tool: Tool
+    request: ToolRequest
+    """The facts that the rules judge."""
+    agent: Json | None = None
+    """The subagent that calls, as hooks see it; None for the session's own model."""
+
+    @property
+    def agent_id(self) -> str | None:
+        return None if self.agent is None else self.agent["agent_id"]
+
+
+def permission_request(tool: Tool, input: Json, context: Context) -> ToolRequest:
+    """The facts about a call that the rules judge."""
+    return ToolRequest(
+        tool=tool.name,
+        input=input,
+        cwd=context.cwd,
+        reads_only=tool.reads_only,
+        asks_user=always_asks(tool),
+        plan_file=context.plan_file,
+        runs_elsewhere=runs_elsewhere(tool),
+        worktree=context.worktree,
+        server=server_name(tool),
+        search_path=context.environment.get("PATH", ""),
+        home=context.environment.get("HOME", ""),
+    )
+
+
+def build_can_use_tool(question: Ask, pending: PendingCall) -> CanUseTool:
+    """The request that asks the client about a call."""
     from parley.mcp.content import reveal  # few sessions ask
 
+    call, tool = pending.call, pending.tool
     asks_person = always_asks(tool)
     shown = display_name(tool, call.name)
-    about = reveal(description(request))
+    about = reveal(description(pending.request))
     return CanUseTool(
         tool_name=call.name,
         mcp_server=server_of(tool) or UNSET,
@@ -46,7 +78,7 @@ def build_can_use_tool(
         decision_reason_hook_source="settings" if question.reason_type == "hook" else UNSET,
         matched_ask_rule=question.rule.text if question.rule is not None else UNSET,
         tool_use_id=call.id,
-        agent_id=agent_id or UNSET,
+        agent_id=pending.agent_id or UNSET,
         requires_user_interaction=true_or_unset(asks_person),
         server_policy_ask_only=true_or_unset(is_about_tool_kind(question, call.name, asks_person)),
         suppress_always_allow_rule=true_or_unset(question.reason_type in BINDING_REASONS),
@@ -54,13 +86,13 @@ def build_can_use_tool(
     )
 
 
-def true_or_unset(is_so: bool) -> bool | UnsetType:
-    """What is not so is not said."""
-    return True if is_so else UNSET
+def true_or_unset(condition: bool) -> bool | UnsetType:
+    """False is left out of the line."""
+    return True if condition else UNSET
 
 
 def is_about_tool_kind(question: Ask, name: str, asks_person: bool) -> bool:
-    """Whether nothing but the kind of the tool, or the place it reaches for, wants the question."""
+    """Whether the client is asked only because of the tool, or the directory, and not because of the input."""
     return (
         find_traits(name).effect not in JUDGED_BY_CALL
         and not asks_person
@@ -69,15 +101,15 @@ def is_about_tool_kind(question: Ask, name: str, asks_person: bool) -> bool:
 
 
 def title(name: str, shown: str, about: str) -> str:
-    """One sentence for a person, without words of the model's where they could pass for ours."""
-    wanted = find_traits(name).title
-    if "{about}" in wanted and not about:
-        wanted = ""
-    return (wanted or "Use {shown}?").format(about=about, shown=shown)
+    """One sentence for a person. Text of the model appears only where it cannot be mistaken for ours."""
+    template = find_traits(name).title
+    if "{about}" in template and not about:
+        template = ""
+    return (template or "Use {shown}?").format(about=about, shown=shown)
 
 
 def description(request: ToolRequest) -> str:
-    """What a call is about, in few words: a path as it is seen from the working directory."""
+    """What a call is about, in a few words. Paths are relative to the working directory."""
     input = request.input
     fields = (*find_traits(request.tool).path_fields, *PATHS)
     if path := next((input[key] for key in fields if isinstance(input.get(key), str)), ""):

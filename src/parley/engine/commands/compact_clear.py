@@ -1,20 +1,18 @@
-"""`/compact` and `/clear`: what a person does about a conversation as a whole.
+"""`/compact` and `/clear`: commands that work on the whole conversation.
 
-Prompts that ask no model for an answer. Each is a turn by itself, with its `init` and its one
-`result`; the prompt is recorded as a `command`, and never sent to a model.
+Each is a turn of its own, with one `init` and one `result`. The prompt is recorded as a `command` and never
+sent to a model.
 
-    /compact [what the summary should heed]    the conversation goes on from a summary of it
-    /clear                                     it begins anew, and so does the bill
+    /compact [instructions for the summary]    continue from a summary of the conversation
+    /clear                                     start over, with the cost at zero
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from parley.engine.context.compactor import make_compactor
-from parley.engine.session.messages import init_message
 from parley.engine.turn import outcome
 from parley.engine.turn.heartbeat import keep_alive
 from parley.engine.turn.outcome import TurnOutcome
@@ -25,92 +23,86 @@ from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.notices import ConversationReset
 
-if TYPE_CHECKING:
-    from parley.engine.session.session import Session
-
 DISABLED = "Compaction is disabled here (DISABLE_COMPACT)."
-TOO_SHORT = "Nothing was compacted: there is too little to compact, or a hook did not want it."
+TOO_SHORT = "Nothing was compacted: there is too little to compact, or a hook blocked it."
 
 
-async def run(session: Session, turn: Turn, name: str, words: str) -> TurnOutcome:
-    """The turn of a command. Raises SessionError, and CancelledError only if the process itself is ending."""
+async def run(turn: Turn, name: str, arguments: str, send_init: Callable[[], None]) -> TurnOutcome:
+    """Run the turn of a command. Raises SessionError, and CancelledError only if the process is ending."""
     try:
-        session.journal.append_event("command", {"uuid": turn.prompts[0].uuid, "command": name, "args": words})
-        return await COMMANDS[name](session, turn, words)
+        turn.conversation.journal.append_event(
+            "command", {"uuid": turn.prompts[0].uuid, "command": name, "args": arguments}
+        )
+        return await COMMANDS[name](turn, arguments, send_init)
     except asyncio.CancelledError:
         if turn.stop_cause is None:
             raise
-        return _interrupted(session, turn)
+        send_init()
+        ended = outcome.yielded if turn.stop_cause is StopCause.GIVE_WAY else outcome.aborted
+        return ended("streaming", None)
     except ModelError as exc:
-        session.send(init_message(session))
+        send_init()
         return outcome.api_failed(exc, outcome.error_text(exc))
     except BudgetSpent as exc:
-        session.send(init_message(session))
+        send_init()
         return outcome.out_of_budget(exc, None)
 
 
-def _interrupted(session: Session, turn: Turn) -> TurnOutcome:
-    session.send(init_message(session))
-    ended = outcome.yielded if turn.stop_cause is StopCause.GIVE_WAY else outcome.aborted
-    return ended("streaming", None)
-
-
-async def compact(session: Session, turn: Turn, words: str) -> TurnOutcome:
+async def compact(turn: Turn, arguments: str, send_init: Callable[[], None]) -> TurnOutcome:
     """Raises ModelError, BudgetSpent, SessionError."""
-    if not session.config.compaction.is_allowed:
-        session.send(init_message(session))
+    conversation = turn.conversation
+    if not conversation.config.compaction.is_allowed:
+        send_init()
         return outcome.local_command("compact", DISABLED)
-    session.conversation.close_interrupted_calls()  # what an earlier engine left open is part of what is summed up
-    compactor = make_compactor(session.conversation)
-    done = await compactor.compact("manual", words or None)
-    session.send(init_message(session))
+    conversation.close_interrupted_calls()  # calls that an earlier process left open are summarized too
+    compactor = make_compactor(conversation)
+    done = await compactor.compact("manual", arguments or None)
+    send_init()
     if done is None:
         return outcome.local_command("compact", TOO_SHORT)
     compactor.append(done)
     output = "<local-command-stdout>Compacted</local-command-stdout>"
-    session.send(
+    conversation.send(
         User(
             message=UserContent(content=[Text.of(output)]),
             parent_tool_use_id=None,
-            timestamp=session.clock.now(),
+            timestamp=conversation.clock.now(),
             isReplay=True,
         )
     )
     return outcome.local_command("compact")
 
 
-async def clear(session: Session, turn: Turn, words: str) -> TurnOutcome:
-    """The session keeps its id and its log: whoever resumes it finds it cleared. Raises SessionError."""
-    dispatcher = session.hooks.dispatcher
+async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> TurnOutcome:
+    """The session keeps its id and its log; a resumed session is cleared too. Raises SessionError."""
+    conversation = turn.conversation
+    clock, dispatcher = conversation.clock, conversation.hooks.dispatcher
     if dispatcher is not None:
-        with keep_alive(session.conversation):
+        with keep_alive(conversation.send, conversation.limits.heartbeat_seconds):
             await dispatcher.fire("SessionEnd", {"reason": "clear"})
-    id = session.clock.new_uuid()
-    reset = session.clock.stamp_message(
+    id = clock.new_uuid()
+    conversation.append_and_send(
         ConversationReset(
             new_conversation_id=id,
             uuid=id,
             trigger="clear",
             user_message_uuid=turn.prompts[0].uuid,
-            timestamp=session.clock.now(),
-        ),
-        session.id,
+            timestamp=clock.now(),
+        )
     )
-    session.journal.append(reset)
-    session.ledger.restart()
-    session.conversation.gauge.reset(0)
-    session.host.send(reset)
+    conversation.ledger.restart()
+    conversation.gauge.reset(0)
     if dispatcher is not None:
-        with keep_alive(session.conversation):
+        with keep_alive(conversation.send, conversation.limits.heartbeat_seconds):
             started = await dispatcher.fire(
-                "SessionStart", {"source": "clear", "model": session.conversation.model.display_name}
+                "SessionStart", {"source": "clear", "model": conversation.model.display_name}
             )
-        session.conversation.append_contexts([format_context("SessionStart:clear", text) for text in started.contexts])
-    session.send(init_message(session))
+        conversation.append_contexts([format_context("SessionStart:clear", text) for text in started.contexts])
+    send_init()
     return outcome.local_command("clear")
 
 
-COMMANDS: dict[str, Callable[[Session, Turn, str], Awaitable[TurnOutcome]]] = {
+COMMANDS: dict[str, Callable[[Turn, str, Callable[[], None]], Awaitable[TurnOutcome]]] = {
     "compact": compact,
     "clear": clear,
 }

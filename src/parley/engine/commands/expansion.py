@@ -1,58 +1,55 @@
-"""What a command or a skill comes to: its text with arguments, the output of commands and files put in.
+"""Expand the template of a command or skill: insert arguments, command output and files.
 
-    $ARGUMENTS, $1 … $9        what was typed behind the command
-    !`git status`              the output of a command, which runs under permission like any call of Bash
-    @notes/plan.md             the file stands before the text (context/mentions.py)
+    $ARGUMENTS, $1 … $9        the text after the command
+    !`git status`              the output of a command, under the same permission rules as a call of Bash
+    @notes/plan.md             the file is put before the text (context/mentions.py)
 
-Arguments and output are put in once and never read again: a `!` in them is a letter.
+Inserted arguments and output are not expanded again: a `!` in them is literal.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
 
+from parley.engine.context.conversation import Conversation
 from parley.engine.context.mentions import attach_mentions
 from parley.errors import ToolError
 from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
 from parley.settings.base import PromptTemplate
 
-if TYPE_CHECKING:
-    from parley.engine.session.session import Session
-
 RUN = re.compile(r"(?:^|(?<=\s))!`([^`\n]+)`", re.MULTILINE)
 ARGUMENT = re.compile(r"\$ARGUMENTS(?:\[(\d{1,2})\])?|\$([1-9])(?!\d)")
 SKILL_FOLDER = "${CLAUDE_SKILL_DIR}"
 
 
-async def expand_template(session: Session, prompt_template: PromptTemplate, arguments: str) -> list[Json]:
-    """The blocks that go into the conversation. Raises ToolError."""
+async def expand_template(conversation: Conversation, template: PromptTemplate, arguments: str) -> list[Json]:
+    """The content blocks for the conversation. Raises ToolError."""
     words = split_arguments(arguments)
-    folder = prompt_template.path.rpartition("/")[0]
-    template = prompt_template.text.replace(SKILL_FOLDER, folder)
+    folder = template.path.rpartition("/")[0]
+    source = template.text.replace(SKILL_FOLDER, folder)
     written: list[str] = []
     parts: list[str] = []
     end = 0
-    for found in RUN.finditer(template):
-        written.append(fill_arguments(template[end : found.start()], arguments, words))
-        parts += [written[-1], await run_command(session, prompt_template, fill_arguments(found[1], arguments, words))]
+    for found in RUN.finditer(source):
+        written.append(fill_arguments(source[end : found.start()], arguments, words))
+        parts += [written[-1], await run_command(conversation, template, fill_arguments(found[1], arguments, words))]
         end = found.end()
-    written.append(fill_arguments(template[end:], arguments, words))
+    written.append(fill_arguments(source[end:], arguments, words))
     text = "".join([*parts, written[-1]])
-    if arguments and not ARGUMENT.search(template):
+    if arguments and not ARGUMENT.search(source):
         written.append(arguments)
         text = f"{text}\n\nARGUMENTS: {arguments}"
-    if prompt_template.kind == "skill":
+    if template.kind == "skill":
         text = f"Base directory for this skill: {folder}\n\n{text}"
-    return [*await attach_mentions(session, written, required=True), {"type": "text", "text": text.strip()}]
+    return [*await attach_mentions(conversation, written, required=True), {"type": "text", "text": text.strip()}]
 
 
 def split_arguments(arguments: str) -> list[str]:
     try:
         return shlex.split(arguments)
-    except ValueError:  # a quote that is not closed is a letter like others
+    except ValueError:  # an unclosed quote is taken literally
         return arguments.split()
 
 
@@ -66,22 +63,20 @@ def fill_arguments(template: str, arguments: str, words: list[str]) -> str:
     return ARGUMENT.sub(value, template)
 
 
-async def run_command(session: Session, prompt_template: PromptTemplate, command: str) -> str:
-    """What a command writes. Raises ToolError if it may not run."""
-    if not prompt_template.is_trusted:
+async def run_command(conversation: Conversation, template: PromptTemplate, command: str) -> str:
+    """The output of a command. Raises ToolError if it is not allowed to run."""
+    if not template.is_trusted:
         raise ToolError(
-            f"/{prompt_template.name} was not sent: it runs `{command}`, and the project it comes from is not trusted "
+            f"/{template.name} was not sent: it runs `{command}`, and the project it comes from is not trusted "
             f"with it as it is now (`parley trust` trusts it)"
         )
-    json = {"type": "tool_use", "id": f"toolu_{session.config.tool_context.new_id()}", "name": "Bash"}
-    call = ToolUse({**json, "input": {"command": command, "description": f"Part of /{prompt_template.name}"}})
-    called = await session.tool_executor.run(call, lambda: session.mode)
-    content = called.output.content
+    json = {"type": "tool_use", "id": f"toolu_{conversation.config.tool_context.new_id()}", "name": "Bash"}
+    call = ToolUse({**json, "input": {"command": command, "description": f"Part of /{template.name}"}})
+    outcome = await conversation.tool_executor.run(call, conversation.mode)
+    content = outcome.output.content
     text = content if isinstance(content, str) else "\n".join(block.get("text", "") for block in content)
-    if called.executed_input is None:
-        raise ToolError(f"/{prompt_template.name} was not sent: `{command}` did not run: {text}")
-    if called.stop_reason is not None:
-        raise ToolError(
-            f"/{prompt_template.name} was not sent: a hook ended it behind `{command}`: {called.stop_reason}"
-        )
-    return "\n".join([text, *called.contexts])
+    if outcome.executed_input is None:
+        raise ToolError(f"/{template.name} was not sent: `{command}` did not run: {text}")
+    if outcome.stop_reason is not None:
+        raise ToolError(f"/{template.name} was not sent: a hook ended it after `{command}`: {outcome.stop_reason}")
+    return "\n".join([text, *outcome.contexts])

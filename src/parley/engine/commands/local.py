@@ -1,44 +1,50 @@
-"""Commands that the engine answers itself: no model is asked, and the turn counts none.
+"""Commands that the engine answers itself, without a model call.
 
-    /cost    ->  init, an assistant line of the model `<synthetic>`, a result with `num_turns` 0
+    /cost    ->  init, an assistant message of the model `<synthetic>`, a result with `num_turns` 0
 
-What they say is for the person; a model that is asked later finds it before the next prompt.
+The answer is for the user; the model sees it before the next prompt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from parley.engine.accounting.ledger import format_usd
+from parley.engine.context.conversation import Conversation
 from parley.errors import NotPossible
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
+from parley.settings.base import PromptTemplate
 
-if TYPE_CHECKING:
-    from parley.engine.session.session import Session
+
+class CommandCall(Struct, frozen=True, kw_only=True):
+    """A call of a local command, with what it can report on."""
+
+    arguments: str
+    conversation: Conversation
+    started_at: float
+    """When the session started, on the monotonic clock."""
+    commands: list[Json]
+    skills: list[PromptTemplate]
 
 
 class CommandReply(Struct, frozen=True, kw_only=True):
-    """What a command says."""
-
     text: str
     was_run: bool = True
-    """Whether it did what it is there for."""
+    """The command did its work; False if it is unavailable or failed."""
     context_usage: Json | UnsetType = UNSET
 
 
 class LocalCommand(Struct, frozen=True, kw_only=True):
-    run: Callable[[Session, str], CommandReply] | None
-    """None for those that are work of their own, and tell their own lines (compact_clear.py)."""
+    run: Callable[[CommandCall], CommandReply] | None
+    """None for commands that send their own messages (compact_clear.py)."""
     description: str
     hint: str = ""
     alias_of: str = ""
-    """The name under which it is listed, if that is another."""
+    """The name that it is listed under, if different."""
 
 
-def cost(session: Session, arguments: str) -> CommandReply:
-    from parley.engine.control.handlers.usage import format_usd
-
-    ledger = session.ledger
+def cost(call: CommandCall) -> CommandReply:
+    ledger, clock = call.conversation.ledger, call.conversation.clock
     used = list(ledger.by_model().values())
     counts = [
         (sum(one.inputTokens for one in used), "input"),
@@ -49,16 +55,16 @@ def cost(session: Session, arguments: str) -> CommandReply:
     rows = {
         "Total cost": format_usd(ledger.cost_usd),
         "Total duration (API)": f"{ledger.api_seconds:.0f}s",
-        "Total duration (wall)": f"{session.clock.monotonic() - session.started_at:.0f}s",
+        "Total duration (wall)": f"{clock.monotonic() - call.started_at:.0f}s",
         "Usage": ", ".join(f"{count} {name}" for count, name in counts),
     }
     return CommandReply(text="\n".join(f"{name + ':':<23}{value}" for name, value in rows.items()))
 
 
-def context(session: Session, arguments: str) -> CommandReply:
-    from parley.engine.control.handlers import usage as reports
+def context(call: CommandCall) -> CommandReply:
+    from parley.engine.context.usage_report import report_context
 
-    usage = reports.context_report(session)
+    usage = report_context(call.conversation)
     rows = [
         f"| {row['name']} | {format_count(row['tokens'])} | {100 * row['tokens'] / usage.maxTokens:.1f}% |"
         for row in usage.categories
@@ -86,43 +92,40 @@ def context(session: Session, arguments: str) -> CommandReply:
         "mcp_tools": usage.mcpTools,
         "memory_files": usage.memoryFiles,
         "agents": usage.agents,
-        "skills": [{"name": skill.name, "source": skill.source} for skill in session.commands.skills()],
+        "skills": [{"name": skill.name, "source": skill.source} for skill in call.skills],
     }
     return CommandReply(text=text, context_usage=report)
 
 
 def format_count(count: int) -> str:
-    """A number as people read it: 950, 1.7k, 1m."""
+    """A short form of a number: 950, 1.7k, 1m."""
     for size, letter in ((1_000_000, "m"), (1_000, "k")):
         if count >= size:
             return f"{count / size:.1f}".removesuffix(".0") + letter
     return str(count)
 
 
-def model(session: Session, arguments: str) -> CommandReply:
-    from parley.engine.control.handlers.settings import use_model
-
-    if not arguments:
-        return CommandReply(
-            text=f"The model is `{session.conversation.model.display_name}`. `/model NAME` sets another."
-        )
+def model(call: CommandCall) -> CommandReply:
+    conversation = call.conversation
+    if not call.arguments:
+        return CommandReply(text=f"The model is `{conversation.model.display_name}`. `/model NAME` sets another.")
     try:
-        choice = use_model(session, arguments)
+        choice = conversation.use_model(call.arguments)
     except NotPossible as exc:
         return CommandReply(text=str(exc), was_run=False)
     return CommandReply(text=f"Set model to `{choice.display_name}` for this session only")
 
 
-def help(session: Session, arguments: str) -> CommandReply:
+def help(call: CommandCall) -> CommandReply:
     rows = [
         f"/{row['name']}{' ' + row['argumentHint'] if row['argumentHint'] else ''}: {row['description']}"
-        for row in session.commands.list_commands()
+        for row in call.commands
     ]
     return CommandReply(text="\n".join(rows))
 
 
 def unavailable_reply(name: str) -> CommandReply:
-    """For commands that people know from a terminal."""
+    """The reply to a command that only a terminal has."""
     return CommandReply(text=f"/{name} isn't available in this environment.", was_run=False)
 
 
@@ -145,4 +148,4 @@ TERMINAL = frozenset(
         *("privacy-settings", "quit", "resume", "statusline", "status", "terminal-setup", "theme", "upgrade", "vim"),
     }
 )
-"""Commands of a terminal: said to be none here, rather than sent to a model."""
+"""Commands of a terminal: answered as unavailable instead of sent to a model."""

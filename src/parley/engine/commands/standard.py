@@ -1,4 +1,4 @@
-"""The commands that every session has and a model follows; a file of the same name takes their place."""
+"""Built-in prompt templates. A file with the same name replaces them."""
 
 from __future__ import annotations
 

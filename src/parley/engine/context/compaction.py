@@ -1,12 +1,10 @@
-"""When a conversation is compacted, and what of it is kept. Pure.
+"""When a conversation is compacted, and what is kept. Pure functions.
 
-A conversation is compacted before a model call that would come too near to the end of the
-model's window: the answer and the largest result of a tool must still fit behind it. What was
-said becomes a summary; the last group of messages stays as it is. A group is a prompt, or an
-answer with the results of its calls, so that no call is ever parted from its result.
+A conversation is compacted before a model call that would leave too little of the window for the answer and the
+largest tool result. The messages become a summary; the last group stays. A group is a prompt, or an answer with
+the results of its calls, so that a call and its result stay together.
 
-Not here: how a summary is had, and what is told of it (compactor.py); how the history follows
-from the log (history.py).
+See also: `compactor.py` gets the summary, `history.py` builds the history from the log.
 """
 
 from __future__ import annotations
@@ -18,42 +16,42 @@ from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 
 MAX_ANSWER_TOKENS = 32_000
-"""What is held free for the answer. Models may say more, and seldom do."""
+"""Reserved for the answer. Longer answers are rare."""
 MAX_RESULT_TOKENS = 25_000
-"""What is held free for the largest result of a tool that may come before anybody looks again."""
+"""Reserved for the largest tool result before the next check."""
 KEPT_SHARE = 0.2
-"""A last group larger than this part of the threshold is not kept as it is."""
+"""A last group larger than this share of the threshold is summarized too."""
 GROWTH_SHARE = 0.1
-"""So much must have been said since the last compaction before the next: where the instructions alone fill the
-window, compacting again and again would help nobody."""
+"""The growth since the last compaction that allows the next one. If the instructions alone fill the window,
+repeated compaction does not help."""
 MAX_FAILURES = 2
 MIN_SHARE = 0.5
-"""A backend that counts less than this part of our own estimate does not count, or not all of it."""
+"""A backend's count below this share of the estimate is not trusted."""
 
 
 class CompactionPolicy(Struct, frozen=True, kw_only=True):
-    """What the person wants of compaction."""
+    """The user's settings for compaction."""
 
     is_allowed: bool = True
-    """Whether there is any, also on request."""
+    """False disables /compact too."""
     is_automatic: bool = True
     window: int | None = None
-    """Tokens, in place of what is known of the model."""
+    """Tokens; replaces the window of the model."""
     percent: float | None = None
-    """Of the window; it may make a compaction come earlier, never later."""
+    """Of the window; can only lower the threshold."""
     max_tokens: int | None = None
-    """What the model is to read at most, where that is less than its window bears."""
+    """What the model reads at most, if less than its window."""
 
     @property
     def has_limit(self) -> bool:
-        """Whether the person says how much is too much."""
+        """Whether the user sets a limit."""
         return self.window is not None or self.max_tokens is not None
 
 
 def make_policy(
     *, disabled: bool, auto_disabled: bool, flag: str | None, window: int | None, percent: int | None
 ) -> CompactionPolicy:
-    """What variables, settings and `--autocompact` come to. Raises UsageError."""
+    """Combine variables, settings and `--autocompact`. Raises UsageError."""
     words = {"on": True, "true": True, "": True, "off": False, "false": False}
     by_itself = not auto_disabled
     if flag is not None:
@@ -69,31 +67,30 @@ def make_policy(
 
 
 class ContextGauge:
-    """How full a window is: what the backend counted last, and our own estimate of what came since.
+    """How full the window is: the backend's last count plus an estimate of what came after it.
 
-    A backend knows best, but a server between may count anything, and some say 1 whatever they are sent. A count that
-    cannot be is not believed: a conversation must not grow for ever on somebody's word.
+    Some proxies report a constant. An implausible count is ignored, so that the conversation cannot grow without limit.
     """
 
     def __init__(self) -> None:
         self._measured: tuple[int, int] | None = None
         self._after_last = 0
         self.failures = 0
-        """In a row."""
+        """Consecutive failures."""
 
     def measure(self, counted: int, estimated: int, media: int = 0) -> None:
-        """The backend has counted a call and its answer, for which there is our own estimate.
+        """Record the backend's count of a call, beside our estimate of it.
 
-        What of that is `media` is no more than a guess, and no reason to doubt a count.
+        The `media` part of the estimate is a guess and does not disqualify a count.
         """
         self._measured = (counted, estimated) if counted >= (estimated - media) * MIN_SHARE else None
 
     def reset(self, history_tokens: int) -> None:
-        """The conversation has begun anew."""
+        """Start over after a compaction or reset."""
         self._measured, self._after_last, self.failures = None, history_tokens, 0
 
     def estimate(self, own: int) -> int:
-        """The tokens of the next call, given our own estimate of them."""
+        """The tokens of the next call, given our own estimate."""
         if self._measured is None:
             return own
         counted, then = self._measured
@@ -104,17 +101,17 @@ class ContextGauge:
 
 
 def threshold(policy: CompactionPolicy, window: int, answer_tokens: int) -> int:
-    """From how many tokens on a conversation is compacted by itself. A small window is used at least by half."""
+    """The number of tokens that triggers compaction: at least half of a small window."""
     most = max(window // 2, window - min(answer_tokens, MAX_ANSWER_TOKENS) - MAX_RESULT_TOKENS)
     bounds = [most] if policy.percent is None else [most, int(window * policy.percent / 100)]
     return min(bounds if policy.max_tokens is None else [*bounds, policy.max_tokens])
 
 
 def find_keep_start(messages: list[HistoryMessage], max_tokens: int) -> int | None:
-    """Where the parts begin that are kept as they are; None if there is too little before them to be worth it.
+    """The index of the first part that is kept; None if too little comes before it.
 
-    A prompt that nobody has answered is always kept, another last group if it is not too large. So are what stands
-    before that prompt without an answer, and the work that it came into.
+    An unanswered prompt is always kept, any other last group if it is not too large. Unanswered parts before that
+    prompt are kept too, and the work that it interrupted.
     """
     begins = [at for at, part in enumerate(messages) if part.role == "assistant" or not find_results(part)]
     if len(begins) < 2:
@@ -136,7 +133,7 @@ def message_tokens(part: HistoryMessage) -> int:
 
 
 def is_paired(messages: Iterable[HistoryMessage]) -> bool:
-    """Whether every call has its result behind it, and every result its call before it."""
+    """Whether every call is followed by its result, and every result has a call before it."""
     open_calls: set[str] = set()
     for message in messages:
         for block in message.content:

@@ -1,14 +1,14 @@
-"""Compacting a conversation: hooks are asked, a summary is had, the boundary is recorded and told.
+"""Compact a conversation: run hooks, get a summary, record and send the boundary.
 
-    compactor = Compactor(conversation)
-    done = await compactor.compact("auto")      # a Compacted, or None where there was too little to compact
-    compactor.record(done)
+    compactor = make_compactor(conversation)
+    done = await compactor.compact("auto")      # a Compaction, or None if there is too little to compact
+    compactor.append(done)
 
-A summary is had from the conversation's own model, on a ladder (summary.py) that ends without
-one: a conversation that is too long never ends dead. Only a backend that does not answer at all
-makes a compaction fail; then nothing has changed.
+The conversation's own model writes the summary, with fallbacks (summary.py) that end without a model, so that a
+conversation that is too long can always continue. A compaction fails only if the backend does not answer; then
+nothing has changed.
 
-Not here: when it is time, and what is kept (compaction.py).
+See also: `compaction.py` decides when and what is kept, `memory/summarizer.py` compacts with a long-term memory.
 """
 
 from __future__ import annotations
@@ -41,65 +41,64 @@ if TYPE_CHECKING:
 
 TOO_FEW_GROUPS = "too_few_groups"
 SHARES_OF_PIECE = (0.5, 0.125)
-"""How much of the window a piece fills, and where that is too much: characters are a rough measure of tokens."""
+"""How much of the window a piece fills, and how much if that is too long. Characters are a rough measure."""
 SUMMARY_SHARE = 0.5
-"""How much of the threshold a summary may have, however much the model has written."""
+"""The longest summary, as a share of the threshold."""
 CUT_SHARE = 0.25
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
-    """What a compaction came to."""
+    """The result of a compaction."""
 
     trigger: str
     texts: tuple[str, ...]
-    """What the model reads in the place of what was said."""
+    """The texts that replace the messages."""
     kept: list[str]
-    """The lines that stay as they are."""
+    """The uuids of the lines that stay."""
     pre_tokens: int
     duration_ms: int
     contexts: tuple[str, ...] = ()
-    """What hooks have to say to the model behind it."""
+    """Context from hooks, appended after it."""
     more: Json = {}
-    """What the boundary says beside."""
+    """More fields for the boundary."""
 
 
 class Summarized(Struct, frozen=True, kw_only=True):
-    """What was said, in short."""
+    """A summary."""
 
     text: str
-    """As hooks are told it."""
+    """The text for hooks."""
     texts: tuple[str, ...]
     more: Json = {}
 
 
 def make_compactor(conversation: Conversation) -> Compactor:
-    """Who makes room in a conversation: where there is a memory, nothing is dropped for it."""
+    """The compactor of a conversation. With a long-term memory, nothing is dropped."""
     if conversation.memory_worker is None:
         return Compactor(conversation)
-    from parley.engine.memory.summarizer import Summarizer
-
-    return Summarizer(conversation, conversation.memory_worker)
+    compactor: Compactor = conversation.memory_worker.make_compactor(conversation)
+    return compactor
 
 
 class CompactionBlocked(Exception):
-    """A hook does not want it."""
+    """A hook blocks the compaction."""
 
 
 class Compactor:
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         self._is_own = conversation.parent_tool_use_id is None
-        """Whether it is the session's own conversation, of which the host is told."""
+        """It is the session's own conversation, so the client is notified."""
 
     async def compact_if_needed(self, another_model: Callable[[ModelError], bool]) -> bool:
-        """Compact because the next call would not fit; whether anything changed. Raises ModelError, BudgetSpent.
+        """Compact before a call that would not fit. Returns whether anything changed. Raises ModelError, BudgetSpent.
 
-        A failure is told, and the call is made all the same; two in a row are an error. `another_model` says
-        whether one stands in from now on for the one that failed.
+        A failure is reported, and the call is made anyway; two consecutive failures raise. `another_model` switches
+        to a fallback model and returns whether there is one.
         """
         gauge = self._conversation.gauge
         if self._find_keep_start("auto") is None:
-            return False  # nobody asked for it, so nobody needs to hear that there is too little to compact
+            return False  # too little to compact; not worth a message
         try:
             done = await self.compact("auto")
         except ModelError as exc:
@@ -108,7 +107,7 @@ class Compactor:
             gauge.failures += 1
             if gauge.failures >= MAX_FAILURES:
                 text = f"The conversation is too long, and compacting it failed {gauge.failures} times: {exc}"
-                gauge.failures = 0  # the next turn may try its luck again: it is a limit, and no wall
+                gauge.failures = 0  # the next turn can try again
                 raise ModelError(text, kind="compaction_failed") from None
             return False
         if done is not None:
@@ -116,7 +115,7 @@ class Compactor:
         return done is not None
 
     async def compact(self, trigger: str, instructions: str | None = None) -> Compaction | None:
-        """None if there is too little to compact, or a hook does not want it. Raises ModelError, BudgetSpent."""
+        """None if there is too little to compact or a hook blocks it. Raises ModelError, BudgetSpent."""
         self._send(Status(status="compacting", compact_output_chars=0 if trigger == "auto" else UNSET))
         try:
             with Ticker(lambda: self._send(Status(status="compacting")), self._conversation.limits.heartbeat_seconds):
@@ -134,7 +133,7 @@ class Compactor:
         return done
 
     def _find_keep_start(self, trigger: str) -> int | None:
-        """Where what is kept begins; None if there is too little before it."""
+        """The index of the first message that is kept; None if too little comes before it."""
         return find_keep_start(
             list(self._conversation.journal.history.list_messages()), int(self._threshold() * KEPT_SHARE)
         )
@@ -168,13 +167,13 @@ class Compactor:
         )
 
     async def _summarize_before(self, at: int, instructions: str | None) -> Summarized:
-        """What stands for the messages before a place. Raises ModelError, BudgetSpent."""
+        """Summarize the messages before an index. Raises ModelError, BudgetSpent."""
         history = self._conversation.journal.history
-        said = await self._summarize(history.render(at), summary.instruction(instructions))
-        return Summarized(text=said, texts=(summary.format_summary(said, *self._reminders(at)),))
+        text = await self._summarize(history.render(at), summary.instruction(instructions))
+        return Summarized(text=text, texts=(summary.format_summary(text, *self._reminders(at)),))
 
     def _reminders(self, at: int) -> tuple[str, str]:
-        """The last request, if it is not among what is kept, and the date."""
+        """The last request, unless it is kept anyway, and the date."""
         history, date = self._conversation.journal.history, self._conversation.journal.sent_date
         messages, asked = history.list_messages(), history.last_prompt
         is_due = (
@@ -184,54 +183,54 @@ class Compactor:
         )
         return join_texts(asked.content) if asked is not None and is_due else "", f"[{DATE}{date}]" if date else ""
 
-    async def _notify_hooks(self, dispatcher: HookDispatcher, trigger: str, said: str) -> tuple[str, ...]:
-        """The session begins anew, as it were. What the hooks want the model to know."""
+    async def _notify_hooks(self, dispatcher: HookDispatcher, trigger: str, text: str) -> tuple[str, ...]:
+        """Fire SessionStart and PostCompact. Returns context for the model."""
         started = await dispatcher.fire(
             "SessionStart", {"source": "compact", "model": self._conversation.model.display_name}
         )
-        await dispatcher.fire("PostCompact", {"trigger": trigger, "compact_summary": said})
-        return tuple(format_context("SessionStart:compact", text) for text in started.contexts)
+        await dispatcher.fire("PostCompact", {"trigger": trigger, "compact_summary": text})
+        return tuple(format_context("SessionStart:compact", context) for context in started.contexts)
 
-    # The summary.
+    # Summary.
 
-    async def _summarize(self, messages: list[Json], words: str) -> str:
-        """From the first step of the ladder that bears. Raises ModelError if the model does not answer at all."""
+    async def _summarize(self, messages: list[Json], request: str) -> str:
+        """The result of the first fallback that works. Raises ModelError if the model does not answer."""
         error: ModelError | None = None
         for step in (self._summarize_all, self._summarize_without_bodies, self._summarize_pieces):
             try:
-                said = await step(messages, words)
+                text = await step(messages, request)
             except ModelError as exc:
                 error = exc
                 if not is_about_request(error):
                     raise
             else:
-                return summary.shorten_to_tokens(said, int(self._threshold() * SUMMARY_SHARE))
+                return summary.shorten_to_tokens(text, int(self._threshold() * SUMMARY_SHARE))
         if error is not None and not is_about_length(error):
-            raise error  # a backend that refuses plain texts as well is not to blame on what was said
+            raise error  # a backend that rejects plain text too has another problem
         return summary.cut_to_tokens(messages, int(self._threshold() * CUT_SHARE))
 
-    async def _summarize_all(self, messages: list[Json], words: str) -> str:
-        return await self._call_model(summary.with_request(messages, words))
+    async def _summarize_all(self, messages: list[Json], request: str) -> str:
+        return await self._call_model(summary.with_request(messages, request))
 
-    async def _summarize_without_bodies(self, messages: list[Json], words: str) -> str:
-        return await self._call_model(summary.with_request(summary.strip_bodies(messages), words))
+    async def _summarize_without_bodies(self, messages: list[Json], request: str) -> str:
+        return await self._call_model(summary.with_request(summary.strip_bodies(messages), request))
 
-    async def _summarize_pieces(self, messages: list[Json], words: str) -> str:
+    async def _summarize_pieces(self, messages: list[Json], request: str) -> str:
         bare, (usual, small) = summary.strip_bodies(messages), SHARES_OF_PIECE
         try:
-            return await self._summarize_as_text(bare, words, usual)
+            return await self._summarize_as_text(bare, request, usual)
         except ModelError as exc:
             if not outcome.is_too_long(exc):
                 raise
-            return await self._summarize_as_text(bare, words, small)
+            return await self._summarize_as_text(bare, request, small)
 
-    async def _summarize_as_text(self, messages: list[Json], words: str, share: float) -> str:
+    async def _summarize_as_text(self, messages: list[Json], request: str, share: float) -> str:
         texts = summary.split_text(messages, int(self._conversation.window * share))
-        said = []
+        summaries = []
         for number, text in enumerate(texts, 1):
             head = summary.PIECE_REQUEST.format(number=number, count=len(texts))
-            said.append(await self._call_model(summary.with_request([], f"{head}\n\n{text}\n\n{words}")))
-        return summary.shorten_to_tokens("\n\n".join(said), int(self._threshold() * CUT_SHARE))
+            summaries.append(await self._call_model(summary.with_request([], f"{head}\n\n{text}\n\n{request}")))
+        return summary.shorten_to_tokens("\n\n".join(summaries), int(self._threshold() * CUT_SHARE))
 
     async def _call_model(self, messages: list[Json]) -> str:
         """Raises ModelError, BudgetSpent."""
@@ -251,10 +250,10 @@ class Compactor:
         """Raises ModelError, BudgetSpent."""
         return await call_with_retry(self._conversation, request, choice, self._send)
 
-    # What is told and recorded.
+    # Messages.
 
     def append(self, done: Compaction) -> None:
-        """The conversation is compacted from here on. Raises SessionError."""
+        """Record and send the boundary and the summary. Raises SessionError."""
         conversation, history = self._conversation, self._conversation.journal.history
         last = history.list_messages()[-1].uuids[-1]
         anchor = conversation.clock.new_uuid()
@@ -286,14 +285,14 @@ class Compactor:
         boundary = conversation.clock.stamp_message(
             CompactBoundary(compact_metadata=metadata, logical_parent_uuid=last), conversation.config.session_id
         )
-        told = conversation.clock.stamp_message(line, conversation.config.session_id)
+        stamped = conversation.clock.stamp_message(line, conversation.config.session_id)
         conversation.journal.append(boundary)
-        conversation.journal.append(told, isCompactSummary=True, isVisibleInTranscriptOnly=True)
+        conversation.journal.append(stamped, isCompactSummary=True, isVisibleInTranscriptOnly=True)
         conversation.gauge.reset(history.tokens)
         if self._is_own:
             conversation.ledger.last_usage = None
         self._send(boundary)
-        self._send(told)
+        self._send(stamped)
         conversation.append_contexts(list(done.contexts))
 
     def _kept_tokens(self, kept: list[str]) -> int:

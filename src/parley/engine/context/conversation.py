@@ -1,13 +1,13 @@
-"""One agent's side of a talk: what it has heard, whom it asks, and how its lines reach the host.
+"""The conversation of one agent with its model: its configuration, history and messages to the client.
 
-The session has one. A subagent has another, with a record, instructions, tools and a model
-of its own, made from a changed `Setup`, and the id of the call that started it on each of
-its lines. The books, the open models and the host are shared: they come in from the session.
+The session has one. Each subagent has another, with its own journal, instructions, tools and model; its messages
+carry the id of the call that started it. The ledger, the model pool and the hooks are shared.
 
-    conversation = Conversation(setup, record, send, ledger=..., caller=..., access=..., mode=...)
-    ended = await Turn(conversation, prompts).run()
+    conversation = Conversation(config, journal, send, ledger=..., tool_executor=..., models=..., mode=..., hooks=...)
+    conversation.append_user(Text.of("Hi"))      # written to the journal, then sent
+    request = conversation.build_request()
 
-Not here: a call of the model (turn/model_call.py), a turn (turn/turn.py), prompts (session/prompts.py).
+See also: `turn/model_call.py` for model calls, `turn/turn.py` for turns, `session/prompts.py` for prompts.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from parley.engine.session.journal import Journal
 from parley.engine.text import sanitize
 from parley.engine.turn.structured_output import OutputSchema
 from parley.engine.turn.tool_executor import ToolExecutor
+from parley.errors import ModelError, NotPossible, UsageError
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import ModelRef, resolve
+from parley.models.catalog import ModelRef, model_info, resolve
 from parley.protocol.base import UNSET, Json, Message, UnsetType
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
 
 if TYPE_CHECKING:
-    from parley.engine.memory.worker import MemoryWorker
+    from parley.memory.base import MemoryWorker
 
 
 class Conversation:
@@ -54,19 +55,20 @@ class Conversation:
         tool_executor: ToolExecutor,
         models: ModelPool,
         mode: Callable[[], str],
-        hooks: HookRegistry | None = None,
+        hooks: HookRegistry,
         parent_tool_use_id: str | None = None,
+        memory_worker: MemoryWorker | None = None,
     ) -> None:
         self.config = config
         self.journal = journal
         self.ledger = ledger
         self.tool_executor = tool_executor
         self.mode = mode
-        """The permission mode, which may change."""
-        self.hooks = hooks or HookRegistry()
+        """The permission mode, which can change."""
+        self.hooks = hooks
         self.parent_tool_use_id = parent_tool_use_id
         self.transcript_path = ""
-        """Where hooks find what a subagent said; the session's own is the one of the setup."""
+        """The transcript of a subagent, for hooks; the session's own is in `config.storage`."""
         self.limits = config.limits
         self.clock = config.clock
         self.include_partial_messages = config.client.include_partial_messages
@@ -75,28 +77,41 @@ class Conversation:
         self.thinking = config.model.thinking
         self.effort = config.model.effort
         self._send_to_host = send
-        self._models = models
+        self.models = models
         self.output_schema: OutputSchema | None = None
-        """What an answer must look like."""
+        """The schema that answers must match."""
         if config.output_schema is not None:
             self.set_output_schema(config.output_schema)
         self._sent_rate_limit: RateLimitInfo | None = None
         self.gauge = ContextGauge()
-        self.memory_worker: MemoryWorker | None = None
-        """Who sees to it that nothing is lost; only the session's own conversation may have somebody."""
+        self.memory_worker = memory_worker
+        """The long-term memory; only the session's own conversation can have one."""
 
-    # What a model call needs.
+    # Model calls.
 
-    def current_model(self) -> Model:
-        """Raises UsageError or ModelError."""
-        return self.open_model(self.model)
+    def use_model(self, name: str) -> ModelRef:
+        """Switch to a model by name. Raises NotPossible if there is no such model."""
+        self.model = choice = self.find_model(name)
+        self.config.tool_context.strict_reads = model_info(choice.name).must_read_first
+        return choice
+
+    def find_model(self, name: str) -> ModelRef:
+        """Resolve the name of a model and check that it exists. Raises NotPossible."""
+        choice = resolve(self.config.model.name if name == "default" else name)
+        try:
+            self.open_model(choice)
+        except UsageError as exc:
+            raise NotPossible(str(exc)) from None
+        except ModelError:
+            pass  # a key can still be set; the turn that needs it reports the error
+        return choice
 
     def open_model(self, choice: ModelRef) -> Model:
         """Raises UsageError or ModelError."""
-        return self._models.open(choice)
+        return self.models.open(choice)
 
     def build_request(self) -> ModelRequest:
-        """The next model call. Its beginning is the last one, byte for byte."""
+        """The next model call. It starts with the bytes of the last one."""
         known = self.config.model.get_info(self.model)
         max_tokens = self.limits.max_output_tokens or known.max_output_tokens
         return ModelRequest(
@@ -115,11 +130,11 @@ class Conversation:
             else None,
         )
 
-    # How full the window is.
+    # Context window.
 
     @property
     def window(self) -> int:
-        """Tokens."""
+        """The context window, in tokens."""
         return self.config.compaction.window or self.config.model.get_info(self.model).context_window
 
     @property
@@ -128,9 +143,9 @@ class Conversation:
 
     @property
     def compacts_at(self) -> int | None:
-        """From how many tokens on the conversation is compacted by itself; None for never.
+        """The number of tokens that triggers automatic compaction; None for never.
 
-        That is, also, where the window is not known: puppets have none.
+        Fake models have no window, so they need a limit from the user.
         """
         policy = self.config.compaction
         is_known = policy.has_limit or not self.model.is_fake
@@ -140,47 +155,47 @@ class Conversation:
 
     @property
     def auto_compact(self) -> bool:
-        """Whether the person wants it; the setting may change."""
-        held = self.config.settings
+        """Whether automatic compaction is enabled; the setting can change."""
+        settings = self.config.settings
         return self.config.compaction.is_automatic and (
-            held is None or held.merged.get("autoCompactEnabled") is not False
+            settings is None or settings.merged.get("autoCompactEnabled") is not False
         )
 
     def context_tokens(self) -> int:
-        """About how many the next call has."""
+        """The tokens of the next call, by the backend's count and an estimate."""
         return self.gauge.estimate(self.estimate_tokens())
 
     def estimate_tokens(self) -> int:
-        """The same, whatever a backend says."""
+        """The tokens of the next call, estimated."""
         return self.journal.history.tokens + self.overhead_tokens()
 
     def overhead_tokens(self) -> int:
-        """About how many the instructions and the tools have."""
+        """The tokens of the system prompt and the tools, estimated."""
         system = self.journal.system_text if self.journal.system_text is not None else render(self.instructions)
         return tokens_from_chars(len(system)) + sum(map(estimate_tokens, self._tool_schemas()))
 
     def is_nearly_full(self) -> bool:
-        """Whether the next call would come too near to the end of the window."""
-        at, said = self.compacts_at, self.journal.history.tokens
-        return at is not None and self.context_tokens() > at and self.gauge.has_grown(said, at)
+        """Whether the conversation must be compacted before the next call."""
+        at, history_tokens = self.compacts_at, self.journal.history.tokens
+        return at is not None and self.context_tokens() > at and self.gauge.has_grown(history_tokens, at)
 
     def set_output_schema(self, schema: OutputSchema) -> None:
-        """From now on answers have a form."""
+        """Require structured output from now on."""
         self.output_schema = schema
         self.config.tools.add(schema.tool())
 
     @property
     def uses_output_tool(self) -> bool:
-        """Whether the model gives an answer that has a form by a call."""
+        """Whether the model gives structured output by a tool call."""
         return self.output_schema is not None and not self.config.model.get_info(self.model).supports_schemas
 
     def tool_names(self) -> list[str]:
-        """The tools the model is offered."""
+        """The tools that the model is offered."""
         withheld = self.output_schema.name if self.output_schema is not None and not self.uses_output_tool else None
         return [name for name in self.config.tools if name != withheld]
 
     def _tool_schemas(self) -> list[Json]:
-        # Models that are no models need no schemas, and loading the tools takes its time.
+        # Fake models need no schemas, and loading the tools is slow.
         if self.model.is_fake:
             return []
         schemas = self.config.tools.schemas()
@@ -189,23 +204,23 @@ class Conversation:
         return [schema for schema in schemas if schema["name"] != self.output_schema.name]
 
     def _system_prompt(self) -> str:
-        """Rendered once, then the same for the session's life."""
+        """The system prompt: rendered once per session, then read from the journal."""
         if self.journal.system_text is None:
             self.journal.append_event("prompt", {"text": render(self.instructions)})
         return self.journal.system_text or ""
 
     def append_date(self) -> None:
-        """A new day is told behind what was said: what was sent once is never changed. Raises SessionError."""
+        """Append the date if the day has changed; the system prompt stays the same. Raises SessionError."""
         today = self.clock.now()[:10]
         if self.journal.sent_date not in (None, today):
             line = self._user_message(Text.of(f"[{DATE}{today}]"), isSynthetic=True)
             self.journal.append(self.clock.stamp_message(line, self.config.session_id))
             self.journal.append_event("date", {"date": today})
 
-    # Lines.
+    # Messages.
 
     def send(self, message: Message) -> None:
-        """Say a line that is not part of the record."""
+        """Send a message that is not written to the journal."""
         self._send_to_host(self.clock.stamp_message(message, self.config.session_id))
 
     def send_event(
@@ -215,7 +230,7 @@ class Conversation:
         ttft_ms: int | UnsetType = UNSET,
         abandoned_blocks: Json | UnsetType = UNSET,
     ) -> None:
-        """Say one event of the stream. There are thousands in an answer, so it is made complete at once."""
+        """Send one event of a stream. An answer has thousands, so it is built in one step."""
         self._send_to_host(
             StreamEvent(
                 event=msgspec.Raw(raw),
@@ -229,7 +244,7 @@ class Conversation:
         )
 
     def send_rate_limit(self, limits: object) -> None:
-        """Tell the state of the quota if it is news, to a client that can bear it."""
+        """Send the rate limit if it has changed, to clients that understand it."""
         if (
             isinstance(limits, RateLimitInfo)
             and limits != self._sent_rate_limit
@@ -239,7 +254,7 @@ class Conversation:
             self.send(RateLimitEvent(rate_limit_info=limits))
 
     def append_and_send(self, message: Message) -> None:
-        """Record a line, then say it. Raises SessionError if it cannot be kept."""
+        """Write a message to the journal, then send it. Raises SessionError."""
         stamped = self.clock.stamp_message(message, self.config.session_id)
         self.journal.append(stamped)
         self._send_to_host(stamped)
@@ -258,29 +273,26 @@ class Conversation:
         self.append_and_send(self._user_message(*content, **fields))
 
     def append_contexts(self, texts: list[str]) -> None:
-        """Record what hooks have to say to the model; the host is not told. Raises SessionError."""
+        """Append context for the model; the client does not receive it. Raises SessionError."""
         if texts:
             line = self._user_message(*(Text.of(text) for text in sanitize(texts)), isSynthetic=True)
             self.journal.append(self.clock.stamp_message(line, self.config.session_id))
 
     def close_open_calls(self, text: str) -> None:
-        """Give every call that has no result one that says why. Raises SessionError."""
+        """Give every open call an error result. Raises SessionError."""
         for call in self.journal.history.open_calls():
             self.append_and_send(self._interrupted_result(call, text))
 
     def close_interrupted_calls(self, excluded: Collection[ToolUse] = ()) -> None:
-        """Give the calls that an earlier engine, or a full disk, left behind the results that are certain.
-
-        Raises SessionError.
-        """
-        going_on = {call.id for call in excluded}
+        """Give the calls that an earlier process left open a result that says what is known. Raises SessionError."""
+        continued = {call.id for call in excluded}
         for call, tool in self.journal.history.open_calls().items():
-            if call in going_on:
+            if call in continued:
                 continue
             text = interrupted_calls.outcome_text(
                 tool,
                 recorded=call not in self.journal.foreign_calls,
-                # A client that was told of a call may have run it, whatever was on record by then.
+                # A client that received a call may have run it, whatever the journal says.
                 allowed=call in self.journal.allowed_calls or self.tool_executor.runs_elsewhere(tool),
                 reads_only=self.tool_executor.is_harmless(tool),
                 changes=partial(self.config.tool_context.files.changed_by, call),

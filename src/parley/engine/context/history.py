@@ -1,12 +1,10 @@
 """The conversation as the model sees it.
 
-Append-only: what was sent once is sent again byte for byte, so that the model's
-backend finds its prompt cache. `apply` folds one entry of the log; `messages` is
-what the next request carries.
+Append-only: messages that were sent are sent again byte for byte, so that the backend's prompt cache works.
+`apply` folds one entry of the log; `render` returns the messages of the next request.
 
-Two kinds of entry begin anew. A `compact_boundary` counts when the summary that belongs to it
-is there: then the conversation is that summary and the lines that the boundary preserves. A
-`conversation_reset` leaves nothing.
+Two kinds of entry start over. A `compact_boundary` takes effect with its summary: the conversation is then the
+summary and the lines that the boundary preserves. A `conversation_reset` leaves nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ from parley.stores.base import Entry
 THOUGHTS = ("thinking", "redacted_thinking")
 MEDIA = ("image", "document")
 IMAGE_TOKENS = 1_600
-"""About what the API counts for a picture, however many bytes it has."""
+"""An estimate for an image of any size."""
 DOCUMENT_CHARS_PER_TOKEN = 100
-"""A page has some 2,500 tokens; with its fonts it has some 50 KB, and some 500 KB as a picture."""
+"""A page has about 2,500 tokens. It takes about 50 KB with its fonts, or 500 KB as an image."""
 
 
 class HistoryEntry(Struct, frozen=True, gc=False):
@@ -33,83 +31,82 @@ class HistoryEntry(Struct, frozen=True, gc=False):
     id: str
     content: list[Json]
     seq: int = 0
-    """Its number in the log."""
+    """Its sequence number in the log."""
     summaries: tuple[Json, ...] = ()
-    """Of a line of summaries (memory/summary_levels.py), what each of them covers."""
+    """If it is a row of summaries (memory/summary_levels.py), what each covers."""
     is_prompt: bool = False
-    """Whether somebody asks for something with it: no result, no summary, nothing that the engine adds."""
+    """It is a prompt: not a result, a summary, or text that the engine adds."""
 
 
 class HistoryMessage(Struct, gc=False):
-    """A part of the conversation: an answer, its results with what was added to them, or a prompt.
+    """A part of the conversation: an answer, its results with added context, or a prompt.
 
-    An answer grows block by block while its id stays the same. A request has parts of the user that follow each
-    other as one message.
+    An answer grows block by block under one id. A request joins consecutive parts of the user into one message.
     """
 
     role: str
     id: str
     content: list[Json]
     uuids: list[str]
-    """The lines it is made of."""
+    """The lines that it consists of."""
     is_closed: bool = False
-    """Whether a prompt or results are in it, so that the next prompt is a part by itself."""
+    """It contains a prompt or results, so the next prompt starts a new part."""
 
 
 class History:
     def __init__(self) -> None:
         self._entries: list[HistoryEntry] = []
         self._earlier: list[list[HistoryEntry]] = []
-        """What was said before each new beginning: somebody may go back to it."""
+        """The entries before each restart, for rewinding."""
         self._messages: list[HistoryMessage] = []
-        self._complaint: str | None = None
-        """What a backend had against the conversation as it is."""
+        self._rejection: str | None = None
+        """Why a backend rejected the conversation."""
         self._refused: frozenset[str] = frozenset()
-        """The images and documents it would not take (history_repair.py)."""
+        """The images and documents that it rejected (history_repair.py)."""
         self.cut_off: set[str] = set()
-        """The lines that the last cut left out."""
+        """The lines that the last cut removed."""
         self.tokens = 0
-        """About how many the conversation has."""
+        """An estimate for the conversation."""
         self.media_tokens = 0
-        """Those of pictures and documents among them, which may be far from the truth."""
+        """The part for images and documents, which is a rough guess."""
         self.dropped_tokens = 0
-        """About how many compactions took away, all together."""
+        """An estimate of what all compactions removed."""
         self._boundary: Json | None = None
-        """The last boundary, until its summary comes."""
+        """The last boundary, until its summary is applied."""
         self.last_prompt: HistoryEntry | None = None
-        """The last prompt, whether or not it is still part of the conversation."""
+        """The last prompt, also if it is no longer part of the conversation."""
         self._open_calls: dict[str, Json] = {}
 
     def open_calls(self) -> dict[str, str]:
-        """The tools of calls that have no result yet, by the calls' ids. A request with one of them is refused."""
+        """The tool names of calls without a result, by call id. Backends reject a request with such a call."""
         return {call: str(block.get("name")) for call, block in self._open_calls.items()}
 
     def open_tool_uses(self) -> list[Json]:
-        """The calls themselves, in their order."""
+        """The calls without a result, in order."""
         return list(self._open_calls.values())
 
     def apply(self, entry: Entry) -> None:
-        """Fold one entry. Entries that are not part of the conversation change nothing."""
+        """Fold one entry. Entries outside the conversation change nothing."""
         if entry.kind not in ("user", "assistant"):
             self._apply_mark(entry)
             return
         inner = entry.message["message"]
         content = [] if entry.message.get("is_api_error_message") else inner["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        said = HistoryEntry(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks, entry.seq)
+        line = HistoryEntry(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks, entry.seq)
         if is_prompt(entry, blocks):
-            said = self.last_prompt = msgspec.structs.replace(said, is_prompt=True)
+            line = self.last_prompt = msgspec.structs.replace(line, is_prompt=True)
         if self._boundary is not None and is_summary(entry, self._boundary):
             metadata = self._boundary.get("compact_metadata") or {}
             self.dropped_tokens = metadata.get("cumulative_dropped_tokens") or 0
-            said = msgspec.structs.replace(said, summaries=tuple(metadata.get("distilled") or ()), is_prompt=False)
+            line = msgspec.structs.replace(line, summaries=tuple(metadata.get("distilled") or ()), is_prompt=False)
             self._earlier.append(self._entries)
-            self._restart([said, *preserved_entries(self._entries, self._boundary)])
+            self._restart([line, *preserved_entries(self._entries, self._boundary)])
         else:
-            self._add(said)
+            self._add(line)
 
     def _apply_mark(self, entry: Entry) -> None:
-        """An entry that says how the conversation goes on."""
+        """Apply an entry that cuts or restarts the conversation."""
         if entry.kind == "cut":
             self._cut(str(entry.message.get("after")))
         elif entry.kind == "system" and entry.message.get("subtype") == "compact_boundary":
@@ -120,7 +117,7 @@ class History:
             self.last_prompt = None
 
     def _cut(self, uuid: str) -> None:
-        """The conversation goes on behind an earlier line."""
+        """Continue after an earlier line."""
         for number, lines in reversed([*enumerate([*self._earlier, self._entries])]):
             places = [at for at, line in enumerate(lines) if line.uuid == uuid]
             if places:
@@ -136,12 +133,12 @@ class History:
         for line in lines:
             self._add(line)
 
-    def _add(self, said: HistoryEntry) -> None:
-        blocks = said.content
-        self._entries.append(said)
+    def _add(self, line: HistoryEntry) -> None:
+        blocks = line.content
+        self._entries.append(line)
         if not blocks:
             return
-        closes = said.is_prompt
+        closes = line.is_prompt
         for block in blocks:
             self.tokens += estimate_tokens(block)
             kind = block.get("type")
@@ -155,30 +152,30 @@ class History:
         last = self._messages[-1] if self._messages else None
         if (
             last is None
-            or last.role != said.role
-            or (said.role == "assistant" and not (said.id and said.id == last.id))
-            or (said.is_prompt and last.is_closed)
+            or last.role != line.role
+            or (line.role == "assistant" and not (line.id and line.id == last.id))
+            or (line.is_prompt and last.is_closed)
         ):
-            self._messages.append(HistoryMessage(said.role, said.id, blocks, [said.uuid], closes))
+            self._messages.append(HistoryMessage(line.role, line.id, blocks, [line.uuid], closes))
             return
         last.is_closed = last.is_closed or closes
         if len(last.uuids) == 1:
-            last.content = list(last.content)  # so far it was its first line's own
+            last.content = list(last.content)  # it was shared with the first line
         last.content.extend(blocks)
-        last.uuids.append(said.uuid)
+        last.uuids.append(line.uuid)
 
     def list_messages(self) -> list[HistoryMessage]:
-        """The parts, each with the lines it is made of. Not to be changed."""
+        """The parts with their lines. Read-only."""
         return self._messages
 
     def list_entries(self) -> list[HistoryEntry]:
-        """The lines that the messages are made of. Not to be changed."""
+        """The lines of all parts. Read-only."""
         return self._entries
 
     def render(self, end: int | None = None) -> list[Json]:
-        """The messages of the next request, or those before `end`, without what the API refuses.
+        """The messages of the next request, or those before `end`.
 
-        That is texts without a letter, and thoughts at the end of an answer: it was cut off behind them.
+        Leaves out what the API rejects: empty texts, and thinking at the end of an answer that was cut off.
         """
         found: list[Json] = []
         for messages in self._messages[:end]:
@@ -191,19 +188,19 @@ class History:
                 content.pop()
             if content:
                 found.append({"role": messages.role, "content": content})
-        if self._complaint is None:
+        if self._rejection is None:
             return found
         from parley.engine.context.history_repair import repair_messages
 
-        return repair_messages(found, self._complaint, self._refused)
+        return repair_messages(found, self._rejection, self._refused)
 
-    def repair(self, complaint: str) -> bool:
-        """Send from now on only what no backend refuses; False if that would be the same as before."""
+    def repair(self, reason: str) -> bool:
+        """From now on, send only what backends accept. Returns False if that changes nothing."""
         from parley.engine.context.history_repair import find_blamed
 
-        before, self._complaint = self.render(), f"{self._complaint or ''}\n{complaint}"
+        before, self._rejection = self.render(), f"{self._rejection or ''}\n{reason}"
         if self.render() == before:
-            self._refused |= find_blamed(before, complaint)
+            self._refused |= find_blamed(before, reason)
         return self.render() != before
 
 
@@ -212,19 +209,19 @@ def is_nonempty(block: Json) -> bool:
 
 
 def order_results(content: list[Json], asked: list[Json]) -> list[Json]:
-    """The results first, as the API wants them, each at the place of its call.
+    """Put the results first, as the API requires, in the order of their calls.
 
-    Calls that ran together end in any order; a request must not depend on which of them was quicker.
+    Concurrent calls end in any order; a request must not depend on it.
     """
     places = {block.get("id"): at for at, block in enumerate(asked) if block.get("type") == "tool_use"}
     if not places:
         return content
-    # A call has one result; what came later under its id stays where it was said.
+    # A call has one result; a later one with the same id stays where it is.
     return sorted(content, key=lambda block: places.pop(block.get("tool_use_id"), len(asked)))
 
 
 def with_cache_marker(messages: list[Json]) -> list[Json]:
-    """The messages with a cache marker on the last block: the next request reads up to here."""
+    """Put a cache marker on the last block; the next request reads the cache up to there."""
     if not messages:
         return messages
     *before, last = messages
@@ -234,13 +231,13 @@ def with_cache_marker(messages: list[Json]) -> list[Json]:
 
 
 def estimate_tokens(block: Json) -> int:
-    """About how many tokens a block takes, or another object."""
+    """An estimate of the tokens of a block or another object."""
     kind = block.get("type")
     if kind == "text":
         return tokens_from_chars(text_size(block.get("text") or ""))
     if kind == "image":
         return IMAGE_TOKENS
-    if kind in THOUGHTS:  # a signature only spells the thought once more
+    if kind in THOUGHTS:  # a signature encodes the same text again
         return tokens_from_chars(text_size(block.get("thinking") or block.get("signature") or block.get("data") or ""))
     if kind == "document" and isinstance(source := block.get("source"), dict) and source.get("type") == "base64":
         return -(-len(source.get("data") or "") // DOCUMENT_CHARS_PER_TOKEN)
@@ -250,7 +247,7 @@ def estimate_tokens(block: Json) -> int:
 
 
 def estimate_media_tokens(block: Json) -> int:
-    """How much of that is for pictures and documents."""
+    """The part of `estimate_tokens` for images and documents."""
     inner = block.get("content")
     return sum(
         estimate_tokens(part) for part in (inner if isinstance(inner, list) else [block]) if part.get("type") in MEDIA
@@ -258,7 +255,7 @@ def estimate_media_tokens(block: Json) -> int:
 
 
 def text_size(text: str) -> int:
-    """Characters, as many as bytes: those that take several of them take more tokens as well."""
+    """The size in bytes: characters of several bytes take more tokens too."""
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
@@ -267,14 +264,13 @@ def tokens_from_chars(chars: int) -> int:
 
 
 def is_prompt(entry: Entry, blocks: list[Json]) -> bool:
-    """Whether a line is what somebody asks for."""
+    """Whether a line is a prompt."""
     if entry.kind != "user" or entry.message.get("isSynthetic") or entry.context.get("isCompactSummary"):
         return False
     return not any(block.get("type") == "tool_result" for block in blocks)
 
 
 def join_texts(content: list[Json]) -> str:
-    """The texts of a message."""
     return "\n".join(str(block.get("text") or "") for block in content if block.get("type") == "text")
 
 
@@ -287,7 +283,7 @@ def is_summary(entry: Entry, boundary: Json) -> bool:
 
 
 def preserved_entries(lines: list[HistoryEntry], boundary: Json) -> list[HistoryEntry]:
-    """The lines before a boundary that are said again behind its summary."""
+    """The lines before a boundary that stay after its summary."""
     named = (boundary.get("compact_metadata") or {}).get("preserved_messages") or {}
     uuids = frozenset(named.get("all_uuids") or named.get("uuids") or ())
     if uuids:

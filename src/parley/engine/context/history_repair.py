@@ -1,19 +1,19 @@
-"""A conversation that a backend refuses, made one that it can take.
+"""Repair a conversation that a backend rejects.
 
-What was said once is sent again byte for byte, so that one bad block would be refused for ever.
-After a 400 the conversation is looked through once, and from then on sent as `repaired` gives it:
+Messages are sent again byte for byte, so that one bad block would fail every later request. After a status 400,
+the conversation is sent as `repair_messages` returns it:
 
-    a call without a result           gets one that says that there is none
-    a result without a call           goes
-    an empty text, an empty message   goes
-    a thought without a signature     goes; all of them, if it is thoughts that are complained about
-    an image that is none             becomes a text that says so
-    one that is complained about      the same, documents as well; all of them, if the complaint names none
-    an id that the API does not know  is spelled with its letters
+    a call without a result           gets an error result
+    a result without a call           is removed
+    an empty text or message          is removed
+    thinking without a signature      is removed; all thinking, if the error is about it
+    invalid image data                becomes a text
+    an image or document in the error becomes a text; all of them, if the error names none
+    an id with invalid characters     gets underscores instead
     NUL in a text                     becomes U+FFFD
     two messages of one role          become one
 
-Not here: when it is done (turn/model_call.py). Whatever this does not help against is told as it is.
+`turn/model_call.py` decides when. An error that this does not fix is reported as it is.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ NO_IMAGE = "[An image stood here that could not be read.]"
 NO_DOCUMENT = "[A document stood here that could not be read.]"
 PLACEHOLDERS = {"image": NO_IMAGE, "document": NO_DOCUMENT}
 ERROR_PATH = re.compile(r"messages\.(\d+)\.content\.(\d+)")
-"""How the API names a block that it refuses."""
+"""How the API names a rejected block."""
 INVALID_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
-"""What is in no id and no name, as the Messages API has them; others give calls ids like `functions.read:0`."""
+"""Not allowed in ids and names of the Messages API; other backends use ids like `functions.read:0`."""
 IMAGES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
-"""How the images begin that backends take."""
+"""The first bytes of the image types that backends accept."""
 
 
 def repair_messages(messages: list[Json], error: str = "", refused: Container[str] = ()) -> list[Json]:
-    """The messages without what a backend may refuse; the same if there is nothing of the kind.
+    """The messages without what a backend can reject; the same list if nothing changes.
 
-    `refused` are the keys of images and documents that it did refuse.
+    `refused` has the keys of images and documents that it rejected.
     """
     bare = any(word in error.lower() for word in ("thinking", "signature"))
     sound = merge_neighbours(
@@ -58,7 +58,7 @@ def repair_messages(messages: list[Json], error: str = "", refused: Container[st
 
 
 def find_blamed(messages: list[Json], error: str) -> frozenset[str]:
-    """The keys of the images and documents that a complaint is about."""
+    """The keys of the images and documents that an error is about."""
     if not any(word in error.lower() for word in (*PLACEHOLDERS, "pdf", "media")):
         return frozenset()
     place = ERROR_PATH.search(error)
@@ -75,7 +75,7 @@ def find_blamed(messages: list[Json], error: str) -> frozenset[str]:
 
 
 def find_media(block: Json) -> Iterator[Json]:
-    """The images and documents that a block is, or has in it."""
+    """The images and documents in a block, itself included."""
     if block.get("type") in PLACEHOLDERS:
         yield block
     elif block.get("type") == "tool_result" and isinstance(block.get("content"), list):
@@ -84,7 +84,7 @@ def find_media(block: Json) -> Iterator[Json]:
 
 
 def media_key(block: Json) -> str:
-    """What tells an image or a document from others."""
+    """Identifies an image or a document."""
     return sha256(msgspec.json.encode(block.get("source"))).hexdigest()
 
 
@@ -99,7 +99,7 @@ def repair_blocks(message: Json, refused: Container[str], *, bare: bool) -> Iter
 
 
 def repair_block(block: Json, refused: Container[str]) -> Json:
-    """A block with images that are images, and with names that are names."""
+    """Replace invalid images, ids and names."""
     kind = block.get("type")
     if kind in PLACEHOLDERS and (
         media_key(block) in refused or (kind == "image" and not is_image(block.get("source")))
@@ -124,7 +124,7 @@ def repair_block(block: Json, refused: Container[str]) -> Json:
 
 
 def is_image(source: object) -> bool:
-    """Whether the data is of the kind that it is said to be. What is elsewhere is believed in."""
+    """Whether the data has its declared type. Images by URL are not checked."""
     if not isinstance(source, dict) or source.get("type") != "base64":
         return isinstance(source, dict)
     try:
@@ -135,7 +135,7 @@ def is_image(source: object) -> bool:
 
 
 def merge_neighbours(messages: Iterator[Json]) -> list[Json]:
-    """Without empty messages, and neighbours of one role as one."""
+    """Remove empty messages and join neighbours of one role."""
     found: list[Json] = []
     for message in messages:
         if not message["content"]:
@@ -148,18 +148,18 @@ def merge_neighbours(messages: Iterator[Json]) -> list[Json]:
 
 
 def pair_calls(messages: list[Json]) -> Iterator[Json]:
-    """Each call with its one result in the message behind it, where the results come first."""
+    """Give each call exactly one result at the start of the next message."""
     waiting: list[str] = []
     called: set[str] = set()
     for message in messages:
         if message["role"] == "user":
             results = {part["tool_use_id"]: part for part in message["content"] if part.get("type") == "tool_result"}
             answers = [results.get(call) or missing_result(call) for call in waiting]
-            said = [part for part in message["content"] if part.get("type") != "tool_result"]
+            others = [part for part in message["content"] if part.get("type") != "tool_result"]
             waiting = []
-            yield {**message, "content": [*answers, *said]}
+            yield {**message, "content": [*answers, *others]}
             continue
-        # A second call of one id could not be told from the first.
+        # A second call with the same id is ambiguous.
         content = [part for part in message["content"] if part.get("type") != "tool_use" or part["id"] not in called]
         waiting = [part["id"] for part in content if part.get("type") == "tool_use"]
         called.update(waiting)

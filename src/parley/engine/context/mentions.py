@@ -1,8 +1,8 @@
 """Files that a prompt mentions: `@notes.md`, `@src/`, `@"with spaces.md"`, `@main.py#L10-20`.
 
-What is behind a mention goes into the conversation before the text. It is read by a call of
-Read, or Glob for a folder, under permission like any other: rules hold, and whoever must be
-asked is asked. A mention of nothing that is there is text.
+The contents of a mentioned file go into the conversation before the text. They are read by a call of
+Read, or of Glob for a folder, under the same permission rules as any call. A mention of a path that does
+not exist is plain text.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.system import Informational
 
 if TYPE_CHECKING:
-    from parley.engine.session.session import Session
+    from parley.engine.context.conversation import Conversation
 
 MENTION = re.compile(r'(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|((?:\\ |[^\s`"\\])+))')
 LINES = re.compile(r"(.+)#L(\d{1,9})(?:-L?(\d{1,9}))?")
 MAX_MENTIONS = 20
-"""Mentions of one prompt; more are left to the model."""
+"""Limit per prompt; the model reads the rest itself."""
 
 
 class Mention(Struct, frozen=True):
@@ -33,7 +33,7 @@ class Mention(Struct, frozen=True):
 
 
 def find_mentions(texts: Iterable[str]) -> list[Mention]:
-    """What is mentioned, each once and in its order."""
+    """The mentions in order, without duplicates."""
     found: dict[Mention, None] = {}
     for text in texts:
         for match in MENTION.finditer(text):
@@ -46,21 +46,24 @@ def find_mentions(texts: Iterable[str]) -> list[Mention]:
     return list(found)[:MAX_MENTIONS]
 
 
-async def attach_mentions(session: Session, texts: Iterable[str], *, required: bool = False) -> list[Json]:
-    """The blocks for what is mentioned. What cannot be had is told, and the rest goes on."""
+async def attach_mentions(conversation: Conversation, texts: Iterable[str], *, required: bool = False) -> list[Json]:
+    """The content blocks of all mentions. A file that cannot be read is reported and left out.
+
+    If `required`, a path that does not exist is reported too.
+    """
     blocks: list[Json] = []
     for mention in find_mentions(texts):
-        path = resolve_mention(session, mention.name)
+        path = resolve_mention(conversation, mention.name)
         if not await asyncio.to_thread(os.path.lexists, path):
             if required and looks_like_path(mention.name):
-                send_problem(session, mention, "there is no such file")
+                send_problem(conversation, mention, "there is no such file")
             continue
-        blocks += await read_mention(session, mention, path)
+        blocks += await read_mention(conversation, mention, path)
     return blocks
 
 
-def resolve_mention(session: Session, name: str) -> str:
-    cwd = session.config.tool_context.cwd
+def resolve_mention(conversation: Conversation, name: str) -> str:
+    cwd = conversation.config.tool_context.cwd
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(name) if name.startswith("~/") else name))
 
 
@@ -68,28 +71,28 @@ def looks_like_path(name: str) -> bool:
     return "/" in name or "." in name
 
 
-async def read_mention(session: Session, mention: Mention, path: str) -> list[Json]:
-    context = session.config.tool_context
+async def read_mention(conversation: Conversation, mention: Mention, path: str) -> list[Json]:
+    context = conversation.config.tool_context
     is_folder = await asyncio.to_thread(os.path.isdir, path)
     tool, what = ("Glob", "Files in") if is_folder else ("Read", "Contents of")
-    if tool not in session.config.tools:
+    if tool not in conversation.config.tools:
         return []
     input: Json = {"pattern": "*", "path": path} if is_folder else {"file_path": path}
     if mention.first is not None and mention.last is not None and not is_folder:
         input |= {"offset": mention.first, "limit": max(1, mention.last - mention.first + 1)}
     call = ToolUse({"type": "tool_use", "id": f"toolu_{context.new_id()}", "name": tool, "input": input})
-    outcome = await session.tool_executor.run(call, lambda: session.mode)
+    outcome = await conversation.tool_executor.run(call, conversation.mode)
     content = outcome.output.content
     if outcome.executed_input is None or outcome.output.is_error or outcome.stop_reason is not None:
         why = None if outcome.stop_reason is None else f"a hook ended it: {outcome.stop_reason}"
-        send_problem(session, mention, why or (content if isinstance(content, str) else "it cannot be read"))
+        send_problem(conversation, mention, why or (content if isinstance(content, str) else "it cannot be read"))
         return []
     head = f"{what} {path}, which is mentioned below as @{mention.name}:"
-    said = [{"type": "text", "text": context} for context in outcome.contexts]
+    contexts = [{"type": "text", "text": context} for context in outcome.contexts]
     if isinstance(content, str):
-        return [{"type": "text", "text": f"{head}\n\n{content}"}, *said]
-    return [{"type": "text", "text": head}, *content, *said]
+        return [{"type": "text", "text": f"{head}\n\n{content}"}, *contexts]
+    return [{"type": "text", "text": head}, *content, *contexts]
 
 
-def send_problem(session: Session, mention: Mention, reason: str) -> None:
-    session.send(Informational(content=f"@{mention.name} was not included: {reason}", level="warning"))
+def send_problem(conversation: Conversation, mention: Mention, reason: str) -> None:
+    conversation.send(Informational(content=f"@{mention.name} was not included: {reason}", level="warning"))

@@ -1,7 +1,7 @@
-"""Memory files of folders below the working directory: a model hears of them when it looks at a file there.
+"""Memory files in folders below the working directory: sent when the model reads or writes a file there.
 
-They come behind the results of the calls, once for as long as the conversation still has them. A conversation whose
-instructions have no memory files has none of these either.
+They are appended after the results of the calls, and again only if compaction removed them. A conversation
+whose instructions have no memory files gets none of these.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from parley.tools.catalog import find_traits
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
-    from parley.engine.turn.tool_outcome import ToolOutcome
+    from parley.engine.turn.tool_executor import ToolOutcome
 
 HEADING = "Instructions from files near what you looked at. Follow them where they apply to the task."
 
 
 def find_instructions(conversation: Conversation, call: ToolUse, outcome: ToolOutcome) -> list[str]:
-    """What a model is to hear because of a call that succeeded."""
+    """The memory files for a successful call that the conversation does not have yet."""
     if outcome.executed_input is None or outcome.output.is_error:
         return []
     values = (call.input.get(field) for field in find_traits(call.name).path_fields)

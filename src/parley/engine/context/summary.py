@@ -1,8 +1,8 @@
-"""The requests and texts of which a summary is made. Pure.
+"""The requests and texts for summaries. Pure functions.
 
-A ladder, for conversations that are larger than the window they must be read in:
+A conversation can be larger than the window that must summarize it, so there are fallbacks:
 
-    all messages > those without the bodies of old results > piece by piece, as text > shortened, without a model
+    all messages > without the bodies of results > piece by piece, as text > shortened, without a model
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from parley.protocol.base import Json
 
 SUMMARY_REQUEST = """\
 [The conversation so far is about to be replaced by a summary of it, because the context window is filling up. Write \
-that summary now, for yourself: whoever goes on has nothing else. Call no tools. Say, as exactly as you can:
+that summary now, for yourself: nothing else is left to continue from. Call no tools. Say, as exactly as you can:
 
 1. What the person asked for, in their own words where they matter, and how that changed.
 2. What was done: files read, created and changed (with their paths), commands run, and what came of them.
@@ -33,7 +33,7 @@ SUMMARY_INTRO = (
 )
 LAST_REQUEST = "The last request of the person, word for word:"
 BODY_CHARS = 300
-"""What is left of the body of an old result."""
+"""What is left of the body of a result."""
 MAX_REQUEST_CHARS = 8_000
 TAGS = re.compile(r"</?summary>")
 
@@ -46,9 +46,9 @@ def instruction(instructions: str | None) -> str:
     )
 
 
-def with_request(messages: list[Json], words: str) -> list[Json]:
-    """The messages with a last word of the user."""
-    block = {"type": "text", "text": words}
+def with_request(messages: list[Json], request: str) -> list[Json]:
+    """Append a request of the user."""
+    block = {"type": "text", "text": request}
     if messages and messages[-1]["role"] == "user":
         *before, last = messages
         return [*before, {**last, "content": [*last["content"], block]}]
@@ -56,7 +56,7 @@ def with_request(messages: list[Json], words: str) -> list[Json]:
 
 
 def strip_bodies(messages: list[Json]) -> list[Json]:
-    """The messages with results, pictures and documents cut to what they began with."""
+    """Cut results, and replace images and documents."""
     return [{**message, "content": [strip_body(block) for block in message["content"]]} for message in messages]
 
 
@@ -69,7 +69,7 @@ def strip_body(block: Json) -> Json:
 
 
 def split_text(messages: list[Json], max_tokens: int) -> list[str]:
-    """The messages as texts, each with no more tokens than that."""
+    """The messages as texts of limited length."""
     text = to_text(messages)
     max_chars = max(1, int(max_tokens * CHARS_PER_TOKEN * len(text) / (text_size(text) or 1)))
     return [text[at : at + max_chars] for at in range(0, len(text), max_chars)]
@@ -77,7 +77,7 @@ def split_text(messages: list[Json], max_tokens: int) -> list[str]:
 
 def to_text(messages: list[Json]) -> str:
     return "\n\n".join(
-        f"{message['role']}: {words}" for message in messages for words in map(block_text, message["content"]) if words
+        f"{message['role']}: {text}" for message in messages for text in map(block_text, message["content"]) if text
     )
 
 
@@ -103,7 +103,7 @@ def result_text(block: Json) -> str:
 
 
 def shorten_text(text: str, max_chars: int) -> str:
-    """The beginning and the end of a text, if it is longer."""
+    """Keep the beginning and the end of a long text."""
     if len(text) <= max_chars:
         return text
     half = max_chars // 2
@@ -111,17 +111,17 @@ def shorten_text(text: str, max_chars: int) -> str:
 
 
 def shorten_to_tokens(text: str, max_tokens: int) -> str:
-    """The same for a measure in tokens."""
+    """Shorten a text to a number of tokens."""
     return shorten_text(text, int(max_tokens * CHARS_PER_TOKEN * len(text) / (text_size(text) or 1)))
 
 
 def cut_to_tokens(messages: list[Json], max_tokens: int) -> str:
-    """What can be had without a model: how it began and how it ended."""
+    """A replacement for a summary without a model: the beginning and the end."""
     return shorten_to_tokens(to_text(strip_bodies(messages)), max_tokens)
 
 
 def format_summary(summary: str, request: str, date: str) -> str:
-    """A summary as the model reads it."""
+    """The summary as the model reads it."""
     parts = [SUMMARY_INTRO, TAGS.sub("", summary).strip()]
     if request:
         parts.append(f"{LAST_REQUEST}\n{shorten_text(request, MAX_REQUEST_CHARS)}")

@@ -1,7 +1,7 @@
-"""The instructions a session gives its model.
+"""The system prompt of a session.
 
-Rendered once per session and kept in its log, so that every later request, also
-after a resume on another day, begins with the same bytes.
+Rendered once and stored in the log, so that every later request starts with the same bytes, also after a resume
+on another day.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from parley.protocol.base import Json, Struct
 
 CWD = "Working directory: "
 DATE = "Today's date: "
-"""How a model is told what day it is: in the first prompt, and behind what was said when a new one begins."""
+"""Starts the line with the date: in the system prompt, and in a message when the day changes."""
 DEFAULT = """\
 You are an agent that works for a person through tools on their machine, run by Parley.
 
@@ -27,29 +27,29 @@ You are an agent that works for a person through tools on their machine, run by 
 
 
 class Instructions(Struct, frozen=True, kw_only=True):
-    """Where the instructions come from, before they are rendered."""
+    """The sources of the system prompt."""
 
     replaced: str | None = None
-    """The person's own prompt; the empty string means none at all."""
+    """The user's own prompt; an empty string means no prompt at all."""
     role: str | None = None
-    """The prompt of the agent that the session runs as, in the place of ours."""
+    """The prompt of the agent that the session runs as; replaces the default."""
     appended: str = ""
     environment: tuple[str, ...] = ()
-    """Facts of the machine, one a line; not added to a replaced prompt."""
+    """Facts about the machine, one per line; not added to a replaced prompt."""
     style: str = ""
     """How to answer; not added to a replaced prompt."""
     memory: Callable[[], str] = lambda: ""
-    """What memory files say, read when the text is rendered; not added to a replaced prompt."""
+    """The text of memory files, read when the prompt is rendered; not added to a replaced prompt."""
     nested: Callable[[str], list[tuple[str, str]]] = lambda path: []
-    """What memory files say between the working directory and a file: how each begins, and its text."""
+    """Memory files between the working directory and a file: heading and text of each."""
     servers: str = ""
-    """What MCP servers say about the use of their tools; not added to a replaced prompt."""
+    """The instructions of MCP servers; not added to a replaced prompt."""
     memory_files: Callable[[], list[tuple[str, str, int]]] = list
-    """Path, kind and number of characters of each memory file, for a host that wants to see what fills the context."""
+    """Path, kind and characters of each memory file, for the context report."""
 
 
 def render(instructions: Instructions) -> str:
-    """The whole text."""
+    """The text of the system prompt."""
     if is_replaced(instructions):
         parts = [instructions.replaced or "", instructions.appended]
     else:
@@ -61,16 +61,16 @@ def render(instructions: Instructions) -> str:
 
 
 def is_replaced(instructions: Instructions) -> bool:
-    """Whether somebody's own prompt stands in the place of everything; an empty one makes way for an agent's."""
+    """Whether the user's own prompt replaces everything. An empty one gives way to an agent's."""
     return bool(instructions.replaced) or (instructions.replaced is not None and not instructions.role)
 
 
 def find_date(text: str) -> str | None:
-    """The day that a text tells, if it does."""
-    _, told, rest = text.partition(DATE)
-    return rest[:10] if told else None
+    """The date in a text, if there is one."""
+    _, found, rest = text.partition(DATE)
+    return rest[:10] if found else None
 
 
 def system_blocks(text: str) -> list[Json]:
-    """The `system` of a request; marked so that the backend may cache up to here."""
+    """The `system` field of a request, with a cache marker."""
     return [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}] if text else []

@@ -1,9 +1,8 @@
-"""What fills the context window, item by item. Pure.
+"""Report what fills the context window, by category.
 
-Nobody but the model's backend can count tokens exactly, and to ask it would cost a call
-for every item. So these are estimates, by the number of characters; what the backend
-counted for the last call stands beside them (`apiUsage`), and what it counted beyond them is
-part of the sum (`unattributedTokens`): by that sum a conversation is compacted.
+Only the model's backend can count tokens exactly, and that would take one call per item. The numbers are
+estimates from the number of characters. `apiUsage` has what the backend counted for the last call. The
+difference is in `unattributedTokens`, which is part of the sum that decides about compaction.
 """
 
 from __future__ import annotations
@@ -13,18 +12,20 @@ from collections.abc import Iterable
 
 import msgspec
 
+from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import estimate_tokens, tokens_from_chars
+from parley.engine.context.system_prompt import render
 from parley.models.catalog import ModelRef, model_info
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.requests import ContextUsage
 
 ROWS, COLUMNS = 10, 20
-"""The grid in which clients draw the window."""
+"""The grid that clients draw."""
 MCP = "mcp__"
 
 
 class RequestContents(Struct, frozen=True, kw_only=True):
-    """What the next model call would carry."""
+    """The contents of the next model call."""
 
     model: ModelRef
     system: str
@@ -34,16 +35,14 @@ class RequestContents(Struct, frozen=True, kw_only=True):
     messages: list[Json] = []
     last_usage: Json | None = None
     counted_tokens: int = 0
-    """How many tokens that is as far as anybody knows: by the backend's count and what came since."""
+    """The backend's last count plus an estimate of what came after it."""
     window: int | None = None
-    """As the session sees it; None for what is known of the model."""
+    """The window of the session; None for the model's own."""
     threshold: int | None = None
-    """From how many tokens on the conversation is compacted by itself; None for never."""
+    """The number of tokens that triggers automatic compaction; None for never."""
 
 
 class UsageCategory(Struct, frozen=True, kw_only=True):
-    """A category."""
-
     id: str
     name: str
     tokens: int
@@ -55,6 +54,24 @@ class UsageCategory(Struct, frozen=True, kw_only=True):
         return json
 
 
+def report_context(conversation: Conversation) -> ContextUsage:
+    """Report what the next model call of a conversation would contain."""
+    return report_usage(
+        RequestContents(
+            model=conversation.model,
+            # Before the first turn nothing was sent, and a report must not write to the log.
+            system=conversation.journal.system_text or render(conversation.instructions),
+            memory=conversation.instructions.memory_files(),
+            tools=conversation.config.tools.schemas() if not conversation.model.is_fake else [],
+            messages=conversation.journal.history.render(),
+            last_usage=conversation.ledger.last_usage,
+            counted_tokens=conversation.context_tokens(),
+            window=conversation.window,
+            threshold=conversation.compacts_at,
+        )
+    )
+
+
 def report_usage(contents: RequestContents) -> ContextUsage:
     window = contents.window or model_info(contents.model.name).context_window
     memory = [{"path": path, "type": kind, "tokens": tokens_from_chars(chars)} for path, kind, chars in contents.memory]
@@ -62,7 +79,7 @@ def report_usage(contents: RequestContents) -> ContextUsage:
     mcp = [describe_mcp_tool(tool) for tool in contents.tools if tool["name"].startswith(MCP)]
     breakdown = message_breakdown(contents.messages)
     around = tokens_from_chars(len(contents.system)) + total_tokens(own) + total_tokens(mcp)
-    # What a backend counts beyond our estimates fills the window all the same, whatever it belongs to.
+    # Tokens that the backend counts beyond the estimates fill the window too.
     breakdown["unattributedTokens"] = max(0, contents.counted_tokens - around - sum_breakdown(breakdown))
     of_memory = total_tokens(memory)
     used = [
@@ -155,7 +172,7 @@ def sum_breakdown(breakdown: Json) -> int:
 
 
 def api_usage(usage: Json | None) -> Json | None:
-    """What the backend counted for the last call."""
+    """The backend's count of the last call."""
     if usage is None:
         return None
     fields = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -163,13 +180,13 @@ def api_usage(usage: Json | None) -> Json | None:
 
 
 def grid(rows: list[UsageCategory], free: UsageCategory, window: int) -> list[list[Json]]:
-    """The window as squares. Whatever is there has one at least; the last square of a row may be partly filled."""
+    """The window as squares. Each category has at least one; its last square can be partly filled."""
     squares: list[Json] = []
     most, per_square = ROWS * COLUMNS, window / (ROWS * COLUMNS)
     for row in rows:
-        wanted = row.tokens / per_square
-        count = max(1, round(wanted))
-        fullness = [1.0] * (count - 1) + [min(1.0, wanted - (count - 1)) if wanted < count else 1.0]
+        size = row.tokens / per_square
+        count = max(1, round(size))
+        fullness = [1.0] * (count - 1) + [min(1.0, size - (count - 1)) if size < count else 1.0]
         squares += [square(row, window, full) for full in fullness]
     squares = squares[:most]
     squares += [square(free, window, 1.0, is_filled=False)] * (most - len(squares))

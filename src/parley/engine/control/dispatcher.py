@@ -1,12 +1,11 @@
-"""Answering the host's control requests: each exactly once, whatever runs meanwhile.
+"""Answers control requests of the client: each exactly once, also while a turn runs.
 
-Most answers are there at once. One that takes its time is awaited in a task of its own,
-and the reader goes on:
+Most handlers answer at once. A slow one runs in a task of its own, so the reader never waits:
 
-    a change of files   in the order they were asked for, and no turn begins before it is done
-    anything else       as soon as it is done
+    changes of files    one after the other, in order; no turn starts before they are done
+    anything else       answered as soon as it is done
 
-Not here: the answers themselves (control/handlers/session.py).
+See also: the handlers in `handlers/`.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ PENDING: dict[str, type[requests.Request]] = {
     "pending_user_dialog_requests": requests.RequestUserDialog,
     "pending_elicitation_requests": requests.Elicitation,
 }
-"""Where the answer to `initialize` lists which open questions of ours."""
+"""The fields of the answer to `initialize` that list open requests of the engine."""
 CONNECTING = (requests.McpSetServers, requests.McpReconnect, requests.McpToggle)
-"""What waits for servers. At the end nobody will call them: an answer that is as good as there is still told."""
+"""Requests that wait for servers. At the end of the session they get a few seconds to finish."""
 CONNECTING_SECONDS = 3.0
 
 
@@ -50,11 +49,11 @@ class ControlDispatcher:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._slow: dict[RequestId, asyncio.Task[None]] = {}
-        """Requests whose answers take their time."""
+        """The tasks of slow requests."""
         self._changing: set[asyncio.Task[None]] = set()
-        """Those of them that change files."""
+        """Those that change files."""
         self._connecting: set[asyncio.Task[None]] = set()
-        """Those of them that wait for servers."""
+        """Those that wait for servers."""
         self._lock = asyncio.Lock()
 
     def receive(self, message: ControlRequest) -> None:
@@ -79,7 +78,7 @@ class ControlDispatcher:
             session.close_input()
 
     def reject(self, refused: Refused) -> None:
-        """A line we cannot take: answered where somebody waits, else complained about."""
+        """Report a message that cannot be read: as an error reply, a failed result, or a fault."""
         session = self._session
         session.config.warn(f"a line from the host was refused: {refused.reason}")
         if refused.request_id is not None:
@@ -88,28 +87,28 @@ class ControlDispatcher:
             session.prompt_queue.put(RejectedPrompt(refused.reason, refused.uuid))
         else:
             error = {"type": "validation_error", "message": refused.reason}
-            session.send(SystemFault(message=refused.reason, error=error))
+            session.outbox.send(SystemFault(message=refused.reason, error=error))
 
     def cancel(self, message: ControlCancelRequest) -> None:
-        """The host no longer wants to know. A change that has begun is finished all the same."""
+        """Cancel a slow request. A change of files is finished nevertheless."""
         task = self._slow.get(message.request_id)
         if task is not None and task not in self._changing:
             task.cancel()
 
-    # Answers that take their time.
+    # Slow requests.
 
     @property
     def is_changing(self) -> bool:
-        """Whether files are being changed at the host's wish."""
+        """Whether a request is changing files."""
         return bool(self._changing)
 
     async def wait_changes(self) -> None:
-        """Wait until no file is changed any more at the host's wish."""
+        """Wait until no request is changing files."""
         while self._changing:
             await asyncio.wait(self._changing)
 
     async def close(self) -> None:
-        """Wait for the answers that are still owed. If we are cancelled, nobody waits for them."""
+        """Finish the slow requests. If this task is cancelled, cancel them."""
         try:
             if self._connecting:
                 await asyncio.wait(self._connecting, timeout=CONNECTING_SECONDS)
@@ -121,7 +120,7 @@ class ControlDispatcher:
             self.cancel_pending()
 
     def cancel_pending(self) -> None:
-        """Give up what nobody will wait for. Changes of files are finished."""
+        """Cancel the slow requests, except changes of files."""
         for task in self._slow.values():
             if task not in self._changing:
                 task.cancel()
@@ -153,7 +152,7 @@ class ControlDispatcher:
                 self._session.prompts.append_silent()
         if task.cancelled():
             if isinstance(answer, Coroutine):
-                answer.close()  # it may not even have begun
+                answer.close()  # it may not have started
             self.refuse(request_id, "The session ended before the answer was there.", "cancelled")
 
     # Answers.
@@ -161,21 +160,25 @@ class ControlDispatcher:
     def _send_answer(self, request_id: RequestId, answer: Any) -> None:
         more = self._pending_requests() if isinstance(answer, requests.InitializeAnswer) else {}
         payload = UNSET if answer is None else to_builtins(answer)
-        self._session.host.send(ControlResponse(response=Success(request_id=request_id, response=payload, **more)))
+        self._session.outbox.send_raw(
+            ControlResponse(response=Success(request_id=request_id, response=payload, **more))
+        )
         if isinstance(answer, requests.InitializeAnswer):
             self._session.resumed_turn.enqueue()
-            self._session.servers.start()  # never before: the handshake waits for nobody
+            self._session.servers.start()  # not earlier: the handshake does not wait for servers
 
     def _pending_requests(self) -> dict[str, list[Json]]:
-        """What we have asked and nobody has answered, so that a client that comes back can."""
-        asked = self._session.host.pending_requests()
+        """The open requests of the engine, so that a reconnected client can answer them."""
+        asked = self._session.outbox.host.pending_requests()
         return {
             field: [to_builtins(question) for question in asked if isinstance(question.request, kind)]
             for field, kind in PENDING.items()
         }
 
     def refuse(self, request_id: RequestId, text: str, code: str) -> None:
-        self._session.host.send(ControlResponse(response=Failure(request_id=request_id, error=text, error_code=code)))
+        self._session.outbox.send_raw(
+            ControlResponse(response=Failure(request_id=request_id, error=text, error_code=code))
+        )
 
     def _fail(self, request_id: RequestId, error: Exception) -> None:
         if isinstance(error, NotPossible):
@@ -183,6 +186,6 @@ class ControlDispatcher:
         elif isinstance(error, ModelError | SessionError | ToolError):
             self.refuse(request_id, str(error), "failed")
         else:
-            # A fault of ours costs this answer, not the session.
+            # A bug of ours fails this request, not the session.
             self._session.config.warn("".join(traceback.format_exception(error)))
             self.refuse(request_id, f"internal error: {type(error).__name__}: {error}", "internal_error")

@@ -1,1 +1,8 @@
-"""Running hooks at the events of a session, and applying what they answer."""
+"""Run hooks at the events of a session, and apply their answers.
+
+HookRegistry     which hooks a session has (registry.py)
+HookDispatcher   fires an event and merges the answers (dispatcher.py)
+ToolHooks        events around a tool call (tool_hooks.py)
+TurnHooks        events around a turn (turn_hooks.py)
+HookFeedback     what hooks say during a turn (feedback.py)
+"""

@@ -1,96 +1,111 @@
-"""Firing events: tell the hooks that want to hear of one, wait for their answers, merge them.
+"""Fire an event: run its hooks, wait for their answers, merge them.
 
-    verdict = await hooking.fire("PreToolUse", {"tool_name": "Bash", ...}, tool_use_id=call.id)
+    verdict = await dispatcher.fire("PreToolUse", {"tool_name": "Bash", ...}, tool_use_id=call.id)
 
-The hooks of an event are asked all at once. Each has its own time; one that fails, or takes too
-long, is told on stderr and in its `hook_response`, and counts as its `onFailure` says. Cancelling
-withdraws all questions.
+The hooks of an event run concurrently, each with its own timeout. A hook that fails or times out is
+reported on stderr and in its `hook_response`; its `onFailure` says what follows. Cancelling `fire`
+cancels all of them.
 
-Not here: what a hook is (hooks/), at which places events happen (tool_hooks.py, turn_hooks.py).
+See also: `parley.hooks` for what a hook is, `tool_hooks.py` and `turn_hooks.py` for when events happen.
 """
 
 from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from parley.engine.hooks.tool_hooks import ToolHooks
 from parley.engine.hooks.turn_hooks import TurnHooks
+from parley.engine.session.config import SessionConfig
+from parley.engine.session.outbox import Outbox
+from parley.engine.tasks.manager import TaskManager
 from parley.hooks.base import EVENTS, Hook, HookInvocation, HookRun, format_context, guess_event, parse_failure_policy
 from parley.hooks.merge import HookResult, HookVerdict, merge_results
 from parley.hooks.output import HookFailed
-from parley.protocol.base import UNSET, Json, to_builtins
+from parley.protocol.base import UNSET, Json, Struct, to_builtins
 from parley.protocol.messages.requests import HookMatcher
 from parley.protocol.messages.system import HookProgress, HookResponse, HookStarted, Informational
 
-if TYPE_CHECKING:
-    from parley.engine.session.session import Session
-
 ALWAYS_REPORTED = frozenset({"SessionStart"})
-"""Events whose commands are told of without --include-hook-events."""
+"""Events whose command hooks are reported without --include-hook-events."""
 MAX_REPORT_CHARS = 30_000
 MAX_REPORTED_KEYS = 256
-"""Answers come from outside: what is kept of their keys has an end."""
+"""Limits how many unknown keys are remembered, because they come from outside."""
+
+
+class SessionState(Struct, frozen=True, kw_only=True):
+    """What hook inputs say about the session at the moment of an event."""
+
+    mode: str
+    model: str
+    effort: str | None
+    agent: Json
+    """The fields of the agent that the session runs as; empty without one."""
 
 
 class HookDispatcher:
-    """The hooks of a session."""
+    """Runs the hooks of a session."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.warn = session.config.warn
-        self.new_id = session.clock.new_uuid
-        self._transcript_path = session.config.storage.transcript_path()
+    def __init__(
+        self, config: SessionConfig, outbox: Outbox, tasks: TaskManager, get_state: Callable[[], SessionState]
+    ) -> None:
+        self.config = config
+        self.outbox = outbox
+        self.tasks = tasks
+        self.get_state = get_state
+        self.warn = config.warn
+        self.new_id = config.clock.new_uuid
+        self._transcript_path = config.storage.transcript_path()
         self.tool_hooks = ToolHooks(self)
-        self.turn_hooks = TurnHooks(self, session)
+        self.turn_hooks = TurnHooks(self)
         self.callbacks: Sequence[Hook] = ()
         self.commands: Sequence[Hook] = ()
         self.agent_hooks: dict[str, Sequence[Hook]] = {}
-        """The hooks that subagents bring, by the agents' ids."""
+        """The hooks of subagents, by agent id."""
         self.prompt_id = ""
-        """Of the turn that runs, or ran last."""
+        """The id of the current or last turn's prompt."""
         self._background: set[asyncio.Task[object]] = set()
         self._reported: set[tuple[str, str, tuple[str, ...]]] = set()
-        """The unknown keys that were told."""
+        """Unknown keys that were reported."""
         self._late_contexts: list[str] = []
-        """What hooks in the background have said for the model."""
+        """Context for the model from hooks that run in the background."""
 
-    # Who is there.
+    # Lookup.
 
     def list_hooks(self) -> list[Hook]:
         return [*self.callbacks, *self.commands]
 
     def list_reachable(self) -> list[Hook]:
-        """Those that can still be asked at the end: a host that hung up answers nothing."""
-        return [*(self.callbacks if not self._session.is_host_gone else ()), *self.commands]
+        """The hooks that can run at the end of a session: callbacks need a connected client."""
+        return [*(self.callbacks if not self.outbox.is_client_gone else ()), *self.commands]
 
     def has_hooks(self, event: str, agent: Json | None = None) -> bool:
         return any(hook.event == event for hook in self._hooks_for(agent))
 
     def _hooks_for(self, agent: Json | None) -> list[Hook]:
-        """Those who may hear of what a subagent does, or of what the session does itself."""
+        """The hooks for an event of a subagent, or of the session itself."""
         return [*self.list_hooks(), *(self.agent_hooks.get(agent.get("agent_id", ""), ()) if agent is not None else ())]
 
     def has_guard(self, event: str, subjects: tuple[str, ...], agent: Json | None) -> bool:
-        """Whether a hook that must not fail wants to hear of it."""
+        """Whether a hook with `onFailure: block` matches the event."""
         return any(
             hook.event == event and hook.on_failure == "block" and hook.matcher.matches(subjects)
             for hook in self._hooks_for(agent)
         )
 
     def can_guarantee(self, hooks: Mapping[str, Sequence[HookMatcher]]) -> bool:
-        """Whether every callback that must not fail (`onFailure: block`) belongs to an event that we fire."""
+        """Whether every callback with `onFailure: block` is for an event that is fired here."""
         never = {event: guess_event(event) for event in hooks if event not in EVENTS}
         if never:
             self.warn(f"hooks for these events are never called: {', '.join(never)}")
         for event, meant in never.items():
             if meant is not None:
                 text = f"hooks for the event {event!r:.100} are never called (did you mean {meant}?)"
-                self._session.send(Informational(content=text, level="warning"))
+                self.outbox.send(Informational(content=text, level="warning"))
         for error in {hook.matcher.problem for hook in self.callbacks} - {None}:
             self.warn(f"hooks: {error}")
         return not any(
@@ -111,9 +126,9 @@ class HookDispatcher:
         agent: Json | None = None,
         among: Sequence[Hook] | None = None,
     ) -> HookVerdict:
-        """What all hooks of an event come to; nothing at all where there is none.
+        """The merged answers of all hooks of an event; an empty verdict if there are none.
 
-        `agent` has the `agent_id` and `agent_type` of a subagent. `among` are those that are asked, instead of all.
+        `agent` has the `agent_id` and `agent_type` of a subagent. `among` limits the hooks that run.
         """
         kind = EVENTS[event]
         subjects = subjects or tuple(str(details[name]) for name in (kind.matched,) if name in details)
@@ -127,49 +142,49 @@ class HookDispatcher:
         fired = HookInvocation(
             event=kind,
             input={**self._common_input(event, agent), **details},
-            tool_use_id=tool_use_id or self._session.clock.new_uuid(),
+            tool_use_id=tool_use_id or self.new_id(),
             subjects=subjects,
             shown=f"{event}:{subjects[0]}" if subjects else event,
         )
         async with asyncio.TaskGroup() as together:
-            asked = [together.create_task(self._run(hook, fired)) for hook in hooks]
-        answers = [
+            runs = [together.create_task(self._run(hook, fired)) for hook in hooks]
+        results = [
             HookResult(label=hook.label, source=hook.source, on_failure=hook.on_failure, run=task.result())
-            for hook, task in zip(hooks, asked, strict=True)
+            for hook, task in zip(hooks, runs, strict=True)
         ]
-        verdict = merge_results(kind, answers)
+        verdict = merge_results(kind, results)
         self._send_system_message(fired, verdict)
         return verdict
 
     def _common_input(self, event: str, agent: Json | None) -> Json:
-        """What the input of every event begins with."""
-        session, kind = self._session, EVENTS[event]
+        """The fields that start every hook input."""
+        state, kind = self.get_state(), EVENTS[event]
         common: Json = {
-            "session_id": session.id,
+            "session_id": self.config.session_id,
             "transcript_path": self._transcript_path,
             "cwd": self._cwd_of(agent),
             "prompt_id": self.prompt_id,
         }
         if kind.includes_mode:
-            common["permission_mode"] = session.mode
-        common |= agent or (session.main_agent.hook_fields if session.main_agent is not None else {})
-        if kind.includes_effort and session.conversation.effort is not None:
-            common["effort"] = {"level": session.conversation.effort}
+            common["permission_mode"] = state.mode
+        common |= agent or state.agent
+        if kind.includes_effort and state.effort is not None:
+            common["effort"] = {"level": state.effort}
         return {**common, "hook_event_name": event}
 
     def _cwd_of(self, agent: Json | None) -> str:
-        task = None if agent is None else self._session.tasks.find(agent.get("agent_id", ""))
-        return (task.cwd() if task is not None else None) or self._session.config.tool_context.cwd
+        task = None if agent is None else self.tasks.find(agent.get("agent_id", ""))
+        return (task.cwd() if task is not None else None) or self.config.tool_context.cwd
 
     async def _run(self, hook: Hook, fired: HookInvocation) -> HookRun:
-        """One hook, from its first line to its last. Never raises, unless it is cancelled."""
-        is_told = self._session.config.client.hook_events or (
+        """Run one hook and report on it. Raises only CancelledError."""
+        is_reported = self.config.client.hook_events or (
             fired.event.name in ALWAYS_REPORTED and hook not in self.callbacks
         )
-        report = HookReport(self._session, fired, is_sent=is_told)
+        report = HookReport(self.outbox, fired, is_sent=is_reported)
         report.send_started()
         try:
-            with self._session.config.observer.hook(fired.event.name, hook.label) as observation:
+            with self.config.observer.hook(fired.event.name, hook.label) as observation:
                 async with asyncio.timeout(hook.timeout_seconds):
                     ran = await hook.run(fired, report.send_progress)
                 observation.set_attributes(
@@ -183,7 +198,7 @@ class HookDispatcher:
         except HookFailed as exc:
             ran = HookRun(failure=str(exc), unknown=exc.unknown)
         except Exception as exc:
-            # A fault of ours counts as the hook's failure, and is told in full.
+            # A bug of ours counts as a failure of the hook; the traceback goes to stderr.
             self.warn("".join(traceback.format_exception(exc)))
             ran = HookRun(failure=f"internal error: {exc!r}")
         if ran.background is not None:
@@ -195,7 +210,7 @@ class HookDispatcher:
     def _report(
         self, hook: Hook, fired: HookInvocation, ran: HookRun, report: HookReport, *, is_late: bool = False
     ) -> None:
-        """Tell how it ended. `is_late`: what it is about has happened, so that it blocks nothing any more."""
+        """Report how a hook ended. If `is_late`, the event is past and nothing can be blocked."""
         if ran.unknown:
             self._report_keys(hook, fired, ran.unknown)
         if ran.failure is not None:
@@ -209,7 +224,7 @@ class HookDispatcher:
         report.send_ended(ran, "error" if ran.failure is not None or ran.blocks is not None else "success")
 
     def _report_keys(self, hook: Hook, fired: HookInvocation, keys: tuple[str, ...]) -> None:
-        """Name the keys of an answer that are not known, once for each hook: it may answer so to every call."""
+        """Warn about unknown keys of an answer, once per hook."""
         if (hook.event, hook.label, keys) in self._reported:
             return
         if len(self._reported) >= MAX_REPORTED_KEYS:
@@ -217,19 +232,19 @@ class HookDispatcher:
         self._reported.add((hook.event, hook.label, keys))
         text = f"hook {fired.shown} ({hook.label}): keys of its answer are not known: {', '.join(keys)}"
         self.warn(text)
-        self._session.send(Informational(content=text, level="warning"))
+        self.outbox.send(Informational(content=text, level="warning"))
 
     def _send_system_message(self, fired: HookInvocation, verdict: HookVerdict) -> None:
         for message in verdict.messages:
-            self._session.send(Informational(content=f"{fired.shown} says: {message}", level="notice"))
+            self.outbox.send(Informational(content=f"{fired.shown} says: {message}", level="notice"))
         if verdict.stopped:
             text = f"{fired.shown} hook stopped {fired.event.stops}: {verdict.stopped}"
-            self._session.send(Informational(content=text, level="warning", prevent_continuation=True))
+            self.outbox.send(Informational(content=text, level="warning", prevent_continuation=True))
 
     # In the background.
 
     def run_in_background(self, work: Coroutine[Any, Any, object]) -> None:
-        """Let it run on; it ends with the session."""
+        """Start a task that ends with the session."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -241,19 +256,19 @@ class HookDispatcher:
             report.send_ended(HookRun(), "cancelled")
             raise
         self._report(hook, fired, ran, report, is_late=True)
-        said = merge_results(
+        verdict = merge_results(
             fired.event, [HookResult(label=hook.label, source=hook.source, on_failure="continue", run=ran)]
         )
-        self._late_contexts += [format_context(fired.shown, text) for text in said.contexts]
-        self._send_system_message(fired, msgspec.structs.replace(said, stopped=None))
+        self._late_contexts += [format_context(fired.shown, text) for text in verdict.contexts]
+        self._send_system_message(fired, msgspec.structs.replace(verdict, stopped=None))
 
     def take_late_contexts(self) -> list[str]:
-        """What hooks in the background have said for the model since the last time."""
+        """Return and clear the context from background hooks."""
         late, self._late_contexts = self._late_contexts, []
         return late
 
     async def close(self) -> None:
-        """Nobody waits for what still runs in the background."""
+        """Cancel the hooks that still run in the background."""
         running = set(self._background)
         for task in running:
             task.cancel()
@@ -262,24 +277,24 @@ class HookDispatcher:
 
 
 class HookReport:
-    """The lines that tell of one run of a hook, for a host that wants them."""
+    """The messages about one run of a hook, for clients that request them."""
 
-    def __init__(self, session: Session, fired: HookInvocation, *, is_sent: bool) -> None:
-        self._session = session
+    def __init__(self, outbox: Outbox, fired: HookInvocation, *, is_sent: bool) -> None:
+        self._outbox = outbox
         self._fired = fired
         self._is_sent = is_sent
-        self._id = session.clock.new_uuid() if self._is_sent else ""
+        self._id = outbox.clock.new_uuid() if self._is_sent else ""
 
     def send_started(self) -> None:
         if self._is_sent:
-            self._session.send(
+            self._outbox.send(
                 HookStarted(hook_id=self._id, hook_name=self._fired.shown, hook_event=self._fired.event.name)
             )
 
     def send_progress(self, stdout: str, stderr: str) -> None:
         if self._is_sent:
             stdout, stderr = stdout[-MAX_REPORT_CHARS:], stderr[-MAX_REPORT_CHARS:]
-            self._session.send(
+            self._outbox.send(
                 HookProgress(
                     hook_id=self._id,
                     hook_name=self._fired.shown,
@@ -295,13 +310,13 @@ class HookReport:
             return
         hidden = ran.output.suppressOutput is True
         stdout, stderr = ("", "") if hidden else (ran.stdout[:MAX_REPORT_CHARS], ran.stderr[:MAX_REPORT_CHARS])
-        said = stdout + stderr or ("" if hidden else format_answer(ran))
-        self._session.send(
+        output = stdout + stderr or ("" if hidden else format_answer(ran))
+        self._outbox.send(
             HookResponse(
                 hook_id=self._id,
                 hook_name=self._fired.shown,
                 hook_event=self._fired.event.name,
-                output=said[:MAX_REPORT_CHARS],
+                output=output[:MAX_REPORT_CHARS],
                 stdout=stdout,
                 stderr=stderr or (ran.failure or "" if ran.exit_code is UNSET else ""),
                 outcome=outcome,
@@ -311,10 +326,10 @@ class HookReport:
 
 
 def format_answer(ran: HookRun) -> str:
-    """The answer of a hook that writes nothing, as JSON."""
-    said = msgspec.json.decode(msgspec.json.encode(to_builtins(ran.output)))
-    told = {name: value for name, value in said.items() if value is not None}
-    if isinstance(told.get("hookSpecificOutput"), dict):
-        specific = told["hookSpecificOutput"]
-        told["hookSpecificOutput"] = {name: value for name, value in specific.items() if value is not None}
-    return msgspec.json.encode(told).decode() if told else ""
+    """The answer of a hook without output, as JSON."""
+    answer = msgspec.json.decode(msgspec.json.encode(to_builtins(ran.output)))
+    fields = {name: value for name, value in answer.items() if value is not None}
+    if isinstance(fields.get("hookSpecificOutput"), dict):
+        specific = fields["hookSpecificOutput"]
+        fields["hookSpecificOutput"] = {name: value for name, value in specific.items() if value is not None}
+    return msgspec.json.encode(fields).decode() if fields else ""

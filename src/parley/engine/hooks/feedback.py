@@ -1,6 +1,6 @@
-"""What a turn hears from hooks: context for its model, and whether it is to end or to go on.
+"""What hooks say during a turn: context for its model, and whether it ends or continues.
 
-Light, and of no effect where nobody listens; what the hooks are asked is in turn_hooks.py.
+Does nothing in a session without hooks. See also: `turn_hooks.py` for the events.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from parley.tools.base import ToolOutput
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
-    from parley.engine.turn.tool_outcome import ToolOutcome
+    from parley.engine.turn.tool_executor import ToolOutcome
 
 
 class HookFeedback:
@@ -21,30 +21,30 @@ class HookFeedback:
         self._conversation = conversation
         self._hooks = conversation.hooks
         self.contexts: list[str] = []
-        """What hooks have to say to the model, until it can be said."""
+        """Context for the model that is not in the conversation yet."""
         self.prompt_contexts: list[str] = []
-        """The same about the prompts of the turn: where they do not come in, it has no use."""
+        """Context about the prompts of the turn; dropped if they are refused."""
         self.stop_reason: str | None = None
-        """Why a hook wants the turn to end, if one does."""
+        """Why a hook ends the turn; None if none does."""
         self._done: list[tuple[ToolUse, ToolOutput]] = []
-        """The calls of the last answer that have their results."""
+        """The calls of the last answer that have results."""
         self._stops = 0
-        """How often hooks have kept the turn from ending."""
+        """How often hooks kept the turn from ending."""
 
     def append(self) -> None:
-        """Put what was heard into the conversation. Raises SessionError."""
+        """Append the collected context to the conversation. Raises SessionError."""
         self._conversation.append_contexts([*self.contexts, *self.prompt_contexts])
         self.contexts, self.prompt_contexts = [], []
 
     def add_result(self, call: ToolUse, outcome: ToolOutcome) -> None:
-        """A call has its result."""
+        """Record the result of a call."""
         if self._hooks.dispatcher is not None:
             self._done.append((call, outcome.output))
             self.contexts += outcome.contexts
             self._stop(outcome.stop_reason)
 
     async def end_batch(self) -> None:
-        """All calls of an answer have their results: now is the time to speak to the model."""
+        """Run the hooks after all calls of an answer, and append what they say."""
         dispatcher = self._hooks.dispatcher
         if dispatcher is None:
             return
@@ -55,7 +55,7 @@ class HookFeedback:
         self.append()
 
     async def should_continue(self, text: str) -> bool:
-        """Whether hooks want more of a model that asks for nothing more."""
+        """Whether hooks make a model continue that has finished."""
         dispatcher = self._hooks.dispatcher
         if dispatcher is None or self.stop_reason is not None:
             return False

@@ -1,6 +1,6 @@
-"""What others put in the place of a tool's output, as a model can read it: hooks, and clients that run tools.
+"""Convert tool output that hooks or clients provide into content blocks of the model API.
 
-A block that a backend cannot read would spoil every request that follows.
+A block that a backend does not accept would fail every later request.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ REQUIRED_FIELDS: dict[str, tuple[str, type]] = {
     "search_result": ("source", str),
     "tool_reference": ("tool_name", str),
 }
-"""The blocks that a result may hold, and what each must have."""
+"""The block types that a result can hold, with the field that each requires."""
 
 
 def to_content(given: Any) -> str | list[Json]:
-    """A text, or content blocks; of anything else its JSON."""
+    """A string, or content blocks; any other value becomes JSON text."""
     if isinstance(given, str):
         return given
     blocks = find_blocks(given)
@@ -28,7 +28,7 @@ def to_content(given: Any) -> str | list[Json]:
 
 
 def find_blocks(given: Any) -> list[Json] | None:
-    """Content blocks, if that is what it is. Those of MCP servers look different, and become ours."""
+    """The value as content blocks, or None. MCP blocks are converted."""
     from parley.mcp.content import BLOCKS, convert_block
 
     listed = given.get("content") if isinstance(given, dict) else given
@@ -40,6 +40,6 @@ def find_blocks(given: Any) -> list[Json] | None:
 
 
 def is_model_block(block: Json) -> bool:
-    """Whether it is a block of the model API."""
+    """Whether a block is valid in the model API."""
     key, wanted = REQUIRED_FIELDS.get(str(block.get("type")), ("", object))
     return bool(key) and isinstance(block.get(key), wanted)

@@ -1,7 +1,7 @@
-"""The hooks around one tool call: before it is decided on, while it is asked about, after it ran.
+"""The hooks around one tool call: before the decision, while permission is requested, after the call.
 
-A hook before a call is over before anything of the call happens. What hooks have to say to the model
-goes behind the results of all calls of that answer, where the model's backend wants it.
+A PreToolUse hook finishes before the call starts. Context from hooks is appended after the results of
+all calls of the answer, where model backends accept it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 MCP = "mcp__"
 NOTIFICATION_SECONDS = 6.0
-"""So long a permission question waits before a Notification tells of it."""
-STEPS_BEHIND = 4
-"""So many steps of the loop lie between the answer to a hook and the verdict of all, at most."""
+"""How long a permission request is open before a Notification is fired."""
+MAX_STEPS_TO_VERDICT = 4
+"""Event loop steps between the answer of a hook and the merged verdict, at most."""
 
 
 class BeforeTool(Struct, frozen=True, kw_only=True):
-    """What the hooks before a call came to."""
+    """The result of the PreToolUse hooks."""
 
     opinion: HookOpinion | None = None
     updated_input: Json | None = None
@@ -44,7 +44,7 @@ class BeforeTool(Struct, frozen=True, kw_only=True):
 
 
 class AfterTool(Struct, frozen=True, kw_only=True):
-    """What the hooks behind a call came to."""
+    """The result of the PostToolUse hooks."""
 
     output: ToolOutput
     contexts: tuple[str, ...] = ()
@@ -52,12 +52,12 @@ class AfterTool(Struct, frozen=True, kw_only=True):
 
 
 def tool_names(call: ToolUse, tool: Tool) -> tuple[str, ...]:
-    """All names a tool goes by, the one that hooks are told first."""
+    """All names of a tool; the first is the one in hook inputs."""
     return tuple(dict.fromkeys([model_name(tool.name), tool.name, call.name]))
 
 
 def server_fields(tool: Tool) -> Json:
-    """Whose tool it is, where it is one of an MCP server: a name alone can be read in more than one way."""
+    """The server of an MCP tool; the name alone is ambiguous."""
     server = server_of(tool)
     return {} if server is None else {"mcp_server": server}
 
@@ -87,7 +87,7 @@ class ToolHooks:
     async def after(
         self, call: ToolUse, tool: Tool, input: Json, result: ToolOutput, seconds: float, agent: Json | None
     ) -> AfterTool:
-        """Tell of a call that ran. The hooks may put another result in the place of one that succeeded."""
+        """Fire PostToolUse or PostToolUseFailure. The hooks can replace the result of a successful call."""
         known = tool_names(call, tool)
         common: Json = {"tool_name": known[0], "tool_input": input, **server_fields(tool)}
         duration = {"duration_ms": round(seconds * 1000)}
@@ -100,24 +100,24 @@ class ToolHooks:
             response = result.content if result.detail is None else result.detail
             details = {**common, "tool_response": response, "tool_use_id": call.id, **duration}
         verdict = await self._dispatcher.fire(event, details, subjects=known, tool_use_id=call.id, agent=agent)
-        said, stopped = model_contexts(f"{event}:{known[0]}", verdict), verdict.stopped
+        contexts, stopped = model_contexts(f"{event}:{known[0]}", verdict), verdict.stopped
         if verdict.withheld is not None:
-            return AfterTool(output=withhold_output(verdict.withheld), contexts=said, stop_reason=stopped)
+            return AfterTool(output=withhold_output(verdict.withheld), contexts=contexts, stop_reason=stopped)
         new = verdict.updated_output
         if new is UNSET and any(name.startswith(MCP) for name in known):
             new = verdict.updated_mcp_output
         return AfterTool(
-            output=result if new is UNSET else replace_output(result, new), contexts=said, stop_reason=stopped
+            output=result if new is UNSET else replace_output(result, new), contexts=contexts, stop_reason=stopped
         )
 
     def guard_output(self, call: ToolUse, tool: Tool, agent: Json | None) -> bool:
-        """Whether the output of a call is nobody's before a hook has seen it that must not fail."""
+        """Whether the output of a call is withheld until a hook with `onFailure: block` has seen it."""
         return self._dispatcher.has_guard("PostToolUse", tool_names(call, tool), agent)
 
     async def request_permission(
         self, asked: CanUseTool, known: tuple[str, ...], agent: Json | None
     ) -> Json | Deny | None:
-        """What the hooks answer to a permission question, or decide; None if they have no opinion."""
+        """The answer or decision of the PermissionRequest hooks; None if they have no opinion."""
         details: Json = {"tool_name": known[0], "tool_input": asked.input}
         if asked.mcp_server is not UNSET:
             details["mcp_server"] = asked.mcp_server
@@ -136,7 +136,7 @@ class ToolHooks:
 
     @contextmanager
     def notify_when_slow(self, asked: CanUseTool) -> Iterator[None]:
-        """Tell of a question that stays open for long."""
+        """Fire a Notification if a permission request stays open."""
         shown = asked.display_name or asked.tool_name
         details = {
             "message": f"Your permission is needed to use {shown}",
@@ -144,10 +144,10 @@ class ToolHooks:
             "notification_type": "permission_prompt",
         }
 
-        def tell() -> None:
+        def notify() -> None:
             self._dispatcher.run_in_background(self._dispatcher.fire("Notification", details))
 
-        timer = asyncio.get_running_loop().call_later(NOTIFICATION_SECONDS, tell)
+        timer = asyncio.get_running_loop().call_later(NOTIFICATION_SECONDS, notify)
         try:
             yield
         finally:
@@ -155,21 +155,21 @@ class ToolHooks:
 
 
 def model_contexts(shown: str, verdict: HookVerdict) -> tuple[str, ...]:
-    """What is said to the model: context, and why something is blocked."""
-    said = [format_context(shown, text) for text in verdict.contexts]
+    """The text for the model: context, and why a hook objects."""
+    contexts = [format_context(shown, text) for text in verdict.contexts]
     if verdict.blocked is not None and not shown.startswith("PreToolUse"):
-        said.append(format_context(shown, f"The hook objects: {verdict.blocked}"))
-    return tuple(said)
+        contexts.append(format_context(shown, f"The hook objects: {verdict.blocked}"))
+    return tuple(contexts)
 
 
 def withhold_output(why: str) -> ToolOutput:
-    """What stands in the place of an output that must not be told."""
+    """The error that replaces an output which must not be shown."""
     text = f"The call ran, and its output is withheld: {why}."
     return ToolOutput(content=text, detail=f"Error: {text}", is_error=True)
 
 
 def replace_output(result: ToolOutput, new: Any) -> ToolOutput:
-    """A hook's output in the place of the tool's: a text, content blocks, or an object like the tool's own."""
+    """Replace a tool's output by that of a hook: a string, content blocks, or an object like the tool's own."""
     content = to_content(new)
     if isinstance(new, dict) and isinstance(new.get("stdout"), str) and isinstance(content, str):
         content = "\n".join(part for part in (new["stdout"], new.get("stderr")) if isinstance(part, str) and part)
@@ -189,25 +189,25 @@ def denies(answer: Json | Deny | None) -> bool:
 async def race(
     host: Coroutine[Any, Any, Allow | Deny], hooks: Coroutine[Any, Any, Json | Deny | None]
 ) -> Allow | Deny | Json:
-    """The host's decision or the hooks' answer, whichever is there first; the loser is withdrawn.
+    """The client's decision or the hooks' answer, whichever comes first; the other is cancelled.
 
-    Hooks without an opinion leave it to the host, and a host that cannot be asked leaves it to the hooks. Of answers
-    that come together, a denial goes before an allow.
+    If the hooks have no opinion, the client decides. If the client cannot answer, the hooks decide. If both answer
+    at once, a denial wins.
     """
-    person = asyncio.create_task(host)
+    asked = asyncio.create_task(host)
     hooked = asyncio.create_task(hooks)
     try:
-        await asyncio.wait({person, hooked}, return_when=asyncio.FIRST_COMPLETED)
-        for _ in range(STEPS_BEHIND):  # the answer of hooks may be there already, and only has a longer way
+        await asyncio.wait({asked, hooked}, return_when=asyncio.FIRST_COMPLETED)
+        for _ in range(MAX_STEPS_TO_VERDICT):  # the hooks may have answered in the same step
             await asyncio.sleep(0)
-        decision = person.result() if person.done() else None
+        decision = asked.result() if asked.done() else None
         if hooked.done() and isinstance(decision, Allow) and denies(hooked.result()):
             return hooked.result() or decision
         if decision is not None and not (isinstance(decision, Deny) and decision.source in ("reply", "nobody")):
             return decision
         answer = await hooked
-        return answer if answer is not None else await person
+        return answer if answer is not None else await asked
     finally:
-        for task in (person, hooked):
+        for task in (asked, hooked):
             task.cancel()
-        await asyncio.wait({person, hooked})
+        await asyncio.wait({asked, hooked})

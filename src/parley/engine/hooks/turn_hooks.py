@@ -1,4 +1,7 @@
-"""The hooks around a turn: before its prompts are taken in, behind a batch of calls, before it ends."""
+"""The hooks around a turn: before its prompts are accepted, after a batch of tool calls, before it ends.
+
+See also: `dispatcher.py` runs the hooks, `feedback.py` collects what they say during a turn.
+"""
 
 from __future__ import annotations
 
@@ -7,83 +10,83 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.hooks.tool_hooks import model_contexts
-from parley.engine.session.messages import init_message
 from parley.engine.session.prompt_queue import Prompt, join_content
 from parley.engine.turn import outcome
-from parley.engine.turn.heartbeat import keep_alive
-from parley.engine.turn.outcome import TurnOutcome
+from parley.engine.turn.heartbeat import Ticker
 from parley.errors import ModelError
 from parley.hooks.base import format_context
 from parley.hooks.merge import HookVerdict
 from parley.hooks.output import shorten
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse
-from parley.protocol.messages.system import Informational
+from parley.protocol.messages.system import Informational, Status
 from parley.tools.base import ToolOutput
 
 if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher
-    from parley.engine.session.session import Session
-    from parley.engine.turn.turn import Turn
 
 MAX_STOPS = 8
-"""So often hooks may keep a turn from ending. One that always objects would keep it for ever."""
+"""How often hooks can keep a turn from ending, so that one that always objects cannot block it forever."""
 SESSION_END_SECONDS = 2.0
-"""Clients wait five for the process to end, and commands that are ended may take two."""
+"""Clients wait five seconds for the process to exit, and stopping commands can take two."""
 MAX_TEXT_CHARS = 1000
 
 
 class TurnEndOpinion(Struct, frozen=True, kw_only=True):
-    """What hooks say where a turn could end."""
+    """What hooks decide at the end of a turn."""
 
     contexts: tuple[str, ...] = ()
     feedback: str | None = None
-    """What makes the model go on."""
+    """Makes the model continue."""
     stop_reason: str | None = None
-    """Why the turn is to end here, if it is."""
+    """Why the turn must end here; None if it need not."""
 
 
 class TurnHooks:
-    def __init__(self, dispatcher: HookDispatcher, session: Session) -> None:
+    def __init__(self, dispatcher: HookDispatcher) -> None:
         self._dispatcher = dispatcher
-        self._session = session
         self._has_started = False
 
     async def _fire(self, event: str, details: Json, *, agent: Json | None = None, **how: Any) -> HookVerdict:
-        """Ask, and give signs of life meanwhile; for a subagent the call does that which it works for."""
-        with nullcontext() if agent is not None else keep_alive(self._session.conversation):
+        """Fire an event and send heartbeats while its hooks run. For a subagent, its caller sends them."""
+        with nullcontext() if agent is not None else self._keep_alive():
             return await self._dispatcher.fire(event, details, agent=agent, **how)
 
-    # The beginning.
-
-    async def admit(self, turn: Turn) -> TurnOutcome | None:
-        """Ask about the prompts of a turn before anything is done with them; how it ends, if that is its end."""
+    def _keep_alive(self) -> Ticker:
         dispatcher = self._dispatcher
-        dispatcher.prompt_id = turn.prompts[0].uuid
-        turn.hook_feedback.contexts += dispatcher.take_late_contexts()
+        return Ticker(lambda: dispatcher.outbox.send(Status(status=None)), dispatcher.config.limits.heartbeat_seconds)
+
+    # Start.
+
+    async def admit(
+        self, prompts: list[Prompt], contexts: list[str], prompt_contexts: list[str]
+    ) -> Informational | None:
+        """Run the hooks for the prompts of a new turn. Returns the message that reports a refusal.
+
+        Context for the model is added to `contexts`; context about the prompts to `prompt_contexts`.
+        """
+        dispatcher = self._dispatcher
+        dispatcher.prompt_id = prompts[0].uuid
+        contexts += dispatcher.take_late_contexts()
         if not self._has_started:
-            turn.hook_feedback.contexts += await self._start()
-            self._has_started = True  # an interrupt before this line leaves it to the next turn
-        refusal = await self.submit(turn.prompts, turn.hook_feedback.prompt_contexts)
-        if refusal is None:
-            return None
-        self._session.send(init_message(self._session))
-        self._session.send(refusal)
-        return outcome.blocked(refusal.content)
+            contexts += await self._start()
+            self._has_started = True  # after an interrupt before this line, the next turn does it
+        return await self.submit(prompts, prompt_contexts)
 
     async def _start(self) -> tuple[str, ...]:
-        """The session begins. Callbacks are not asked: a host knows that it has just started us."""
-        source = self._session.config.storage.start_source
-        details = {"source": source, "model": self._session.conversation.model.display_name}
-        verdict = await self._fire("SessionStart", details, among=self._dispatcher.commands)
+        """Fire SessionStart. Callbacks are left out: the client has just started the session itself."""
+        dispatcher = self._dispatcher
+        source = dispatcher.config.storage.start_source
+        details = {"source": source, "model": dispatcher.get_state().model}
+        verdict = await self._fire("SessionStart", details, among=dispatcher.commands)
         return model_contexts(f"SessionStart:{source}", verdict)
 
     async def submit(self, prompts: list[Prompt], contexts: list[str]) -> Informational | None:
-        """Ask about prompts; the line that tells of it if they are blocked. `said` takes what the model is to hear."""
-        people = [prompt for prompt in prompts if not prompt.is_notification]
-        if not people or not self._dispatcher.has_hooks("UserPromptSubmit"):
+        """Fire UserPromptSubmit. Returns the message that reports it if the prompts are blocked."""
+        typed = [prompt for prompt in prompts if not prompt.is_notification]
+        if not typed or not self._dispatcher.has_hooks("UserPromptSubmit"):
             return None
-        text = "\n".join(str(block["text"]) for block in join_content(people) if block.get("type") == "text")
+        text = "\n".join(str(block["text"]) for block in join_content(typed) if block.get("type") == "text")
         verdict = await self._fire("UserPromptSubmit", {"prompt": text})
         why = verdict.blocked if verdict.blocked is not None else verdict.stopped
         if why is None:
@@ -93,52 +96,39 @@ class TurnHooks:
         how: Json = {"kind": "blocked_by_hook", "prompt_kept": False, "reason": why}
         return Informational(content=content, level="warning", prevent_continuation=True, prompt_submit_outcome=how)
 
-    async def admit_joining(self, turn: Turn, prompts: list[Prompt]) -> list[Prompt]:
-        """Ask about prompts that join a running turn; those that may. An interrupt puts them back in their line."""
-        try:
-            refusal = await self.submit(prompts, turn.hook_feedback.prompt_contexts)
-        except asyncio.CancelledError:
-            self._session.prompt_queue.put_back(prompts)
-            raise
-        if refusal is None:
-            return prompts
-        self._session.send(refusal)
-        for prompt in prompts:
-            self._session.prompts.send_lifecycle(prompt, "cancelled")
-        return []
-
-    # The middle.
+    # During the turn.
 
     async def after_batch(self, done: list[tuple[ToolUse, ToolOutput]], agent: Json | None) -> TurnEndOpinion:
-        """All calls of one answer have their results."""
+        """Fire PostToolBatch: all calls of one answer have results."""
         calls = [
             {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id, "tool_response": result.content}
             for call, result in done
         ]
         id = f"hook-{self._dispatcher.new_id()}"
         verdict = await self._fire("PostToolBatch", {"tool_calls": calls}, tool_use_id=id, agent=agent)
-        said = (*self._dispatcher.take_late_contexts(), *model_contexts("PostToolBatch", verdict))
-        return TurnEndOpinion(contexts=said, stop_reason=verdict.stopped)
+        contexts = (*self._dispatcher.take_late_contexts(), *model_contexts("PostToolBatch", verdict))
+        return TurnEndOpinion(contexts=contexts, stop_reason=verdict.stopped)
 
     async def start_subagent(self, agent: Json) -> tuple[str, ...]:
-        """A subagent begins; what it is to hear."""
+        """Fire SubagentStart. Returns context for the subagent."""
         verdict = await self._dispatcher.fire("SubagentStart", {}, subjects=(agent["agent_type"],), agent=agent)
         return model_contexts("SubagentStart", verdict)
 
     async def before_display(self, turn_id: str, text: str) -> None:
-        """A text of the model is about to be told."""
+        """Fire MessageDisplay before a text of the model is sent."""
         id = self._dispatcher.new_id()
         details = {"turn_id": turn_id, "message_id": id, "index": 0, "final": True, "delta": text}
         await self._dispatcher.fire("MessageDisplay", details, tool_use_id=f"{id}-0")
 
-    # The end.
+    # End.
 
     async def before_stop(
         self, text: str, stops: int, agent: Json | None = None, transcript: str = ""
     ) -> TurnEndOpinion:
-        """The model asks for nothing more: ask whether that is the end. `stops` times it was not.
+        """Fire Stop or SubagentStop when the model makes no more calls. `stops` counts earlier objections.
 
-        `agent` is the subagent whose end it is, and `transcript` where its transcript is."""
+        `agent` is the subagent that ends, `transcript` the path of its transcript.
+        """
         event = "Stop" if agent is None else "SubagentStop"
         details: Json = {
             "stop_hook_active": stops > 0,
@@ -149,17 +139,18 @@ class TurnHooks:
         }
         subjects = () if agent is None else (agent["agent_type"],)
         verdict = await self._fire(event, details, subjects=subjects, agent=agent)
-        said = [*([verdict.blocked] if verdict.blocked is not None else []), *verdict.contexts]
-        if verdict.stopped is not None or not said:
+        objections = [*([verdict.blocked] if verdict.blocked is not None else []), *verdict.contexts]
+        if verdict.stopped is not None or not objections:
             return TurnEndOpinion(stop_reason=verdict.stopped)
         if stops >= MAX_STOPS:
             self._dispatcher.warn(f"hooks of {event} kept the turn from ending {stops} times; it ends now")
             return TurnEndOpinion()
-        return TurnEndOpinion(feedback=format_context(event, "\n".join(said)))
+        return TurnEndOpinion(feedback=format_context(event, "\n".join(objections)))
 
     def _list_tasks(self) -> list[Json]:
-        """What runs in the background."""
-        found = [self._session.tasks.find(id) for id in self._session.tasks.ids()]
+        """The running background tasks."""
+        tasks = self._dispatcher.tasks
+        found = [tasks.find(id) for id in tasks.ids()]
         return [
             {
                 "id": task.id,
@@ -173,13 +164,13 @@ class TurnHooks:
         ]
 
     async def report_failure(self, error: ModelError) -> None:
-        """A turn ended because the model failed."""
+        """Fire StopFailure: a turn ended because the model failed."""
         text = outcome.error_text(error)
         details = {"error": outcome.error_name(error), "error_details": text, "last_assistant_message": text}
         await self._fire("StopFailure", details)
 
     async def end_session(self, reason: str) -> None:
-        """The session is over. Nobody waits long for those who want to hear of it."""
+        """Fire SessionEnd, with a short limit, and cancel background hooks."""
         dispatcher = self._dispatcher
         try:
             async with asyncio.timeout(SESSION_END_SECONDS):

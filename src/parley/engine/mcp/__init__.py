@@ -1,1 +1,9 @@
-"""The MCP servers of a session: lifecycle, tools, prompts, resources, elicitation."""
+"""The MCP servers of a session.
+
+    ServerManager    starts, lists, calls and closes the servers (manager.py)
+    ServerTool       a tool of a server (server_tool.py)
+    ServerRequests   requests from a server: elicitation, roots (elicitation.py)
+    StatusNotifier   reports changes (notifications.py)
+
+One server is `parley.mcp.server.McpServer`.
+"""

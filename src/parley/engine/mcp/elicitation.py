@@ -1,36 +1,46 @@
-"""What an MCP server asks of us: a question for the person, and where we work."""
+"""Requests from an MCP server: `elicitation/create` for the user, and `roots/list`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 import msgspec
 
+from parley.engine.session.journal import Journal
+from parley.engine.session.outbox import Outbox
 from parley.errors import SessionError
 from parley.host import HostError, HostGone
-from parley.mcp.base import ServerError, ServerSources, ServerSpec
+from parley.mcp.base import ServerError
 from parley.mcp.content import clean, clean_value
 from parley.mcp.server import McpServer, method_not_found
 from parley.protocol.base import UNSET, Json, UnsetType, convert
 from parley.protocol.messages.requests import Elicitation, ElicitationAnswer
 from parley.protocol.messages.system import ElicitationComplete
 
-if TYPE_CHECKING:
-    from parley.engine.session.session import Session
-
 ACTIONS = ("accept", "decline", "cancel")
 INVALID_PARAMS = -32602
 
 
 class ServerRequests:
-    """The session's ears for its servers."""
+    """Answers the requests and notifications of one server."""
 
     capabilities: Json = {"elicitation": {"form": {}, "url": {}}, "roots": {}}
 
-    def __init__(self, session: Session, on_change: Callable[[McpServer], None]) -> None:
-        self._session = session
+    def __init__(
+        self,
+        cwd: str,
+        outbox: Outbox,
+        journal: Journal,
+        waiting: Callable[[], AbstractContextManager[None]],
+        on_change: Callable[[McpServer], None],
+    ) -> None:
+        self._cwd = cwd
+        self._outbox = outbox
+        self._journal = journal
+        self._waiting = waiting
+        """A context in which the session reports `requires_action`."""
         self.on_change = on_change
 
     async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
@@ -38,22 +48,22 @@ class ServerRequests:
         if method == "elicitation/create":
             return await self._elicit(server, params)
         if method == "roots/list":
-            return {"roots": [{"uri": f"file://{self._session.config.cwd}", "name": "working directory"}]}
+            return {"roots": [{"uri": f"file://{self._cwd}", "name": "working directory"}]}
         raise method_not_found(method)
 
     def on_notification(self, server: McpServer, method: str, params: Json) -> None:
         if method == "notifications/elicitation/complete" and isinstance(params.get("elicitationId"), str):
-            self._session.send(
+            self._outbox.send(
                 ElicitationComplete(mcp_server_name=server.spec.name, elicitation_id=params["elicitationId"])
             )
 
     async def _elicit(self, server: McpServer, params: Json) -> Json:
-        """The person's answer. Without one that can be read, the question is cancelled."""
+        """The user's answer. A missing or invalid answer counts as `cancel`."""
         url = text_or_unset(params.get("url"))
         if isinstance(url, str) and not url.startswith(("http://", "https://")):
-            raise ServerError(INVALID_PARAMS, "only http and https addresses are shown to people")
+            raise ServerError(INVALID_PARAMS, "only http and https URLs are shown to users")
         if isinstance(url, str) and clean(url) != url:
-            raise ServerError(INVALID_PARAMS, "an address with characters that are not seen is not shown to people")
+            raise ServerError(INVALID_PARAMS, "a URL with invisible characters is not shown to users")
         schema = params.get("requestedSchema")
         question = Elicitation(
             mcp_server_name=server.spec.name,
@@ -73,27 +83,19 @@ class ServerRequests:
         return {"action": answer.action, **({} if content is None else {"content": content})}
 
     async def _request_recorded(self, question: Elicitation) -> Any:
-        """Ask, and have it on record for as long as it is open. Raises HostGone, AnswerIsError, SessionError."""
-        session, request_id = self._session, self._session.clock.new_uuid()
-        note = session.journal.append_event
-        note("elicitation", {"request_id": request_id, "server": question.mcp_server_name, "message": question.message})
+        """Send the question and record it while it is open. Raises HostGone, HostError, SessionError."""
+        request_id, append = self._outbox.clock.new_uuid(), self._journal.append_event
+        append(
+            "elicitation", {"request_id": request_id, "server": question.mcp_server_name, "message": question.message}
+        )
         try:
-            with session.gate.waiting():
-                return await session.host.request(question, request_id)
+            with self._waiting():
+                return await self._outbox.host.request(question, request_id)
         finally:
-            # Also if nobody wants the answer any more. Only the end of the engine leaves it open.
+            # Also after a cancellation: only the end of the process leaves the record open.
             with suppress(SessionError):
-                note("elicited", {"request_id": request_id})
+                append("elicited", {"request_id": request_id})
 
 
 def text_or_unset(value: Any) -> str | UnsetType:
     return value if isinstance(value, str) else UNSET
-
-
-def make_server(
-    session: Session, supply: ServerSources, spec: ServerSpec, on_change: Callable[[McpServer], None]
-) -> McpServer:
-    """A server that has not begun."""
-    handler = ServerRequests(session, on_change)
-    capabilities = {} if spec.kind == "sdk" else handler.capabilities
-    return McpServer(spec, lambda: supply.open_transport(spec, session.host), handler, supply.timeouts, capabilities)

@@ -1,4 +1,4 @@
-"""What is told of MCP servers: to the host as lines, to people on stderr, to the model when its next turn begins."""
+"""Reports about MCP servers: messages to the client, warnings on stderr, context for the model's next turn."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class StatusNotifier:
         self._send = send
         self._warn = warn
         self._announced = False
-        """Whether a line of a turn was told; before that nothing else is."""
+        """The first message of a turn was sent; reports are held until then."""
         self._held_messages: list[Message] = []
         self._known_to_model: dict[str, bool] = {}
-        """Whether a server is there, as far as the model knows."""
+        """Whether a server is connected, as the model was last told."""
 
     def notify(self, server: McpServer, added: list[str], removed: list[str], *, is_answered: bool = False) -> None:
-        """A server has changed. `is_answered`: the host hears of trouble in the answer to its request."""
+        """Report a change of a server. If `is_answered`, errors are in a control response instead."""
         facts: Json = {"name": server.spec.name, "status": server.status, "source": server.spec.source}
         more = {"error": server.reason, "stderr": server.stderr, "tools_added": added, "tools_removed": removed}
         facts |= {key: value for key, value in more.items() if value}
@@ -44,37 +44,37 @@ class StatusNotifier:
             self._held_messages.append(line)  # `init` says the rest
 
     def announce(self) -> None:
-        """The first line of a turn was told."""
+        """Send the held messages."""
         self._announced = True
-        kept, self._held_messages = self._held_messages, []
-        for line in kept:
+        held, self._held_messages = self._held_messages, []
+        for line in held:
             self._send(line)
 
     def for_model(self, servers: Iterable[McpServer]) -> list[str]:
-        """What the model must know: it would else believe in tools that are gone, or miss those that are back."""
-        said = []
+        """Text about servers that disappeared or came back since the last call."""
+        texts = []
         for server in servers:
-            name, there = server.spec.name, server.status == "connected"
-            if there != self._known_to_model.get(name, True):
+            name, is_connected = server.spec.name, server.status == "connected"
+            if is_connected != self._known_to_model.get(name, True):
                 why = f" ({server.status}){': ' if server.reason else ''}{server.reason}"
-                text = "is there again." if there else f"is not there{why}. Its tools cannot be called now."
-                said.append(f"<mcp-server name={name!r}>\nThe MCP server {name!r} {text}\n</mcp-server>")
-            self._known_to_model[name] = there
-        return said
+                text = "is there again." if is_connected else f"is not there{why}. Its tools cannot be called now."
+                texts.append(f"<mcp-server name={name!r}>\nThe MCP server {name!r} {text}\n</mcp-server>")
+            self._known_to_model[name] = is_connected
+        return texts
 
 
 def instructions(servers: Iterable[McpServer]) -> str:
-    """What servers say about the use of their tools, for the system prompt."""
-    said = [
+    """The instructions of the servers, for the system prompt."""
+    texts = [
         f"About the tools of the MCP server {server.spec.name!r}, in its own words:\n"
         f"{server.instructions[:MAX_INSTRUCTIONS_CHARS]}"
         for server in servers
         if server.instructions
     ]
-    return "\n\n".join(said)
+    return "\n\n".join(texts)
 
 
 def last_stderr_line(stderr: str) -> str:
-    """The last line that a server wrote to stderr: mostly it says why it ended."""
+    """The last line on a server's stderr, which usually says why it ended."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return f" ({lines[-1]})" if lines else ""

@@ -1,7 +1,7 @@
 """Prompts of MCP servers as slash commands: `/mcp__server__prompt "first argument" second`.
 
-The arguments are given to the prompt's parameters in their order; the last one takes the
-rest. What the server makes of them stands in the conversation in the place of the command.
+Arguments are assigned to the prompt's parameters in order; the last parameter takes the rest. The
+server's answer replaces the command in the conversation.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from parley.mcp.server import McpServer
 from parley.protocol.base import Json
 
 MAX_CHARS = 500
-"""Of what is told of a command."""
+"""Limit for the description and the argument hint of a command."""
 MAX_COMMANDS = 500
-"""Of one server."""
+"""Limit per server."""
 
 
 def list_commands(servers: Iterable[McpServer]) -> list[Json]:
@@ -54,7 +54,7 @@ def parameter_name(parameter: Any) -> str:
 
 
 async def expand_prompt(prompt: Prompt, servers: Iterable[McpServer]) -> Prompt:
-    """A prompt that is such a command, with what the server makes of it. Raises ToolError if it cannot be had."""
+    """Expand a prompt that is a command of a server; any other is returned unchanged. Raises ToolError."""
     first = prompt.content[0] if prompt.content else {}
     text = first.get("text", "") if first.get("type") == "text" else ""
     if prompt.verbatim or not text.startswith(f"/{PREFIX}"):
@@ -71,10 +71,10 @@ async def expand_prompt(prompt: Prompt, servers: Iterable[McpServer]) -> Prompt:
 
 
 def parse_arguments(text: str, names: list[str]) -> dict[str, str]:
-    """The words of a command for its parameters; quotes keep words together."""
+    """Assign the words of a command to its parameters; quotes keep words together."""
     try:
         words = shlex.split(text)
-    except ValueError:  # a quote that is not closed is a letter like others
+    except ValueError:  # an unclosed quote is taken literally
         words = text.split()
     if len(words) > len(names) > 0:
         words = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])]

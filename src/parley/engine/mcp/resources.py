@@ -1,4 +1,4 @@
-"""What an MCP server has to read, as a model reads it: what is too long for it, or no text, is in a file."""
+"""Read resources of an MCP server for a model. Long text and binary data are saved to files."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class ResourceReader:
 
 
 def save_to_file(item: Json, new_file: Callable[[str], Path]) -> Json:
-    """Bytes say nothing to a model; the path of a file does."""
+    """Save binary data and put the path of the file in its place."""
     try:
         data = base64.b64decode(item["blob"], validate=True)
     except (binascii.Error, ValueError):
         data = item["blob"].encode()
     path = new_file(file_suffix(str(item.get("mimeType") or "")))
     where = save(data, path)
-    told = str(path) if where.endswith(str(path)) else where
-    return {**{key: value for key, value in item.items() if key != "blob"}, "blobSavedTo": told}
+    saved_to = str(path) if where.endswith(str(path)) else where
+    return {**{key: value for key, value in item.items() if key != "blob"}, "blobSavedTo": saved_to}
 
 
 def file_suffix(kind: str) -> str:
-    """The ending of a file of this type."""
+    """The file name suffix for a MIME type."""
     word = kind.rpartition("/")[2].partition("+")[0].partition(";")[0].strip()
     return word if word.isascii() and word.isalnum() else "bin"

@@ -1,7 +1,7 @@
-"""A tool of an MCP server, on the shelf beside our own.
+"""A tool of an MCP server, in the registry beside the built-in tools.
 
-The model's input goes to the server as it is: its schema is the server's, and so is the
-judgement of it. What comes back is cleaned, and as much of it as a model may read at once.
+The model's input is sent unchanged: the server defines the schema and validates against it. The result
+is cleaned, and cut to what a model can read at once.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from parley.workspace.base import Scope
 
 MAX_DESCRIPTION_CHARS = 20_000
 MAX_RESULT_CHARS = 500_000
-"""What a server may ask for at most, where it says how long its results are."""
+"""Upper limit for the result size that a server requests."""
 SIZE_KEY = "anthropic/maxResultSizeChars"
 PROGRESS_SECONDS = 1.0
-"""Signs of progress are passed on no more often."""
+"""Minimum time between progress messages."""
 
 
 class ServerTool:
     input = dict[str, Any]
 
     def __init__(
-        self, server: McpServer, listed: Json, patience: McpTimeouts, max_chars: int, send: Callable[..., None]
+        self, server: McpServer, listed: Json, timeouts: McpTimeouts, max_chars: int, send: Callable[..., None]
     ) -> None:
         self.server = server
         self.own_name: str = listed["name"]
@@ -50,12 +50,12 @@ class ServerTool:
         meta = listed.get("_meta")
         wanted = meta.get(SIZE_KEY) if isinstance(meta, dict) else None
         self._max_chars = min(wanted, MAX_RESULT_CHARS) if isinstance(wanted, int) else max_chars
-        self.timeout_seconds = patience.for_call(server.spec, self.own_name)
+        self.timeout_seconds = timeouts.for_call(server.spec, self.own_name)
         self._send = send
 
     @property
     def display_name(self) -> str:
-        """Made from its name: what the server says of itself is not for those who decide on it."""
+        """Made from the tool's name. The title that the server declares is not trusted for permission requests."""
         return title(clean(self.own_name))
 
     @property
@@ -64,7 +64,7 @@ class ServerTool:
 
     @property
     def call_meta(self) -> Json:
-        """How a client may show a call of it."""
+        """How a client can show a call of the tool."""
         return {
             "display_name": self.display_name,
             "server_display_name": self.server.spec.name,
@@ -89,7 +89,7 @@ class ServerTool:
 
 
 class ProgressReporter:
-    """Passes signs of progress on to the host."""
+    """Forwards progress notifications to the client."""
 
     def __init__(self, send: Callable[..., None], tool_use_id: str, name: str, clock: Callable[[], float]) -> None:
         self._send = send
@@ -115,7 +115,7 @@ class ProgressReporter:
 
 
 def limit_output(result: ToolOutput, max_chars: int, new_file: Callable[[str], Path]) -> ToolOutput:
-    """A result whose text a model can read at once; the whole of it is in a file then."""
+    """Shorten the text of a result to what a model can read at once; the full text goes to a file."""
     content = result.content
     texts = [content] if isinstance(content, str) else [block["text"] for block in content if block["type"] == "text"]
     if sum(map(len, texts)) <= max_chars:
@@ -127,9 +127,9 @@ def limit_output(result: ToolOutput, max_chars: int, new_file: Callable[[str], P
     return ToolOutput(content=[{"type": "text", "text": short}, *others], detail=shorten_values(result.detail))
 
 
-def make_readers(servers: Iterable[McpServer], supply: ServerSources, context: Context) -> dict[str, Any]:
-    """What the servers that are there have to read, by their names."""
-    max_chars = supply.max_output_tokens * CHARS_PER_TOKEN
+def make_readers(servers: Iterable[McpServer], sources: ServerSources, context: Context) -> dict[str, Any]:
+    """Resource readers for the connected servers, by name."""
+    max_chars = sources.max_output_tokens * CHARS_PER_TOKEN
     return {
         server.spec.name: ResourceReader(
             server, max_chars, lambda ending: context.results_folder / f"{context.new_id()}.{ending}"
@@ -140,16 +140,16 @@ def make_readers(servers: Iterable[McpServer], supply: ServerSources, context: C
 
 
 def make_tools(
-    servers: Iterable[McpServer], supply: ServerSources, send: Callable[..., None], warn: Callable[[str], None]
+    servers: Iterable[McpServer], sources: ServerSources, send: Callable[..., None], warn: Callable[[str], None]
 ) -> dict[str, Tool]:
-    """The tools of all servers that are there, in the order of the servers: a late one changes only what follows it."""
+    """The tools of all connected servers, in the order of the servers, so that a late one changes only what follows."""
     found: dict[str, Tool] = {}
     for server in servers:
         for listed in server.tools if server.status == "connected" else ():
-            tool = ServerTool(server, listed, supply.timeouts, supply.max_output_tokens * CHARS_PER_TOKEN, send)
+            tool = ServerTool(server, listed, sources.timeouts, sources.max_output_tokens * CHARS_PER_TOKEN, send)
             if len(tool.name) > MAX_NAME_CHARS or tool.name in found:
                 warn(f"MCP server {server.spec.name!a}: the tool {tool.own_name[:200]!a} has no name of its own here")
-            elif not is_denied(server.spec.name, tool.name, supply.denied):
-                # Its facts are those of the object, not of the class: the protocol cannot say both.
+            elif not is_denied(server.spec.name, tool.name, sources.denied):
+                # Its attributes belong to the instance, not the class; the protocol cannot express both.
                 found[tool.name] = cast(Tool, tool)
     return found

@@ -1,4 +1,4 @@
-"""A session's way to its models, which all its agents share."""
+"""The open models of a session, shared by all its agents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parley.observer import NULL_OBSERVER, Observer
 
 
 class ModelPool:
-    """Models, each opened when it is first needed."""
+    """Opens each model at its first use."""
 
     def __init__(self, open_model: Callable[[ModelRef], Model], observer: Observer = NULL_OBSERVER) -> None:
         self._open = open_model

@@ -1,4 +1,4 @@
-"""How much a model may think: what was asked for, in the terms of the model. Pure."""
+"""The `thinking` field of a model request. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MIN_BUDGET_TOKENS = 1024
 
 
 class ThinkingOptions(Struct, frozen=True, kw_only=True):
-    """What the person asked for. None everywhere: whatever is usual for the model."""
+    """The options of the user; None for the default of the model."""
 
     budget_tokens: int | None = None
     mode: str | None = None
@@ -26,6 +26,6 @@ def thinking_field(options: ThinkingOptions, model_info: ModelInfo, max_tokens: 
     field: Json = {"type": "adaptive"}
     if model_info.thinking == "budget":
         budget = options.budget_tokens if options.budget_tokens is not None else max_tokens - 1
-        # The budget is part of max_tokens and the API wants room behind it.
+        # The budget is part of max_tokens, and the API wants some tokens left for the answer.
         field = {"type": "enabled", "budget_tokens": max(MIN_BUDGET_TOKENS, min(budget, max_tokens - 1))}
     return {**field, "display": options.display} if options.display else field

@@ -1,4 +1,4 @@
-"""A model whose requests somebody watches. Whoever asks it need not know."""
+"""A model whose calls are reported to the observer. It is used like any other model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ USAGE_EVENTS = ("message_start", "message_delta")
 
 
 def record_event(observation: Observation, event: ModelEvent) -> None:
-    """What an event tells of the answer as a whole."""
+    """Report what an event says about the whole answer."""
     message = event.message or {}
     usage = event.usage or message.get("usage") or {}
     observation.set_attributes(

@@ -1,8 +1,7 @@
-"""What became of the calls that were under way when an engine ended.
+"""Results for calls that were running when an engine ended.
 
-The log tells how far each had come: allowed or not. Whether a file was changed, its
-checkpoints tell. Nothing is run again here; the model hears what is certain, and decides.
-Other engines record neither, so of a call of theirs only the kind of its tool is certain.
+The journal says whether a call was allowed, and checkpoints say whether a file was changed. Nothing is run again: the
+model gets what is certain, and decides. Other engines record neither, so only the kind of the tool is certain.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ UNKNOWN = (
 def outcome_text(
     tool: str, *, recorded: bool, allowed: bool, reads_only: bool, changes: Callable[[], list[str] | None]
 ) -> str:
-    """What to tell the model of a call that has no result.
+    """The result for a call that has none.
 
-    `recorded`: this engine made the call, so that its permission and its changes are on record if there are any.
-    `changes` gives the files it changed, None if unknown.
+    `recorded`: the call is of this engine, so its decision and its changes are journalled. `changes` returns the files
+    that it changed; None if unknown.
     """
     if recorded and not allowed:
         return NOT_RUN

@@ -1,10 +1,10 @@
-"""Questions of MCP servers that nobody can answer any more.
+"""Elicitations of MCP servers that ended with an earlier engine.
 
-    elicitation   {"request_id", "server", "message"}     on record before the person is asked
-    elicited      {"request_id"}                          when there is an answer, or none is wanted
+    elicitation   {"request_id", "server", "message"}     journalled before the user is asked
+    elicited      {"request_id"}                          journalled with the reply, or when none is needed
 
-A server that runs below an engine ends with it, and so does its question: to ask it again would give the
-answer to nobody. When the session goes on, the host and the model hear of it, once.
+A server ends with its engine, so its question cannot be asked again. When the session is resumed, the client and the
+model are informed once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOST = (
 
 
 class ElicitationLog:
-    """What the log says of them: a fold over its entries."""
+    """The open elicitations: a fold over the log."""
 
     def __init__(self) -> None:
         self._open: dict[str, Json] = {}
@@ -34,7 +34,7 @@ class ElicitationLog:
             self._open.pop(entry.message["request_id"], None)
 
     def report(self, append_event: Callable[[str, Json], None], send: Callable[[Message], None]) -> list[str]:
-        """Tell of those that were left open; the words for the model. Raises SessionError."""
+        """Report the open ones to the client; the texts for the model. Raises SessionError."""
         news = []
         for request_id, asked in list(self._open.items()):
             words = LOST.format(server=asked["server"], message=asked["message"])

@@ -1,10 +1,12 @@
-"""Background tasks that an earlier engine left behind: reported when its session goes on, once.
+"""Background tasks that an earlier engine left behind. They are reported once, when the session is resumed.
 
-The log says which tasks began, how they ended, and the id of the prompt that was to tell the
-model of it. One that never ended died with its engine. One whose prompt never came to be a
-turn is over, and the model does not know yet. One whose lines were never marked as told may
-be unknown to the host (tasks/delivery.py). The host is told before the first turn; the model with the
-first turn that takes place, and it knows when the words are in the conversation.
+The log says which tasks started, how they ended, and the id of the prompt that notifies the model:
+
+    a task without an end              ended with its engine
+    an end whose prompt had no turn    the model does not know it yet
+    an end without a delivery mark     the client may not know it (tasks/delivery.py)
+
+The client is notified before the first turn. The model is notified with the first turn that calls it.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ LOST = "was lost: the engine that ran it ended"
 
 
 class TaskLog:
-    """What the log says of tasks: a fold over its entries."""
+    """The tasks in the log: a fold over its entries."""
 
     def __init__(self) -> None:
         self._open: dict[str, Json] = {}
         self._unread: dict[str, str] = {}
-        """The news that wait for their turns, by the id of the prompt."""
+        """The notifications without a turn, by the id of their prompt."""
         self._unsent: dict[str, Json] = {}
-        """The ends whose lines may not have reached the host, by the id of the last one."""
+        """The ends whose messages may not have reached the client, by the uuid of the last message."""
 
     def apply(self, entry: Entry) -> None:
         if entry.kind == "user" and self._unread:
@@ -55,13 +57,13 @@ class TaskLog:
             self._unread.pop(uuid, None)
 
     def find_unread(self, among: Iterable[str]) -> dict[str, str]:
-        """The words of those that the model has not heard yet, by the ids of their prompts."""
+        """The notifications that the model has not read, by the ids of their prompts."""
         return {uuid: self._unread[uuid] for uuid in among if uuid in self._unread}
 
     def report(
         self, notifications: PendingNotifications, seconds: Callable[[], float], new_uuid: Callable[[], str]
     ) -> list[str]:
-        """Tell the host of what was lost, and what it may have missed; the ids under which the model's news wait."""
+        """Notify the client of lost tasks and undelivered ends; the ids of the notifications for the model."""
         for end in list(self._unsent.values()):
             updated, ended = end["lines"]
             notifications.send(end, (convert(updated, TaskUpdated), convert(ended, TaskNotification)))
@@ -86,23 +88,23 @@ class TaskLog:
 
 
 class OrphanedTasks:
-    """What an earlier engine left behind, until the model knows all of it."""
+    """The tasks of an earlier engine, until the model has read about all of them."""
 
     def __init__(self, log: TaskLog) -> None:
         self._log = log
         self._waiting: list[str] | None = None
 
     def unread_texts(self, report: Callable[[TaskLog], list[str]]) -> list[str]:
-        """The words for the model that it has not heard; the first time the host is told, by `report`."""
+        """The texts that the model has not read. The first call notifies the client through `report`."""
         if self._waiting is None:
             self._waiting = report(self._log)
-        unheard = self._log.find_unread(self._waiting)
-        self._waiting = list(unheard)
-        return list(unheard.values())
+        unread = self._log.find_unread(self._waiting)
+        self._waiting = list(unread)
+        return list(unread.values())
 
 
 def continue_hint(task: Json) -> str:
-    """An agent has its transcript, and can go on with it; what it changed in a worktree is there."""
+    """How the model can continue an agent: from its transcript, and in its worktree."""
     if task.get("task_type") != "local_agent":
         return ""
     place = task.get("worktree")

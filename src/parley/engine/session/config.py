@@ -30,10 +30,11 @@ from parley.tools.base import Context
 from parley.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
+    from parley.engine.session.memory_host import MemoryHost
     from parley.engine.turn.client_tools import ClientToolSpec
     from parley.hooks.base import Hook
     from parley.host import Host
-    from parley.memory.base import SessionMemory
+    from parley.memory.base import MemoryWorker
     from parley.protocol.messages.requests import HookMatcher
     from parley.workspace.base import Worktrees
 
@@ -63,7 +64,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """Which models a session uses, and how they are called."""
 
     open: Callable[[ModelRef], Model]
-    """Raises UsageError or ModelError if there is no such model."""
+    """Raises UsageError or ModelError."""
     name: str = "default"
     is_explicit: bool = False
     """The command line names the model, so an agent's own does not apply."""
@@ -199,8 +200,8 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     """The settings, and how the client changes them."""
     limits: SessionLimits = SessionLimits()
     compaction: CompactionPolicy = CompactionPolicy()
-    open_memory: Callable[[], SessionMemory] | None = None
-    """Opens the long-term memory when it is first needed; None if the session has none."""
+    make_memory: Callable[[MemoryHost], MemoryWorker] | None = None
+    """Makes the long-term memory, which opens its files when first needed; None if the session has none."""
     output_schema: OutputSchema | None = None
     """The schema of structured output."""
     clock: Clock = Clock()

@@ -1,6 +1,6 @@
-"""What an editor's extension shows beside an answer: how hard the model thinks, and the list of its work.
+"""Fields for editor extensions: the thinking level and the todo list of the model.
 
-`--extension-fields` puts both on assistant lines, as `thinkingMetadata` and `todos`.
+`--extension-fields` adds them to assistant messages as `thinkingMetadata` and `todos`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def thinking_field(conversation: Conversation) -> Json:
     options, choice = conversation.thinking, conversation.model
     never = not choice.is_fake and conversation.config.model.get_info(choice).thinking == "never"
     disabled = never or options.mode == "disabled" or options.budget_tokens == 0
-    # Nothing triggers thought by its words here, so there is nothing to name.
+    # There are no trigger words here.
     return {
         "level": "auto" if disabled else thinking_level(options.budget_tokens),
         "disabled": disabled,
@@ -35,14 +35,14 @@ def thinking_field(conversation: Conversation) -> Json:
 
 
 def thinking_level(tokens: int | None) -> str:
-    """The level of a budget; without one it is the model that decides."""
+    """The level of a budget; `auto` if the model decides."""
     if tokens is None:
         return "auto"
     return next((name for most, name in LEVELS if tokens <= most), "high")
 
 
 def todo_field(notes: Json) -> dict[str, list[Json]]:
-    """The list as the model keeps it, if it does. An item is known by its place."""
+    """The todo list of the model, if it has one. The id of an item is its position."""
     if TODOS not in notes:
         return {}
     listed = enumerate(notes[TODOS], 1)

@@ -1,7 +1,6 @@
-"""Many sessions in one process: open, find, close.
+"""The sessions of a process: open, find, close.
 
-Sessions share nothing but the process. Over stdio there is one; the SDK's in-process
-mode and the gateway hold many.
+Sessions share nothing but the process. There is one over stdio; the in-process mode of the SDK can have many.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.session import Session
 from parley.errors import SessionError
@@ -23,7 +23,7 @@ class Hub:
         self._sessions: dict[str, Session] = {}
 
     def open(self, config: SessionConfig, host: Host) -> Session:
-        """A session of its own. Raises SessionError if it is open here already."""
+        """Open a session. Raises SessionError if it is open already."""
         if config.session_id in self._sessions:
             raise SessionError(f"session {config.session_id} is open already")
 
@@ -36,14 +36,14 @@ class Hub:
             storage, log=storage.mirror_log(storage.log, host.send), open_agent_log=agent_log
         )
         config = msgspec.structs.replace(config, storage=mirrored)
-        session = self._sessions[config.session_id] = Session(config, host)
+        session = self._sessions[config.session_id] = Session(config, host, ControlDispatcher)
         return session
 
     def find(self, session_id: str) -> Session | None:
         return self._sessions.get(session_id)
 
     def close(self, session_id: str) -> None:
-        """Let a session go; its turns are over by now."""
+        """Close the log of a session whose turns have ended."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.config.storage.log.close()

@@ -1,7 +1,7 @@
-"""The record of a session: its log, and what follows from it.
+"""The journal of a session: its log, and the state that follows from it.
 
-The log is the session. What is said is in the log before it is told, and state is a fold
-over the log: the same for a line just said and for one read after a restart.
+Messages are journalled before they are sent. State is a fold over the log: it is the same for an entry that was just
+written and for one that is read after a restart.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from parley.protocol.base import Json, Message, to_builtins
 from parley.stores.base import FOREIGN, USAGE, Entry, Log, later_time
 
 SYNC_ALWAYS, SYNC_TURN, SYNC_OFF = "always", "turn", "off"
-"""When the device is waited for: at every record, before effects and at the end of a turn, or never."""
+"""When the log is synced to the device: at every entry, before effects and at the end of a turn, or never."""
 
 
 def is_milestone(entry: Entry) -> bool:
-    """Whether something follows that must not be forgotten: an effect, or a result that the host relies on."""
+    """Whether an entry must survive a crash: an effect follows, or the client relies on the result."""
     return entry.kind == "result" or (entry.kind == "permission" and entry.message.get("effect") is True)
 
 
 def callback_id(entry: Entry) -> str:
-    """The callback that a question is for; "" for a question about permission."""
+    """The callback of a question; "" for a permission request."""
     return str(entry.message.get("callback_id") or "")
 
 
@@ -41,40 +41,40 @@ class Journal:
         self.history = History()
         self.grants = grants
         self.known_uuids: set[str] = set()
-        """The messages that came once, and are not run again."""
+        """The uuids of received messages. A duplicate is not run again."""
         self.system_text: str | None = None
-        """The system prompt, as it was sent first; None before that."""
+        """The system prompt as it was first sent; None before that."""
         self.allowed_calls: set[str] = set()
-        """The calls that may have run: their permission is on record."""
+        """The calls that may have run: an allow decision is journalled."""
         self.decided_calls: set[str] = set()
-        """The calls with a decision on record, whichever it was."""
+        """The calls with a journalled decision."""
         self.foreign_calls: set[str] = set()
-        """The calls that another engine made, or whose records it dropped: what became of them is not on record."""
+        """The calls of another engine, which does not journal decisions. What happened to them is unknown."""
         self.questions: dict[str, dict[str, str]] = {}
-        """The ids of the questions that are open, by the calls they are about and by who wants to be asked."""
+        """The ids of the open questions, by call and by callback."""
         self.awaited_calls: set[str] = set()
-        """The calls that a client was to run, whether or not it has by now."""
+        """The calls that were handed to the client, whether or not it has run them."""
         self.sent_date: str | None = None
-        """What day it is as far as the model knows; None if it was never told."""
+        """The date that the model was last given; None if it has none."""
         self.title: str | None = None
         self.tasks: TaskLog | None = None
-        """What is known of background tasks; None if there never was one."""
+        """The background tasks in the log; None if there are none."""
         self.elicitations: ElicitationLog | None = None
-        """What is known of questions of MCP servers; None if there never was one."""
+        """The elicitations in the log; None if there are none."""
         self._log = log
         self._clock = clock
         self._sync = sync
         self._next_seq = 0
         self._last_at = ""
-        """The time of the last entry. Times rise, as other programs tell lines of one answer apart by them."""
+        """The time of the last entry. Times rise, because other programs order the blocks of one answer by them."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was ever kept: there is no log yet."""
+        """Whether the log has no entries."""
         return self._next_seq == 0
 
     def load(self, ledger: Ledger, warn: Callable[[str], None]) -> None:
-        """Take up what the log holds already, and count what it cost."""
+        """Fold the entries of the log, and count what they cost."""
         for entry in self._log.entries():
             try:
                 self._fold(entry)
@@ -83,11 +83,11 @@ class Journal:
                 elif entry.kind == "conversation_reset":
                     ledger.restart()
             except (KeyError, TypeError, AttributeError, ValueError) as exc:
-                # Another program may have written to the file; one odd line must not cost the session.
+                # Another program may have written to the file; one invalid entry must not fail the session.
                 warn(f"entry {entry.seq} of the session cannot be read and is skipped: {exc!r}")
 
     def append(self, message: Message, **context: Any) -> None:
-        """Record a line. Raises SessionError."""
+        """Append a message. Raises SessionError."""
         self.append_json(to_builtins(message), **context)
 
     def append_json(self, json: Json, **context: Any) -> None:
@@ -95,11 +95,11 @@ class Journal:
         self._write(Entry(seq=self._next_seq, kind=json["type"], at=at, message=json, context=context))
 
     def append_usage(self, answer: str, **final: Any) -> None:
-        """Record how an answer ended: its final usage, and why it stopped. Raises SessionError."""
+        """Append how an answer ended: its final usage and stop reason. Raises SessionError."""
         self.append_event(USAGE, {"id": answer, **final})
 
     def append_event(self, kind: str, message: Json) -> None:
-        """Record what is never told. Raises SessionError."""
+        """Append an entry that is never sent. Raises SessionError."""
         at = later_time(self._clock.now(), self._last_at)
         self._write(Entry(seq=self._next_seq, kind=kind, at=at, message=message))
 
@@ -146,7 +146,7 @@ class Journal:
             self.foreign_calls |= {str(block.get("id")) for block in blocks if block.get("type") == "tool_use"}
 
     def _fold_event(self, entry: Entry) -> None:
-        """What is no part of the conversation."""
+        """Fold an entry that is not part of the conversation."""
         self.grants.apply(entry)
         match entry.kind:
             case "permission":
@@ -167,7 +167,7 @@ class Journal:
             case "elicitation" | "elicited":
                 self._fold_elicitation(entry)
             case "cut":
-                # A prompt that was cut off may come once more.
+                # A prompt that was cut off may be sent again.
                 self.known_uuids -= self.history.cut_off
             case "prompt":
                 self.system_text = entry.message.get("text")

@@ -1,4 +1,4 @@
-"""What is told where there is no session that could tell it."""
+"""The result that is sent when a session cannot be opened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parley.protocol.messages.result import Result
 def no_session_result(
     reason: str, session_id: str, clock: Clock, prompt_ids: list[str] | UnsetType = UNSET, **how: Any
 ) -> Message:
-    """The zeroed result that clients take for "this session cannot be opened"; `about` are ids of prompts."""
+    """The zeroed result by which clients know that a session cannot be opened."""
     return Result(
         subtype="error_during_execution",
         is_error=True,

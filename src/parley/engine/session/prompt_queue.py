@@ -1,13 +1,14 @@
-"""Prompts that wait for their turn.
+"""The queue of prompts.
 
-The first prompt starts a turn as soon as nothing runs. Those that arrive meanwhile join the
-running turn at its next model call, if it has one, or else form the next turn together, as
-recorded from the original. So do those of the priority `next`, which is the usual one. A
-prompt of the priority `now` goes before them and ends the running turn, and one of the
-priority `later` goes behind them and joins nothing. Within a priority the order is kept.
+The first prompt starts a turn as soon as none is running. Prompts that arrive during a turn join it at its next model
+call; if there is none, they form the next turn together, as in Claude Code. Priorities:
 
-A prompt that could not be read waits in the same line, so that results come in the order of
-the prompts. The notification of a background task is a turn by itself, and its result says so.
+    now     goes first, and ends the running turn
+    next    the default
+    later   goes last, and joins no turn
+
+Within a priority the order is kept. An unreadable prompt is queued too, so that results arrive in the order of the
+prompts. The notification of a background task is a turn of its own, and its result says so.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse
 
 NOTIFICATION = "task-notification"
-"""The origin of a prompt that nobody typed: a background task is over."""
+"""The origin of the prompt that reports the end of a background task."""
 
 
 PRIORITIES = {"now": 0, "next": 1, "later": 2}
-"""What goes first. A priority that we do not know is the usual one."""
+"""Lower goes first. An unknown priority counts as `next`."""
 DEFAULT_PRIORITY = PRIORITIES["next"]
 
 
@@ -33,17 +34,17 @@ class Prompt(Struct, frozen=True, kw_only=True):
     content: list[Json]
     uuid: str
     has_client_uuid: bool = False
-    """Whether the client gave the uuid; only then its life is reported."""
+    """The client gave the uuid, so the states of the prompt are reported."""
     expansion: list[Json] | None = None
-    """What a slash command stands for: this goes into the conversation, and the content is what was typed."""
+    """The expansion of a slash command. It enters the conversation instead of the content that was typed."""
     origin: Json | None = None
     priority: int = DEFAULT_PRIORITY
     verbatim: bool = False
-    """Whether it means what it says: no command, no file behind an `@`."""
+    """Taken literally: no slash command, no `@file`."""
     traceparent: str | None = None
-    """The span that its turn belongs to, if the client says one."""
+    """The span that its turn belongs to, if the client gives one."""
     runs_alone: bool = False
-    """Whether it is a turn by itself: a command that no model is asked about."""
+    """A turn of its own: a command that calls no model."""
 
     @property
     def is_notification(self) -> bool:
@@ -51,16 +52,16 @@ class Prompt(Struct, frozen=True, kw_only=True):
 
 
 class RejectedPrompt(Struct, frozen=True):
-    """A prompt that could not be read. It still gets its result."""
+    """An unreadable prompt. It still gets a result."""
 
     reason: str
     uuid: str | None = None
-    """What its client calls it, if it does: its result says so."""
+    """The uuid that the client gave, if any."""
     priority: int = DEFAULT_PRIORITY
 
 
 class ResumedTurnItem(Struct, frozen=True, kw_only=True):
-    """A turn that an earlier engine left waiting goes on, with the calls that have no result. It goes first."""
+    """A turn of an earlier engine that continues with its open calls. It goes first."""
 
     uuid: str
     calls: list[ToolUse]
@@ -72,22 +73,24 @@ class PromptQueue:
         self._waiting: deque[Prompt | RejectedPrompt | ResumedTurnItem] = deque()
         self._arrived = Event()
         self._is_closed = False
+        self.abort_next: str | None = None
+        """The prompt that an interrupt reached before its turn started."""
 
     def put(self, item: Prompt | RejectedPrompt | ResumedTurnItem) -> None:
-        """Put it behind everything that goes before it."""
+        """Add an item after those of the same or a higher priority."""
         ahead = sum(waiting.priority <= item.priority for waiting in self._waiting)
         self._waiting.insert(ahead, item)
         self._arrived.set()
 
     def put_back(self, prompts: list[Prompt]) -> None:
-        """They are the first of their priority again."""
+        """Make prompts the first of their priority again."""
         for prompt in reversed(prompts):
             ahead = sum(waiting.priority < prompt.priority for waiting in self._waiting)
             self._waiting.insert(ahead, prompt)
         self._arrived.set()
 
     def close(self) -> None:
-        """Nothing more will come; what waits is still to be taken."""
+        """No more input. Waiting items can still be taken."""
         self._is_closed = True
         self._arrived.set()
 
@@ -96,29 +99,31 @@ class PromptQueue:
         return self._is_closed
 
     def list_prompts(self) -> list[Prompt]:
-        """The prompts that wait, in their order."""
+        """The waiting prompts, in order."""
         return [item for item in self._waiting if isinstance(item, Prompt)]
 
     def has_turns(self) -> bool:
-        """Whether something waits that will run, and not only be refused."""
+        """Whether an item waits that will run, and not only be refused."""
         return any(not isinstance(item, RejectedPrompt) for item in self._waiting)
 
     def next_uuid(self) -> str | None:
-        """What an interrupt means that comes before the next turn has begun."""
+        """The prompt that an interrupt is for if no turn is running."""
         first = self._waiting[0] if self._waiting else None
         return None if first is None or isinstance(first, RejectedPrompt) else first.uuid
 
     def next_prompt(self) -> Prompt | None:
-        """The prompt that is taken next; None if there is none, or what comes next cannot be read."""
+        """The next prompt; None if the queue is empty or the next item is not a prompt."""
         first = self._waiting[0] if self._waiting else None
         return first if isinstance(first, Prompt) else None
 
     def is_urgent(self) -> bool:
-        """Whether somebody waits who will not wait for the end of the turn."""
+        """Whether an item waits that ends the running turn."""
         return bool(self._waiting) and self._waiting[0].priority < DEFAULT_PRIORITY
 
     def remove(self, uuid: str) -> bool:
-        """Take a waiting prompt back; False if it does not wait."""
+        """Remove a waiting prompt; False if it does not wait. An interrupt for it is forgotten."""
+        if self.abort_next == uuid:
+            self.abort_next = None
         for item in self._waiting:
             if isinstance(item, Prompt) and item.uuid == uuid:
                 self._waiting.remove(item)
@@ -129,9 +134,9 @@ class PromptQueue:
         return len(self._waiting)
 
     async def take(self, merge: bool) -> list[Prompt] | RejectedPrompt | ResumedTurnItem | None:
-        """What the next turn is about; None when nothing more will come.
+        """The prompts of the next turn; None at the end of the input.
 
-        `together`: all prompts of one priority that wait, up to one that stands by itself; else the first.
+        With `merge`, all waiting prompts of one priority, up to one that runs alone; otherwise the first.
         """
         while not self._waiting:
             if self._is_closed:
@@ -146,7 +151,7 @@ class PromptQueue:
         return [first, *self.take_prompts(first.priority)]
 
     def take_prompts(self, priority: int = DEFAULT_PRIORITY) -> list[Prompt]:
-        """The prompts of people that wait at the head of the line, of one priority, without waiting for more."""
+        """The prompts at the head of the queue that have one priority and may be merged."""
         taken: list[Prompt] = []
         while self._waiting:
             first = self._waiting[0]
@@ -158,7 +163,7 @@ class PromptQueue:
 
 
 def join_content(prompts: list[Prompt], separator: str = "\n") -> list[Json]:
-    """Several prompts as one content: texts in one block with the joint between them, other blocks in their places."""
+    """Several prompts as one content: adjacent texts are joined with the separator, other blocks keep their places."""
     content: list[Json] = []
     for prompt in prompts:
         for at, block in enumerate(prompt.content if prompt.expansion is None else prompt.expansion):

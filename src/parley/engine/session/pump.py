@@ -1,7 +1,7 @@
-"""The pump: lines from a host into a session, lines of the session to the host.
+"""Connects a session with the client at the other end of a transport.
 
-The reader never waits for a turn, a tool or a callback: `Session.handle` only takes
-notes and wakes others, and answers of the host go straight to the one who asked.
+The reader never waits for a turn, a tool or a callback: `Session.handle` returns at once, and a reply of the client
+goes straight to the coroutine that waits for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from parley.transports.base import Transport
 
 
 class Pump:
-    """A host at the other end of a transport."""
+    """The client at the other end of a transport."""
 
     def __init__(self, connection: Connection, transport: Transport, new_id: Callable[[], str]) -> None:
         self._connection = connection
@@ -49,7 +49,7 @@ class Pump:
         try:
             self._transport.write(data)
         except BrokenPipeError:
-            # Nobody reads any more. The turn goes on to its end, which is on disk.
+            # The client is gone. The turn continues to its end, which is journalled.
             self._is_closed = self._is_unread = True
 
     async def request(self, request: Request, request_id: str | None = None) -> Any:
@@ -72,7 +72,7 @@ class Pump:
 
     async def drain(self) -> bool:
         await self._transport.drain()
-        self._write(b"")  # a transport that nobody reads says so
+        self._write(b"")  # raises if the other end is closed
         return not self._is_unread
 
     def pending_requests(self) -> list[ControlRequest]:
@@ -86,14 +86,14 @@ class Pump:
             self._dispatch(message, session)
 
     def close_input(self, session: Session) -> None:
-        """The host closed its end: nothing more comes, and nobody will answer what we asked."""
+        """The client closed its end: no more input, and no reply to open requests."""
         self.handle_all(self._connection.end(), session)
         self.fail_requests(session)
         session.close_input()
 
     def fail_requests(self, session: Session) -> None:
-        """The host cannot answer, now or later: every question ends at once."""
-        self._is_closed = session.is_host_gone = True
+        """The client cannot reply: fail every open request."""
+        self._is_closed = session.outbox.is_client_gone = True
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(HostGone("the host hung up before it answered"))
@@ -104,7 +104,7 @@ class Pump:
         elif isinstance(message, Reply):
             self._write(b"".join(line + b"\n" for line in message.lines))
         elif isinstance(message, Refused) and message.answers is not None:
-            # Nothing else comes for this request, so that whoever waits for it must not wait any longer.
+            # No other reply will come, so the request fails.
             self._resolve(Failure(request_id=message.answers, error=message.reason))
             session.handle(message)
         else:
@@ -120,12 +120,12 @@ class Pump:
             answer.set_result(response.response)
 
     def _is_expected(self, message: ControlResponse) -> bool:
-        """A question may have been withdrawn by the time it is answered."""
+        """A request may be cancelled by the time its reply arrives."""
         return message.response.request_id in self._connection.peer_requests
 
 
 async def serve(transport: Transport, pump: Pump, session: Session, received: Iterable[Message] = ()) -> None:
-    """Pump until the host hangs up and the last turn is done. `begun`: what was heard before."""
+    """Run until the client closes its end and the last turn is done. `received`: messages that were read before."""
     async with asyncio.TaskGroup() as tasks:
         reader = tasks.create_task(read_input(transport, pump, session, received))
         try:

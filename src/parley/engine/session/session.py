@@ -1,145 +1,225 @@
-"""One live session: its parts, its state, one handler a message.
+"""One live session: builds its parts, holds them, and dispatches messages to them.
 
-    handle(message)   takes a line of the host; never waits for a turn
-    run_turns()       the task that runs turn after turn, until nothing more will come
-    finish()          no more input: what runs and what waits is still done
+    handle(message)    dispatches a message of the client; never waits for a turn
+    run_turns()        runs turn after turn, until the input has ended and nothing waits
+    close_input()      no more input; running and waiting turns are finished
 
-A line is in the log before it is told (context/conversation.py).
-
-Not here: bytes and pipes (pump.py), one turn after the other (turn/runner.py), what becomes of
-a prompt (prompts.py), how requests are answered (control/dispatcher.py, control/handlers/session.py), the log and
-what follows from it (journal.py), which models, tools and stores there are (compose/).
+See also: `pump.py` connects it with the client, `turn/runner.py` runs the turns, `control/dispatcher.py` answers
+control requests, `compose/` builds the configuration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.approval.gate import make_gate
-from parley.engine.approval.grants import Grants, SessionMode
+from parley.engine.approval.gate import ApprovalGate, Approver
+from parley.engine.approval.grants import Grants
+from parley.engine.approval.session_mode import SessionMode
 from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation
-from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
 from parley.engine.models.pool import ModelPool
-from parley.engine.recovery.pending_approvals import PendingApprovals, ResumedTurn
+from parley.engine.recovery.pending_approvals import PendingApprovals, RecordingHost
+from parley.engine.recovery.resumed_turn import ResumedTurn
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
+from parley.engine.session.messages import init_message
+from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.session.prompt_queue import PromptQueue
-from parley.engine.session.prompts import PromptIntake
-from parley.engine.side.query import attach_to
+from parley.engine.session.prompts import PromptIntake, has_tool_results
+from parley.engine.session.tool_services import connect_tools
+from parley.engine.side.query import SideQuery
 from parley.engine.tasks.manager import TaskManager
 from parley.engine.turn.runner import TurnRunner
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.engine.turn.turn import Turn
 from parley.host import Host
 from parley.models.base import Model
-from parley.models.catalog import ModelRef
-from parley.protocol.base import UNSET, Message, Refused, Unknown
+from parley.models.catalog import ModelRef, resolve
+from parley.protocol.base import Message, Refused, Unknown
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
-from parley.protocol.messages.system import SessionStateChanged
+from parley.protocol.messages.result import Denial
 from parley.tools.base import ToolOutput as ToolResult
 
 if TYPE_CHECKING:
+    from parley.engine.agents.environment import AgentEnvironment
     from parley.engine.agents.main_agent import MainAgent
     from parley.engine.agents.subagents import Subagents
-    from parley.engine.memory.worker import MemoryWorker
+    from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.side.suggestion import Suggester
     from parley.engine.turn.client_tools import ClientTools
+    from parley.memory.base import MemoryWorker
+
+
+class Control(Protocol):
+    """Answers the client's control requests (control/dispatcher.py)."""
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a request is changing files."""
+
+    def receive(self, message: ControlRequest) -> None: ...
+    def reject(self, refused: Refused) -> None: ...
+    def cancel(self, message: ControlCancelRequest) -> None: ...
+    def cancel_pending(self) -> None: ...
+    async def wait_changes(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 class Session:
-    def __init__(self, config: SessionConfig, host: Host) -> None:
+    def __init__(self, config: SessionConfig, host: Host, make_control: Callable[[Session], Control]) -> None:
         self.id = config.session_id
         self.config = config
-        self.host = host
         self.clock = config.clock
         self.limits = config.limits
         self.started_at = config.clock.monotonic()
-        self.journal = Journal(
-            config.storage.log, config.clock, Grants(config.session_id, config.cwd), config.storage.sync
-        )
-        self.ledger = Ledger(config.model.prices, config.limits.budget, config.clock.monotonic)
+        self.forwards_subagent_text = config.client.forwards_subagent_text
+        self.outbox = Outbox(config.session_id, config.clock, host, config.client.state_events)
+        self.activity = Activity(self.outbox)
         self.prompt_queue = PromptQueue()
-        self.prompts = PromptIntake(self)
-        self.commands = Commands(self)
-        self.control = ControlDispatcher(self)
-        self.hooks = HookRegistry()
-        self.is_host_gone = False
-        """Whether the host has closed its end: it cannot be asked any more."""
+        self.control = make_control(self)
+
+        # The log, and the state that follows from it.
+        grants = Grants(config.session_id, config.cwd)
+        self.journal = Journal(config.storage.log, config.clock, grants, config.storage.sync)
+        self.ledger = Ledger(config.model.prices, config.limits.budget, config.clock.monotonic)
+        pending = PendingApprovals(self.journal, config.clock.new_uuid)
+        self.journal.load(self.ledger, config.warn)
+        grants.restore(config.permissions.policy, config.warn)
+
+        # What a conversation needs: hooks, models, tools and the permission to run them.
+        self.hooks = self._make_hooks(pending)
         self.models = ModelPool(config.model.open, config.observer)
-        self.tasks = config.tool_context.tasks = TaskManager(
-            processes=config.tool_context.processes,
-            directory=config.task_output,
-            clock=config.clock,
-            send=self.send,
-            prompt_queue=self.prompt_queue,
-            append_event=self.journal.append_event,
-            are_allowed=config.limits.allow_background_tasks,
-            drain=host.drain,
+        self.tasks = TaskManager(config, self.outbox, self.journal, self.prompt_queue)
+        self.servers = ServerManager(config, self.outbox, self.journal, self.prompt_queue, self.activity.waiting)
+        self.permission_mode = SessionMode(config.permissions, config.settings, self.journal, self.outbox, config.warn)
+        self.gate = self._make_gate(pending)
+        self.tool_executor = ToolExecutor(config.tools, self.gate, config.tool_context, self.hooks, config.warn)
+        self.side_query = self._make_side_query()
+        self.memory_worker = self._make_memory_worker()
+        self.conversation = self._make_conversation()
+
+        # What enters the conversation.
+        self.prompts = PromptIntake(self.conversation, self.outbox, self.prompt_queue, self.activity)
+        self.commands = Commands(
+            self.conversation, self.servers, self.prompt_queue, self.prompts, self.send_init, self.started_at
         )
-        self.servers = ServerManager(self, config.extensions.mcp)
+        self.resumed_turn = ResumedTurn(
+            self.journal, self.prompt_queue, self.outbox, is_fork=config.storage.start_source == "fork"
+        )
+        self.runner = TurnRunner(self)
+
+        # Parts that few sessions have.
         self.subagents: Subagents | None = None
         self.client_tools: ClientTools | None = None
         self.suggester: Suggester | None = None
-        self.forwards_subagent_text = config.client.forwards_subagent_text
-        self.journal.load(self.ledger, config.warn)
-        self.runner = TurnRunner(self)
-        self.pending_approvals = PendingApprovals(self.journal, config.clock.new_uuid)
-        self.journal.grants.restore(config.permissions.policy, config.warn)
-        self.permission_mode = SessionMode(self)
-        self.gate = make_gate(self)
-        self.tool_executor = ToolExecutor(
-            config.tools,
-            self.gate,
-            config.tool_context,
-            self.journal.append_event,
-            config.warn,
-            hooks=self.hooks,
+        self.main_agent: MainAgent | None = None
+        """The agent that the session runs as, if any."""
+        self._apply_config()
+
+    def _apply_config(self) -> None:
+        """Connect the tools, and load the parts that the configuration asks for."""
+        config = self.config
+        connect_tools(
+            self.conversation, self.tasks, self.side_query, self.permission_mode, self._delegate, self._send_message
         )
-        self.conversation = Conversation(
-            config,
+        self.commands.register_tool()
+        if config.settings is not None:
+            self.hooks.set_commands(config.settings.merged)
+        if config.client.tools:
+            self.get_client_tools().declare(config.client.tools)
+        if config.client.prompt_suggestions:
+            self.enable_suggestions(True)
+        if config.agents.main is not None:
+            from parley.engine.agents.main_agent import MainAgent
+
+            self.main_agent = MainAgent(self._agent_environment(), self.permission_mode, config.agents.main)
+
+    def _make_hooks(self, pending: PendingApprovals) -> HookRegistry:
+        config = self.config
+        recording = RecordingHost(self.outbox.host, pending, config.limits.max_line_bytes, config.warn)
+        return HookRegistry(config, recording, self._make_dispatcher)
+
+    def _make_side_query(self) -> SideQuery:
+        return SideQuery(
+            open_model=self.models.open,
+            current=lambda: self.conversation.model,
+            small=resolve(self.config.model.small),
+            ledger=self.ledger,
+            clock=self.clock.monotonic,
+            session_id=self.id,
+        )
+
+    def _make_conversation(self) -> Conversation:
+        return Conversation(
+            self.config,
             self.journal,
-            host.send,
+            self.outbox.host.send,
             ledger=self.ledger,
             tool_executor=self.tool_executor,
             models=self.models,
             mode=lambda: self.mode,
             hooks=self.hooks,
+            memory_worker=self.memory_worker,
         )
-        self.side_query = attach_to(self, config.tool_context)
-        self.memory_worker = self._make_memory_worker()
-        self.conversation.memory_worker = self.memory_worker
-        self.commands.register_tool()
-        config.tool_context.delegate = self._delegate
-        config.tool_context.send = self._send_message
-        if config.settings is not None:
-            self.hooks.set_commands(self, config.settings.merged)
-        self.resumed_turn = ResumedTurn(self)
-        if config.client.tools:
-            self.get_client_tools().declare(config.client.tools)
-        if config.client.prompt_suggestions:
-            self.enable_suggestions(True)
-        self.main_agent: MainAgent | None = None
-        """Whom the session runs as, if not as itself."""
-        if config.agents.main is not None:
-            from parley.engine.agents.main_agent import MainAgent
-
-            self.main_agent = MainAgent(self, config.agents.main)
 
     def _make_memory_worker(self) -> MemoryWorker | None:
-        """Who looks after the memory, where there is one."""
-        if self.config.open_memory is None:
+        if self.config.make_memory is None:
             return None
-        from parley.engine.memory.worker import MemoryWorker
+        from parley.engine.session.memory_host import MemoryHost
 
-        return MemoryWorker(self, self.config.open_memory)
+        return self.config.make_memory(
+            MemoryHost(
+                journal=self.journal,
+                outbox=self.outbox,
+                side_query=self.side_query,
+                get_model=lambda: self.conversation.model,
+                get_mode=lambda: self.mode,
+                small_model=self.config.model.small,
+                warn=self.config.warn,
+            )
+        )
+
+    def _make_dispatcher(self) -> HookDispatcher:
+        from parley.engine.hooks.dispatcher import HookDispatcher, SessionState
+
+        def get_state() -> SessionState:
+            return SessionState(
+                mode=self.mode,
+                model=self.conversation.model.display_name,
+                effort=self.conversation.effort,
+                agent={} if self.main_agent is None else self.main_agent.hook_fields,
+            )
+
+        return HookDispatcher(self.config, self.outbox, self.tasks, get_state)
+
+    def _make_gate(self, pending: PendingApprovals) -> ApprovalGate:
+        return ApprovalGate(
+            self.config.permissions,
+            self._find_approver(),
+            self.journal,
+            self.outbox,
+            mode=self.permission_mode,
+            activity=self.activity,
+            hooks=self.hooks,
+            pending=pending,
+            warn=self.config.warn,
+        )
+
+    def _find_approver(self) -> Approver | None:
+        """An MCP tool, the client, or None if requests are denied."""
+        config = self.config.permissions
+        if config.prompt_tool is not None:
+            from parley.engine.approval.mcp_prompt_tool import PromptTool
+
+            return PromptTool(config.prompt_tool, self.servers)
+        return self.outbox.host if config.asks_host else None
 
     async def _delegate(self, call: Any, tool_use_id: str) -> ToolResult:
         return await self.get_subagents().delegate_for(None)(call, tool_use_id)
@@ -147,54 +227,104 @@ class Session:
     async def _send_message(self, to: str, message: str, tool_use_id: str) -> ToolResult:
         return await self.get_subagents().send_for(None)(to, message, tool_use_id)
 
+    def _agent_environment(self) -> AgentEnvironment:
+        from parley.engine.agents.environment import AgentEnvironment
+
+        def add_denials(denials: Sequence[Denial]) -> None:
+            if self.turn is not None:
+                self.turn.tool_batch.denials += denials
+
+        return AgentEnvironment(
+            conversation=self.conversation,
+            outbox=self.outbox,
+            gate=self.gate,
+            tasks=self.tasks,
+            servers=self.servers,
+            commands=self.commands,
+            may_bypass=self.may_bypass,
+            forwards_text=lambda: self.forwards_subagent_text,
+            add_denials=add_denials,
+        )
+
     def get_subagents(self) -> Subagents:
-        """Those who work for the session's model; loaded when there are any."""
+        """The subagents; loaded at the first use."""
         if self.subagents is None:
             from parley.engine.agents.subagents import Subagents
 
-            self.subagents = Subagents(self)
+            self.subagents = Subagents(self._agent_environment())
         return self.subagents
 
     def get_client_tools(self) -> ClientTools:
-        """The calls that the client runs; loaded when it says that it runs some."""
+        """The tools that the client runs; loaded at the first use."""
         if self.client_tools is None:
             from parley.engine.turn.client_tools import ClientTools
 
-            self.client_tools = ClientTools(self)
+            self.client_tools = ClientTools(
+                self.config.tools,
+                self.journal,
+                self.outbox,
+                activity=self.activity,
+                prompt_queue=self.prompt_queue,
+                resumed_turn=self.resumed_turn,
+                warn=self.config.warn,
+            )
         return self.client_tools
 
     def enable_suggestions(self, enabled: bool) -> None:
-        """Whether the host wants to hear what might be said next."""
+        """Send suggestions for the next prompt, or stop sending them."""
         from parley.engine.side.suggestion import Suggester
 
-        self.suggester = Suggester(self) if enabled else None
+        self.suggester = Suggester(self.config, self.outbox, self.journal, self.prompt_queue) if enabled else None
 
-    # Speaking.
+    def send_init(self) -> None:
+        """Send `system/init`, as at the start of every turn."""
+        self.outbox.send(init_message(self.conversation, self.servers, self.commands))
 
-    def send(self, message: Message) -> None:
-        """Say a line that is not part of the session's record."""
-        self.host.send(self.clock.stamp_message(message, self.id))
-
-    # Listening.
+    # Messages of the client.
 
     def handle(self, message: Message) -> None:
-        """Take a line of the host."""
+        """Dispatch a message of the client."""
         handler = HANDLERS.get(type(message))
         if handler is None:
             self.config.warn(f"{type(message).__name__} is ignored")
         else:
             handler(self, message)
 
+    def _receive_prompt(self, message: User) -> None:
+        if has_tool_results(message):
+            rest = self.get_client_tools().receive_results(message)
+            if rest is None:
+                return
+            message = rest
+        prompt = self.prompts.make(message)
+        if prompt is None:
+            return
+        self.resumed_turn.enqueue()  # for clients without a handshake
+        if self.main_agent is not None:
+            prompt = self.main_agent.with_initial_prompt(prompt)
+        prompt = self.commands.mark_local(prompt)
+        self.prompts.send_lifecycle(prompt, "queued")
+        if message.shouldQuery is False:
+            self.prompts.add_silent(prompt)
+            if not (self.is_running or self.control.is_changing or len(self.prompt_queue)):
+                self.prompts.append_silent()
+            return
+        if self.suggester is not None:
+            self.suggester.cancel()
+        self.prompts.queue(prompt)
+        self.servers.start()  # for clients without a handshake
+        self.runner.yield_to_urgent()
+
     def close_input(self) -> None:
-        """Nothing more will come."""
+        """No more input."""
         self.prompt_queue.close()
         if self.suggester is not None:
             self.suggester.cancel()
-        if self.is_host_gone and self.client_tools is not None:
+        if self.outbox.is_client_gone and self.client_tools is not None:
             self.client_tools.close()
 
     def _ignore(self, message: Message) -> None:
-        """Known, and of no consequence."""
+        """A message without effect."""
 
     def _warn_unknown(self, message: Unknown) -> None:
         self.config.warn(f"a line of the unknown type {message.kind!r} is ignored")
@@ -202,10 +332,10 @@ class Session:
     def _warn_foreign(self, message: Message) -> None:
         self.config.warn("a line of the dialect miriad or jsonrpc is ignored: they are spoken with --stdio")
 
-    def _apply_prompt_context(self, brought: dialects.Provisions) -> None:
+    def _apply_prompt_context(self, provisions: dialects.Provisions) -> None:
         from parley.engine.session.prompt_context import apply_prompt_context
 
-        apply_prompt_context(self, brought)
+        apply_prompt_context(self.conversation, provisions)
 
     @property
     def mode(self) -> str:
@@ -213,15 +343,13 @@ class Session:
         return self.permission_mode.current
 
     def may_bypass(self) -> bool:
-        """Whether bypassPermissions is open: allowed at launch, and not disabled by settings that came later."""
-        held = self.config.settings
-        return self.config.permissions.may_bypass and (held is None or held.merged.bypass_disabled is None)
+        return self.permission_mode.may_bypass()
 
     # Turns.
 
     @property
     def turn(self) -> Turn | None:
-        """The one that runs."""
+        """The running turn."""
         return self.runner.current
 
     @property
@@ -230,21 +358,19 @@ class Session:
 
     @property
     def state(self) -> str:
-        """As clients know it: `idle`, `running`, or `requires_action` while a question is open."""
-        if self.gate.is_waiting:
-            return "requires_action"
-        return "running" if self.is_running else "idle"
+        """`idle`, `running` or `requires_action`."""
+        return self.activity.state
 
     async def run_turns(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
-        self.send(dialects.SessionOpened(client_tools=[tool.name for tool in self.config.client.tools]))
+        self.outbox.send(dialects.SessionOpened(client_tools=[tool.name for tool in self.config.client.tools]))
         try:
             await self.runner.run()
         finally:
             await self._close()
 
     async def _close(self) -> None:
-        """Leave nothing behind, also when we are cancelled: the process may go on without us."""
+        """Close every part, also when the task is cancelled: the process may outlive the session."""
         if self.hooks.dispatcher is not None:
             await self.hooks.dispatcher.turn_hooks.end_session("other")
         if self.suggester is not None:
@@ -263,13 +389,13 @@ class Session:
         self.config.observer.close()
 
     def abort(self) -> None:
-        """Stop the running turn, or the one that is about to run, and what is done behind it for the memory."""
+        """Stop the running turn, or the next one, and the memory worker."""
         if self.memory_worker is not None:
             self.memory_worker.stop()
         self.runner.abort()
 
     def stop(self) -> None:
-        """End as soon as the running turn has told its result: what waits is not begun any more. For signals."""
+        """End after the result of the running turn. Waiting prompts are cancelled. For signals."""
         self.abort()
         for prompt in self.prompts.list_queued():
             self.prompts.cancel(prompt)
@@ -278,23 +404,18 @@ class Session:
         self.close_input()
 
     def abandon(self) -> None:
-        """End at once, for nobody reads what we say: as for a signal, and commands have no time to end politely."""
-        self.is_host_gone = True
+        """End at once, because the client is gone. Commands are killed."""
+        self.outbox.is_client_gone = True
         self.stop()
         self.config.tool_context.processes.hurry()
 
     def open_model(self, choice: ModelRef) -> Model:
-        """A model, opened when it is first needed. Raises UsageError or ModelError."""
+        """Raises UsageError or ModelError."""
         return self.models.open(choice)
-
-    def send_state(self, state: str) -> None:
-        who = self.config.client.state_events
-        if who is not None:
-            self.send(SessionStateChanged(state=state, sdk_host_only=True if who == "sdk" else UNSET))
 
 
 HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
-    User: lambda session, message: session.prompts.receive(message),
+    User: Session._receive_prompt,
     ControlRequest: lambda session, message: session.control.receive(message),
     ControlCancelRequest: lambda session, message: session.control.cancel(message),
     Refused: lambda session, message: session.control.reject(message),

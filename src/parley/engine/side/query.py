@@ -1,10 +1,10 @@
-"""A model call beside the conversation: a tool asks, the history does not hear of it.
+"""Model calls outside the conversation, which its history does not contain.
 
-Three kinds: a question to the small model (WebFetch has a page read), one to the session's own
-model with tools of its backend (WebSearch), and a talk with any model and tools of its own, of
-which each step is one call (whoever looks after a memory). What they use is booked under
-the model's name, not under the turn's own usage. They are not tried again: the tool has
-another way, or tells the model.
+    ask_small()   a question to the small model (WebFetch)
+    consult()     a question to the session's own model with tools of its backend (WebSearch)
+    converse()    one step of a conversation with any model and tools (memory consolidation)
+
+Their usage is recorded under the model's name, not under the usage of the turn. They are not retried.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.context.history import with_cache_marker
@@ -20,12 +19,8 @@ from parley.engine.context.system_prompt import system_blocks
 from parley.errors import BudgetSpent, ModelError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import ModelRef, model_info, resolve
+from parley.models.catalog import ModelRef, model_info
 from parley.protocol.base import Json
-from parley.tools.base import Context
-
-if TYPE_CHECKING:
-    from parley.engine.session.session import Session
 
 TIMEOUT_SECONDS = 120
 MAX_TOKENS = 8_192
@@ -45,7 +40,7 @@ class SideQuery:
     ) -> None:
         self._open_model = open_model
         self._current = current
-        """The session's own model, which may change."""
+        """The session's own model, which can change."""
         self._small = small
         self._ledger = ledger
         self._clock = clock
@@ -53,24 +48,24 @@ class SideQuery:
         self._timeout_seconds = timeout_seconds
 
     async def ask_small(self, prompt: str) -> str:
-        """The small model's answer; a session that is not on the API asks its own model. Raises ModelError."""
+        """The answer of the small model, or of the session's own on other backends. Raises ModelError."""
         own = self._current()
         choice = self._small if own.is_messages_api else own
         blocks = await self._call_model(choice, self._build_request(choice, user_messages(prompt)))
         text = "".join(block.get("text") or "" for block in blocks if block.get("type") == "text").strip()
         if not text:
-            raise ModelError("the model answered without a word")
+            raise ModelError("the model's answer has no text")
         return text
 
     async def consult(self, prompt: str, tools: list[Json]) -> list[Json]:
-        """The blocks of an answer for which the backend itself may use tools. Raises ModelError."""
+        """The blocks of an answer for which the backend can use its own tools. Raises ModelError."""
         own = self._current()
         if not own.is_messages_api:
             raise ModelError(f"the model {own.display_name} has no tools of its own")
         return await self._call_model(own, self._build_request(own, user_messages(prompt), tools))
 
     async def converse(self, choice: ModelRef, system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
-        """The blocks of one answer. Nobody waits for it, so it holds up no other call. Raises ModelError."""
+        """The blocks of one answer, as a background call that does not delay others. Raises ModelError."""
         request = self._build_request(choice, with_cache_marker(messages), tools, system)
         return await self._call_model(choice, request, is_background=True)
 
@@ -116,21 +111,3 @@ class SideQuery:
 
 def user_messages(prompt: str) -> list[Json]:
     return [{"role": "user", "content": [{"type": "text", "text": prompt}]}]
-
-
-def attach_to(session: Session, context: Context) -> SideQuery:
-    """Give the tools what only a session has."""
-    side_query = SideQuery(
-        open_model=session.models.open,
-        current=lambda: session.conversation.model,
-        small=resolve(session.config.model.small),
-        ledger=session.ledger,
-        clock=session.clock.monotonic,
-        session_id=session.id,
-    )
-    context.ask_small_model = context.ask_small_model or side_query.ask_small
-    context.consult = side_query.consult
-    context.set_mode = session.permission_mode.change
-    context.hides = session.config.permissions.policy.is_hidden
-    context.strict_reads = model_info(session.conversation.model.name).must_read_first
-    return side_query

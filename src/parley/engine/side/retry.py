@@ -1,4 +1,4 @@
-"""A model call beside the conversation that is tried again where that may help, as the calls of a turn are."""
+"""A model call outside the conversation with the same retries as the calls of a turn."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
 
 NO_WORDS = "no_summary"
-"""The kind of a ModelError: the model answered, and without the words it was asked for."""
+"""The kind of a ModelError: the answer has no usable text."""
 REFUSAL = "refusal"
 REFUSALS = (400, 413, 422)
-"""What a backend answers that has something against the request as it is."""
+"""HTTP statuses with which a backend rejects a request."""
 
 
 async def call_with_retry(
     conversation: Conversation, request: ModelRequest, choice: ModelRef, send: Callable[[Message], None]
 ) -> str:
-    """What the model says. Raises ModelError, BudgetSpent."""
+    """The text of the answer. Raises ModelError, BudgetSpent."""
     failures, since, now = 0, 0.0, conversation.clock.monotonic
     while True:
         try:
@@ -53,7 +53,7 @@ async def call_with_retry(
 
 
 async def call_once(conversation: Conversation, request: ModelRequest, choice: ModelRef) -> str:
-    """Once. Raises ModelError, BudgetSpent."""
+    """One attempt. Raises ModelError, BudgetSpent."""
     accumulator, clock = MessageAccumulator(), conversation.clock.monotonic
     async with conversation.ledger.call():
         started_at = clock()
@@ -68,20 +68,20 @@ async def call_once(conversation: Conversation, request: ModelRequest, choice: M
                 )
     if not accumulator.is_complete:
         raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
-    said = "\n\n".join(block.text for block in accumulator.blocks if isinstance(block, Text)).strip()
-    if not said:
-        raise ModelError("the model answered without a word", kind=NO_WORDS)
+    text = "\n\n".join(block.text for block in accumulator.blocks if isinstance(block, Text)).strip()
+    if not text:
+        raise ModelError("the model's answer has no text", kind=NO_WORDS)
     if accumulator.stop_reason == REFUSAL or any(isinstance(block, ToolUse) for block in accumulator.blocks):
-        # What was said before a call, or in place of an answer, stands for nothing.
+        # Text before a tool call or with a refusal is not a summary.
         raise ModelError("the model did not do what it was asked for", kind=NO_WORDS)
-    return said
+    return text
 
 
 def is_about_length(error: ModelError) -> bool:
-    """Whether a shorter request may help, or one that is put in other words."""
+    """Whether a shorter or reworded request can succeed."""
     return outcome.is_too_large(error) or error.kind == NO_WORDS
 
 
 def is_about_request(error: ModelError) -> bool:
-    """Whether the backend has answered, and wants to be asked for something else."""
+    """Whether the backend rejected this request, so that a different one can succeed."""
     return is_about_length(error) or error.status in REFUSALS

@@ -1,25 +1,25 @@
-"""What the person might say next, for a client that offers it: `prompt_suggestion` behind the result of a turn.
+"""Suggest the next prompt: `prompt_suggestion` after the result of a turn, for clients that request it.
 
-The small model is asked beside the conversation (query.py). It is nobody's work: no turn waits for
-it, a new prompt ends it, and whatever goes wrong with it is not told to the client.
+The small model is asked outside the conversation (query.py). No turn waits for it, a new prompt cancels
+it, and errors go to stderr only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import traceback
-from typing import TYPE_CHECKING
 
+from parley.engine.session.config import SessionConfig
+from parley.engine.session.journal import Journal
+from parley.engine.session.outbox import Outbox
+from parley.engine.session.prompt_queue import PromptQueue
 from parley.engine.turn.outcome import TurnOutcome
 from parley.errors import ModelError
 from parley.protocol.base import Json
 from parley.protocol.messages.notices import PromptSuggestion
 
-if TYPE_CHECKING:
-    from parley.engine.session.session import Session
-
 MAX_CHARS = 4_000
-"""Of each side of the exchange."""
+"""Limit for each side of the exchange."""
 MAX_SUGGESTION_CHARS = 200
 NOTHING = "NONE"
 QUESTION = """\
@@ -36,26 +36,29 @@ nothing suggests itself.
 
 
 class Suggester:
-    """Looks for what might be said next, one search at a time."""
+    """Looks for a suggestion, one at a time."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, config: SessionConfig, outbox: Outbox, journal: Journal, prompt_queue: PromptQueue) -> None:
+        self._config = config
+        self._outbox = outbox
+        self._journal = journal
+        self._prompt_queue = prompt_queue
         self._search: asyncio.Task[None] | None = None
 
     def start(self, outcome: TurnOutcome) -> None:
-        """Behind the good end of a turn, and as long as somebody may say something."""
-        queue = self._session.prompt_queue
+        """Start after a successful turn, if no prompt is waiting and more input can come."""
+        queue = self._prompt_queue
         if outcome.terminal_reason == "completed" and not len(queue) and not queue.is_closed:
-            self._search = asyncio.create_task(suggest(self._session))
+            self._search = asyncio.create_task(self._suggest())
             self._search.add_done_callback(self._on_done)
 
     def _on_done(self, search: asyncio.Task[None]) -> None:
-        """A fault of ours costs the suggestion, and is told."""
+        """Report a bug on stderr; only the suggestion is lost."""
         if not search.cancelled() and (bug := search.exception()) is not None:
-            self._session.config.warn("".join(traceback.format_exception(bug)))
+            self._config.warn("".join(traceback.format_exception(bug)))
 
     def cancel(self) -> None:
-        """Somebody has said something, or nobody will."""
+        """Cancel: a prompt came, or the input has ended."""
         if self._search is not None:
             self._search.cancel()
 
@@ -68,26 +71,25 @@ class Suggester:
         self.cancel()
         await self.wait()
 
-
-async def suggest(session: Session) -> None:
-    """Tell what might be said next, if something suggests itself."""
-    ask = session.config.tool_context.ask_small_model
-    messages = session.journal.history.render()
-    if ask is None or len(messages) < 2:
-        return
-    user, agent = (last_text(messages, role) for role in ("user", "assistant"))
-    try:
-        answer = await ask(QUESTION.format(nothing=NOTHING, user=user, agent=agent))
-    except ModelError as exc:
-        session.config.warn(f"no prompt can be suggested: {exc}")
-        return
-    text = " ".join(answer.split()).strip("\"'")
-    if text and text.rstrip(".").upper() != NOTHING and len(text) <= MAX_SUGGESTION_CHARS:
-        session.send(PromptSuggestion(suggestion=text))
+    async def _suggest(self) -> None:
+        """Send a suggestion, if the model has one."""
+        ask = self._config.tool_context.ask_small_model
+        messages = self._journal.history.render()
+        if ask is None or len(messages) < 2:
+            return
+        user, agent = (last_text(messages, role) for role in ("user", "assistant"))
+        try:
+            answer = await ask(QUESTION.format(nothing=NOTHING, user=user, agent=agent))
+        except ModelError as exc:
+            self._config.warn(f"no prompt can be suggested: {exc}")
+            return
+        text = " ".join(answer.split()).strip("\"'")
+        if text and text.rstrip(".").upper() != NOTHING and len(text) <= MAX_SUGGESTION_CHARS:
+            self._outbox.send(PromptSuggestion(suggestion=text))
 
 
 def last_text(messages: list[Json], role: str) -> str:
-    """The last words of one side; their end says most."""
+    """The end of the last text of one side."""
     texts = [
         block["text"]
         for message in messages

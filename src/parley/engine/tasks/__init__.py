@@ -1,1 +1,7 @@
-"""Background tasks: commands and subagents that outlive the call that started them."""
+"""Background tasks: commands and subagents that outlive the call that started them.
+
+TaskManager            all tasks of a session (manager.py)
+SessionTask            one task; CommandTask is a command (task.py)
+ForegroundCommand      commands that can be moved to the background (foreground.py)
+PendingNotifications   delivers the messages about ends (delivery.py)
+"""

@@ -1,13 +1,12 @@
-"""What the host is owed: the lines about the end of a task, told once it is certain that they cannot be lost.
+"""Deliver the messages about the end of a task, also across a crash.
 
-They are on record before they are told, and marked when they have left us. A kill in between leaves lines without a
-mark: the next engine of the session tells them again. They are the same lines, ids and all, so that a host
-which has heard them knows them.
+They are recorded before they are sent, and marked when they have been written. After a kill in between, the next
+process of the session sends them again with the same ids, so that the client can recognize duplicates.
 
-    owed.settle({"task_id": "b1", "status": "completed", ...}, lines)
-    owed.tell(end, lines)         # those that another engine put on record
+    notifications.append_and_send({"task_id": "b1", "status": "completed", ...}, lines)
+    notifications.send(end, lines)    # recorded by an earlier process
 
-Not here: which tasks there are (manager.py), what is owed from before a kill (recovery/orphaned_tasks.py).
+See also: `manager.py` for the tasks, `recovery/orphaned_tasks.py` for those of a killed process.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from parley.errors import SessionError
 from parley.protocol.base import Json, Message, to_builtins
 
 CLOSE_TIMEOUT_SECONDS = 0.5
-"""How long the end of a session waits for a host that does not read."""
+"""How long the end of a session waits for a client that does not read."""
 
 
 class PendingNotifications:
@@ -36,13 +35,13 @@ class PendingNotifications:
         self._marking: set[asyncio.Task[None]] = set()
 
     def append_and_send(self, end: Json, lines: Sequence[Message]) -> None:
-        """Put an end on record, then tell it."""
-        with suppress(SessionError):  # the log is broken, and whoever writes to it next will say so
+        """Record the end of a task, then send its messages."""
+        with suppress(SessionError):  # the next write to the log reports the error
             self._append_event("task", {**end, "lines": [to_builtins(line) for line in lines]})
         self.send(end, lines)
 
     def send(self, end: Json, lines: Sequence[Message]) -> None:
-        """Tell what is on record."""
+        """Send recorded messages."""
         for line in lines:
             self._send(line)
         mark = {"task_id": end["task_id"], "status": end["status"], "told": getattr(lines[-1], "uuid", None)}
@@ -56,7 +55,7 @@ class PendingNotifications:
                 self._append_event("task", mark)
 
     async def close(self) -> None:
-        """Until all is marked, or nobody reads it."""
+        """Wait until everything is marked, up to a limit."""
         if self._marking:
             _, late = await asyncio.wait(self._marking, timeout=CLOSE_TIMEOUT_SECONDS)
             for marking in late:

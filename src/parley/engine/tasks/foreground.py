@@ -1,8 +1,8 @@
-"""Commands that are waited for: told as tasks when they take long, and sent to the background when the host wants it.
+"""Commands in the foreground. The client can move them to the background.
 
-    ended = await attended.run(order, Output(...))    # how it ended, or the task that it has become
+    end = await foreground.run(order, CommandOutput(...))    # how it ended, or the task that it became
 
-As recorded, a command that takes longer than a few seconds is told as a task, and so is its end.
+As in recordings of Claude Code, a command that takes longer than a few seconds is announced as a task.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from parley.engine.tasks.task import CommandTask, new_run_id, short_id
+from parley.engine.tasks.task import CommandTask, TaskInfo, new_run_id, short_id
 from parley.errors import ToolError
 from parley.protocol.messages.system import TaskNotification, TaskStarted
 from parley.tools.base import CommandOrder
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 ANNOUNCE_AFTER_SECONDS = 3.0
 BACKGROUND_TIMEOUT_SECONDS = 1800.0
-"""How long a command may run that was sent to the background."""
+"""The time limit of a command that was moved to the background."""
 PART_BYTES = 1 << 20
 
 
 class AwaitedCommand:
-    """One command that somebody waits for."""
+    """One command in the foreground."""
 
     def __init__(self, clock: Clock, order: CommandOrder, output: CommandOutput) -> None:
         self.id = f"b{short_id(clock.new_uuid(), 8)}"
@@ -42,9 +42,9 @@ class AwaitedCommand:
         self.tool_use_id = order.tool_use_id
         self.is_announced = False
         self.moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Nobody waits for it any more."""
+        """Done when the command is moved to the background."""
         self.sink: Callable[[bytes], None] = output.take
-        """Where what it writes goes now."""
+        """Receives its output."""
 
     def take(self, data: bytes) -> None:
         self.sink(data)
@@ -55,7 +55,7 @@ class AwaitedCommand:
 
 
 class ForegroundCommand:
-    """All commands of a session that are waited for."""
+    """All foreground commands of a session."""
 
     def __init__(self, tasks: TaskManager, processes: Processes, clock: Clock) -> None:
         self._tasks = tasks
@@ -64,14 +64,14 @@ class ForegroundCommand:
         self._running: dict[str, AwaitedCommand] = {}
 
     def move_to_background(self, tool_use_id: str | None) -> bool:
-        """Wait no longer for the command of a call, or for all of them; whether there is one."""
-        meant = [waited for waited in self._running.values() if tool_use_id in (None, waited.tool_use_id)]
-        for waited in meant:
-            waited.move()
-        return bool(meant)
+        """Move the command of a call, or all commands, to the background. Returns whether there is one."""
+        matching = [one for one in self._running.values() if tool_use_id in (None, one.tool_use_id)]
+        for command in matching:
+            command.move()
+        return bool(matching)
 
     async def run(self, order: CommandOrder, output: CommandOutput) -> Finished | CommandTask:
-        """Run it to its end, or until it goes on behind. Cancelling kills it. Raises ToolError."""
+        """Run a command until it ends or is moved to the background. Cancelling kills it. Raises ToolError."""
         running = AwaitedCommand(self._clock, order, output)
         try:
             process = await self._processes.start(
@@ -90,7 +90,7 @@ class ForegroundCommand:
     async def _wait_end(
         self, running: AwaitedCommand, process: RunningCommand, seconds: float
     ) -> tuple[CommandEnd, bool] | None:
-        """How it ended, and whether its time was up; None if nobody waits for it any more."""
+        """How it ended, and whether it timed out; None if it was moved to the background."""
         timer = asyncio.get_running_loop().call_later(ANNOUNCE_AFTER_SECONDS, self._send_start, running)
         try:
             either: set[asyncio.Future[Any]] = {process.ended, running.moved}
@@ -106,7 +106,7 @@ class ForegroundCommand:
             timer.cancel()
 
     def _continue_in_background(self, running: AwaitedCommand, process: RunningCommand) -> CommandTask:
-        """Raises ToolError: then nothing of it is left."""
+        """Raises ToolError; then the process is killed."""
         try:
             record = self._tasks.new_output(running.id)
         except ToolError:
@@ -116,15 +116,14 @@ class ForegroundCommand:
         for part in read_output(running.output):
             record.take(part)
         running.sink = record.take
-        task = CommandTask(
+        info = TaskInfo(
             id=running.id,
             run_id=running.run_id,
             description=running.description,
             tool_use_id=running.tool_use_id,
             record=record,
-            command=running.command,
-            process=process,
         )
+        task = CommandTask(info, running.command, process)
         self._tasks.adopt(task, BACKGROUND_TIMEOUT_SECONDS, is_announced=running.is_announced)
         return task
 
@@ -156,7 +155,7 @@ class ForegroundCommand:
 
 
 def read_output(output: CommandOutput) -> list[bytes]:
-    """What a command has written until now, all of it."""
+    """The whole output so far."""
     if output.path is None:
         return [bytes(output.kept)]
     parts: list[bytes] = []

@@ -1,30 +1,30 @@
-"""Work that goes on behind the conversation: commands and subagents.
+"""Background tasks: commands and subagents.
 
-The host is told when a task begins and when it ends. The end of a task also becomes a
-prompt, so that the model hears of it in a turn of its own; unless the task was stopped on
-purpose, or the model knows already because it waited.
+The client is notified when a task starts and ends. The end also becomes a prompt, so that the model is told in a
+turn of its own, unless the task was stopped on purpose or the model waited for it.
 
-What begins and ends is put on record first, so that an engine that comes after a crash knows
-what was lost (recovery/orphaned_tasks.py).
+Starts and ends are recorded first, so that after a crash the next process knows what was lost
+(recovery/orphaned_tasks.py).
 
-Not here: processes (workspace/process/processes.py), what a subagent does (agents/subagents.py), the tools
-that start, read and stop tasks.
+See also: `workspace/process/processes.py` for processes, `agents/subagents.py` for subagents, `tools/shell/` for the
+tools that start, read and stop tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from parley.engine.clock import Clock
+from parley.engine.session.config import SessionConfig
+from parley.engine.session.journal import Journal
+from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.tasks.task import (
     RUNNING,
     CommandTask,
-    OutputDirectory,
     SessionTask,
+    TaskInfo,
     TaskTail,
     describe_end,
     end_messages,
@@ -34,12 +34,12 @@ from parley.engine.tasks.task import (
     short_id,
 )
 from parley.errors import SessionError, ToolError
-from parley.protocol.base import Json, Message
+from parley.protocol.base import Json
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskStarted, TaskUpdated
 from parley.tools.base import CommandOrder
 from parley.workspace import private_files
 from parley.workspace.process.output import BELOW, CommandOutput, OutputRecord
-from parley.workspace.process.processes import Finished, Processes
+from parley.workspace.process.processes import Finished
 
 if TYPE_CHECKING:
     from parley.engine.tasks.delivery import PendingNotifications
@@ -49,36 +49,24 @@ if TYPE_CHECKING:
 class TaskManager:
     """The background tasks of a session. Every `task_id` is one that `find` knows."""
 
-    def __init__(
-        self,
-        *,
-        processes: Processes,
-        directory: OutputDirectory,
-        clock: Clock,
-        send: Callable[[Message], None],
-        prompt_queue: PromptQueue,
-        append_event: Callable[[str, Json], None] = lambda kind, record: None,
-        are_allowed: bool = True,
-        drain: Callable[[], Awaitable[bool]],
-    ) -> None:
-        self._processes = processes
-        self._directory = directory
-        self._clock = clock
-        self.send = send
-        self.are_allowed = are_allowed
-        """Whether anything may run in the background; else everything is waited for."""
+    def __init__(self, config: SessionConfig, outbox: Outbox, journal: Journal, prompt_queue: PromptQueue) -> None:
+        self._processes = config.tool_context.processes
+        self._directory = config.task_output
+        self._clock = outbox.clock
+        self.send = outbox.send
+        self.are_allowed = config.limits.allow_background_tasks
+        """Whether background tasks are allowed."""
         self._prompt_queue = prompt_queue
-        self._append_event = append_event
-        """Keeps a record in the session's log."""
-        self._drain = drain
-        """Waits until the host has all that it was told."""
+        self._append_event = journal.append_event
+        self._drain = outbox.host.drain
+        """Waits until all messages are written."""
         self._tasks: dict[str, SessionTask] = {}
         self._is_closed = False
         self._foreground: ForegroundCommand | None = None
-        """The commands that are waited for; None before the first."""
+        """The foreground commands; None before the first."""
         self._notifications: PendingNotifications | None = None
 
-    # What tools and the host may ask.
+    # For tools and the client.
 
     async def start_command(self, order: CommandOrder) -> CommandTask:
         """Raises ToolError if it cannot be started."""
@@ -93,20 +81,19 @@ class TaskManager:
             with suppress(OSError):
                 private_files.remove(record.path, below=BELOW)
             raise
-        task = CommandTask(
+        info = TaskInfo(
             id=id,
             run_id=new_run_id(self._clock),
             description=order.description,
-            command=order.command,
             tool_use_id=order.tool_use_id,
-            process=started,
             record=record,
         )
+        task = CommandTask(info, order.command, started)
         self.register(task, asyncio.create_task(self._watch(task, order.timeout_seconds)))
         return task
 
     async def run_command(self, order: CommandOrder, output: CommandOutput) -> Finished | CommandTask:
-        """Wait for a command, unless the host sends it to the background (foreground.py). Raises ToolError."""
+        """Run a command in the foreground; the client can move it to the background. Raises ToolError."""
         if self._foreground is None:
             from parley.engine.tasks.foreground import ForegroundCommand
 
@@ -114,11 +101,11 @@ class TaskManager:
         return await self._foreground.run(order, output)
 
     def move_command_to_background(self, tool_use_id: str | None) -> bool:
-        """Commands that are waited for, or that of one call, go on in the background; whether there is one."""
+        """Move foreground commands, or that of one call, to the background. Returns whether there is one."""
         return self.are_allowed and self._foreground is not None and self._foreground.move_to_background(tool_use_id)
 
     def adopt(self, task: CommandTask, timeout_seconds: float, *, is_announced: bool) -> None:
-        """A command that runs already; `is_told` says whether the host knows of it."""
+        """Take over a running command. `is_announced` says whether the client knows it."""
         watcher = asyncio.create_task(self._watch(task, timeout_seconds))
         if not is_announced:
             self.register(task, watcher)
@@ -128,7 +115,7 @@ class TaskManager:
         self.move_to_background(task)
 
     def new_output(self, id: str, *, again: bool = False) -> OutputRecord:
-        """The file for what a new task writes, or one that goes on. Raises ToolError."""
+        """The output file of a new task, or `again` of a resumed one. Raises ToolError."""
         if self._is_closed:
             raise ToolError("The session is ending: nothing can be started in the background any more.")
         try:
@@ -137,7 +124,7 @@ class TaskManager:
             raise ToolError(f"The file for its output cannot be made: {exc}") from None
 
     def register(self, task: SessionTask, watcher: asyncio.Task[None]) -> None:
-        """Put a task on record and tell of it. The watcher has not run yet, and calls `finish` when it is over."""
+        """Record and announce a task. Its watcher has not run yet and calls `finish` at the end."""
         self._tasks[task.id] = task
         task.watcher = watcher
         if task.in_background:
@@ -156,14 +143,14 @@ class TaskManager:
         )
 
     def move_to_background(self, task: SessionTask) -> None:
-        """Nobody waits for it any more."""
+        """Mark a task as running in the background."""
         task.in_background = True
         self._append_start(task)
         self.send(TaskUpdated(task_id=task.id, run_id=task.run_id, patch={"is_backgrounded": True}))
         self._send_live()
 
     def _append_start(self, task: SessionTask) -> None:
-        """What nobody waits for must not be forgotten. Raises SessionError."""
+        """Record a background task, for recovery after a crash. Raises SessionError."""
         try:
             self._append_event(
                 "task", {**task.json(), **task.log_fields(), "status": RUNNING, "output_file": task.output_file}
@@ -179,14 +166,14 @@ class TaskManager:
         return list(self._tasks)
 
     def stop(self, task_id: str) -> None:
-        """End it. Does nothing if it is over."""
+        """Stop a task. Does nothing if it has ended."""
         task = self._tasks[task_id]
         if task.status == RUNNING:
             task.drop()
             self._close(task, "killed", task.description)
 
     async def wait(self, task_id: str, timeout_seconds: float) -> None:
-        """Until it is over, or the time is up."""
+        """Wait for the end of a task, up to a limit."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._tasks[task_id].finished.wait()
@@ -194,7 +181,7 @@ class TaskManager:
             return
 
     def mark_known(self, task_id: str) -> None:
-        """The model has been told how it ended: no turn needs to tell it again."""
+        """Cancel the prompt about the end of a task: the model knows already."""
         task = self._tasks[task_id]
         if task.notice is not None and self._prompt_queue.remove(task.notice):
             self._append_end({"task_id": task.id, "status": task.status, "known": [task.notice]})
@@ -202,10 +189,10 @@ class TaskManager:
     def tail(self, task_id: str, limit_bytes: int) -> TaskTail:
         return self._tasks[task_id].tail(limit_bytes)
 
-    # The end of the session.
+    # End of the session.
 
     async def wait_any(self, ceiling_seconds: float | None) -> bool:
-        """Wait until a task is over; False if none runs, or none ends in time."""
+        """Wait until a task ends; False if none runs or none ends in time."""
         watchers = {task.watcher for task in self._live() if task.watcher is not None and not task.watcher.done()}
         if not watchers:
             return False
@@ -213,20 +200,20 @@ class TaskManager:
         return bool(done)
 
     def end(self) -> None:
-        """Stop what runs; nothing can be started any more."""
+        """Stop all tasks; no more can be started."""
         self._is_closed = True
         for task in self._running():
             self.stop(task.id)
 
     async def wait_closed(self) -> None:
-        """Until those that were stopped are gone."""
+        """Wait for the stopped tasks."""
         watchers = [task.watcher for task in self._tasks.values() if task.watcher is not None]
         if watchers:
             await asyncio.wait(watchers)
         if self._notifications is not None:
             await self._notifications.close()
 
-    # The life of a task.
+    # One task.
 
     async def _watch(self, task: CommandTask, timeout_seconds: float) -> None:
         try:
@@ -240,7 +227,7 @@ class TaskManager:
         self.finish(task, status, f'Background command "{task.description}" {how}', news)
 
     def finish(self, task: SessionTask, status: str, summary: str, notice: str) -> None:
-        """It is over by itself. Where nobody waits for it, the model hears the news in a turn of its own."""
+        """Record the end of a task. The end of a background task becomes a prompt."""
         if task.status != RUNNING:
             return
         if task.in_background:
@@ -259,7 +246,7 @@ class TaskManager:
         if task.in_background and not self._is_closed:
             self.get_notifications().append_and_send(end, lines)
         else:
-            # What ends with its session is over for whoever ended that.
+            # The session is ending, so the messages need no delivery guarantee.
             if task.in_background:
                 self._append_end(end)
             for line in lines:
@@ -268,7 +255,7 @@ class TaskManager:
             self._send_live()
 
     def get_notifications(self) -> PendingNotifications:
-        """Who sees to it that the host hears of ends; loaded with the first."""
+        """Delivers the messages about ends; loaded with the first."""
         if self._notifications is None:
             from parley.engine.tasks.delivery import PendingNotifications
 
@@ -276,7 +263,7 @@ class TaskManager:
         return self._notifications
 
     def _append_end(self, end: Json) -> None:
-        with suppress(SessionError):  # the log is broken, and whoever writes to it next will say so
+        with suppress(SessionError):  # the next write to the log reports the error
             self._append_event("task", end)
 
     def _running(self) -> list[SessionTask]:

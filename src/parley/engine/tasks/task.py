@@ -1,4 +1,4 @@
-"""One piece of work behind the conversation: a command, or a subagent."""
+"""A background task: a command or a subagent."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from parley.workspace.process.processes import CommandEnd, RunningCommand
 
 RUNNING = "running"
 WIRE_STATUS = {"completed": "completed", "failed": "failed", "killed": "stopped"}
-"""What a notification calls a task's last status."""
+"""The final status of a task, as a notification spells it."""
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class TaskTail(Struct, frozen=True, kw_only=True):
-    """The end of what a task wrote."""
+    """The end of a task's output."""
 
     text: str
     total_bytes: int
@@ -30,7 +30,7 @@ class TaskTail(Struct, frozen=True, kw_only=True):
 
 
 class OutputDirectory(Struct, frozen=True, kw_only=True):
-    """Where output files go: a private folder below a temporary one, or a folder of the session if that is taken."""
+    """The folder for output files: a private one below the temporary folder, or else one of the session."""
 
     temporary: Path
     names: tuple[str, ...]
@@ -43,30 +43,41 @@ class OutputDirectory(Struct, frozen=True, kw_only=True):
             return self.fallback
 
 
+class TaskInfo(Struct, frozen=True, kw_only=True):
+    """What identifies a task, and where its output goes."""
+
+    id: str
+    run_id: str
+    description: str
+    tool_use_id: str
+    """The call that started it."""
+    record: OutputRecord
+
+
 class SessionTask:
-    """What all tasks have."""
+    """The common part of all tasks."""
 
     kind: ClassVar[str] = ""
 
-    def __init__(self, *, id: str, run_id: str, description: str, tool_use_id: str, record: OutputRecord) -> None:
-        self.id = id
-        self.run_id = run_id
-        self.description = description
-        self.tool_use_id = tool_use_id
-        self.record = record
-        self.output_file = str(record.path)
+    def __init__(self, info: TaskInfo) -> None:
+        self.id = info.id
+        self.run_id = info.run_id
+        self.description = info.description
+        self.tool_use_id = info.tool_use_id
+        self.record = info.record
+        self.output_file = str(info.record.path)
         self.command = ""
         self.status = RUNNING
         self.exit_code: int | None = None
         self.in_background = True
-        """Whether nobody waits for it, so that its end is news."""
+        """No call waits for it, so its end is reported."""
         self.notice: str | None = None
-        """The id of the prompt that tells the model of the end."""
+        """The id of the prompt that reports its end to the model."""
         self.watcher: asyncio.Task[None] | None = None
         self.finished = asyncio.Event()
 
     def json(self) -> Json:
-        """As the list of live tasks has it."""
+        """The entry in the list of live tasks."""
         return {
             "task_id": self.id,
             "run_id": self.run_id,
@@ -75,19 +86,19 @@ class SessionTask:
         }
 
     def start_fields(self) -> Json:
-        """What its first line says beside."""
+        """More fields for `task_started`."""
         return {}
 
     def log_fields(self) -> Json:
-        """What the log says of it beside."""
+        """More fields for the log."""
         return {}
 
     def cwd(self) -> str | None:
-        """Where it works, if that is known."""
+        """Its working directory, if known."""
         return None
 
     def drop(self) -> None:
-        """Let go of what it holds, at once."""
+        """Release everything at once."""
         if self.watcher is not None:
             self.watcher.cancel()
         self.record.close()
@@ -96,7 +107,7 @@ class SessionTask:
         return UNSET
 
     def tail(self, limit_bytes: int) -> TaskTail:
-        """The end of its output; empty if somebody took the file away."""
+        """The end of its output; empty if the file was removed."""
         try:
             with open(private_files.open_file(self.output_file, os.O_RDONLY, below=BELOW), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -111,23 +122,13 @@ class SessionTask:
 class CommandTask(SessionTask):
     kind: ClassVar[str] = "local_bash"
 
-    def __init__(
-        self,
-        *,
-        id: str,
-        run_id: str,
-        description: str,
-        tool_use_id: str,
-        record: OutputRecord,
-        command: str,
-        process: RunningCommand,
-    ) -> None:
-        super().__init__(id=id, run_id=run_id, description=description, tool_use_id=tool_use_id, record=record)
+    def __init__(self, info: TaskInfo, command: str, process: RunningCommand) -> None:
+        super().__init__(info)
         self.command = command
         self.process = process
 
     def drop(self) -> None:
-        # A watcher that has not begun to watch would not end anything.
+        # A watcher that has not started would not end the process.
         super().drop()
         self.process.drop()
 
@@ -137,7 +138,7 @@ def new_run_id(clock: Clock) -> str:
 
 
 def end_messages(task: SessionTask, status: str, summary: str, clock: Clock) -> tuple[TaskUpdated, TaskNotification]:
-    """How a host hears that it is over."""
+    """The messages that report the end of a task."""
     at = round(clock.seconds() * 1000)
     return (
         TaskUpdated(
@@ -160,7 +161,7 @@ def end_messages(task: SessionTask, status: str, summary: str, clock: Clock) -> 
 
 
 def short_id(uuid: str, length: int) -> str:
-    """Some letters and digits out of an id."""
+    """The last base-36 digits of an id."""
     return to_base36(int(uuid.replace("-", ""), 16))[-length:]
 
 
@@ -172,11 +173,8 @@ def to_base36(number: int) -> str:
     return digits.rjust(9, "0")
 
 
-# What is said of one that is over.
-
-
 def notification_text(text: str, status: str, output_file: str) -> str:
-    """What the model reads of a task that is over."""
+    """The text for the model about a finished task."""
     return (
         f"<task-notification>\n{text}\nStatus: {status}\nOutput file: {output_file}\n</task-notification>\n"
         "This was sent by the engine, not by the user. Read the output if you need it, and go on with the work."
@@ -194,5 +192,5 @@ def describe_end(end: CommandEnd, timed_out_after_seconds: float | None) -> str:
 
 
 def shell_exit_code(code: int) -> int:
-    """As a shell shows it: 128 and the signal's number for a command that was killed."""
+    """The code as a shell shows it: 128 plus the signal number for a killed command."""
     return 128 - code if code < 0 else code

@@ -1,42 +1,43 @@
 """Tools that the client runs: the model calls one, and the client answers with a `tool_result`.
 
-    declared   `--client-tools`, or `clientTools` of `initialize`: name, description, input_schema
-    called     the assistant line tells the client; the decision is on record as for every call
-    waits      on record as a question, without a deadline, while the session requires action
-    answered   by a user line with the `tool_result`: several in one line, in any order, or early
+    declared   by `--client-tools`, or `clientTools` of `initialize`: name, description, input_schema
+    called     the client reads the assistant message; the decision is journalled as for every call
+    waits      journalled as a question, without a deadline; the session's state is `requires_action`
+    answered   by a user message with the `tool_result`: several in one message, in any order, or early
 
-An interrupt ends the wait, and so does a client that hangs up. A session that is resumed
-while a call waits tells the call once more (recovery/pending_approvals.py).
+An interrupt ends the wait, and so does a client that disconnects. A session that is resumed while a call waits sends
+the call again (recovery/resumed_turn.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
 
 from parley.engine.hooks.output_blocks import to_content
-from parley.engine.session.prompt_queue import RejectedPrompt
+from parley.engine.recovery.resumed_turn import ResumedTurn
+from parley.engine.session.journal import Journal
+from parley.engine.session.outbox import Activity, Outbox
+from parley.engine.session.prompt_queue import PromptQueue, RejectedPrompt
 from parley.errors import SessionError, ToolError, UsageError
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import Block, ToolResult
 from parley.protocol.messages.conversation import User
 from parley.tools.base import Context, Tool, ToolOutput
+from parley.tools.registry import ToolRegistry
 from parley.workspace.base import Scope
 
-if TYPE_CHECKING:
-    from parley.engine.session.session import Session
-
 CLIENT = "client"
-"""Whom a question on record waits for, if it is no question of permission."""
+"""What a journalled question waits for, if it is not about permission."""
 CLIENT_CLOSED = "The client closed the stream before it gave the result of this call. It may have run."
 
 
 class ClientToolSpec(Struct, frozen=True, kw_only=True):
-    """A tool as a client declares it; the model API's rules for names are ours."""
+    """A tool as a client declares it. Names follow the rules of the model API."""
 
     name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
     description: str = ""
@@ -44,7 +45,7 @@ class ClientToolSpec(Struct, frozen=True, kw_only=True):
 
 
 def parse_client_tools(tools: object) -> list[ClientToolSpec]:
-    """Raises UsageError if these are no declarations of tools."""
+    """Raises UsageError if the declarations are invalid."""
     try:
         found = msgspec.convert(tools, list[ClientToolSpec])
     except msgspec.ValidationError as exc:
@@ -81,47 +82,62 @@ class ClientTool:
 
 
 class ClientTools:
-    """The calls that a session's client answers."""
+    """The calls that the client of a session answers."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        tools: ToolRegistry,
+        journal: Journal,
+        outbox: Outbox,
+        *,
+        activity: Activity,
+        prompt_queue: PromptQueue,
+        resumed_turn: ResumedTurn,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._tools = tools
+        self._journal = journal
+        self._outbox = outbox
+        self._activity = activity
+        self._prompt_queue = prompt_queue
+        self._resumed_turn = resumed_turn
+        self._warn = warn
         self._waiting: dict[str, asyncio.Future[ToolOutput]] = {}
         self._early: dict[str, ToolOutput] = {}
-        """Results that came before their calls had got so far as to be waited for."""
+        """Results that arrived before their calls waited for them."""
 
     def declare(self, tools: Sequence[ClientToolSpec]) -> None:
-        """The client's tools from now on; one of a name that we have goes before ours."""
+        """Set the tools of the client. They replace ours of the same name."""
         made = {tool.name: cast(Tool, ClientTool(tool, self)) for tool in tools}
-        self._session.config.tools.set_overrides(made)
+        self._tools.set_overrides(made)
 
     async def wait_result(self, call: str) -> ToolOutput:
-        """What the client gives for a call. Raises ToolError if it never will."""
+        """The result that the client gives for a call. Raises ToolError if the client is gone."""
         if call in self._early:
             return self._early.pop(call)
-        session = self._session
-        if session.is_host_gone:
+        if self._outbox.is_client_gone:
             raise ToolError(CLIENT_CLOSED)
         self._append_request(call)
         answer: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
         self._waiting[call] = answer
         try:
-            with session.gate.waiting():
+            with self._activity.waiting():
                 return await answer
         finally:
             del self._waiting[call]
 
     def _append_request(self, call: str) -> None:
-        """Raises ToolError: what waits must be found again."""
-        record = self._session.journal
-        if call in record.awaited_calls:
+        """Journal that the call waits, so that a resume finds it. Raises ToolError."""
+        journal = self._journal
+        if call in journal.awaited_calls:
             return
         try:
-            record.append_event("question", {"request_id": call, "tool_use_id": call, "waits_for": CLIENT})
+            journal.append_event("question", {"request_id": call, "tool_use_id": call, "waits_for": CLIENT})
         except SessionError as exc:
             raise ToolError(f"The call was not handed to the client: {exc}") from None
 
     def receive_results(self, message: User) -> User | None:
-        """Hand out the results in a line; the line without them, or None if nothing is left of it."""
+        """Deliver the results in a message; the message without them, or None if nothing is left."""
         content = message.message.content
         if isinstance(content, str):
             return message
@@ -140,7 +156,7 @@ class ClientTools:
         return msgspec.structs.replace(message, message=inner, tool_use_result=UNSET)
 
     def _deliver(self, block: ToolResult, message: User) -> bool:
-        """Whether somebody has a use for a result."""
+        """Whether a call waits, or will wait, for a result."""
         call, result = block.tool_use_id, parse_result(block, message)
         waiting = self._waiting.get(call)
         if waiting is not None and not waiting.done():
@@ -149,24 +165,23 @@ class ClientTools:
         if waiting is not None or not self._is_open_call(call):
             return False
         self._early[call] = result
-        self._session.resumed_turn.enqueue()
+        self._resumed_turn.enqueue()
         return True
 
     def _refuse_results(self, calls: list[str], *, alone: bool) -> None:
-        """Results that nobody waits for are no prompt either. Whoever expects a turn of them hears of it."""
+        """Results without a waiting call are dropped. A message with nothing else gets a failed result."""
         text = f"no call of a client tool waits for the result of {', '.join(calls)}; it was dropped"
-        self._session.config.warn(text)
-        if alone and not self._session.is_running and not self._session.prompt_queue.has_turns():
-            self._session.prompt_queue.put(RejectedPrompt(text))
+        self._warn(text)
+        if alone and not self._activity.is_running and not self._prompt_queue.has_turns():
+            self._prompt_queue.put(RejectedPrompt(text))
 
     def _is_open_call(self, call: str) -> bool:
-        """Whether a call of a client tool was told and has no result."""
-        conversation = self._session.conversation
-        name = conversation.journal.history.open_calls().get(call)
-        return isinstance(conversation.tool_executor.tools.get(name or ""), ClientTool)
+        """Whether a call of a client tool was sent and has no result."""
+        name = self._journal.history.open_calls().get(call)
+        return isinstance(self._tools.get(name or ""), ClientTool)
 
     def close(self) -> None:
-        """Nobody will answer any more."""
+        """The client is gone: fail every call that waits."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(ToolError(CLIENT_CLOSED))

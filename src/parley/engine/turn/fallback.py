@@ -1,8 +1,8 @@
-"""Other models for a turn whose own model cannot answer (`--fallback-model`).
+"""Other models for a turn whose model is unavailable (`--fallback-model`).
 
-A model that is not there, or that has failed several times in a row because its servers are
-overloaded or out of reach, is replaced for the rest of the turn by the next one named. The
-next turn begins with the session's own model again. Each switch is told.
+A model that does not exist, or fails several times in a row because its servers are overloaded or unreachable, is
+replaced by the next one for the rest of the turn. The next turn starts with the session's own model again. Each switch
+is reported.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from parley.models.catalog import ModelRef, resolve
 from parley.protocol.messages.system import Informational
 
 FAILURES_BEFORE = 3
-"""So often a model may fail before another one takes over; each of them is a retry that is told."""
+"""Failures before the next model is used. Each is reported as a retry."""
 UNREACHABLE = ("connection_failed", "timeout_error", "overloaded_error")
 NOT_FOUND = 404
 
 
 class Fallback:
-    """What is left of the models that may stand in, for one turn."""
+    """The fallback models of one turn."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         self._remaining = [resolve(name) for name in conversation.config.model.fallbacks]
         self._original: ModelRef | None = None
-        """The model that another one stands in for."""
+        """The model that was replaced."""
         self._substitute: ModelRef | None = None
 
     def try_next(self, error: ModelError, failures: int, *, is_last: bool) -> bool:
-        """Whether another model goes on from here. `is_last` says that there would be no other try."""
+        """Switch to the next model; False if there is none. `is_last`: there would be no further retry."""
         if not is_unavailable(error) or not (is_last or failures >= FAILURES_BEFORE):
             return False
         conversation = self._conversation
@@ -39,14 +39,14 @@ class Fallback:
                 continue
             self._original = self._original or conversation.model
             failed, next_name = conversation.model.display_name, choice.display_name
-            text = f"{failed} does not answer ({error}); this turn goes on with {next_name}"
+            text = f"{failed} does not answer ({error}); this turn continues with {next_name}"
             conversation.send(Informational(content=text, level="warning", tag="model_fallback"))
             conversation.model = self._substitute = choice
             return True
         return False
 
     def restore(self) -> None:
-        """The turn is over: the session's own model is back, unless it was changed meanwhile."""
+        """Return to the session's own model at the end of the turn, unless the client has changed it."""
         if self._original is not None and self._conversation.model == self._substitute:
             self._conversation.model = self._original
 
@@ -60,7 +60,7 @@ class Fallback:
 
 
 def is_unavailable(error: ModelError) -> bool:
-    """Whether the failure is that of a model rather than that of the request or the key."""
+    """Whether the model failed, and not the request or the key."""
     if error.status is None:
         return error.kind in UNREACHABLE
     return error.status >= 500 or error.status == NOT_FOUND or error.kind == "overloaded_error"

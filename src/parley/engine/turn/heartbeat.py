@@ -1,26 +1,22 @@
-"""A sign of life while a tool or the model takes long, so that a host can tell a slow one from a dead engine."""
+"""Heartbeats while a tool or the model takes long, so that a client can tell a slow engine from a dead one."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from parley.protocol.base import Message
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.system import Status
 
-if TYPE_CHECKING:
-    from parley.engine.context.conversation import Conversation
-
 INTERVAL_SECONDS = 30
 CHECKS_PER_INTERVAL = 3
-"""So often in the longest silence."""
+"""How often the timer checks within the longest silence."""
 
 
 class Ticker:
-    """`with Pulse(beat):` calls `beat` every half minute; never if `every_seconds` is None."""
+    """`with Ticker(callback):` calls `callback` at every interval; never if `every_seconds` is None."""
 
     def __init__(self, callback: Callable[[], None], every_seconds: float | None = INTERVAL_SECONDS) -> None:
         self._callback = callback
@@ -43,23 +39,22 @@ class Ticker:
         self._schedule()
 
 
-def keep_alive(conversation: Conversation) -> Ticker:
-    """While neither the model nor a tool has the turn, but a hook or a server that is waited for."""
-    return Ticker(lambda: conversation.send(Status(status=None)), conversation.limits.heartbeat_seconds)
+def keep_alive(send: Callable[[Message], None], every_seconds: float | None) -> Ticker:
+    """Sends a heartbeat while the turn waits for a hook or a server, and not for the model or a tool."""
+    return Ticker(lambda: send(Status(status=None)), every_seconds)
 
 
 class IdleTimer(Ticker):
-    """`with silence:` tells that the model is waited for, when nothing was told for long.
+    """`with idle_timer:` sends `status: requesting` when nothing was sent for long.
 
-    Clients know this line, and old ones do not die of it. Whoever tells something sets `looks` to 0: to look
-    whether it is silent costs less than to note the time of every line.
+    Old clients accept this message, too. A sender sets `checks` to 0, which costs less than the time of every message.
     """
 
     def __init__(self, send: Callable[[Message], None], max_seconds: float | None) -> None:
         super().__init__(self._check, None if max_seconds is None else max_seconds / CHECKS_PER_INTERVAL)
         self._send = send
         self.checks = 0
-        """How often somebody looked, and nothing had been told since."""
+        """Checks since the last message was sent."""
 
     def __enter__(self) -> None:
         self.checks = 0
@@ -73,7 +68,7 @@ class IdleTimer(Ticker):
 
 
 class ToolHeartbeat(Ticker):
-    """`with Heartbeat(tell, call):` tells every half minute that the call still runs."""
+    """`with ToolHeartbeat(send, call):` reports at every interval that the call still runs."""
 
     def __init__(
         self, send: Callable[[Message], None], call: ToolUse, every_seconds: float | None = INTERVAL_SECONDS

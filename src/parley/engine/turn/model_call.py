@@ -1,13 +1,13 @@
-"""The model's part of a turn: ask, take the events of the answer, try again where that may help.
+"""The model calls of a turn: send the request, take the events of the answer, retry.
 
-What a model says is told block by block while it streams, and what was told cannot be taken
-back. So when a stream breaks, its finished blocks stay, and what had not finished is dropped:
+Blocks are sent to the client while the answer streams, and cannot be taken back. So when a stream breaks, its finished
+blocks stay, and unfinished ones are dropped:
 
-    a call finished    it runs, and the model is asked again with its result
-    a text finished    the model is asked to go on behind it
-    nothing finished   the same is asked again
+    a call finished     it runs, and the model is called again with its result
+    a text finished     the model is asked to continue after it
+    nothing finished    the same request is sent again
 
-Not here: what is asked (context/conversation.py), when it is worth another try (retry.py).
+See also: `context/conversation.py` builds the request, `retry.py` decides on retries, `fallback.py` changes the model.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ CONTINUE = (
 )
 REFUSED = 400
 MAX_REPAIRS = 3
-"""Of one request: a backend that has always something else against it is not to be pleased."""
-REPAIRED = "The backend refused the conversation ({flaw}); it is tried again without what is wrong in it"
+"""Of one request. A backend may find something else each time."""
+REPAIRED = "The backend refused the conversation ({error}); it is tried again without what is wrong in it"
 PAUSED = "pause_turn"
-"""The backend's own tools take long: it goes on when it gets its message back."""
+"""The stop reason of a backend whose own tools take long. It continues when it gets its message back."""
 MAX_PAUSES = 20
 
 
@@ -54,45 +54,45 @@ class ModelCall:
     def __init__(self, conversation: Conversation, prompts: list[Prompt]) -> None:
         self._conversation = conversation
         self._prompts = prompts
-        """What is answered; the first line of the answer says so."""
+        """The prompts of the turn; the first message of the answer names them."""
         self.fallback = Fallback(conversation)
         self.call_count = 0
         self.first_token_at: float | None = None
         self.accumulator = MessageAccumulator()
-        """The answer that comes, or came last."""
+        """The current answer, or the last one."""
         self._has_sent_reply = False
         self._first_tokens: int | None = None
-        """What the turn's first request had in it."""
+        """The tokens of the first request of the turn."""
         self.context_tokens = 0
-        """What was in the last one, with the answer to it."""
+        """The tokens of the last request and its answer."""
         self._failures = FailureStreak()
         self._broken_ids: set[str] = set()
         self._texts: list[str] = []
-        """What was said before the stream broke, in answers that the last one goes on with."""
+        """Texts of broken answers that the last answer continues."""
         self._idle_timer = IdleTimer(conversation.send, conversation.limits.heartbeat_seconds)
         self._turn_id = prompts[0].uuid if prompts else ""
 
     async def run(self) -> MessageAccumulator:
-        """One model call, tried again where that may help; the answer may be cut behind a tool call.
+        """One model call, with retries. The answer may be cut off after a tool call.
 
         Raises ModelError or BudgetSpent.
         """
         conversation = self._conversation
         if conversation.is_nearly_full():
-            conversation.ledger.check_budget()  # whoever may not call has no use for room
+            conversation.ledger.check_budget()  # before the cost of a compaction
             await self._compact_if_full()
         with self._idle_timer:
             return await self._run_once()
 
     async def _compact_if_full(self) -> bool:
-        """Compact the conversation; whether that changed anything. Raises ModelError, BudgetSpent."""
+        """Compact the conversation; False if nothing changed. Raises ModelError, BudgetSpent."""
         from parley.engine.context.compactor import make_compactor
 
         compactor = make_compactor(self._conversation)
-        return await compactor.compact_if_needed(lambda flaw: self.fallback.try_next(flaw, 0, is_last=True))
+        return await compactor.compact_if_needed(lambda error: self.fallback.try_next(error, 0, is_last=True))
 
     async def _compact_after_refusal(self, error: ModelError) -> bool:
-        """Whether a request that was too long, by the backend's count, has become a shorter one. Tried once."""
+        """Compact after a request that was too long for the backend; False if nothing changed. Tried once."""
         conversation = self._conversation
         may_compact = conversation.config.compaction.is_allowed and conversation.auto_compact
         if not outcome.is_too_large(error) or self._failures.has_compacted or not may_compact:
@@ -120,7 +120,7 @@ class ModelCall:
             return accumulator
 
     async def run_until_complete(self) -> MessageAccumulator:
-        """One model call; where the backend pauses its own work, it is asked to go on. Raises ModelError."""
+        """One model call, continued while the backend pauses its own tools. Raises ModelError."""
         accumulator = await self.run()
         for _ in range(MAX_PAUSES):
             if accumulator.stop_reason != PAUSED or accumulator.calls():
@@ -130,7 +130,7 @@ class ModelCall:
         return accumulator
 
     def final_text(self) -> str:
-        """What the model said last: what `result` repeats."""
+        """The last text of the model, for `result`."""
         return "\n\n".join([*self._texts, *self.accumulator.texts()[-1:]])
 
     async def _attempt(self, number: int) -> MessageAccumulator:
@@ -156,9 +156,9 @@ class ModelCall:
         return accumulator
 
     async def _read(self, accumulator: MessageAccumulator) -> None:
-        """Take the whole answer, and book it, however it ends. Raises ModelError."""
+        """Read the whole answer, and record its usage however it ends. Raises ModelError."""
         conversation, clock = self._conversation, self._conversation.clock.monotonic
-        started_at, choice = clock(), conversation.model  # the host may choose another one while this one answers
+        started_at, choice = clock(), conversation.model  # the client may change the model during the answer
         try:
             model = conversation.open_model(choice)
             async with aclosing(model.stream(conversation.build_request())) as events:
@@ -173,8 +173,8 @@ class ModelCall:
                 self._append_usage(accumulator)
 
     def _append_usage(self, accumulator: MessageAccumulator) -> None:
-        """Record how the answer ended, for those who read its blocks from the log."""
-        with suppress(SessionError):  # a disk that fails also fails the next entry, and that ends the turn
+        """Journal how the answer ended, for readers of the log."""
+        with suppress(SessionError):  # a failing disk fails the next entry too, and that ends the turn
             self._conversation.journal.append_usage(
                 accumulator.id,
                 usage=accumulator.final_usage,
@@ -184,7 +184,7 @@ class ModelCall:
 
     def _count_usage(self, choice: ModelRef, usage: Json, seconds: float) -> None:
         conversation = self._conversation
-        # What subagents use is on the session's bill, and no part of its own context.
+        # The usage of subagents counts for the session, but not for its context.
         conversation.ledger.record_call(
             choice.display_name, usage, seconds, is_side_query=conversation.parent_tool_use_id is not None
         )
@@ -194,19 +194,19 @@ class ModelCall:
         )
         if self._first_tokens is None:
             self._first_tokens = self.context_tokens - (usage.get("output_tokens") or 0)
-        for words in conversation.ledger.warnings():
-            conversation.send(Informational(content=words, level="warning"))
+        for text in conversation.ledger.warnings():
+            conversation.send(Informational(content=text, level="warning"))
 
     def _check_task_budget(self) -> None:
-        """The work of a turn is what came to its first request since. Raises BudgetSpent."""
+        """The task budget limits the tokens added since the first request of the turn. Raises BudgetSpent."""
         most = self._conversation.limits.task_budget
         if most is not None and self._first_tokens is not None and self.context_tokens - self._first_tokens >= most:
             raise BudgetSpent("task", f"Reached the task budget ({most} tokens)")
 
-    # A stream that broke.
+    # Broken streams.
 
     async def _recover(self, error: ModelError) -> None:
-        """Wait before the next try, which goes on behind what was said. Raises the flaw if there shall be none."""
+        """Wait before the next retry, which continues after the finished blocks. Raises the error if there is none."""
         conversation, accumulator, trouble = self._conversation, self.accumulator, self._failures
         lasts_seconds = trouble.record(conversation.clock.monotonic(), made_progress=bool(accumulator.blocks))
         most = conversation.limits.max_retries
@@ -220,7 +220,7 @@ class ModelCall:
         ):
             trouble.repairs += 1
             conversation.send(
-                Informational(content=REPAIRED.format(flaw=error), level="warning", tag="history_repaired")
+                Informational(content=REPAIRED.format(error=error), level="warning", tag="history_repaired")
             )
             trouble.reset()
         elif self.fallback.try_next(error, trouble.failures, is_last=delay is None):
@@ -244,7 +244,7 @@ class ModelCall:
             conversation.append_user(Text.of(CONTINUE), isSynthetic=True)
 
     def _abandon(self) -> None:
-        """Close a broken stream for those who follow it."""
+        """Send the end of a broken stream, for clients that follow it."""
         accumulator = self.accumulator
         if accumulator.started:
             for index in accumulator.open_indexes():
@@ -254,14 +254,14 @@ class ModelCall:
         accumulator.drop_open()
 
     def _send_event(self, event: Json, abandoned: Json | UnsetType = UNSET) -> None:
-        """An event that the stream should have had."""
+        """Send an event that the stream lacks."""
         if self._conversation.include_partial_messages:
             self._conversation.send_event(msgspec.json.encode(event), self.accumulator.id, abandoned_blocks=abandoned)
 
-    # A stream that comes.
+    # Events.
 
     def _handle_event(self, event: ModelEvent, accumulator: MessageAccumulator, started_at: float) -> None:
-        """One event. A finished block is told before the event that finishes it."""
+        """Handle one event. A finished block is sent before the event that finishes it."""
         if event.type == "ping":
             return
         conversation = self._conversation
@@ -272,7 +272,7 @@ class ModelCall:
         elif event.type == "message_start":
             ttft_ms = self._time_to_first_token(started_at)
             if accumulator.id in self._broken_ids:
-                # A server that repeats itself: what belongs to two answers must not become one.
+                # A server may repeat an id; blocks of two answers must not become one message.
                 accumulator.id = f"msg_{conversation.clock.new_uuid()}"
         if conversation.include_partial_messages:
             self._idle_timer.checks = 0
@@ -280,27 +280,27 @@ class ModelCall:
 
     def _handle_block(self, block: Block, accumulator: MessageAccumulator) -> None:
         if isinstance(block, ToolUse):
-            # What is told, asked about, run and remembered is one and the same input.
+            # One input is sent, approved, run and stored.
             block = accumulator.blocks[-1] = self._conversation.tool_executor.prepare(block)
         self._idle_timer.checks = 0
         self.send_block(block)
 
     async def _dispatch_text(self, dispatcher: HookDispatcher, accumulator: MessageAccumulator) -> None:
-        """Hooks hear of a text before the host does. A subagent's is not shown to anybody."""
+        """MessageDisplay hooks get a text before the client does. Texts of subagents are not displayed."""
         if self._conversation.parent_tool_use_id is None and dispatcher.has_hooks("MessageDisplay"):
             for block in accumulator.partial():
                 if isinstance(block, Text):
                     await dispatcher.turn_hooks.before_display(self._turn_id, block.text)
 
     def _time_to_first_token(self, started_at: float) -> int:
-        """Note when the turn's first answer began; how many ms this one took to begin."""
+        """Record the time of the first token of the turn; the milliseconds until the first token of this answer."""
         now = self._conversation.clock.monotonic()
         if self.first_token_at is None:
             self.first_token_at = now
         return round((now - started_at) * 1000)
 
     def send_block(self, block: Block, *, aborted: bool = False) -> None:
-        """Tell one block of the answer. Raises SessionError."""
+        """Journal and send one block of the answer. Raises SessionError."""
         named = [prompt.uuid for prompt in self._prompts if prompt.has_client_uuid]
         first, self._has_sent_reply = named and not self._has_sent_reply, True
         self._conversation.append_assistant(

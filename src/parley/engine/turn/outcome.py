@@ -1,4 +1,4 @@
-"""How a turn can end, and what its `result` then says. Pure."""
+"""How a turn can end, and what its `result` says. Pure."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class TurnOutcome(Struct, frozen=True, kw_only=True):
     api_error_type: str | UnsetType = UNSET
     api_error: str | UnsetType = UNSET
     fault_type: str | UnsetType = UNSET
-    """Whose fault it is that the turn could not be run: the asker's, a tool's, or the engine's."""
+    """What kept the turn from running: the request, a tool, or the engine."""
     local_command: str | UnsetType = UNSET
-    """The command of the person that was the whole turn."""
+    """The slash command that was the whole turn."""
     structured_output: Any = UNSET
     structured_output_report: Json | UnsetType = UNSET
 
     @property
     def is_aborted(self) -> bool:
-        """Whether the turn was ended before its time."""
+        """Whether the turn was stopped."""
         return isinstance(self.terminal_reason, str) and self.terminal_reason.startswith("aborted_")
 
 
@@ -41,7 +41,7 @@ def completed(text: str, stop_reason: str | None) -> TurnOutcome:
 
 
 def structured(text: str, output: Any, report: Json, stop_reason: str | None) -> TurnOutcome:
-    """The answer has the form that was asked for."""
+    """The answer matches the output schema."""
     return TurnOutcome(
         terminal_reason="completed",
         text=text,
@@ -53,7 +53,7 @@ def structured(text: str, output: Any, report: Json, stop_reason: str | None) ->
 
 
 def not_structured(report: Json, stop_reason: str | None) -> TurnOutcome:
-    """The answer never had the form that was asked for."""
+    """No answer matched the output schema."""
     tries = f"{report['attempts']} attempt{'' if report['attempts'] == 1 else 's'}"
     return TurnOutcome(
         subtype="error_max_structured_output_retries",
@@ -66,17 +66,17 @@ def not_structured(report: Json, stop_reason: str | None) -> TurnOutcome:
 
 
 def stopped_by_hook(outcome: TurnOutcome) -> TurnOutcome:
-    """The same end, because a hook wants it."""
+    """The same outcome, caused by a hook."""
     return msgspec.structs.replace(outcome, terminal_reason="hook_stopped")
 
 
 def blocked(text: str) -> TurnOutcome:
-    """A hook did not let the prompt in."""
+    """A hook refused the prompt."""
     return TurnOutcome(text=text)
 
 
 def api_failed(error: ModelError, text: str) -> TurnOutcome:
-    """Clients know this by `is_error` with subtype success, and show `result`."""
+    """The model call failed. Clients recognize it by `is_error` with subtype success, and show `result`."""
     return TurnOutcome(
         is_error=True,
         terminal_reason=terminal_reason(error),
@@ -89,7 +89,7 @@ def api_failed(error: ModelError, text: str) -> TurnOutcome:
 
 
 def aborted(where: str, stop_reason: str | None) -> TurnOutcome:
-    """The host interrupted; `where` is `streaming` or `tools`."""
+    """The client interrupted; `where` is `streaming` or `tools`."""
     return TurnOutcome(
         subtype="error_during_execution",
         is_error=True,
@@ -100,12 +100,12 @@ def aborted(where: str, stop_reason: str | None) -> TurnOutcome:
 
 
 def yielded(where: str, stop_reason: str | None) -> TurnOutcome:
-    """A prompt of the priority `now` came: the turn is over, and nothing went wrong."""
+    """A prompt of the priority `now` ended the turn. This is not an error."""
     return TurnOutcome(terminal_reason=f"aborted_{where}", text="", stop_reason=stop_reason, api_error_status=None)
 
 
 def denied(tools: list[str], stop_reason: str | None) -> TurnOutcome:
-    """The turn went on, but the person wants a run with denials to fail."""
+    """A call was denied, and the limits make that an error."""
     return TurnOutcome(
         subtype="error_during_execution",
         is_error=True,
@@ -116,7 +116,7 @@ def denied(tools: list[str], stop_reason: str | None) -> TurnOutcome:
 
 
 def out_of_budget(error: BudgetSpent, stop_reason: str | None) -> TurnOutcome:
-    # Clients know one name for a spent budget, and it says dollars.
+    # Clients know one name for every spent budget, and it says USD.
     subtype = "error_max_budget_usd" if error.kind == "usd" else "error_during_execution"
     return TurnOutcome(
         subtype=subtype,
@@ -128,7 +128,7 @@ def out_of_budget(error: BudgetSpent, stop_reason: str | None) -> TurnOutcome:
 
 
 def local_command(command: str, text: str = "") -> TurnOutcome:
-    """The prompt was a command, and no model was asked."""
+    """The prompt was a command, and no model was called."""
     return TurnOutcome(text=text, local_command=command)
 
 
@@ -143,11 +143,11 @@ def out_of_turns(limit: int, stop_reason: str | None) -> TurnOutcome:
 
 
 def failed(reason: str, fault_type: str = "system_error") -> TurnOutcome:
-    """The prompt could not be run at all, or we have a bug."""
+    """The turn could not run, or there is a bug in the engine."""
     return TurnOutcome(subtype="error_during_execution", is_error=True, errors=[reason], fault_type=fault_type)
 
 
-# The names of `assistant.error`, by status; the API's own type decides where the status does not.
+# The values of `assistant.error`, by status. Without a status, the error type of the API decides.
 NAMES = {
     401: "authentication_failed",
     403: "authentication_failed",
@@ -160,7 +160,7 @@ NAMES = {
 
 
 def error_name(error: ModelError) -> str:
-    """What `assistant.error` and `api_retry.error` call a failure."""
+    """The value of `assistant.error` and `api_retry.error` for a failure."""
     text = error.message.lower()
     if "credit balance" in text or "billing" in text:
         return "billing_error"
@@ -170,7 +170,7 @@ def error_name(error: ModelError) -> str:
         return "authentication_failed"
     if error.status is None:
         return "server_error"
-    # A 529 is `overloaded` only where it is told in passing; clients know `server_error`.
+    # A 529 is `overloaded` only in retries; clients expect `server_error` here.
     return NAMES.get(error.status, "server_error" if error.status >= 500 else "unknown")
 
 
@@ -178,7 +178,7 @@ TOO_LONG = (
     *("prompt is too long", "input is too long", "input length", "context limit", "context length", "context size"),
     *("context window", "context_length_exceeded", "maximum number of tokens"),
 )
-"""What backends and the servers before them say of a conversation that does not fit."""
+"""Phrases by which backends and proxies report a conversation that is too long."""
 
 
 def is_too_long(error: ModelError) -> bool:
@@ -187,7 +187,7 @@ def is_too_long(error: ModelError) -> bool:
 
 
 def is_too_large(error: ModelError) -> bool:
-    """Whether a shorter request may come through; pictures have few tokens, and more bytes than some backends take."""
+    """Whether a shorter request may succeed. Images have few tokens, but can exceed the size limit of a backend."""
     return is_too_long(error) or error.status == 413
 
 
@@ -198,11 +198,11 @@ def terminal_reason(error: ModelError) -> str:
 
 
 PLAIN = ("no_key", "prompt_too_long", "compaction_failed")
-"""Kinds whose words are ours, and say enough."""
+"""Kinds with messages of our own, which need no prefix."""
 
 
 def error_text(error: ModelError) -> str:
-    """What the person reads."""
+    """The text for the user."""
     if error.status is None:
         return error.message if error.kind in PLAIN else f"API Error: {error.message}"
     if error.status == 401:

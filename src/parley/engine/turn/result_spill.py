@@ -1,8 +1,8 @@
-"""Tool results that are too large for a line.
+"""Tool results that are too large for one line.
 
-Clients die of lines over a mebibyte, so no line of ours is longer than the cap. What does
-not fit is saved to a file of the session, and the line says where. The structured copy for
-the host is shortened first: it repeats what the model reads.
+Clients fail on lines over one mebibyte, so no line is longer than the cap. What does not fit is saved to a file of the
+session, and the result names the file. The structured copy for the client is shortened first, because it repeats what
+the model reads.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from parley.tools.base import ToolOutput
 from parley.workspace import private_files
 
 BELOW = 4
-"""The folders above a saved result that are ours: `projects/<project>/<session>/tool-results`."""
+"""The parent folders of a result that belong to us: `projects/<project>/<session>/tool-results`."""
 LINE_CAP_BYTES = 1_000_000
 ENVELOPE_BYTES = 4_096
-"""What a line needs around the result."""
+"""The part of a line that is not the result."""
 LONGEST_TEXT_CHARS = 10_000
 PREVIEW_CHARS = 2_000
 TOO_LARGE = "(too large to be told here)"
 
 
 def spill_to_file(result: ToolOutput, max_bytes: int, new_file: Callable[[str], Path]) -> ToolOutput:
-    """The result as it fits into a line. `new_file` names a file for a given ending."""
+    """The result, shortened to fit into a line. `new_file` returns a path for a file name extension."""
     room = max_bytes - ENVELOPE_BYTES
     size = len(encode_json(result.content))
     if size + len(encode_json(to_builtins(result.detail))) <= room:
@@ -52,7 +52,7 @@ def shorten_values(value: Any, max_chars: int = LONGEST_TEXT_CHARS) -> Any:
 
 
 def fit_input(input: Json, max_bytes: int) -> Json:
-    """What a callback is told, as it fits into a line: with no less of its long texts than must be."""
+    """The input of a callback, with long texts shortened until it fits into a line."""
     room = max_chars = max_bytes - ENVELOPE_BYTES
     found = input
     while len(encode_json(to_builtins(found))) > room and max_chars > 0:
@@ -95,7 +95,7 @@ def spill_text(text: str, new_file: Callable[[str], Path]) -> str:
 
 
 def save(data: bytes, path: Path) -> str:
-    """Where the data is, in words; a full disk costs the rest of an output, not the turn."""
+    """Save the data and say where. A full disk loses the rest of an output, not the turn."""
     try:
         private_files.write(path, data, below=BELOW)
     except OSError as exc:

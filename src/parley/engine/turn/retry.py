@@ -1,4 +1,4 @@
-"""When a failed model call is tried again, and after how long. Pure: the dice and the time come in as arguments."""
+"""Whether a failed model call is retried, and after how long. Pure: randomness and time are arguments."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ KEY_RETRIES = 2
 FIRST_DELAY_SECONDS = 0.5
 MAX_DELAY_SECONDS = 30.0
 MAX_DOUBLINGS = 10
-"""More than the longest delay needs; after a thousand the number would not fit."""
+"""More than the longest delay needs; a larger power would overflow."""
 MAX_FAILING_SECONDS = 300.0
-"""A backend that fails for so long is given up, however few the tries."""
+"""After this time no more retries are made."""
 MAX_RETRY_AFTER_SECONDS = 60.0
-"""A backend may ask for this much patience with `retry-after`, not for more."""
+"""The longest `retry-after` that is respected."""
 
 
 class FailureStreak:
-    """Failures in a row. An answer that comes to its end is the end of the row: whoever fails next is in another."""
+    """Failures in a row. A complete answer ends the streak."""
 
     def __init__(self) -> None:
         self.failures = 0
         self._since: float | None = None
         self.has_compacted = False
-        """Whether the conversation was compacted because a request was too long."""
+        """The conversation was compacted because a request was too long."""
         self.repairs = 0
-        """How often it was mended because of what a backend had against it."""
+        """How often the history was repaired because a backend refused it."""
 
     def record(self, now: float, *, made_progress: bool) -> float:
-        """One more failure; the seconds for which it has gone on without getting on."""
+        """Count a failure; the seconds since the last progress."""
         if self._since is None or made_progress:
             self._since = now
         self.failures += 1
         return now - self._since
 
     def reset(self) -> None:
-        """The next try is not the same again."""
+        """Start over: the next request differs from the failed one."""
         self.failures, self._since = 0, None
 
 
 def max_retries_for(error: ModelError, max_retries: int) -> int:
-    """How often this failure is worth another try. A refused key seldom becomes a good one."""
+    """The number of retries for this failure. A rejected key is retried less often."""
     return min(max_retries, KEY_RETRIES) if error.status == 401 else max_retries
 
 
 def delay_seconds(
     error: ModelError, attempt: int, max_retries: int, random: float, failing_seconds: float = 0
 ) -> float | None:
-    """How long to wait before the next try, or None to give up.
+    """How long to wait before the next retry, or None to give up.
 
-    `attempt` counts from 1, `dice` is in [0, 1), `trouble_seconds` is how long it has failed already.
+    `attempt` counts from 1, `random` is in [0, 1), `failing_seconds` is the time since the last progress.
     """
     if not error.retryable or attempt > max_retries_for(error, max_retries):
         return None

@@ -1,11 +1,11 @@
-"""The form an answer must have: a JSON Schema, and the attempts of a turn to fill it.
+"""Structured output: a JSON Schema for the answer, and the attempts of a turn to match it.
 
-A model that knows schemas is given it with the request and answers with JSON. Any other
-gets a tool, StructuredOutput, whose input is the answer, as recorded from the original.
-What comes is validated either way; a turn ends well only with an answer that fits.
+A model that supports schemas gets it with the request and answers with JSON. Any other model gets a tool,
+StructuredOutput, whose input is the answer, as in Claude Code. The answer is validated in both cases; a turn succeeds
+only with one that matches.
 
-Two mistakes that models make often are repaired, and the report says so: the answer inside
-one field more than asked for, and the answer as a text that holds JSON.
+Two frequent mistakes of models are repaired, and the report says so: an answer wrapped in one extra field, and an
+answer given as a string of JSON.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ DEFAULT_ATTEMPTS = 5
 MOST_ERRORS = 10
 LONGEST_ERROR_CHARS = 300
 DATA = frozenset({"const", "default", "enum", "examples"})
-"""Where a schema has values, which may look like schemas."""
+"""Keywords whose values are data, even if they look like schemas."""
 WRAPPED = "output"
-"""Where the answer is if its schema is not that of an object, which the input of a tool must be."""
+"""The field that holds an answer which is not an object. The input of a tool must be an object."""
 
 
 class OutputSchema:
     name: ClassVar[str] = TOOL
-    """The tool by which it is filled."""
+    """The name of the tool that takes the answer."""
 
     def __init__(self, schema: Json, max_attempts: int = DEFAULT_ATTEMPTS) -> None:
-        """Raises UsageError if this is no schema."""
+        """Raises UsageError if the schema is invalid."""
         self.schema = schema
         self._validator = make_validator(schema)
         self._max_attempts = max(1, max_attempts)
         self.reset()
 
     def reset(self) -> None:
-        """A turn begins: what the one before it tried does not count."""
+        """Forget the attempts of the last turn."""
         self.output: Any = UNSET
-        """The answer; unset until there is one that fits."""
+        """The answer; unset until one matches."""
         self.attempts = 0
         self.errors: list[str] = []
         self.repaired = False
@@ -66,7 +66,7 @@ class OutputSchema:
         return {"attempts": self.attempts, "repaired": self.repaired, "errors": self.errors}
 
     def accept(self, answer: Any) -> bool:
-        """Take an answer if it fits; `errors` say why not."""
+        """Whether an answer matches. If not, `errors` says why."""
         for repaired, candidate in enumerate(interpret(answer, self.schema.get("properties", {}))):
             if not (errors := self._find_errors(candidate)):
                 self.output, self.repaired, self.errors = candidate, repaired > 0, []
@@ -76,7 +76,7 @@ class OutputSchema:
         return False
 
     def accept_text(self, text: str) -> bool:
-        """The same for an answer that came as text."""
+        """The same for an answer as text."""
         try:
             given = msgspec.json.decode(text)
         except msgspec.DecodeError as exc:
@@ -88,9 +88,9 @@ class OutputSchema:
         return StructuredOutput(self)
 
     def advice(self, *, by_tool: bool) -> str:
-        """What a model hears that ended without an answer that fits."""
+        """The text for a model that ended without a matching answer."""
         how = f"Call the tool {TOOL} with your answer as its input."
-        if not by_tool:  # the backend may have passed the schema over
+        if not by_tool:  # the backend may have ignored the schema
             how = f"Answer with JSON alone that fits this schema: {msgspec.json.encode(self.schema).decode()}"
         return f"[An answer in the required form is missing: {'; '.join(self.errors) or 'none was given'}. {how}]"
 
@@ -105,11 +105,11 @@ class OutputSchema:
 
 
 class AnyInput(Struct, frozen=True):
-    """The tool's input has a schema of its own."""
+    """A placeholder: the tool has its own `input_schema`."""
 
 
 class StructuredOutput:
-    """The way to give an answer for a model that knows no schemas but those of tools."""
+    """The tool that takes the answer of a model without schema support."""
 
     name: ClassVar[str] = TOOL
     reads_only: ClassVar[bool] = True
@@ -134,7 +134,7 @@ class StructuredOutput:
 
 
 def interpret(answer: Any, fields: Json) -> Iterator[Any]:
-    """What an answer may mean, the plain sense first. A field that was asked for is no wrapper."""
+    """The possible meanings of an answer, the literal one first. A field of the schema is never unwrapped."""
     yield answer
     if isinstance(answer, dict) and len(answer) == 1 and not answer.keys() & fields.keys():
         [answer] = answer.values()
@@ -150,7 +150,7 @@ def interpret(answer: Any, fields: Json) -> Iterator[Any]:
 
 
 def parse_output_schema(text: str, max_attempts: int) -> OutputSchema:
-    """The form of `--json-schema`. Raises UsageError."""
+    """The schema of `--json-schema`. Raises UsageError."""
     try:
         schema = msgspec.json.decode(text)
     except msgspec.DecodeError as exc:
@@ -159,8 +159,8 @@ def parse_output_schema(text: str, max_attempts: int) -> OutputSchema:
 
 
 def make_validator(schema: Any) -> Any:
-    """Raises UsageError if this is no schema, or refers to what is not in it."""
-    # Imported here because it costs more than the engine itself.
+    """Raises UsageError if the schema is invalid, or has an unresolvable reference."""
+    # Imported here because it takes longer than the engine itself.
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import validator_for
     from referencing import Registry
@@ -199,7 +199,7 @@ def check_references(schema: Json) -> None:
 
 
 def find_references(schema: Any) -> Iterator[str]:
-    """Every reference in a schema. Parts with names of their own are left out: they resolve by other rules."""
+    """Every reference in a schema. Parts with an `$id` are left out: they resolve by other rules."""
     if isinstance(schema, dict):
         if isinstance(schema.get("$ref"), str):
             yield schema["$ref"]

@@ -1,20 +1,20 @@
-"""The tools' part of a turn: the calls of one answer, run and told until each has its result.
+"""The tool calls of one answer. Each gets exactly one result.
 
-    stops = await calls.run(wanted)     # together if all only read, else one after the other
-    calls.open                          # those without a result: an interrupt has come, or a hook's end
-    calls.answer_rest(why)              # which they need all the same
+    is_stopped = await batch.run(calls)     # at the same time if all are read-only, else one after the other
+    batch.open_calls                        # calls without a result, after an interrupt or when a hook ends the turn
+    batch.close_remaining(text)             # gives each of them a result
 
-Not here: one call's life (tool_executor.py), what follows for the turn (turn.py).
+See also: `tool_executor.py` runs one call, `turn.py` continues or ends the turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 
 from parley.engine.context.conversation import Conversation
 from parley.engine.hooks.feedback import HookFeedback
+from parley.engine.session.prompt_queue import PromptQueue
 from parley.engine.text import sanitize
 from parley.engine.turn.heartbeat import ToolHeartbeat
 from parley.engine.turn.result_spill import spill_to_file
@@ -33,19 +33,19 @@ class ToolBatch:
         self,
         conversation: Conversation,
         feedback: HookFeedback,
-        must_yield: Callable[[], bool],
+        prompt_queue: PromptQueue,
         resumed_calls: list[ToolUse],
     ) -> None:
         self._conversation = conversation
         self._feedback = feedback
-        self._must_yield = must_yield
-        """Whether somebody waits who will not wait for calls that have not begun."""
+        self._queue = prompt_queue
+        """An urgent prompt in it keeps the remaining calls from starting."""
         self.open_calls = list(resumed_calls)
-        """Those that have no result yet."""
+        """Calls without a result."""
         self.denials: list[Denial] = []
 
     async def run(self, calls: list[ToolUse]) -> bool:
-        """Run the calls, together if all only read, else one after the other; True if the host ends the turn."""
+        """Run the calls; True if the client or a hook ends the turn."""
         self.open_calls = list(calls)
         executor = self._conversation.tool_executor
         if len(calls) > 1 and all(executor.is_read_only(call) for call in calls):
@@ -53,24 +53,24 @@ class ToolBatch:
         for call in calls:
             if await self._run_one(call):
                 return True
-            if self._must_yield():
+            if self._queue.is_urgent():
                 break
         return False
 
     async def _run_parallel(self, calls: list[ToolUse]) -> bool:
         try:
-            async with asyncio.TaskGroup() as together:
-                room = asyncio.Semaphore(self._conversation.limits.max_parallel_tools)
-                running = [together.create_task(self._run_one(call, room)) for call in calls]
+            async with asyncio.TaskGroup() as group:
+                slots = asyncio.Semaphore(self._conversation.limits.max_parallel_tools)
+                running = [group.create_task(self._run_one(call, slots)) for call in calls]
         except ExceptionGroup as exc:
             if exc.split(SessionError)[1] is None:
-                raise exc.exceptions[0] from None  # a full disk hits all of them alike
+                raise exc.exceptions[0] from None  # a full disk fails all of them alike
             raise
         return any(task.result() for task in running)
 
-    async def _run_one(self, call: ToolUse, room: asyncio.Semaphore | None = None) -> bool:
-        """One call and its line; True if the host, or a hook, ends the turn with it."""
-        async with room or contextlib.nullcontext():
+    async def _run_one(self, call: ToolUse, slots: asyncio.Semaphore | None = None) -> bool:
+        """Run one call and send its result; True if the client or a hook ends the turn."""
+        async with slots or contextlib.nullcontext():
             conversation = self._conversation
             with (
                 conversation.config.observer.tool(call.name, call.id) as observation,
@@ -93,7 +93,7 @@ class ToolBatch:
     def _deny(self, call: ToolUse, denial: Deny) -> None:
         self.denials.append(Denial(tool_name=call.name, tool_use_id=call.id, tool_input=call.input))
         if denial.source in ("host", "reply", "hook"):
-            return  # it knows, or the result says so
+            return  # the client knows, or the result says so
         self._conversation.send(
             PermissionDenied(
                 tool_name=call.name,
@@ -115,14 +115,14 @@ class ToolBatch:
         self.open_calls.remove(call)
 
     def send_finished(self) -> None:
-        """Calls that ran have their real results, also if the turn was cut before all hooks had heard of them."""
+        """Send the results of calls that ran, even if the turn was cut off before their hooks finished."""
         for call in list(self.open_calls):
             outcome = self._conversation.tool_executor.in_flight.pop_output(call.id)
             if outcome is not None:
                 self.send_result(call, outcome.output, outcome.meta)
 
     def close_remaining(self, text: str, detail: str | None = None, meta: Json | None = None) -> None:
-        """Calls that will not run need their results all the same."""
+        """Give every call without a result one that says why it did not run."""
         for call in list(self.open_calls):
             result = ToolOutput(content=text, detail=f"Error: {text}" if detail is None else detail, is_error=True)
             self.send_result(call, result, meta)

@@ -194,7 +194,7 @@ def test_a_puppet_cannot_consolidate(run: Any) -> None:
 
     assert (done.returncode, done.stderr) == (
         1,
-        "Error: offline is no model: name one with --model, or memory.model in settings\n",
+        "Error: offline is not a real model: choose one with --model, or memory.model in settings\n",
     )
 
 

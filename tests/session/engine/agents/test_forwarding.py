@@ -6,6 +6,7 @@ from pathlib import Path
 
 from parley.engine.agents.forwarding import SubagentForwarder
 from parley.engine.agents.task import AgentTask
+from parley.engine.tasks.task import TaskInfo
 from parley.protocol.base import Message
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.system import Status
@@ -17,18 +18,10 @@ async def test_the_end_of_an_agents_answer_does_not_pass_for_that_of_the_session
     told: list[Message] = []
 
     async with SessionHarness(tmp_path, "[[turn]]\ntext = 'Hello.'\n") as harness:
-        task = AgentTask(
-            id="a1",
-            run_id="r1",
-            description="Look",
-            tool_use_id="t1",
-            record=harness.session.tasks.new_output("a1"),
-            call=AgentInput(description="Look", prompt="Look around", subagent_type="general-purpose"),
-            depth=1,
-            parent_id=None,
-            in_background=True,
-            clock=harness.stamp.monotonic,
-        )
+        record = harness.session.tasks.new_output("a1")
+        info = TaskInfo(id="a1", run_id="r1", description="Look", tool_use_id="t1", record=record)
+        call = AgentInput(description="Look", prompt="Look around", subagent_type="general-purpose")
+        task = AgentTask(info, call, None, harness.stamp.monotonic, in_background=True)
         voice = SubagentForwarder(told.append, task, forwards_text=lambda: True)
         voice.forward(AnswerComplete(message_id="m1"))
         voice.forward(Status(status="requesting"))

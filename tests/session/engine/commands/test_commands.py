@@ -334,8 +334,8 @@ async def test_a_skill_needs_permission(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("../release", "'../release' is no name of a skill."),
-        ("a..b", "'a..b' is no name of a skill."),
+        ("../release", "'../release' is not a valid skill name."),
+        ("a..b", "'a..b' is not a valid skill name."),
         ("nothing", "There is no skill 'nothing'. There are: release."),
         ("quiet", "There is no skill 'quiet'. There are: release."),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from parley.engine.hooks import tool_hooks
 from parley.engine.hooks.tool_hooks import replace_output
-from parley.engine.turn.in_flight import CUT_OFF
+from parley.engine.turn.tool_executor import CUT_OFF
 from parley.tools.base import ToolOutput
 from tests.helpers.hooks import (
     ALLOW,

@@ -28,7 +28,7 @@ async def test_two_sessions_in_one_process_keep_apart(tmp_path: Path) -> None:
 
 async def test_a_session_is_open_once_and_found_until_it_is_closed(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, "") as harness:
-        hub, setup, host = Hub(), harness.session.config, harness.session.host
+        hub, setup, host = Hub(), harness.session.config, harness.session.outbox.host
         session = hub.open(setup, host)
         with pytest.raises(SessionError):
             hub.open(setup, host)

@@ -283,7 +283,7 @@ async def test_pictures_in_a_message_are_kept(tmp_path: Path) -> None:
 async def test_nobody_can_be_asked(tmp_path: Path) -> None:
     async def talk(harness: SessionHarness) -> None:
         with pytest.raises(HostGone):
-            await harness.session.host.request(Elicitation(mcp_server_name="s", message="Your name?"))
+            await harness.session.outbox.host.request(Elicitation(mcp_server_name="s", message="Your name?"))
 
     harness = await visit(tmp_path, text("Hello."), talk)
 

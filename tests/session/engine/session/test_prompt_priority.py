@@ -158,7 +158,7 @@ async def test_a_priority_that_nobody_knows_is_the_usual_one_and_complained_abou
     async with SessionHarness(tmp_path, DONE) as harness:
         harness.prompt("go", priority=priority)
         assert (await harness.receive("result"))["result"] == "one"
-    complaints = [text for text in harness.warnings if "counts as next" in text]
+    complaints = [text for text in harness.warnings if "using next" in text]
     assert len(complaints) == (priority is not None)
 
 

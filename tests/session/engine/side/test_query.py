@@ -102,7 +102,7 @@ async def test_a_variable_names_the_small_model(tmp_path: Path) -> None:
     ("answer", "reason"),
     [
         ("error = { status = 529, type = 'overloaded_error', message = 'busy' }", "busy"),
-        ("text = ' '", "without a word"),
+        ("text = ' '", "has no text"),
     ],
 )
 async def test_where_it_fails_the_tool_goes_on_without_it(tmp_path: Path, answer: str, reason: str) -> None:

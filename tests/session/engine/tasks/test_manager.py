@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from parley.compose.composer import Composer
+from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.session.session import Session
 from parley.engine.turn.heartbeat import ToolHeartbeat
@@ -447,7 +448,7 @@ async def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> 
     setup = Composer(harness.options, harness.environment, str(tmp_path), harness.stamp).make_config(
         harness.warnings.append
     )
-    session = Session(setup, Nobody())
+    session = Session(setup, Nobody(), ControlDispatcher)
     session.handle(User(message=UserContent(content="Go")))
     running = asyncio.create_task(session.run_turns())
     async with asyncio.timeout(30):

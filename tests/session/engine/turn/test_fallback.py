@@ -35,7 +35,7 @@ async def test_an_overloaded_model_is_replaced_for_the_turn_and_comes_back_for_t
     live, results = await talk()
     own, spare = f"scripted:{tmp_path}/script.toml", f"scripted:{tmp_path}/spare.toml"
     assert [result["result"] for result in results] == ["From the spare.", "Own."]
-    assert notices(live) == [f"{own} does not answer (busy); this turn goes on with {spare}"]
+    assert notices(live) == [f"{own} does not answer (busy); this turn continues with {spare}"]
     assert [line["attempt"] for line in live.messages("system") if line["subtype"] == "api_retry"] == [1, 2]
     assert [line["model"] for line in live.messages("system") if line["subtype"] == "init"] == [own, own]
     assert list(results[0]["modelUsage"]) == [spare]

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from parley.compose.composer import Composer
 from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import make_policy
 from parley.compose.tools import tool_context
 from parley.engine.approval.gate import ApprovalGate
+from parley.engine.approval.grants import Grants
 from parley.engine.approval.input_digest import input_digest
-from parley.engine.turn.tool_executor import ToolExecutor
-from parley.engine.turn.tool_outcome import ToolOutcome
+from parley.engine.approval.session_mode import SessionMode
+from parley.engine.clock import Clock
+from parley.engine.hooks.dispatcher import HookDispatcher
+from parley.engine.hooks.registry import HookRegistry
+from parley.engine.recovery.pending_approvals import PendingApprovals
+from parley.engine.session.config import PermissionConfig
+from parley.engine.session.journal import Journal
+from parley.engine.session.outbox import Activity, Outbox
+from parley.engine.turn.tool_executor import CUT_OFF, InFlightCalls, ToolExecutor, ToolOutcome
 from parley.permissions.base import Decision, ToolRequest
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Json, Message, Struct
 from parley.protocol.blocks import ToolUse
-from parley.protocol.messages.requests import CanUseTool
+from parley.protocol.messages.control import ControlRequest
+from parley.protocol.messages.requests import CanUseTool, Request
 from parley.protocol.options import CliOptions
+from parley.stores.base import Entry
+from parley.stores.memory import MemoryLog
 from parley.tools.base import Context, ToolOutput
 from parley.workspace.base import Scope
 
@@ -50,26 +65,69 @@ class Answering:
         self.answer = answer
         self.asked: list[CanUseTool] = []
 
-    async def request(self, request: CanUseTool, request_id: str | None = None) -> Any:
+    def send(self, message: Message) -> None:
+        pass
+
+    async def request(self, request: Request, request_id: str | None = None) -> Any:
+        assert isinstance(request, CanUseTool)
         self.asked.append(request)
         return self.answer
+
+    async def drain(self) -> bool:
+        return True
+
+    def pending_requests(self) -> list[ControlRequest]:
+        return []
+
+
+class WatchedLog(MemoryLog):
+    """Reports every decision as it is written."""
+
+    def __init__(self, on_decision: Callable[[Json], None]) -> None:
+        super().__init__("s", {}, {})
+        self._on_decision = on_decision
+
+    def append(self, entry: Entry) -> None:
+        super().append(entry)
+        if entry.kind == "permission":
+            self._on_decision(entry.message)
+
+
+def no_hooks() -> HookDispatcher:
+    raise AssertionError("there are no hooks")
 
 
 class Bench:
     """A caller on a bench: real rules, one tool, and a log that may be tampered with."""
 
     def __init__(self, folder: Path, answer: Json, agent_id: str | None = None) -> None:
-        basis = LaunchContext(CliOptions(model="offline"), {"HOME": str(folder)}, str(folder))
+        options, environment = CliOptions(model="offline"), {"HOME": str(folder)}
+        basis = LaunchContext(options, environment, str(folder))
         self.host = Answering(answer)
         self.tool = Speak()
         self.records: list[Json] = []
         self.complaints: list[str] = []
-        asker = ApprovalGate(make_policy(basis, "s"), self.host)
-        context = tool_context(basis, "s")
+        context, clock, warn = tool_context(basis, "s"), Clock(), self.complaints.append
+        config = Composer(options, environment, str(folder)).make_config(warn)
+        hooks = HookRegistry(config, self.host, no_hooks)
+        permissions = PermissionConfig(policy=make_policy(basis, "s"))
+        journal = Journal(WatchedLog(self.note), clock, Grants("s", str(folder)))
+        outbox = Outbox("s", clock, self.host)
+        self.gate = ApprovalGate(
+            permissions,
+            self.host,
+            journal,
+            outbox,
+            mode=SessionMode(permissions, None, journal, outbox, warn),
+            activity=Activity(outbox),
+            hooks=hooks,
+            pending=PendingApprovals(journal, clock.new_uuid),
+            warn=warn,
+        )
         agent = None if agent_id is None else {"agent_id": agent_id, "agent_type": "general-purpose"}
-        self.caller = ToolExecutor({"Speak": self.tool}, asker, context, self.note, self.complaints.append, agent)
+        self.caller = ToolExecutor({"Speak": self.tool}, self.gate, context, hooks, warn, agent)
 
-    def note(self, kind: str, record: Json) -> None:
+    def note(self, record: Json) -> None:
         self.records.append(record)
 
     async def call(self, text: str) -> ToolOutcome:
@@ -82,7 +140,7 @@ class Tampering(Bench):
 
     def __init__(self, folder: Path, answer: Json) -> None:
         super().__init__(folder, answer)
-        permits = self.caller.gate.policy
+        permits = self.gate.policy
         decide = permits.decide
 
         def remembered(request: ToolRequest, mode: str) -> Decision:
@@ -91,8 +149,8 @@ class Tampering(Bench):
 
         permits.decide = remembered  # type: ignore[method-assign]  # the fault that the hash is there for
 
-    def note(self, kind: str, record: Json) -> None:
-        super().note(kind, record)
+    def note(self, record: Json) -> None:
+        super().note(record)
         if record["decision"] == "allow":
             self.judged["text"] = "something else"
 
@@ -133,3 +191,35 @@ async def test_the_call_of_a_subagent_is_asked_about_and_recorded_with_its_id(tm
     assert bench.tool.ran == ["hello"]
     assert [asked.agent_id for asked in bench.host.asked] == ["a1"]
     assert [record["agent_id"] for record in bench.records] == ["a1"]
+
+
+GIVEN = ToolOutcome(output=ToolOutput(content="secret"))
+FAILED = ToolOutcome(output=ToolOutput(content="no such file", is_error=True))
+
+
+@pytest.mark.parametrize(
+    ("called", "guarded", "shown"), [(GIVEN, False, True), (GIVEN, True, False), (FAILED, True, True)]
+)
+def test_what_a_call_gave_that_was_cut_off_is_had_once_and_withheld_where_it_is_guarded(
+    called: ToolOutcome, guarded: bool, shown: bool
+) -> None:
+    in_flight = InFlightCalls()
+    with contextlib.suppress(asyncio.CancelledError), in_flight.track("t1"):
+        in_flight.start("t1")
+        if guarded:
+            in_flight.guard("t1")
+        in_flight.record_output("t1", called)
+        assert in_flight.has_started
+        raise asyncio.CancelledError
+    taken = in_flight.pop_output("t1")
+    assert taken is not None
+    assert (taken == called, CUT_OFF in str(taken.output.content)) == (shown, not shown)
+    assert (in_flight.pop_output("t1"), in_flight.has_started) == (None, False)
+
+
+def test_nothing_is_left_of_a_call_that_is_over() -> None:
+    in_flight = InFlightCalls()
+    with in_flight.track("t1"):
+        in_flight.start("t1")
+        in_flight.record_output("t1", GIVEN)
+    assert (in_flight.pop_output("t1"), in_flight.has_started) == (None, False)

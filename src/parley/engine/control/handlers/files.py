@@ -1,7 +1,6 @@
-"""Files for a host that shows them beside the conversation.
+"""Files for a client that shows them beside the conversation.
 
-A host sees no more than the model's own Read would without being asked about: what a rule
-denies, or somebody would have to be asked about, is refused.
+The client can read what the Read tool could read without a permission request. Anything else is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
 MAX_BYTES = 1 << 20
-"""As much of a file as an answer holds; less if the host says so."""
+"""The longest part of a file in one reply, unless the client asks for less."""
 MAX_SUGGESTIONS = 15
 MAX_FILES = 20_000
 SEARCH_SECONDS = 2
@@ -34,7 +33,7 @@ async def read_file(session: Session, request: requests.ReadFile) -> Json:
     encoding = request.encoding or "utf-8"
     if encoding not in ENCODINGS:
         raise NotPossible(f"the encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
-    # The line of the answer must not be longer than any other; base64 takes a third more.
+    # The reply is limited like any other line; base64 adds a third.
     cap = session.limits.max_line_bytes // 2
     wanted = request.max_bytes if isinstance(request.max_bytes, int) and request.max_bytes > 0 else MAX_BYTES
     path, reach = resolve_path(session, request.path), check_read(session, request.path)
@@ -51,17 +50,17 @@ async def read_file(session: Session, request: requests.ReadFile) -> Json:
 
 
 async def seed_read_state(session: Session, request: requests.SeedReadState) -> None:
-    """The host has shown this file to the model: it counts as read, unless it has changed since."""
+    """The client has shown this file to the model: it counts as read, unless it has changed since."""
     context = session.config.tool_context
     path, reach = resolve_path(session, request.path), check_read(session, request.path)
     snapshot = await asyncio.to_thread(context.files.peek, path, reach)
-    # Times of the host are whole milliseconds.
+    # Times of the client are whole milliseconds.
     if snapshot is not None and snapshot.mtime_ns // 1_000_000 <= request.mtime:
         mark_seen(context, snapshot, whole=True)
 
 
 async def file_suggestions(session: Session, request: requests.FileSuggestions) -> Json:
-    """Files of the working directory that a query may mean."""
+    """Files of the working directory that match a query."""
     context = session.config.tool_context
     if context.search is None:
         return {"suggestions": []}
@@ -80,7 +79,7 @@ async def file_suggestions(session: Session, request: requests.FileSuggestions) 
 
 
 def rank_suggestions(paths: list[str], query: str) -> list[str]:
-    """Those that have the query in them, in the name rather than in the folder, the shortest first."""
+    """Paths that contain the query: matches in the file name first, then the shortest."""
     query = query.lower()
     fitting = [path for path in paths if query in path.lower()]
     return sorted(fitting, key=lambda path: (query not in os.path.basename(path).lower(), len(path), path))[
@@ -93,10 +92,10 @@ def resolve_path(session: Session, path: str) -> str:
 
 
 def check_read(session: Session, path: str) -> Scope:
-    """How far a read of this path may go. Raises NotPossible."""
+    """The scope of a read of this path. Raises NotPossible."""
     where = resolve_path(session, path)
     request = ToolRequest(tool="Read", input={"file_path": where}, cwd=session.config.tool_context.cwd, reads_only=True)
     decision = session.config.permissions.policy.decide(request, session.mode)
     if not isinstance(decision, Allow):
-        raise NotPossible(f"{path} may not be read: {decision.reason or 'somebody would have to be asked'}")
+        raise NotPossible(f"{path} may not be read: {decision.reason or 'it needs a permission request'}")
     return decision.scope

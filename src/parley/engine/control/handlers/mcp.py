@@ -1,4 +1,4 @@
-"""The answers to the host's requests about MCP servers. Those that take time are awaited."""
+"""Handlers of requests about MCP servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mcp_status(session: Session, request: requests.McpStatus) -> requests.McpSta
 
 
 def server_status(server: McpServer) -> Json:
-    from parley.mcp.content import clean  # whoever has a server has loaded it
+    from parley.mcp.content import clean  # loaded with the first server
 
     spec = server.spec
     facts: Json = {"name": spec.name, "status": server.status}
@@ -84,14 +84,14 @@ async def mcp_set_servers(session: Session, request: requests.McpSetServers) -> 
 
 
 def mcp_message(session: Session, request: requests.McpMessage) -> Json:
-    """What a server of the host says of its own accord."""
+    """A notification of a server that the client runs."""
     if not session.servers.receive(request.server_name, request.message):
         raise NotPossible(f"Server not found: {request.server_name}")
     return {}
 
 
 async def mcp_call(session: Session, request: requests.McpCall) -> Json:
-    """A call by the host itself, which is its consent; a rule that denies the tool holds all the same."""
+    """A call by the client, which needs no approval. A deny rule still applies."""
     arguments = request.arguments if isinstance(request.arguments, dict) else {}
     tool = session.config.tools.get(request.tool)
     server = "" if tool is None else server_name(tool)

@@ -1,4 +1,4 @@
-"""The answers to requests that read files again: skills, commands, plugins."""
+"""Handlers that read skills, commands and plugins again."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def reload_skills(session: Session, request: requests.ReloadSkills) -> Json:
 
 
 def reload_plugins(session: Session, request: requests.ReloadPlugins) -> Json:
-    """Commands, skills, agents and hooks of plugins are read again; their servers stay as they are."""
+    """Read commands, skills, agents and hooks of plugins again. Their servers are not restarted."""
     if request.refuse_if_busy is True and session.is_running:
         raise NotPossible("a turn is running; plugins are not read again before its end", "busy")
     found, errors = session.config.extensions.list_plugins(True)
     session.config.agents.registry.reload()
     if session.config.settings is not None:
-        session.hooks.set_commands(session, session.config.settings.merged)
+        session.hooks.set_commands(session.config.settings.merged)
     reload_templates(session)
     return {
         "commands": session.commands.list_commands(),
@@ -38,9 +38,9 @@ def reload_plugins(session: Session, request: requests.ReloadPlugins) -> Json:
 
 
 def reload_templates(session: Session) -> None:
-    """Read commands and skills again, and tell it if that changes what there is."""
+    """Read commands and skills again, and report a change."""
     before = session.commands.list_commands()
     session.commands.reload()
     now = session.commands.list_commands()
     if now != before:
-        session.send(CommandsChanged(commands=now))
+        session.outbox.send(CommandsChanged(commands=now))

@@ -1,7 +1,7 @@
-"""The engine's answers to the host's control requests: one function and one row each.
+"""The handlers of control requests: one function and one row in `HANDLERS` each.
 
-A function returns the payload of a success, or raises NotPossible. It never waits: one
-whose answer takes its time is a coroutine, and control/dispatcher.py awaits it.
+A handler returns the payload of the success reply, or raises NotPossible. A slow handler is a coroutine function;
+`dispatcher.py` awaits it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from parley.engine.turn.client_tools import ClientToolSpec
 
 TASK_TAIL_BYTES = 8 * 1024
-"""As much of a task's output as a host gets at a time."""
+"""The longest part of a task's output in one reply."""
 MAX_TITLE_CHARS = 1000
 
 
 def initialize(
     session: Session, request: requests.Initialize
 ) -> requests.InitializeAnswer | Awaitable[requests.InitializeAnswer]:
-    # What cannot be had is said before anything is changed: a handshake that is refused has no effect.
+    # Validate everything first: a refused handshake has no effect.
     schema = parse_schema(session, request.jsonSchema) if isinstance(request.jsonSchema, dict) else None
     own_tools = parse_tools(request.clientTools) if isinstance(request.clientTools, list) else None
     if request.guard is True:
-        session.gate.guard(session.host)
-    # What cannot be relied on is not applied: a client that relies on it must hear of it.
-    applied = request.hooks is UNSET or session.hooks.register(session, request.hooks or {})
+        session.gate.guard(session.outbox.host)
+    # Hooks that cannot be guaranteed are not applied, and the answer says so.
+    applied = request.hooks is UNSET or session.hooks.register(request.hooks or {})
     if isinstance(request.agents, dict):
         session.config.agents.registry.set_host_agents(request.agents)
     if isinstance(request.forwardSubagentText, bool):
@@ -95,12 +95,12 @@ def initialize(
 
 
 async def answer_after_start(answer: requests.InitializeAnswer) -> requests.InitializeAnswer:
-    """The answer, told behind what was begun before."""
+    """The answer, sent after the requests that were sent before it."""
     return answer
 
 
 def parse_schema(session: Session, schema: Json) -> OutputSchema:
-    """Raises NotPossible if it is none."""
+    """Raises NotPossible if the schema is invalid."""
     try:
         return OutputSchema(schema, session.limits.max_schema_attempts)
     except UsageError as exc:
@@ -108,7 +108,7 @@ def parse_schema(session: Session, schema: Json) -> OutputSchema:
 
 
 def parse_tools(tools: list[Json]) -> list[ClientToolSpec]:
-    """Raises NotPossible if these are none."""
+    """Raises NotPossible if the declarations are invalid."""
     from parley.engine.turn.client_tools import parse_client_tools
 
     try:
@@ -118,14 +118,14 @@ def parse_tools(tools: list[Json]) -> list[ClientToolSpec]:
 
 
 def interrupt(session: Session, request: requests.Interrupt) -> requests.InterruptAnswer:
-    behind = session.prompts.list_queued()
-    named = [prompt.uuid for prompt in behind if prompt.has_client_uuid]
+    queued = session.prompts.list_queued()
+    uuids = [prompt.uuid for prompt in queued if prompt.has_client_uuid]
     if request.cancel_queued is not True:
-        return requests.InterruptAnswer(still_queued=named)
-    for prompt in behind:
-        if not prompt.is_notification:  # the end of a task is news all the same
+        return requests.InterruptAnswer(still_queued=uuids)
+    for prompt in queued:
+        if not prompt.is_notification:  # the end of a task is reported nevertheless
             session.prompts.cancel(prompt)
-    return requests.InterruptAnswer(still_queued=[], cancelled=named)
+    return requests.InterruptAnswer(still_queued=[], cancelled=uuids)
 
 
 def cancel_message(session: Session, request: requests.CancelAsyncMessage) -> Json:
@@ -143,7 +143,7 @@ async def rewind_files(session: Session, request: requests.RewindFiles) -> reque
     dry_run = request.dry_run is True
     files = session.config.tool_context.files
     rewound = await asyncio.to_thread(files.rewind, request.user_message_id, dry_run=dry_run)
-    # Clients ignore the answer to a rewind but not an error. To look ahead is to want to know.
+    # Clients ignore the answer to a rewind, but not an error. A dry run answers with the reason.
     if not rewound.possible and not (dry_run and rewound.left_alone):
         raise NotPossible(rewound.reason)
     reason = rewound.reason or UNSET
@@ -191,21 +191,21 @@ def get_version(session: Session, request: requests.GetBinaryVersion) -> Json:
 
 
 def get_context_usage(session: Session, request: requests.GetContextUsage) -> requests.ContextUsage:
-    from parley.engine.control.handlers import usage
+    from parley.engine.context.usage_report import report_context
 
-    return usage.context_report(session)
+    return report_context(session.conversation)
 
 
 def get_usage(session: Session, request: requests.GetUsage) -> Json:
     from parley.engine.control.handlers import usage
 
-    return usage.usage_report(session)
+    return usage.usage_report(session.ledger, session.clock.monotonic() - session.started_at)
 
 
 def get_session_cost(session: Session, request: requests.GetSessionCost) -> Json:
     from parley.engine.control.handlers import usage
 
-    return usage.cost_report(session)
+    return usage.cost_report(session.ledger, session.clock.monotonic() - session.started_at)
 
 
 async def read_file(session: Session, request: requests.ReadFile) -> Json:
@@ -256,7 +256,7 @@ def rename_session(session: Session, request: requests.RenameSession) -> Json:
 
 
 def acknowledge(session: Session, request: requests.SetColor | requests.SetHasSubscribers) -> Json:
-    """A hint for clients that draw or batch; an engine that does neither has nothing to do."""
+    """A hint for clients that draw or batch. It has no effect on the engine."""
     return {}
 
 

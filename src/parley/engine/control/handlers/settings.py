@@ -1,4 +1,4 @@
-"""The answers to requests that change how a session goes on, or tell how it is set: model, mode, thinking, settings."""
+"""Handlers that change or report the model, the permission mode, thinking and settings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.errors import ModelError, NotPossible, UsageError
-from parley.models.catalog import ModelRef, model_info, resolve
+from parley.errors import NotPossible
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests
 from parley.protocol.messages.conversation import User, UserContent
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
 
 def set_model(session: Session, request: requests.SetModel) -> requests.SetModelAnswer:
     before = session.conversation.model
-    choice = use_model(session, request.model if isinstance(request.model, str) else "default")
+    choice = session.conversation.use_model(request.model if isinstance(request.model, str) else "default")
     if choice != before:
         text = f"<local-command-stdout>Set model to `{choice.display_name}`</local-command-stdout>"
-        session.send(
+        session.outbox.send(
             User(
                 message=UserContent(content=text),
                 parent_tool_use_id=None,
@@ -33,25 +32,6 @@ def set_model(session: Session, request: requests.SetModel) -> requests.SetModel
             )
         )
     return requests.SetModelAnswer(model=choice.display_name)
-
-
-def use_model(session: Session, name: str) -> ModelRef:
-    """Make a model the session's. Raises NotPossible if there is no such model."""
-    choice = find_model(session, name)
-    session.conversation.model = choice
-    session.config.tool_context.strict_reads = model_info(choice.name).must_read_first
-    return choice
-
-
-def find_model(session: Session, name: str) -> ModelRef:
-    choice = resolve(session.config.model.name if name == "default" else name)
-    try:
-        session.open_model(choice)
-    except UsageError as exc:
-        raise NotPossible(str(exc)) from None
-    except ModelError:
-        pass  # a key may still come; the turn that needs it will tell
-    return choice
 
 
 def set_max_thinking_tokens(session: Session, request: requests.SetMaxThinkingTokens) -> None:
@@ -66,7 +46,8 @@ def set_max_thinking_tokens(session: Session, request: requests.SetMaxThinkingTo
 def set_permission_mode(session: Session, request: requests.SetPermissionMode) -> Json:
     if request.mode not in MODES:
         raise NotPossible(
-            f"Cannot set permission mode: {request.mode!r} is none of {', '.join(sorted(MODES))}", "invalid_mode"
+            f"Cannot set permission mode: {request.mode!r} is unknown (choose from {', '.join(sorted(MODES))})",
+            "invalid_mode",
         )
     if request.mode == "bypassPermissions" and not session.may_bypass():
         raise NotPossible(
@@ -92,20 +73,20 @@ def change_settings(session: Session, settings: Json, change: Callable[[Settings
     held = require_settings(session)
     before = held.merged.get("model")
     if isinstance(settings.get("model"), str):
-        find_model(session, settings["model"])
+        session.conversation.find_model(settings["model"])
     try:
         after = change(held)
     except SettingsWriteError as exc:
         raise NotPossible(str(exc)) from None
     session.config.permissions.policy.apply_settings(after)
-    session.hooks.set_commands(session, after)
+    session.hooks.set_commands(after)
     if session.mode == "bypassPermissions" and not session.may_bypass():
         session.permission_mode.change("default")
     environment = session.config.tool_context.environment
     environment.clear()
     environment.update(held.child_environment())
     if after.get("model") != before:
-        use_model(session, after.get("model", "default"))
+        session.conversation.use_model(after.get("model", "default"))
 
 
 def get_settings(session: Session, request: requests.GetSettings) -> Json:

@@ -245,8 +245,8 @@ async def test_a_curator_updates_archives_and_hears_what_it_did_wrong(tmp_path: 
     flaws = [answer["content"] for answer in answers if answer.get("is_error")]
     assert flaws == [
         "there is an entry 'ada' already, at version 1: update that one",
-        "#77 is no message of this stretch: sources are the numbers it shows",
-        f"there is no tool 'memory_burn'; there are {', '.join(TOOLS)}",
+        "#77 is not a message of this excerpt: use the numbers that it shows",
+        f"unknown tool 'memory_burn' (choose from {', '.join(TOOLS)})",
         "Expected `str`, got `int` - at `$.slug`",
     ]
     assert "Moved to Rome." in answers[6]["content"]

@@ -13,7 +13,7 @@ from parley.memory.database import MemoryDatabase
 from parley.memory.summaries import Summaries
 from parley.models.base import ModelRequest
 from tests.helpers.session import Json, SessionHarness
-from tests.session.engine.memory.test_worker import CREATE, Held, Remembering, says, told
+from tests.session.memory.test_worker import CREATE, Held, Remembering, says, told
 
 BUDGET = 2_000
 REPEATS = 'at_end = "repeat"\n'
@@ -115,7 +115,8 @@ async def test_summaries_can_be_searched_and_followed_down_to_what_was_said(tmp_
         kept = Summaries(MemoryDatabase(here.place), str)
         [detail] = [line["tool_use_result"] for line in here.messages("user") if "tool_use_result" in line]
         hit = detail["messages"][0]
-        said = here.session.config.open_memory().recall.messages(hit["seq"], hit["seq"])  # type: ignore[misc]
+        assert here.session.memory_worker is not None
+        said = here.session.memory_worker.memory.recall.messages(hit["seq"], hit["seq"])
     assert [line.text[:29] for line in said] == ["This is fact number3. Some wo"]
     top = next(each for each in kept.search("number3", 50) if each.order == 2)
     below = kept.within(top)

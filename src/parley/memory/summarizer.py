@@ -1,20 +1,24 @@
-"""Distilling a conversation: compaction where there is a memory, so that nothing is dropped.
+"""Compaction with a long-term memory, so that nothing is dropped.
 
-What is old becomes a summary of order 1; summaries that have become many become one of the next
-order (summary_levels.py). All of them are kept where they can be searched, and what they cover is
-looked through for knowledge first, or meanwhile: nobody waits for that.
+Old messages become a summary of order 1; several summaries of one order become one of the next
+(summary_levels.py). All summaries are stored where they can be searched, and a consolidation of what they
+cover starts in the background.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from parley.engine.context import summary
 from parley.engine.context.compaction import KEPT_SHARE, find_keep_start
 from parley.engine.context.compactor import Compactor, Summarized
+from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import HistoryEntry
 from parley.engine.context.system_prompt import system_blocks
-from parley.engine.memory.summary_levels import (
+from parley.engine.side.retry import is_about_length
+from parley.errors import ModelError, SessionError
+from parley.memory.base import SessionMemory, Summary
+from parley.memory.summary_levels import (
     ENTRIES_REQUEST,
     SUMMARIES_REQUEST,
     WORDS_PER_TOKEN,
@@ -31,37 +35,33 @@ from parley.engine.memory.summary_levels import (
     summary_records,
     summary_tokens,
 )
-from parley.engine.side.retry import is_about_length
-from parley.errors import ModelError, SessionError
-from parley.memory.base import Summary
 from parley.models.base import ModelRequest
 from parley.models.catalog import CHARS_PER_TOKEN, ModelRef, resolve
 
-if TYPE_CHECKING:
-    from parley.engine.context.conversation import Conversation
-    from parley.engine.memory.worker import MemoryWorker
-
 INSTRUCTIONS = "You write summaries for an agent that works for a person. Say only what you were given."
 SHARE_OF_WINDOW = 0.5
-"""How much of a window a piece fills: characters are a rough measure of tokens."""
+"""How much of a window a piece fills. Characters are a rough measure of tokens."""
 SPARE_TOKENS = 1_000
-"""What a model may write beyond what it was asked for, before it is cut off."""
+"""Output tokens beyond the requested length."""
 
 
 class Summarizer(Compactor):
-    def __init__(self, conversation: Conversation, worker: MemoryWorker) -> None:
+    def __init__(
+        self, conversation: Conversation, memory: SessionMemory, start_consolidation: Callable[[], None]
+    ) -> None:
         super().__init__(conversation)
-        self._worker = worker
+        self._memory = memory
+        self._start_consolidation = start_consolidation
         self._focus: str | None = None
 
     @property
     def _room(self) -> int:
-        """Tokens for what was said, in short or as it was."""
+        """Tokens for summaries and messages."""
         return max(0, self._threshold() - self._conversation.overhead_tokens())
 
     def _find_keep_start(self, trigger: str) -> int | None:
         messages = list(self._conversation.journal.history.list_messages())
-        if trigger == "manual":  # who asks for it wants as much as possible to be short
+        if trigger == "manual":  # the user wants as much as possible to be summarized
             at = find_keep_start(messages, int(self._threshold() * KEPT_SHARE))
         else:
             at = find_tail_start(messages, self._room)
@@ -73,7 +73,7 @@ class Summarizer(Compactor):
         return find_unsummarized(history.list_entries(), kept)
 
     async def _summarize_before(self, at: int, instructions: str | None) -> Summarized:
-        self._worker.start()
+        self._start_consolidation()
         self._focus = instructions
         conversation, new = self._conversation, list[Summary]()
         row = find_summaries(conversation.journal.history.list_entries(), conversation.config.session_id)
@@ -87,20 +87,18 @@ class Summarizer(Compactor):
             new.append(made)
         await self._store(new)
         request, date = self._reminders(at)
-        behind = [f"{summary.LAST_REQUEST}\n{summary.shorten_text(request, self._max_chars)}"] if request else []
-        texts = (intro(conversation.tool_names()), *format_summaries(row), *behind, *([date] if date else []))
+        last_request = [f"{summary.LAST_REQUEST}\n{summary.shorten_text(request, self._max_chars)}"] if request else []
+        texts = (intro(conversation.tool_names()), *format_summaries(row), *last_request, *([date] if date else []))
         return Summarized(
             text="\n\n".join(format_summaries(row)), texts=texts, more={"distilled": summary_records(row)}
         )
 
     async def _store(self, summaries: list[Summary]) -> None:
-        """They are in the log as well: a memory that cannot be written must not end the turn."""
+        """Store summaries. They are in the log too, so an error must not fail the turn."""
         try:
-            await self._worker.memory.store(summaries)
+            await self._memory.store(summaries)
         except SessionError as exc:
             self._conversation.config.warn(str(exc))
-
-    # The summaries.
 
     async def _summarize_entries(self, lines: list[HistoryEntry]) -> Summary:
         """Raises ModelError, BudgetSpent."""
@@ -115,16 +113,16 @@ class Summarizer(Compactor):
         )
 
     async def _write_summary(self, asked: str, material: str) -> str:
-        """A summary of it, no longer than may be; what can be had without a model where none can take it."""
+        """A summary of limited length. If no model can take the text, its beginning is used."""
         words = asked.format(words=int(summary_tokens(self._room) * WORDS_PER_TOKEN))
         focus = f"\n\n[The person says of this summary: {self._focus}]" if self._focus else ""
         try:
-            said = await self._call_with_retry(self._build_request(f"{words}{focus}\n\n{material}"), self._model)
+            text = await self._call_with_retry(self._build_request(f"{words}{focus}\n\n{material}"), self._model)
         except ModelError as exc:
             if not is_about_length(exc):
                 raise
-            said = material
-        return summary.shorten_text(summary.TAGS.sub("", said).strip(), self._max_chars)
+            text = material
+        return summary.shorten_text(summary.TAGS.sub("", text).strip(), self._max_chars)
 
     def _build_request(self, text: str) -> ModelRequest:
         choice, known = self._model, self._conversation.config.model.get_info(self._model)
@@ -138,7 +136,7 @@ class Summarizer(Compactor):
 
     @property
     def _model(self) -> ModelRef:
-        named = self._worker.memory.policy.summary_model
+        named = self._memory.policy.summary_model
         return self._conversation.model if named is None else resolve(named)
 
     def _window(self) -> int:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from parley.engine.context.compaction import is_paired, message_tokens
 from parley.engine.context.history import tokens_from_chars
-from parley.engine.memory.summary_levels import (
+from parley.memory.base import Summary
+from parley.memory.summary_levels import (
     FAN,
     INTRO,
     ROW_SHARE,
@@ -26,7 +27,6 @@ from parley.engine.memory.summary_levels import (
     summary_records,
     summary_tokens,
 )
-from parley.memory.base import Summary
 from parley.stores.base import Entry
 from tests.unit.engine.context.test_compaction import assistant, boundary, call, heard, result, talks, text, user
 

@@ -1,14 +1,13 @@
-"""How a conversation becomes summaries of rising order, and which messages stay. Pure.
+"""Which messages become summaries, of which order, and which messages stay. Pure functions.
 
     messages   1 … 40   41 … 90   91 … 130   131 … 160   161 … 200
     order 1    [1–40]   [41–90]   [91–130]   [131–160]             four of one order
     order 2    [1–160]                                             become one of the next
 
-What a model reads is a row of summaries, the oldest and of the highest order first, and behind it
-the last messages as they were said. A summary names what it covers, in its text and in the
-boundary, so that the row is found again in the log.
+A model reads a row of summaries, oldest and highest order first, followed by the last messages. A summary
+names what it covers, in its text and in the boundary, so that the row can be found in the log.
 
-Not here: who writes summaries (summarizer.py), when it is time (context/compaction.py).
+See also: `summarizer.py` writes summaries, `engine/context/compaction.py` decides when.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from parley.memory.base import Summary
 from parley.protocol.base import Json
 
 FAN = 4
-"""So many summaries of one order become one of the next."""
+"""How many summaries of one order become one of the next."""
 ROW_SHARE = 0.25
-"""What the row of summaries may take of what a model reads."""
+"""The share of the row of summaries in what a model reads."""
 TAIL_SHARE = 0.4
-"""And what the messages behind it."""
+"""The share of the messages after it."""
 ROW_PLACES = 8
-"""A summary has such a part of the row at most."""
+"""A summary has at most this fraction of the row."""
 SMALLEST_SUMMARY_TOKENS = 60
 RESULT_CHARS = 2_000
-"""What a summary is made from of the body of a result."""
+"""How much of a tool result a summary is made from."""
 INTRO = (
     "This session is older than what you see of it. What was said before is told in summaries, the oldest first; "
     "each names the messages it stands for."
@@ -40,7 +39,7 @@ TOOLS = {
     "memory_search": " memory_search finds words in all that was said.",
     "memory_read": ' memory_read shows messages by their numbers, as in messages "12-40".',
 }
-"""What a model is told of the tools it may have for that."""
+"""Hints about the tools that the model may have."""
 ENTRIES_REQUEST = """\
 [Here is a stretch of a conversation between a person and an agent that works for them, each message under its number. \
 It will be replaced by what you write; the agent can look up messages by their numbers. Write for the agent, in at \
@@ -62,12 +61,12 @@ WORDS_PER_TOKEN = 0.7
 
 
 def intro(tools: Container[str]) -> str:
-    """What stands before the row."""
+    """The text before the row."""
     return INTRO + "".join(words for name, words in TOOLS.items() if name in tools)
 
 
 def row_tokens(room: int) -> int:
-    """What the row may take of a room of so many tokens."""
+    """The limit for the row, in tokens."""
     return max(2 * SMALLEST_SUMMARY_TOKENS, int(room * ROW_SHARE))
 
 
@@ -76,7 +75,7 @@ def summary_tokens(room: int) -> int:
 
 
 def find_tail_start(messages: list[HistoryMessage], room: int) -> int | None:
-    """Where the messages begin that stay; None if there is too little before them to be worth it."""
+    """The index of the first message that stays; None if too little comes before it."""
     last = find_keep_start(messages, int(room * TAIL_SHARE))
     if last is None:
         return None
@@ -92,7 +91,7 @@ def find_tail_start(messages: list[HistoryMessage], room: int) -> int | None:
 
 
 def find_summaries(lines: Sequence[HistoryEntry], session_id: str) -> list[Summary]:
-    """The summaries that a conversation begins with."""
+    """The summaries at the start of a conversation."""
     if not lines or not lines[0].summaries:
         return []
     first, row = lines[0], []
@@ -111,12 +110,12 @@ def find_summaries(lines: Sequence[HistoryEntry], session_id: str) -> list[Summa
 
 
 def find_unsummarized(lines: Sequence[HistoryEntry], kept: frozenset[str]) -> list[HistoryEntry]:
-    """The lines that are to be distilled: what is not kept, and is no row of summaries."""
+    """The entries to summarize: neither kept nor summaries themselves."""
     return [line for line in lines if line.uuid not in kept and not line.summaries and line.content]
 
 
 def split_entries(lines: Sequence[HistoryEntry], max_chars: int) -> list[list[HistoryEntry]]:
-    """Cut where a piece would be too long for one request."""
+    """Split entries into pieces that fit into one request."""
     found: list[list[HistoryEntry]] = [[]]
     size = 0
     for line in lines:
@@ -130,7 +129,7 @@ def split_entries(lines: Sequence[HistoryEntry], max_chars: int) -> list[list[Hi
 
 
 def format_entry(line: HistoryEntry) -> str:
-    """A line as it is read by who writes a summary of it."""
+    """An entry as the summary request shows it."""
     parts = [shorten_block(block) for block in line.content]
     return f"[#{line.seq} {line.role}]\n" + "\n".join(part for part in parts if part)
 
@@ -143,7 +142,7 @@ def shorten_block(block: Json) -> str:
 
 
 def find_due(row: Sequence[Summary], max_tokens: int) -> slice | None:
-    """Which of the row are to become one, if any: a full hand of one order, else the oldest if all are too long."""
+    """Which summaries to merge: `FAN` of one order, else the oldest if the row is too long."""
     for order in sorted({summary.order for summary in row}):
         places = [at for at, summary in enumerate(row) if summary.order == order]
         if len(places) >= FAN:
@@ -154,19 +153,19 @@ def find_due(row: Sequence[Summary], max_tokens: int) -> slice | None:
 
 
 def merge_summaries(summaries: Sequence[Summary], text: str) -> Summary:
-    """The one that takes the place of several."""
+    """The summary that replaces several."""
     first, last = summaries[0], summaries[-1]
     order = max(summary.order for summary in summaries) + 1
     return Summary(session=first.session, order=order, first=first.first, last=last.last, text=text)
 
 
 def format_summaries(row: Sequence[Summary]) -> list[str]:
-    """The row as a model reads it."""
+    """The row as text for the model."""
     return [
         f"[Summary of order {each.order}, of the messages #{each.first} to #{each.last}]\n{each.text}" for each in row
     ]
 
 
 def summary_records(row: Sequence[Summary]) -> list[Json]:
-    """The row as a boundary names it."""
+    """The row as the boundary records it."""
     return [{"order": each.order, "first": each.first, "last": each.last} for each in row]

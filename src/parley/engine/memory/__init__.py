@@ -1,1 +1,0 @@
-"""Compaction and background work for sessions with a long-term memory."""

@@ -1,0 +1,53 @@
+"""The turn that an earlier engine left waiting for a reply. It continues when the client is there."""
+
+from __future__ import annotations
+
+from parley.engine.session.journal import Journal
+from parley.engine.session.outbox import Outbox
+from parley.engine.session.prompt_queue import PromptQueue, ResumedTurnItem
+from parley.protocol.base import convert
+from parley.protocol.blocks import ToolUse
+from parley.protocol.messages.conversation import Assistant
+from parley.protocol.messages.dialects import AnswerComplete
+from parley.stores.base import Entry, Log
+
+
+class ResumedTurn:
+    def __init__(self, journal: Journal, prompt_queue: PromptQueue, outbox: Outbox, *, is_fork: bool) -> None:
+        self._journal = journal
+        self._prompt_queue = prompt_queue
+        self._outbox = outbox
+        undecided = [
+            call
+            for call in journal.history.open_tool_uses()
+            if call["id"] not in journal.decided_calls or call["id"] in journal.awaited_calls
+        ]
+        # A fork leaves the open requests to the session that it was forked from.
+        waits = not is_fork and any(call["id"] in journal.questions for call in undecided)
+        self._calls = [ToolUse(call) for call in undecided] if waits else []
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._calls)
+
+    def enqueue(self) -> None:
+        """Continue the turn before anything else. Called when the client is there; only the first call counts."""
+        calls, self._calls = self._calls, []
+        if calls:
+            self._prompt_queue.put(ResumedTurnItem(uuid=calls[0].id, calls=calls))
+
+    def resend_client_calls(self, calls: list[ToolUse], log: Log) -> None:
+        """Send the messages again that hand calls to the client: it may be another client now."""
+        ids = [call.id for call in calls if call.id in self._journal.awaited_calls]
+        if not ids:
+            return
+        messages = [entry.message for entry in log.entries() if has_call(entry, ids)]
+        for message in messages:
+            self._outbox.send_raw(convert(message, Assistant))
+        message_id = str(messages[-1]["message"].get("id")) if messages else ""
+        self._outbox.send(AnswerComplete(message_id=message_id))
+
+
+def has_call(entry: Entry, calls: list[str]) -> bool:
+    content = entry.message["message"]["content"] if entry.kind == "assistant" else ()
+    return any(isinstance(block, dict) and block.get("id") in calls for block in content)
