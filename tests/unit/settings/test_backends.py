@@ -47,9 +47,9 @@ def test_another_server_needs_a_key_or_headers_of_its_own() -> None:
 
 @pytest.mark.parametrize("url", ["ftp://x.test", "x.test", "http://", "file:///etc/passwd", "https:/x.test"])
 def test_an_address_that_is_not_http_is_a_mistake_in_the_environment(url: str) -> None:
-    with pytest.raises(UsageError, match="OPENAI_BASE_URL must be an address"):
+    with pytest.raises(UsageError, match="OPENAI_BASE_URL must be a URL"):
         backends.openai_url({"OPENAI_BASE_URL": url})
-    with pytest.raises(UsageError, match="ANTHROPIC_BASE_URL must be an address"):
+    with pytest.raises(UsageError, match="ANTHROPIC_BASE_URL must be a URL"):
         backends.anthropic_url({"ANTHROPIC_BASE_URL": url})
 
 
