@@ -1,9 +1,9 @@
-"""Many subagents at once in one session: what an idle one weighs, and how long the loop is kept busy.
+"""Measure many concurrent subagents in one session: memory per idle agent, and event loop lag.
 
     python -m bench.agents --agents 100
 
-Each agent calls the model once and waits for an answer that takes a while. The memory is the growth of the resident
-set while all of them wait, divided by their number; the lag is how late a timer of 5 ms comes.
+Each agent calls the model once and waits for a slow answer. The memory is the growth of the resident set while all of
+them wait, divided by their number. The lag is how late a timer of 5 ms fires.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--agents", type=int, default=100)
     parser.add_argument("--wait-ms", type=int, default=5000)
-    wanted = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        weight, lag, done = asyncio.run(measure(Path(folder), wanted.agents, wanted.wait_ms))
-    sys.stdout.write(f"{done} agents done; {weight:.3f} MB for an idle one, the loop late by {lag:.1f} ms (p99)\n")
-    return 0 if done == wanted.agents and weight <= 1 and lag <= 50 else 1
+        idle_mb, lag, done = asyncio.run(measure(Path(folder), options.agents, options.wait_ms))
+    sys.stdout.write(f"{done} agents done; {idle_mb:.3f} MB per idle agent, loop lag {lag:.1f} ms (p99)\n")
+    return 0 if done == options.agents and idle_mb <= 1 and lag <= 50 else 1
 
 
 if __name__ == "__main__":

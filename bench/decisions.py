@@ -1,12 +1,13 @@
-"""Measure what a decision on a Bash command costs: the whole of it, and its two halves.
+"""Measure permission decisions on Bash commands, as a whole and in parts.
 
     python bench/decisions.py
 
-Each figure is the median of many rounds in microseconds of processor time; what was read from a command is not kept
-from one round to the next. The first column is `decide` with a handful of allow rules on a real folder, the second
-the same with deny rules as well, the third reading and judging alone, the last the search for denied commands.
-The exit code is 1 if a plain command costs more than 100 us without deny or ask rules, or a git command more than
-250 us: that its repository is as it was is looked up each time, in a linked worktree in two folders.
+Each figure is the median of many rounds in microseconds of processor time, with empty caches. The columns are `decide`
+with some allow rules on a real directory, the same with deny rules, parsing and classifying alone, and the search for
+denied commands.
+
+The exit code is 1 if a plain command takes more than 100 us without deny or ask rules, or a git command more than
+250 us. The state of a git repository is checked every time, in a linked worktree in two directories.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ CWD = os.getcwd()
 PATH = os.environ.get("PATH", "")
 VIEW = RealFilesystem(os.path.expanduser("~"))
 ROUNDS = 1_000
-MOST_MICROSECONDS = {**dict.fromkeys(PLAIN, 100.0), **dict.fromkeys(GIT, 250.0)}
-KEPT = (_parse_cached, _survey_cached, files_read, unwrap)
+MAX_MICROSECONDS = {**dict.fromkeys(PLAIN, 100.0), **dict.fromkeys(GIT, 250.0)}
+CACHES = (_parse_cached, _survey_cached, files_read, unwrap)
 
 
 def rules(**texts: tuple[str, ...]) -> RuleSet:
@@ -64,7 +65,7 @@ def decision(rules: RuleSet) -> Callable[[str], None]:
     return work
 
 
-def judge(command: str) -> None:
+def classify(command: str) -> None:
     line = parse_strict(command)
     if isinstance(line, CommandLine):
         _ = is_read_only(line) or is_allowed_by(line, ALLOWED)
@@ -80,25 +81,25 @@ def microseconds(work: Callable[[str], None], command: str) -> float:
     work(command)
     taken = []
     for _ in range(ROUNDS):
-        for function in KEPT:
+        for function in CACHES:
             function.cache_clear()
-        begun = time.thread_time_ns()
+        started = time.thread_time_ns()
         work(command)
-        taken.append((time.thread_time_ns() - begun) / 1_000)
+        taken.append((time.thread_time_ns() - started) / 1_000)
     return statistics.median(taken)
 
 
-WORKS = (decision(rules(allow=ALLOWED)), decision(rules(allow=ALLOWED, deny=DENIED)), judge, search)
+WORKS = (decision(rules(allow=ALLOWED)), decision(rules(allow=ALLOWED, deny=DENIED)), classify, search)
 
 
 def main() -> int:
-    is_over = False
-    sys.stdout.write("decide   + deny    judge   search\n")
+    is_too_slow = False
+    sys.stdout.write("decide   + deny classify   search\n")
     for command in (*PLAIN, *GIT, *LONGER, *UNPROVEN):
         taken = [microseconds(work, command) for work in WORKS]
-        is_over = is_over or taken[0] > MOST_MICROSECONDS.get(command, math.inf)
+        is_too_slow = is_too_slow or taken[0] > MAX_MICROSECONDS.get(command, math.inf)
         sys.stdout.write(f"{'  '.join(f'{each:6.1f}' for each in taken)}  us  {command}\n")
-    return 1 if is_over else 0
+    return 1 if is_too_slow else 0
 
 
 if __name__ == "__main__":

@@ -1,23 +1,22 @@
-"""Measure engine executables side by side, all against one model that answers at once.
+"""Measure engine executables side by side, against one model that answers immediately.
 
     python bench/engines.py ./parley /path/to/claude
     python bench/engines.py parley=./parley "offline=./parley --model offline" --runs 20 --json figures.json
-    python bench/engines.py ./parley --quick                  # proves that it works; the figures are rough
+    python bench/engines.py ./parley --quick                  # a smoke test; the figures are rough
     python bench/engines.py ./parley --only warm,stream
 
-An engine is a command, with arguments if quoted, and a label if written `label=command`. Each run gets a fresh
-home, working and temp directory and the same few environment variables. Within a measure the engines take turns,
-in alternating order and after one unrecorded round, so that noise of the machine hits all alike.
+An engine is a command, quoted if it has arguments, with an optional label: `label=command`. Each run gets new home,
+working and temporary directories and the same few environment variables. The engines take turns within a measurement,
+in alternating order and after one unrecorded round, so that noise affects all of them.
 
-A time starts before the spawn (or the write) and ends when our read returns the line. "best" is the smallest
-sample, of a rate the largest; "ratio" is a median over that of the first engine. Memory is summed over the
-process and what it started and still runs: "peak RSS" adds up VmHWM, which counts a page shared by two
-processes twice; PSS divides such a page among all who map it. Linux only.
+A time starts before the spawn or write and ends when our read returns the line. "best" is the smallest sample (the
+largest for a rate); "ratio" compares a median with that of the first engine. Memory is summed over the process and its
+running children: "peak RSS" adds VmHWM, which counts a shared page twice; PSS divides shared pages. Linux only.
 
-A failing engine gets a row with the reason and the tail of its stderr; the others go on, and the exit code is 1.
-A turn that ends in an error result is a failure; only the long line may be refused.
+A failing engine gets a row with the reason and the end of its stderr, the others continue, and the exit code is 1.
+An error result is a failure; only the long line may be refused.
 
-Not here: the model (model_server.py), talking to a process (talk.py).
+See also: `model_server.py` is the model, `engine_process.py` runs an engine.
 """
 
 from __future__ import annotations
@@ -39,8 +38,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine_process import (
+    INITIALIZED,
+    Engine,
+    EngineError,
+    EngineProcess,
+    cpu_seconds,
+    initialize_line,
+    memory_mb,
+    start_engine,
+    user_line,
+    wait,
+)
 from model_server import prompt
-from talk import INITIALIZED, Engine, EngineError, Talk, cpu_seconds, initialize_line, memory_mb, talk, user_line, wait
 
 ONE_SHOT = ("--print", "--output-format", "stream-json", "--verbose")
 STREAM = (*ONE_SHOT, "--input-format", "stream-json")
@@ -48,12 +58,12 @@ TURNS_BEFORE_WARM = 3
 FIRST_LINES = {"initialize response": INITIALIZED, "system/init": "system/init", "result": "result"}
 
 Samples = dict[str, list[float]]
-"""What a run measured: "quantity, unit" to values."""
+"""The samples of a run: "quantity, unit" to values."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Where the model is, and how much of everything."""
+    """The address of the model, and the number and size of everything."""
 
     base_url: str = ""
     runs: int = 10
@@ -68,7 +78,7 @@ QUICK = Plan(runs=3, warm_turns=5, deltas=1_000, line_bytes=1 << 20, processes=3
 
 @dataclass
 class Outcome:
-    """What one engine showed in one measure."""
+    """The samples of one engine in one measurement."""
 
     samples: Samples = field(default_factory=dict)
     failure: str = ""
@@ -81,7 +91,7 @@ def ms(start: float, end: float) -> float:
 
 
 def named_engine(text: str) -> Engine:
-    """Read `label=command`. Raises ValueError if there is no such command."""
+    """Parse `label=command`. Raises ValueError if the command does not exist."""
     labelled = re.match(r"([\w.-]+)=(.+)", text)
     label, command = labelled.groups() if labelled else ("", text)
     first, *rest = shlex.split(command)
@@ -99,7 +109,7 @@ def figures(quantity: str, values: Sequence[float], first: Sequence[float] | Non
 
 
 def table(title: str, outcomes: Mapping[str, Outcome]) -> str:
-    """One measure as text: a row per quantity and engine, then who failed."""
+    """One measurement as text: a row per quantity and engine, then the failures."""
     width = max(map(len, outcomes))
     lines = ["", title, f"  {'':34}{'':{width}}{'median':>11}{'best':>11}{'ratio':>8}{'samples':>9}"]
     first = next(iter(outcomes.values())).samples
@@ -116,25 +126,25 @@ def table(title: str, outcomes: Mapping[str, Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def result_time(live: Talk, number: int = 1) -> float:
+def result_time(live: EngineProcess, number: int = 1) -> float:
     """Wait for a turn's result. Raises EngineError if it is an error."""
-    wait([live], lambda live: live.heard("result") >= number, f"result {number}")
+    wait([live], lambda live: live.count("result") >= number, f"result {number}")
     if live.result.get("is_error"):
-        said = live.result.get("result") or live.result.get("errors")
-        raise live.error(f"error result: {str(said)[:200]}")
+        reason = live.result.get("result") or live.result.get("errors")
+        raise live.error(f"error result: {str(reason)[:200]}")
     return live.times["result"][number - 1]
 
 
 def first_turn(engine: Engine, plan: Plan) -> Samples:
-    with talk(engine, STREAM, plan.base_url) as live:
-        live.say(initialize_line() + user_line(prompt(1)))
+    with start_engine(engine, STREAM, plan.base_url) as live:
+        live.send(initialize_line() + user_line(prompt(1)))
         result_time(live)
         peak_mb = memory_mb([live], "status", "VmHWM")
         closed_at = live.close_input()
         wait([live], lambda live: live.exited_at > 0, "exit")
         samples = {}
         for what, kind in FIRST_LINES.items():
-            if not live.heard(kind):
+            if not live.count(kind):
                 raise live.error(f"no {what}")
             samples[f"spawn to {what}, ms"] = [ms(live.started_at, live.times[kind][0])]
         ended_ms = ms(closed_at, live.exited_at)
@@ -143,22 +153,22 @@ def first_turn(engine: Engine, plan: Plan) -> Samples:
 
 def warm_turns(engine: Engine, plan: Plan) -> Samples:
     taken = []
-    with talk(engine, STREAM, plan.base_url) as live:
-        live.say(initialize_line())
+    with start_engine(engine, STREAM, plan.base_url) as live:
+        live.send(initialize_line())
         for number in range(1, TURNS_BEFORE_WARM + plan.warm_turns + 1):
-            said_at = live.say(user_line(prompt(1)))
-            taken.append(ms(said_at, result_time(live, number)))
+            sent_at = live.send(user_line(prompt(1)))
+            taken.append(ms(sent_at, result_time(live, number)))
     return {"user line to result, ms": taken[TURNS_BEFORE_WARM:]}
 
 
 def stream(engine: Engine, plan: Plan) -> Samples:
-    with talk(engine, (*STREAM, "--include-partial-messages"), plan.base_url) as live:
-        live.say(initialize_line() + user_line(prompt(1)))
+    with start_engine(engine, (*STREAM, "--include-partial-messages"), plan.base_url) as live:
+        live.send(initialize_line() + user_line(prompt(1)))
         result_time(live)
-        before, cpu_before = live.heard("stream_event"), cpu_seconds(live)
-        live.say(user_line(prompt(plan.deltas)))
+        before, cpu_before = live.count("stream_event"), cpu_seconds(live)
+        live.send(user_line(prompt(plan.deltas)))
         result_at = result_time(live, 2)
-        if (events := live.heard("stream_event") - before) < plan.deltas:
+        if (events := live.count("stream_event") - before) < plan.deltas:
             raise live.error(f"{events} stream events for {plan.deltas} deltas")
         return {
             "stream events, /s": [events / (result_at - live.times["stream_event"][before])],
@@ -169,36 +179,36 @@ def stream(engine: Engine, plan: Plan) -> Samples:
 def long_line(engine: Engine, plan: Plan) -> Samples:
     sentence = "The quick brown fox jumps over the lazy dog, line after line after line.\n"
     line = user_line(f"{prompt(1)}\n" + sentence * (plan.line_bytes // (len(sentence) + 1)))
-    with talk(engine, STREAM, plan.base_url) as live:
-        live.say(initialize_line())
-        wait([live], lambda live: live.heard(INITIALIZED) > 0, "initialize response")
-        said_at = live.say(line)
+    with start_engine(engine, STREAM, plan.base_url) as live:
+        live.send(initialize_line())
+        wait([live], lambda live: live.count(INITIALIZED) > 0, "initialize response")
+        sent_at = live.send(line)
         try:
-            return {"user line to result, ms": [ms(said_at, result_time(live))]}
+            return {"user line to result, ms": [ms(sent_at, result_time(live))]}
         except EngineError as exc:
-            if not live.heard("result"):
+            if not live.count("result"):
                 raise
-            after_ms = ms(said_at, live.times["result"][0])
+            after_ms = ms(sent_at, live.times["result"][0])
             raise live.error(f"{exc} (after {after_ms:.0f} ms)", refused=True) from None
 
 
 def crowd(engine: Engine, plan: Plan) -> Samples:
     with contextlib.ExitStack() as stack:
-        talks = []
+        processes = []
         for _ in range(plan.processes):
-            talks.append(stack.enter_context(talk(engine, STREAM, plan.base_url)))
-            talks[-1].say(initialize_line() + user_line(prompt(1)))
-        wait(talks, lambda live: live.heard("result") > 0, "result")
+            processes.append(stack.enter_context(start_engine(engine, STREAM, plan.base_url)))
+            processes[-1].send(initialize_line() + user_line(prompt(1)))
+        wait(processes, lambda live: live.count("result") > 0, "result")
         return {
-            "first spawn to last result, ms": [ms(talks[0].started_at, max(map(result_time, talks)))],
-            "RSS of all, MB": [memory_mb(talks, "status", "VmRSS")],
-            "PSS of all, MB": [memory_mb(talks, "smaps_rollup", "Pss")],
+            "first spawn to last result, ms": [ms(processes[0].started_at, max(map(result_time, processes)))],
+            "RSS of all, MB": [memory_mb(processes, "status", "VmRSS")],
+            "PSS of all, MB": [memory_mb(processes, "smaps_rollup", "Pss")],
         }
 
 
 def one_shot(engine: Engine, plan: Plan) -> Samples:
-    with talk(engine, (*ONE_SHOT, "short"), plan.base_url, subprocess.DEVNULL) as live:
-        wait([live], lambda live: live.silent and live.exited_at > 0, "exit")
+    with start_engine(engine, (*ONE_SHOT, "short"), plan.base_url, subprocess.DEVNULL) as live:
+        wait([live], lambda live: live.is_closed and live.exited_at > 0, "exit")
         result_time(live)
         return {"spawn to exit, ms": [ms(live.started_at, live.exited_at)]}
 
@@ -215,7 +225,7 @@ MEASURES: dict[str, tuple[str, Take]] = {
 
 
 def measure(engines: Sequence[Engine], plan: Plan, take: Take) -> dict[str, Outcome]:
-    """Round after round over all engines that have not failed; the first round is not recorded."""
+    """Run all engines that have not failed, round by round. The first round is not recorded."""
     outcomes = {engine.label: Outcome() for engine in engines}
     for number in range(plan.runs + 1):
         for engine in engines if number % 2 else engines[::-1]:
@@ -234,7 +244,7 @@ def measure(engines: Sequence[Engine], plan: Plan, take: Take) -> dict[str, Outc
 
 @contextlib.contextmanager
 def model() -> Iterator[str]:
-    """The model's address, while it runs; it ends when its stdin is closed."""
+    """The URL of the model server while it runs. It ends when its stdin is closed."""
     argv = [sys.executable, str(Path(__file__).with_name("model_server.py"))]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, start_new_session=True) as server:
@@ -251,40 +261,40 @@ def machine() -> dict[str, str]:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("engines", nargs="+", metavar="[label=]command")
-    parser.add_argument("--runs", type=int, help=f"recorded runs per measure [{Plan.runs}]")
+    parser.add_argument("--runs", type=int, help=f"recorded runs per measurement [{Plan.runs}]")
     parser.add_argument("--quick", action="store_true", help="few runs, small counts")
     parser.add_argument("--only", default=",".join(MEASURES), help="[%(default)s]")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
-    given = parser.parse_args()
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to this file")
+    options = parser.parse_args()
     try:
-        given.engines = [named_engine(text) for text in given.engines]
+        options.engines = [named_engine(text) for text in options.engines]
     except ValueError as exc:
         parser.error(str(exc))
-    if len({engine.label for engine in given.engines}) < len(given.engines):
-        parser.error("two engines of one name: write label=command")
-    if unknown := set(given.only.split(",")) - MEASURES.keys():
-        parser.error(f"no measure {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
-    return given
+    if len({engine.label for engine in options.engines}) < len(options.engines):
+        parser.error("two engines have the same name; use label=command")
+    if unknown := set(options.only.split(",")) - MEASURES.keys():
+        parser.error(f"unknown measurement {', '.join(sorted(unknown))} (choose from {', '.join(MEASURES)})")
+    return options
 
 
 def main() -> int:
-    given = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engines are killed on the way out
-    plan = QUICK if given.quick else Plan()
+    options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engines are killed at exit
+    plan = QUICK if options.quick else Plan()
     measured: dict[str, dict[str, Outcome]] = {}
     with model() as base_url:
-        plan = dataclasses.replace(plan, base_url=base_url, runs=given.runs or plan.runs)
+        plan = dataclasses.replace(plan, base_url=base_url, runs=options.runs or plan.runs)
         sizes = dataclasses.asdict(plan)
-        for name in given.only.split(","):
+        for name in options.only.split(","):
             title, take = MEASURES[name]
-            measured[name] = measure(given.engines, plan, take)
+            measured[name] = measure(options.engines, plan, take)
             sys.stdout.write(table(title.format(**sizes), measured[name]))
             sys.stdout.flush()
-    facts = machine()
-    sys.stdout.write("\n" + ", ".join(f"{name} {value}" for name, value in facts.items()) + "\n")
-    if given.json:
+    machine_info = machine()
+    sys.stdout.write("\n" + ", ".join(f"{name} {value}" for name, value in machine_info.items()) + "\n")
+    if options.json:
         rows = {name: {label: vars(outcome) for label, outcome in row.items()} for name, row in measured.items()}
-        given.json.write_text(json.dumps({"machine": facts, "plan": sizes, "measures": rows}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"machine": machine_info, "plan": sizes, "measures": rows}, indent=1) + "\n")
     return int(any(outcome.failure and not outcome.refused for row in measured.values() for outcome in row.values()))
 
 

@@ -1,11 +1,11 @@
-"""Count the instructions of a start: from exec to the answer of `initialize`. Needs valgrind (Linux).
+"""Count the instructions of a start, from exec to the reply to `initialize`. Needs valgrind (Linux).
 
     python bench/instructions.py                      # this interpreter, this tree
     python bench/instructions.py /path/to/python ...  # other environments that have parley installed
 
-Unlike milliseconds the count does not depend on what else the machine does; two runs differ by less than 0.1 %. It does
-depend on the interpreter: compare figures of one build of Python only. A first run compiles bytecode and does
-not count.
+Unlike milliseconds, the count does not depend on the load of the machine; two runs differ by less than 0.1 %. It does
+depend on the interpreter, so compare figures of the same Python build only. A first run compiles bytecode and is not
+counted.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def count(python: str) -> int:
             process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
             process.stdin.flush()
             answer = process.stdout.readline()
-            # Nobody handles this one: the process ends here, and valgrind writes what it has counted.
+            # The signal is not handled: the process ends, and valgrind writes its counts.
             process.send_signal(signal.SIGUSR1)
         if b"control_response" not in answer:
-            sys.exit(f"{python} did not answer initialize")
+            sys.exit(f"{python} did not reply to initialize")
         found = re.search(r"refs:\s+([\d,]+)", log.read_text())
         assert found is not None
         return int(found[1].replace(",", ""))
@@ -60,7 +60,7 @@ def count(python: str) -> int:
 def main() -> None:
     for python in map(os.path.abspath, sys.argv[1:] or [sys.executable]):
         count(python)
-        sys.stdout.write(f"{count(python) / 1e6:.1f} million instructions until initialize is answered: {python}\n")
+        sys.stdout.write(f"{count(python) / 1e6:.1f} million instructions until the reply to initialize: {python}\n")
 
 
 if __name__ == "__main__":

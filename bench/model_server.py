@@ -1,14 +1,13 @@
-"""A model that answers at once: the Messages API on loopback, every reply rendered beforehand.
+"""A model server for benchmarks: the Messages API on loopback, with replies rendered in advance.
 
     python bench/model_server.py        # writes its port on one line, serves until its stdin closes
 
-It runs as a process of its own, so that it shares no interpreter lock with whoever measures. Which reply is
-served is chosen by the last mark in the request: the text `prompt(20_000)` anywhere in the newest user message
-asks for one message of 20,000 text deltas; without a mark the reply is one short text. The request is searched
-as bytes, never parsed, so that a long one costs next to nothing. A streamed reply has one HTTP chunk per event,
-as the API sends it, but leaves in one write.
+It runs in its own process, so that it shares no interpreter lock with the benchmark. The last mark in the request
+selects the reply: the text `prompt(20_000)` anywhere in the newest user message requests one message of 20,000 text
+deltas. Without a mark the reply is one short text. The request is searched as bytes and not parsed, so that a long one
+takes almost no time. A streamed reply has one HTTP chunk per event, like the API, but is sent in one write.
 
-Not here: scripted tool calls, errors, delays. This model can only be fast.
+It has no scripted tool calls, errors or delays; `parley.testing.model_server` has.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ Event = dict[str, Any]
 
 
 def prompt(deltas: int) -> str:
-    """The words that make the model answer with so many text deltas."""
+    """The text that requests a reply of this many text deltas."""
     return f"bench-reply:{deltas}"
 
 
-def deltas_wanted(body: bytes) -> int:
-    """The last mark is the newest one, wherever the engine puts `messages` among the keys."""
+def requested_deltas(body: bytes) -> int:
+    """The last mark is the newest one, wherever `messages` is among the keys."""
     at = body.rfind(b"bench-reply:")
     mark = MARK.match(body, at) if at >= 0 else None
     return int(mark[1]) if mark else 1
@@ -53,7 +52,7 @@ def message(model: str, text: str, output_tokens: int) -> Event:
 
 
 def events(whole: Event, pieces: list[str]) -> Iterator[Event]:
-    """What the API streams for a message of one text block."""
+    """The events of a message with one text block."""
     yield {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}}
     yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
     for piece in pieces:
@@ -71,7 +70,7 @@ def chunk(event: Event) -> bytes:
 
 @functools.cache
 def message_reply(model: str, deltas: int, streamed: bool) -> bytes:
-    """A complete HTTP reply, still with the blank message id."""
+    """A complete HTTP reply with the blank message id."""
     pieces = ["Hello there."] if deltas == 1 else ["word "] * deltas
     whole = message(model, "".join(pieces), len(pieces))
     if not streamed:
@@ -87,22 +86,22 @@ def json_reply(value: Event, status: str = "200 OK") -> bytes:
 
 
 def reply(method: str, target: str, body: bytes, number: int) -> bytes:
-    """Answer one request; `number` makes the message id unique, since engines merge messages of one id."""
+    """Answer a request. `number` makes the message id unique, because engines merge messages with the same id."""
     path = target.partition("?")[0]
     if method == "POST" and path == "/v1/messages/count_tokens":
         return json_reply({"input_tokens": max(1, len(body) // 4)})
     if method == "POST" and path == "/v1/messages":
         model = MODEL.search(body)
         name = model[1].decode() if model else "unknown"
-        rendered = message_reply(name, deltas_wanted(body), STREAMED.search(body) is not None)
+        rendered = message_reply(name, requested_deltas(body), STREAMED.search(body) is not None)
         return rendered.replace(BLANK_ID, b"msg_%020d" % number, 1)
-    error = {"type": "error", "error": {"type": "not_found_error", "message": f"no {path} here"}}
+    error = {"type": "error", "error": {"type": "not_found_error", "message": f"not found: {path}"}}
     refusal = json_reply(error, "404 Not Found")
     return refusal.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else refusal
 
 
 class Exchange(socketserver.StreamRequestHandler):
-    """One connection: requests are answered one after the other until the client hangs up."""
+    """One connection: requests are answered one after the other until the client disconnects."""
 
     disable_nagle_algorithm = True
     rbufsize = 1 << 20
@@ -115,7 +114,7 @@ class Exchange(socketserver.StreamRequestHandler):
                 self.request.sendall(reply(method, target, body, next(NUMBERS)))
 
     def body_bytes(self) -> int:
-        """Read the headers; the length of what follows them."""
+        """Read the headers and return the length of the body."""
         length = 0
         while (header := self.rfile.readline()) not in (b"\r\n", b""):
             name, _, value = header.partition(b":")

@@ -1,14 +1,13 @@
-"""How much of a long session is found again: facts planted in it, and asked for when they are long out of sight.
+"""Measure recall in a long session: facts are planted in it and asked for when they are out of the context.
 
-    python bench/recall.py                              # 5,000 messages, 100 facts, then what a turn costs more
+    python bench/recall.py                              # 5,000 messages, 100 facts, then the cost per turn
     python bench/recall.py --messages 400 --facts 16 --turns 20
 
-The model is a puppet that says little, reads files and, when it is asked a question, searches its memory with the
-words of the question. The curator is one too: it keeps every second fact in the tree, the ones that are announced.
-Other messages speak of the same things and the same places, so that words alone do not give a fact away. What is
-measured: at which place of a search the fact is, in messages and in the tree, and whether it reaches the answer of a
-turn. What must hold, or the programme fails: no request is larger than the budget, every fact is found, and the
-session reads the same after a resume.
+A fake model says little, reads files and, when asked a question, searches its memory with the words of the question.
+The curator is fake too: it stores every second fact in the tree, the announced ones. Other messages mention the same
+things and places, so that single words do not identify a fact. Measured are the rank of the fact in a search, among
+messages and in the tree, and whether it reaches the answer of a turn. The exit code is 1 if a request exceeds the
+budget, a fact is not found, or the session differs after a resume.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ PLACES = "Turin Bergen Porto Lviv Galway Tartu Gdansk Nantes Murcia Zadar Leiden
 TOPICS = "weather meeting holiday report budget coffee train invitation"
 ANNOUNCED = "Note well:"
 VIEW_TOKENS = 8_000
-PLACES_OF_HITS = (1, 3, 8)
+RANKS = (1, 3, 8)
 
 
 class Fact(Struct, frozen=True):
@@ -58,33 +57,35 @@ class Fact(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        told = f"the word for the {self.thing} in {self.place} is {self.answer}"
-        return f"{ANNOUNCED} {told}." if self.announced else f"By the way, {told}."
+        sentence = f"the word for the {self.thing} in {self.place} is {self.answer}"
+        return f"{ANNOUNCED} {sentence}." if self.announced else f"By the way, {sentence}."
 
     @property
     def question(self) -> str:
         return f"What was the word for the {self.thing} in {self.place}?"
 
 
-def facts(number: int, dice: Random) -> list[Fact]:
+def facts(number: int, random: Random) -> list[Fact]:
     pairs = [(thing, place) for thing in THINGS.split() for place in PLACES.split()]
-    dice.shuffle(pairs)
+    random.shuffle(pairs)
     if number > len(pairs):
-        raise SystemExit(f"there can be {len(pairs)} facts at most")
+        raise SystemExit(f"at most {len(pairs)} facts are possible")
     return [
-        Fact(thing, place, f"{thing[:2]}{place[:2]}{dice.randrange(10_000, 99_999)}".lower(), at % 2 == 0, at % 4 == 1)
+        Fact(
+            thing, place, f"{thing[:2]}{place[:2]}{random.randrange(10_000, 99_999)}".lower(), at % 2 == 0, at % 4 == 1
+        )
         for at, (thing, place) in enumerate(pairs[:number])
     ]
 
 
-def chatter(dice: Random) -> str:
-    """What is said beside: of the same things and places, and of no word for any of them."""
-    thing, other, place = (dice.choice(names.split()) for names in (THINGS, TOPICS, PLACES))
-    return f"The {thing} came up again, and the {other} in {place}. " + "It went on for a while. " * dice.randrange(4)
+def filler(random: Random) -> str:
+    """Filler about the same things and places, without a word for any of them."""
+    thing, other, place = (random.choice(names.split()) for names in (THINGS, TOPICS, PLACES))
+    return f"The {thing} came up again, and the {other} in {place}. " + "It went on for a while. " * random.randrange(4)
 
 
-class Puppet:
-    """The session's model, its curator and its writer of summaries."""
+class FakeModel:
+    """The session's model, its curator and its summarizer."""
 
     def __init__(self) -> None:
         self._ids = count(1)
@@ -97,9 +98,9 @@ class Puppet:
         if role.startswith("You look after"):
             blocks = self._curate(request)
         elif role.startswith("You write summaries"):
-            blocks = [said(str(request.messages[0]["content"][0]["text"])[-400:])]
+            blocks = [text_block(str(request.messages[0]["content"][0]["text"])[-400:])]
         else:
-            self._note(request)
+            self._count(request)
             blocks = self._answer(request)
         usage = {"input_tokens": size(request), "output_tokens": sum(map(estimate_tokens, blocks))}
         message = message_json(blocks, id=f"msg_{next(self._ids)}", model=request.model, usage=usage)
@@ -109,32 +110,32 @@ class Puppet:
     async def close(self) -> None:
         pass
 
-    def _note(self, request: ModelRequest) -> None:
+    def _count(self, request: ModelRequest) -> None:
         self.requests += 1
         self.largest = max(self.largest, size(request))
 
     def _answer(self, request: ModelRequest) -> list[Json]:
         last = request.messages[-1]["content"][-1]
         if last["type"] == "tool_result":
-            return [said(self._concluded(str(last["content"])))]
+            return [text_block(self._conclude(str(last["content"])))]
         text = str(last.get("text"))
         if text.startswith("What was"):
             self._asked = re.findall(r"the (\w+) in (\w+)\?", text)[0]
             return [self._call("memory_search", query=text, limit=8)]
         if text.startswith("Read "):
             return [self._call("Read", file_path=text.partition(" ")[2])]
-        return [said("I see.")]
+        return [text_block("I see.")]
 
-    def _concluded(self, result: str) -> str:
-        """What a reader makes of a result who only believes what is there."""
+    def _conclude(self, result: str) -> str:
+        """The answer of a reader who only uses the result."""
         thing, place = self._asked
-        told = re.search(rf"the word for the {thing} in {place} is (\w+)", result)
-        known = re.search(rf"The {thing} in {place}\): Its word is (\w+)", result)
-        return f"It is {(told or known)[1]}." if told or known else "I do not know."  # type: ignore[index]
+        in_message = re.search(rf"the word for the {thing} in {place} is (\w+)", result)
+        in_entry = re.search(rf"The {thing} in {place}\): Its word is (\w+)", result)
+        return f"It is {(in_message or in_entry)[1]}." if in_message or in_entry else "I do not know."  # type: ignore[index]
 
     def _curate(self, request: ModelRequest) -> list[Json]:
         if len(request.messages) > 1:
-            return [said("Kept what was announced.")]
+            return [text_block("Kept what was announced.")]
         pattern = rf"\[#(\d+) \w+, [^\]]*\]\n(?:(?!\n\n\[#).)*?{ANNOUNCED} the word for the (\w+) in (\w+) is (\w+)"
         found = re.findall(pattern, str(request.messages[0]["content"][0]["text"]), re.DOTALL)
         return [
@@ -146,17 +147,17 @@ class Puppet:
                 sources=[int(number)],
             )
             for number, thing, place, answer in found
-        ] or [said("Nothing was announced.")]
+        ] or [text_block("Nothing was announced.")]
 
     def _call(self, name: str, **input: Any) -> Json:
         return {"type": "tool_use", "id": f"toolu_{next(self._ids)}", "name": name, "input": input}
 
 
-def tell(line: str) -> None:
+def write(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
-def said(text: str) -> Json:
+def text_block(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
@@ -167,8 +168,8 @@ def size(request: ModelRequest) -> int:
     )
 
 
-class Ear:
-    """A host that only listens."""
+class CollectingHost:
+    """A host that only collects messages."""
 
     def __init__(self) -> None:
         self.results: asyncio.Queue[Result] = asyncio.Queue()
@@ -190,29 +191,29 @@ class Ear:
         return []
 
 
-class Talk:
+class LocalSession:
     """A session in this process."""
 
-    def __init__(self, folder: Path, puppet: Puppet, **options: Any) -> None:
+    def __init__(self, folder: Path, model: FakeModel, **options: Any) -> None:
         memory = {"viewTokens": VIEW_TOKENS, "trivialTokens": 2_000}
-        given: Json = {
-            "model": "puppet",
+        defaults: Json = {
+            "model": "fake",
             "database": str(folder / "agent.db"),
             "tools": ("Read", "memory_search"),
             "system_prompt": "Be brief.",
             "settings": json.dumps({"memory": memory}),
         }
         environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "PARLEY_FSYNC": "off"}
-        composer = Composer(CliOptions(**{**given, **options}), environment, str(folder))
-        setup: SessionConfig = composer.make_config(tell)
-        self.ear, self._hub = Ear(), Hub()
-        opened = msgspec.structs.replace(setup, open_model=lambda choice: puppet)
-        self.session = self._hub.open(opened, self.ear)
+        composer = Composer(CliOptions(**{**defaults, **options}), environment, str(folder))
+        config: SessionConfig = composer.make_config(write)
+        self.host, self._hub = CollectingHost(), Hub()
+        replace = msgspec.structs.replace
+        self.session = self._hub.open(replace(config, model=replace(config.model, open=lambda ref: model)), self.host)
         self._running = asyncio.create_task(self.session.run_turns())
 
-    async def say(self, text: str) -> Result:
+    async def ask(self, text: str) -> Result:
         self.session.handle(User(message=UserContent(content=text)))
-        return await self.ear.results.get()
+        return await self.host.results.get()
 
     async def end(self) -> None:
         self.session.close_input()
@@ -220,75 +221,75 @@ class Talk:
         self._hub.close(self.session.id)
 
     @property
-    def keeper(self) -> SessionMemory:
+    def memory(self) -> SessionMemory:
         assert self.session.memory_worker is not None
         return self.session.memory_worker.memory
 
 
-def prompts(planted: list[Fact], messages: int, folder: Path, dice: Random) -> Iterator[tuple[str, int]]:
-    """What is said, and how many messages come of it; the facts are in the first nine tenths."""
-    places = dict(zip(sorted(dice.sample(range(int(messages * 0.36)), len(planted))), planted, strict=True))
-    told = turn = 0
-    while told < messages:
+def prompts(planted: list[Fact], messages: int, folder: Path, random: Random) -> Iterator[tuple[str, int]]:
+    """The prompts and the number of messages each causes. The facts are in the first nine tenths."""
+    places = dict(zip(sorted(random.sample(range(int(messages * 0.36)), len(planted))), planted, strict=True))
+    sent = turn = 0
+    while sent < messages:
         fact = places.get(turn)
-        text = chatter(dice) if fact is None else f"{chatter(dice)}{fact.text}"
+        text = filler(random) if fact is None else f"{filler(random)}{fact.text}"
         lines = 2
         if (fact is not None and fact.in_file) or turn % 17 == 0:
             path = folder / f"note-{turn}.txt"
             path.write_text(text)
             text, lines = f"Read {path}", 4
         yield text, lines
-        told, turn = told + lines, turn + 1
+        sent, turn = sent + lines, turn + 1
 
 
 async def run(folder: Path, messages: int, number: int, seed: int) -> list[str]:
-    """What was found is printed; what must hold and does not is returned."""
-    dice, puppet, flaws = Random(seed), Puppet(), list[str]()
-    planted = facts(number, dice)
-    talk = Talk(folder, puppet)
-    begun = time.monotonic()
-    told = 0
-    for text, lines in prompts(planted, messages, folder, dice):
-        result = await talk.say(text)
-        told += lines
+    """Print the results. Returns the problems found."""
+    random, model, problems = Random(seed), FakeModel(), list[str]()
+    planted = facts(number, random)
+    local = LocalSession(folder, model)
+    started = time.monotonic()
+    sent = 0
+    for text, lines in prompts(planted, messages, folder, random):
+        result = await local.ask(text)
+        sent += lines
         if result.is_error:
             return [f"a turn failed: {result}"]
-    seconds = time.monotonic() - begun
-    in_view = sum(fact.answer in str(talk.session.journal.history.render()) for fact in planted)
-    assert talk.session.memory_worker is not None
-    talk.session.memory_worker.start()
-    await talk.session.memory_worker.wait_idle(60)
-    places = [place_of(fact, talk.keeper.recall) for fact in planted]
-    answered = [fact.answer in str((await talk.say(fact.question)).result) for fact in planted]
-    before = talk.session.conversation.build_request()
-    await talk.end()
-    again = Talk(folder, puppet, resume=talk.session.id)
-    if again.session.conversation.build_request() != before:
-        flaws.append("the resumed session does not read what it read before")
-    await again.end()
+    seconds = time.monotonic() - started
+    in_view = sum(fact.answer in str(local.session.journal.history.render()) for fact in planted)
+    assert local.session.memory_worker is not None
+    local.session.memory_worker.start()
+    await local.session.memory_worker.wait_idle(60)
+    ranks = [rank_of(fact, local.memory.recall) for fact in planted]
+    answered = [fact.answer in str((await local.ask(fact.question)).result) for fact in planted]
+    before = local.session.conversation.build_request()
+    await local.end()
+    resumed = LocalSession(folder, model, resume=local.session.id)
+    if resumed.session.conversation.build_request() != before:
+        problems.append("the resumed session differs from the first one")
+    await resumed.end()
 
-    created = sum(line.entries_created for line in talk.ear.consolidations)
-    tell(f"{told} messages, {puppet.requests} requests, {seconds:.1f} s")
-    tell(f"the largest request: {puppet.largest} tokens of {VIEW_TOKENS}; {in_view} of {number} facts are in view")
-    tell(f"{len(talk.ear.consolidations)} consolidations, {created} entries")
-    report("messages", [messages for messages, _ in places], number)
-    kept = [fact.announced for fact in planted]
-    report("tree", [at for (_, at), is_kept in zip(places, kept, strict=True) if is_kept], sum(kept))
-    tell(f"answers with the fact in them: {sum(answered)} of {number}")
-    if puppet.largest > VIEW_TOKENS:
-        flaws.append(f"a request had {puppet.largest} tokens; the budget is {VIEW_TOKENS}")
-    flaws += [f"not found: {fact.text}" for fact, (at, _) in zip(planted, places, strict=True) if at is None]
-    flaws += [f"not answered: {fact.text}" for fact, is_there in zip(planted, answered, strict=True) if not is_there]
-    flaws += [
+    created = sum(line.entries_created for line in local.host.consolidations)
+    write(f"{sent} messages, {model.requests} requests, {seconds:.1f} s")
+    write(f"the largest request: {model.largest} tokens of {VIEW_TOKENS}; {in_view} of {number} facts are in view")
+    write(f"{len(local.host.consolidations)} consolidations, {created} entries")
+    report("messages", [messages for messages, _ in ranks], number)
+    stored = [fact.announced for fact in planted]
+    report("tree", [at for (_, at), is_stored in zip(ranks, stored, strict=True) if is_stored], sum(stored))
+    write(f"answers with the fact in them: {sum(answered)} of {number}")
+    if model.largest > VIEW_TOKENS:
+        problems.append(f"a request had {model.largest} tokens; the budget is {VIEW_TOKENS}")
+    problems += [f"not found: {fact.text}" for fact, (at, _) in zip(planted, ranks, strict=True) if at is None]
+    problems += [f"not answered: {fact.text}" for fact, is_there in zip(planted, answered, strict=True) if not is_there]
+    problems += [
         f"not in the tree: {fact.text}"
-        for fact, (_, at) in zip(planted, places, strict=True)
+        for fact, (_, at) in zip(planted, ranks, strict=True)
         if fact.announced and at is None
     ]
-    return flaws
+    return problems
 
 
-def place_of(fact: Fact, recall: Recall) -> tuple[int | None, int | None]:
-    """Where among the hits a fact is: among messages, and among entries."""
+def rank_of(fact: Fact, recall: Recall) -> tuple[int | None, int | None]:
+    """The rank of a fact among the messages and among the tree entries that a search finds."""
     found = recall.search(fact.question, 50)
     messages = [any(fact.answer in line.text for line in recall.messages(hit.seq, hit.seq)) for hit in found.messages]
     return first(messages), first([fact.answer in entry.body for entry in found.entries])
@@ -298,26 +299,26 @@ def first(hits: list[bool]) -> int | None:
     return hits.index(True) + 1 if True in hits else None
 
 
-def report(where: str, places: list[int | None], number: int) -> None:
-    shares = [sum(at is not None and at <= most for at in places) / max(1, number) for most in PLACES_OF_HITS]
-    told = ", ".join(f"{share:.0%} in the first {most}" for most, share in zip(PLACES_OF_HITS, shares, strict=True))
-    tell(f"{where}: {told}")
+def report(where: str, ranks: list[int | None], number: int) -> None:
+    shares = [sum(at is not None and at <= most for at in ranks) / max(1, number) for most in RANKS]
+    text = ", ".join(f"{share:.0%} in the first {most}" for most, share in zip(RANKS, shares, strict=True))
+    write(f"{where}: {text}")
 
 
 async def cost(folder: Path, turns: int) -> tuple[float, float, float]:
-    """Milliseconds of processor time of a turn: without a memory, with one, and with one that consolidates a lot."""
+    """Processor milliseconds per turn: without memory, with memory, and with consolidation after every turn."""
     busy = {"settings": json.dumps({"memory": {"trivialTokens": 0}})}
     kinds: list[Json] = [{"memory": "off"}, {}, busy]
-    talks = [Talk(folder / str(at), Puppet(), **options) for at, options in enumerate(kinds)]
-    best = [float("inf")] * len(talks)
-    for _ in range(5):  # taking turns, so that what else the machine does hits all of them
-        for at, talk in enumerate(talks):
-            begun = time.process_time()
+    sessions = [LocalSession(folder / str(at), FakeModel(), **options) for at, options in enumerate(kinds)]
+    best = [float("inf")] * len(sessions)
+    for _ in range(5):  # alternating, so that other load affects all of them
+        for at, local in enumerate(sessions):
+            started = time.process_time()
             for _ in range(turns):
-                await talk.say("Something of no importance was said here.")
-            best[at] = min(best[at], (time.process_time() - begun) / turns * 1000)
-    for talk in talks:
-        await talk.end()
+                await local.ask("Something of no importance was said here.")
+            best[at] = min(best[at], (time.process_time() - started) / turns * 1000)
+    for local in sessions:
+        await local.end()
     return best[0], best[1], best[2]
 
 
@@ -325,18 +326,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=5_000)
     parser.add_argument("--facts", type=int, default=100)
-    parser.add_argument("--turns", type=int, default=100, help="for the cost of a turn")
+    parser.add_argument("--turns", type=int, default=100, help="turns for the cost measurement")
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        flaws = asyncio.run(run(Path(folder), given.messages, given.facts, given.seed))
+        problems = asyncio.run(run(Path(folder), options.messages, options.facts, options.seed))
         for at in range(3):
             Path(folder, str(at)).mkdir()
-        without, plain, busy = asyncio.run(cost(Path(folder), given.turns))
-    tell(f"a turn: {without:.2f} ms without a memory, {plain:.2f} ms with one, {busy:.2f} ms with each looked through")
-    for flaw in flaws:
-        tell(f"FLAW: {flaw}")
-    return 1 if flaws else 0
+        without, plain, busy = asyncio.run(cost(Path(folder), options.turns))
+    write(f"a turn: {without:.2f} ms without memory, {plain:.2f} ms with memory, {busy:.2f} ms with consolidation")
+    for problem in problems:
+        write(f"FAILED: {problem}")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the SDK costs: importing it, a turn with an engine in this process, and many idle sessions in one.
+"""Measure the SDK: importing it, a turn with an in-process engine, and many idle sessions in one process.
 
     python bench/sdk_cost.py --sessions 1000 --turns 200
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from parley import Client, Options
 
 TURNS_EACH = 20
-"""A session grows with every turn, and what is measured here is the turn."""
+"""A new session after this many turns, because sessions grow with every turn."""
 SCRIPT = 'at_end = "repeat"\n[[turn]]\ntext = "Hello."\n'
 
 
@@ -38,7 +38,7 @@ def options(folder: Path) -> Options:
 
 
 def cpu_seconds(code: str, rounds: int = 15) -> float:
-    """Of a whole interpreter that runs this; processor time, as a busy machine says nothing with its clock."""
+    """Processor time of an interpreter that runs this code. The clock says little on a busy machine."""
     times = []
     for _ in range(rounds):
         before = os.times()
@@ -49,37 +49,37 @@ def cpu_seconds(code: str, rounds: int = 15) -> float:
 
 
 async def turn_seconds(folder: Path, turns: int) -> tuple[list[float], float]:
-    """How long each turn took by the clock, and how much of the processor the average one took."""
+    """The duration of each turn, and the average processor time."""
     times: list[float] = []
     used = 0.0
     while len(times) < turns:
         async with Client(options(folder)) as client:
-            await (await client.ask("Hi"))  # what is loaded late is loaded now
-            begun_cpu = time.process_time()
+            await (await client.ask("Hi"))  # load what is imported late
+            started_cpu = time.process_time()
             for _ in range(min(TURNS_EACH, turns - len(times))):
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 await (await client.ask("Hi"))
-                times.append(time.perf_counter() - begun)
-            used += time.process_time() - begun_cpu
+                times.append(time.perf_counter() - started)
+            used += time.process_time() - started_cpu
     return times, used / len(times)
 
 
 async def idle_bytes(folder: Path, sessions: int) -> float:
-    """What one more idle session weighs, after a turn each."""
+    """The memory of one more idle session, after one turn each."""
     clients = [Client(options(folder)) for _ in range(sessions)]
-    await talk(clients[0])
+    await run_turn(clients[0])
     gc.collect()
     before = resident_bytes()
     for client in clients[1:]:
-        await talk(client)
+        await run_turn(client)
     gc.collect()
-    weight = (resident_bytes() - before) / (sessions - 1)
+    idle = (resident_bytes() - before) / (sessions - 1)
     for client in clients:
         await client.close()
-    return weight
+    return idle
 
 
-async def talk(client: Client) -> None:
+async def run_turn(client: Client) -> None:
     await client.connect()
     await (await client.ask("Hi"))
 
@@ -88,18 +88,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=200)
-    given = parser.parse_args()
+    options = parser.parse_args()
     bare, loaded = cpu_seconds("pass"), cpu_seconds("import parley")
     used = cpu_seconds("from parley import Client, Options, query, tool")
     with tempfile.TemporaryDirectory() as name:
-        times, cpu = asyncio.run(turn_seconds(Path(name), given.turns))
+        times, cpu = asyncio.run(turn_seconds(Path(name), options.turns))
     with tempfile.TemporaryDirectory() as name:
-        weight = asyncio.run(idle_bytes(Path(name), given.sessions))
-    tell = sys.stdout.write
-    tell(f"import parley          {1000 * (loaded - bare):6.1f} ms of CPU above a bare interpreter (limit 15)\n")
-    tell(f"Client, Options, query {1000 * (used - bare):6.1f} ms of CPU above a bare interpreter\n")
-    tell(f"scripted turn          {1000 * statistics.median(times):6.2f} ms, {1000 * cpu:.2f} ms of CPU (limit 2)\n")
-    tell(f"idle session           {weight / 1e6:6.2f} MB of {given.sessions} in one process (limit 2)\n")
+        idle = asyncio.run(idle_bytes(Path(name), options.sessions))
+    write = sys.stdout.write
+    write(f"import parley          {1000 * (loaded - bare):6.1f} ms of CPU above a bare interpreter (limit 15)\n")
+    write(f"Client, Options, query {1000 * (used - bare):6.1f} ms of CPU above a bare interpreter\n")
+    write(f"scripted turn          {1000 * statistics.median(times):6.2f} ms, {1000 * cpu:.2f} ms of CPU (limit 2)\n")
+    write(f"idle session           {idle / 1e6:6.2f} MB of {options.sessions} in one process (limit 2)\n")
     return 0
 
 

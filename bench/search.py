@@ -1,10 +1,10 @@
-"""How our Grep and Glob compare with ripgrep itself, on a tree of 50,000 files.
+"""Compare our Grep and Glob with ripgrep, on a tree of 50,000 files.
 
     python bench/search.py [--tree DIR] [--files N] [--rounds N]
 
-Each row is the same question, put to a tool as a session would and to `rg` as a shell would; the rounds take turns,
-and the median counts. The tree is made once in DIR (kept) or in a temporary folder (removed). The target is 1.3 for
-Grep; also shown is a Grep that may read the tree only (behind a fence), and what stands in for a missing ripgrep.
+Each row is the same search, by a tool as in a session and by `rg` as in a shell. The rounds alternate and the median is
+shown. The tree is created once in DIR (kept) or in a temporary directory (removed). The target is 1.3 for Grep. Also
+shown are a Grep confined to the tree and the Python search that replaces a missing ripgrep.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ROWS: tuple[tuple[str, Tool, Json, list[str]], ...] = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tree", type=Path, help="use or make the tree here, and keep it")
+    parser.add_argument("--tree", type=Path, help="use or create the tree here, and keep it")
     parser.add_argument("--files", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
@@ -68,57 +68,59 @@ async def compare(folder: Path, rounds: int) -> None:
     environment = dict(os.environ)
     program = next(ripgrep.programs(environment), None)
     if program is None:
-        sys.exit("there is no rg here to compare with")
-    say(f"{'':34}{'ours ms':>10}{'rg ms':>10}{'ratio':>8}   {program}")
+        sys.exit("no rg found to compare with")
+    write(f"{'':34}{'ours ms':>10}{'rg ms':>10}{'ratio':>8}   {program}")
     for label, tool, input, argv in ROWS:
         for variant in VARIANTS if label == ROWS[0][0] else VARIANTS[:1]:
-            ours, theirs = [], []
-            for _ in range(rounds + 1):  # the first round warms up
-                ours.append(await timed_tool(tool, input, folder, environment, variant))
-                theirs.append(timed_program([program, "--no-config", "--hidden", "-g", "!.git", *argv, "./"], folder))
-            mine, other = statistics.median(ours[1:]), statistics.median(theirs[1:])
-            over = tool is GREP and variant != WITHOUT and mine / other > TARGET
-            note = "   over the target" if over else ""
-            say(f"{label + variant:34}{mine * 1000:10.0f}{other * 1000:10.0f}{mine / other:8.2f}{note}")
+            tool_seconds, rg_seconds = [], []
+            for _ in range(rounds + 1):  # the first round is a warm-up
+                tool_seconds.append(await timed_tool(tool, input, folder, environment, variant))
+                rg_seconds.append(
+                    timed_program([program, "--no-config", "--hidden", "-g", "!.git", *argv, "./"], folder)
+                )
+            ours, theirs = statistics.median(tool_seconds[1:]), statistics.median(rg_seconds[1:])
+            is_over = tool is GREP and variant != WITHOUT and ours / theirs > TARGET
+            note = "   over the target" if is_over else ""
+            write(f"{label + variant:34}{ours * 1000:10.0f}{theirs * 1000:10.0f}{ours / theirs:8.2f}{note}")
 
 
 async def timed_tool(tool: Tool, input: Json, folder: Path, environment: dict[str, str], variant: str) -> float:
     context = Context(
         cwd=str(folder),
         environment=environment,
-        files=None,  # type: ignore[arg-type]  # no tool here reads or writes through it
+        files=None,  # type: ignore[arg-type]  # no tool here reads or writes files
         processes=Processes(),
         results_folder=folder,
         new_id=lambda: "bench",
         search=LocalSearch(environment),
     )
-    reach = Scope(folders=(str(folder),)) if variant == CONFINED else Scope(anywhere=True)
+    scope = Scope(folders=(str(folder),)) if variant == CONFINED else Scope(anywhere=True)
     found = ripgrep.programs
     if variant == WITHOUT:
         ripgrep.programs = lambda environment: iter(())
-    begun = time.perf_counter()
+    started = time.perf_counter()
     try:
-        result: Any = await tool.run(read_input(tool, input), context, reach)
+        result: Any = await tool.run(read_input(tool, input), context, scope)
     finally:
         ripgrep.programs = found
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
     if "timedOut" in result.detail:
-        sys.exit(f"{tool.name} {input} ran out of time")
+        sys.exit(f"{tool.name} {input} timed out")
     return seconds
 
 
 def timed_program(argv: list[str], folder: Path) -> float:
-    begun = time.perf_counter()
+    started = time.perf_counter()
     subprocess.run(argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-    return time.perf_counter() - begun
+    return time.perf_counter() - started
 
 
 @contextmanager
 def tree(folder: Path | None, files: int) -> Iterator[Path]:
     if folder is None:
-        with tempfile.TemporaryDirectory(prefix="parley-search-") as made:
-            plant(Path(made), files)
-            yield Path(made)
+        with tempfile.TemporaryDirectory(prefix="parley-search-") as name:
+            plant(Path(name), files)
+            yield Path(name)
         return
     if not (folder / ".git").exists():
         plant(folder, files)
@@ -126,25 +128,25 @@ def tree(folder: Path | None, files: int) -> Iterator[Path]:
 
 
 def plant(folder: Path, files: int) -> None:
-    """A repository of text files, a tenth of them in folders that git ignores."""
-    dice = random.Random(7)
-    lines = [" ".join(dice.choices(WORDS, k=8)) + f" = {number}" for number in range(400)]
+    """A repository of text files, a tenth of them in directories that git ignores."""
+    random_ = random.Random(7)
+    lines = [" ".join(random_.choices(WORDS, k=8)) + f" = {number}" for number in range(400)]
     plain = [line for line in lines if "session" not in line]
     for number in range(files):
         branch = number // PER_FOLDER
         if number % PER_FOLDER == 0:
             top = "node_modules" if branch % 10 == 9 else f"package{branch % 40}"
-            place = folder / top / f"area{branch % 7}" / f"part{branch}"
-            place.mkdir(parents=True)
-        body = dice.choices(lines if number % 3 == 0 else plain, k=40)
+            directory = folder / top / f"area{branch % 7}" / f"part{branch}"
+            directory.mkdir(parents=True)
+        body = random_.choices(lines if number % 3 == 0 else plain, k=40)
         if number % 5000 == 42:
             body[20] = "the needle is here"
-        (place / f"file{number}{ENDINGS[number % len(ENDINGS)]}").write_text("\n".join(body) + "\n")
+        (directory / f"file{number}{ENDINGS[number % len(ENDINGS)]}").write_text("\n".join(body) + "\n")
     (folder / ".gitignore").write_text("node_modules/\n*.pyc\n__pycache__/\n/build/\n*.log\n.env\n*~\n")
     (folder / ".git").mkdir()
 
 
-def say(line: str) -> None:
+def write(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -1,13 +1,13 @@
-"""How soon `--stdio` answers when its database is large.
+"""Measure how soon `--stdio` answers with a large database.
 
     python bench/stdio_start.py                       # 100 MB, 10 runs
     python bench/stdio_start.py --megabytes 10 --runs 3 --parley ./parley
 
-A database with one long conversation is made once. Then the engine is started again and again on it; a time
-starts before the spawn and ends when our read returns the line:
+A database with one long conversation is created once, and the engine is started on it repeatedly. A time starts before
+the spawn and ends when our read returns the line:
 
-    status    the first status answer
-    prompt    the result of a first prompt, for which the session has to be opened
+    status    the first status reply
+    prompt    the result of a first prompt, which opens the session
 
 On a busy machine the processor time of the whole run ("cpu") says more than the clock.
 """
@@ -37,7 +37,7 @@ AT = "2027-01-15T08:00:00.000Z"
 
 
 def fill(path: Path, megabytes: int) -> int:
-    """Make a database of this size at least; returns its bytes."""
+    """Create a database of at least this size and return its bytes."""
     log = SqliteStore(
         path, EntryContext(cwd=str(path.parent), version="bench", entrypoint="bench", git_branch="")
     ).create(SESSION)
@@ -55,24 +55,24 @@ def fill(path: Path, megabytes: int) -> int:
     return size
 
 
-def seconds_to(engine: list[str], folder: Path, said: bytes, kind: str) -> tuple[float, float]:
-    """By the clock to the line, and of the processor to the end."""
+def seconds_to(engine: list[str], folder: Path, data: bytes, kind: str) -> tuple[float, float]:
+    """Seconds by the clock to the line, and processor seconds to the exit."""
     environment = {"HOME": str(folder), "PATH": os.environ["PATH"], "IS_SANDBOX": "1"}
-    before, begun = children_seconds(), time.perf_counter()
+    before, started = children_seconds(), time.perf_counter()
     with subprocess.Popen(
         engine, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder, env=environment
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(said)
+        process.stdin.write(data)
         process.stdin.flush()
         for line in process.stdout:
             found = json.loads(line)
             if kind in (found.get("subtype"), found.get("type")):
-                took = time.perf_counter() - begun
+                took = time.perf_counter() - started
                 break
         else:
-            raise SystemExit(f"{engine[0]} never said {kind}")
+            raise SystemExit(f"{engine[0]} never sent {kind}")
         process.stdin.close()
         process.stdout.read()
     return took, children_seconds() - before
@@ -88,15 +88,15 @@ def main() -> None:
     parser.add_argument("--parley", default=str(Path(sys.executable).with_name("parley")))
     parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--runs", type=int, default=10)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        size = fill(folder / "agent.db", given.megabytes)
-        engine = [given.parley, "--stdio", "--db", str(folder / "agent.db"), "--model", "offline"]
-        sys.stdout.write(f"a database of {size / 1e6:.0f} MB, {given.runs} runs, ms: best, median, worst, cpu\n")
-        for label, said, kind in (("status", STATUS, "status"), ("prompt", PROMPT, "result")):
-            seconds_to(engine, folder, said, kind)  # unrecorded: the files are in the cache by then
-            runs = [seconds_to(engine, folder, said, kind) for _ in range(given.runs)]
+        size = fill(folder / "agent.db", options.megabytes)
+        engine = [options.parley, "--stdio", "--db", str(folder / "agent.db"), "--model", "offline"]
+        sys.stdout.write(f"a database of {size / 1e6:.0f} MB, {options.runs} runs, ms: best, median, worst, cpu\n")
+        for label, data, kind in (("status", STATUS, "status"), ("prompt", PROMPT, "result")):
+            seconds_to(engine, folder, data, kind)  # unrecorded: fills the file cache
+            runs = [seconds_to(engine, folder, data, kind) for _ in range(options.runs)]
             clock, cpu = sorted(run[0] * 1000 for run in runs), statistics.median(run[1] * 1000 for run in runs)
             figures = (clock[0], statistics.median(clock), clock[-1], cpu)
             sys.stdout.write(label.ljust(8) + "".join(f"{figure:8.0f}" for figure in figures) + "\n")

@@ -1,4 +1,4 @@
-"""docs/api.md: the public names of the SDK as stubs, from their annotations and docstrings."""
+"""Generate docs/api.md: the public names of the SDK as stubs, from their annotations and docstrings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def spaced(stubs: list[list[str]]) -> Iterator[str]:
 
 def first_paragraph(thing: Any) -> str:
     """The first paragraph of a docstring, on one line."""
-    text = thing.__doc__ or ""  # not what it inherits
+    text = thing.__doc__ or ""  # not an inherited one
     return " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())
 
 
@@ -62,10 +62,10 @@ def stub(name: str, value: Any, notes: dict[str, str]) -> Iterator[str]:
 
 
 def class_stub(name: str, cls: type) -> Iterator[str]:
-    made = (cls.__doc__ or "").startswith((f"{name}(", "dict("))  # by dataclass or TypedDict
+    is_generated = (cls.__doc__ or "").startswith((f"{name}(", "dict("))  # by dataclass or TypedDict
     head = f"class {name}({', '.join(parents(cls))})" if parents(cls) else f"class {name}"
     yield f"{head}:"
-    body = [f'"""{first_paragraph(cls)}"""'] if cls.__doc__ and not made else []
+    body = [f'"""{first_paragraph(cls)}"""'] if cls.__doc__ and not is_generated else []
     body += [f"{field}: {kind}{comment(text)}" for field, kind, text in rows(cls)]
     body += members(cls)
     yield from (f"    {line}" for line in body or ["..."])
@@ -104,9 +104,9 @@ def parents(cls: type) -> list[str]:
 
 def signature(name: str, function: Callable[..., Any]) -> str:
     found = inspect.signature(function)
-    given = ", ".join(format_parameters(list(found.parameters.values())))
+    parameters = ", ".join(format_parameters(list(found.parameters.values())))
     returned = "" if found.return_annotation is found.empty else f" -> {annotation(found.return_annotation)}"
-    return f"{'async ' if inspect.iscoroutinefunction(function) else ''}def {name}({given}){returned}"
+    return f"{'async ' if inspect.iscoroutinefunction(function) else ''}def {name}({parameters}){returned}"
 
 
 STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}

@@ -1,4 +1,4 @@
-"""The tables of docs/hooks.md, from the tables that the code uses."""
+"""Generate the tables of docs/hooks.md from the tables that the code uses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pages import fill, main, table
 
 from parley.hooks.base import DEFAULT_SECONDS, EVENTS, MAX_CONTEXT_CHARS, HookEventSpec
-from parley.hooks.command import KEPT_BYTES
+from parley.hooks.command import MAX_OUTPUT_BYTES
 from parley.hooks.merge import RULES
-from parley.hooks.output import MOST_REASON_CHARS
+from parley.hooks.output import MAX_REASON_CHARS
 
 PAGE = "docs/hooks.md"
 
@@ -48,10 +48,10 @@ def limits() -> list[tuple[str, ...]]:
     return [
         ("run time", f"{DEFAULT_SECONDS:g} s, or the hook's `timeout` in seconds; SessionEnd hooks have 2 s in total"),
         ("`additionalContext`", f"{MAX_CONTEXT_CHARS:,} characters"),
-        ("reasons and messages", f"{MOST_REASON_CHARS:,} characters"),
+        ("reasons and messages", f"{MAX_REASON_CHARS:,} characters"),
         (
             "output of a command",
-            f"{KEPT_BYTES >> 20} MiB; a longer reply is a failure, and so is any longer output of a PreToolUse hook",
+            f"{MAX_OUTPUT_BYTES >> 20} MiB; a longer reply fails, and so does any longer output of a PreToolUse hook",
         ),
         ("input of a callback", "1 MB per line; longer texts are cut. Commands get the whole input"),
     ]

@@ -1,6 +1,8 @@
-"""docs/permissions.md, made by asking the decision itself: one row a kind of call and rule, one column a mode.
+"""Generate the tables of docs/permissions.md and docs/reference/permission-table.md from the code.
 
-python scripts/gen_permissions.py      writes docs/permissions.md
+    python scripts/gen_permissions.py
+
+The tables of decisions come from `decide` itself: one row per kind of call and rule, one column per mode.
 """
 
 from __future__ import annotations
@@ -41,19 +43,19 @@ class Sample(Struct, frozen=True, kw_only=True):
     deny: str
     ask: str = ""
     """The deny rule if empty."""
-    asks_person: bool = False
+    asks_user: bool = False
 
     def rules(self, behavior: Behavior | None) -> RuleSet:
         texts = {"allow": self.allow, "deny": self.deny, "ask": self.ask or self.deny}
-        made = [parse_rule(texts[behavior], behavior, "flag", CWD)] if behavior else []
-        return RuleSet(cwd=CWD, rules=tuple(rule for rule in made if isinstance(rule, Rule)))
+        parsed = [parse_rule(texts[behavior], behavior, "flag", CWD)] if behavior else []
+        return RuleSet(cwd=CWD, rules=tuple(rule for rule in parsed if isinstance(rule, Rule)))
 
 
-def file(name: str) -> Json:
+def file_input(name: str) -> Json:
     return {"file_path": f"{CWD}/{name}" if not name.startswith("/") else name}
 
 
-def command(text: str) -> Json:
+def command_input(text: str) -> Json:
     return {"command": text}
 
 
@@ -61,55 +63,63 @@ SAMPLES = (
     Sample(
         kind="reads a file in a working directory",
         tool="Read",
-        input=file("a.py"),
+        input=file_input("a.py"),
         allow="Read(a.py)",
         deny="Read(*.py)",
     ),
     Sample(
         kind="reads a file elsewhere",
         tool="Read",
-        input=file("/etc/hosts"),
+        input=file_input("/etc/hosts"),
         allow="Read(//etc/**)",
         deny="Read(//etc/hosts)",
     ),
     Sample(
         kind="edits a file in a working directory",
         tool="Edit",
-        input=file("a.py"),
+        input=file_input("a.py"),
         allow="Edit(/**)",
         deny="Edit(a.py)",
     ),
     Sample(
-        kind="edits a file elsewhere", tool="Write", input=file("/opt/a"), allow="Edit(//opt/**)", deny="Edit(//opt/a)"
+        kind="edits a file elsewhere",
+        tool="Write",
+        input=file_input("/opt/a"),
+        allow="Edit(//opt/**)",
+        deny="Edit(//opt/a)",
     ),
     Sample(
         kind="edits a protected file",
         tool="Write",
-        input=file(".git/config"),
+        input=file_input(".git/config"),
         allow="Write",
         deny="Edit(.git/**)",
     ),
     Sample(
         kind="read-only command",
         tool="Bash",
-        input=command("git status"),
+        input=command_input("git status"),
         allow="Bash(git status)",
         deny="Bash(git *)",
     ),
     Sample(
         kind="command that edits files in a working directory",
         tool="Bash",
-        input=command("mkdir made"),
+        input=command_input("mkdir made"),
         allow="Bash(mkdir:*)",
         deny="Bash(mkdir:*)",
     ),
     Sample(
-        kind="any other command", tool="Bash", input=command("npm test"), allow="Bash(npm test)", deny="Bash(npm:*)"
+        kind="any other command",
+        tool="Bash",
+        input=command_input("npm test"),
+        allow="Bash(npm test)",
+        deny="Bash(npm:*)",
     ),
     Sample(
         kind="command that cannot be parsed",
         tool="Bash",
-        input=command('"$X" now'),
+        input=command_input('"$X" now'),
         allow="Bash",
         deny="Bash",
         ask="Bash(rm:*)",
@@ -117,7 +127,7 @@ SAMPLES = (
     Sample(
         kind="command that deletes a critical directory",
         tool="Bash",
-        input=command("rm -rf /"),
+        input=command_input("rm -rf /"),
         allow="Bash(rm:*)",
         deny="Bash(rm:*)",
     ),
@@ -150,7 +160,7 @@ SAMPLES = (
         input={},
         allow="AskUserQuestion",
         deny="AskUserQuestion",
-        asks_person=True,
+        asks_user=True,
     ),
 )
 
@@ -179,25 +189,25 @@ class EmptyFilesystem:
         return None
 
 
-def verdict(sample: Sample, behavior: Behavior | None, mode: str) -> str:
-    request = ToolRequest(tool=sample.tool, input=sample.input, cwd=CWD, asks_user=sample.asks_person)
+def find_verdict(sample: Sample, behavior: Behavior | None, mode: str) -> str:
+    request = ToolRequest(tool=sample.tool, input=sample.input, cwd=CWD, asks_user=sample.asks_user)
     decision = decide(request, sample.rules(behavior), mode, EmptyFilesystem())
     return "allow" if isinstance(decision, Allow) else "deny" if isinstance(decision, Deny) else "ask"
 
 
 def pages() -> dict[str, str]:
-    parts = {"modes": mode_table(), "limits": limits(), "protected": protected()}
+    parts = {"modes": build_mode_table(), "limits": describe_limits(), "protected": list_protected()}
     return {
         "docs/permissions.md": fill("docs/permissions.md", {name: "\n".join(lines) for name, lines in parts.items()}),
-        "docs/reference/permission-table.md": "\n".join(reference()) + "\n",
+        "docs/reference/permission-table.md": "\n".join(build_reference()) + "\n",
     }
 
 
-def mode_table() -> Iterator[str]:
-    """What modes decide without a rule. Modes that always agree share a column, calls that do share a row."""
+def build_mode_table() -> Iterator[str]:
+    """What modes decide without a rule. Modes with equal decisions share a column, calls with equal decisions a row."""
     columns: dict[tuple[str, ...], list[str]] = {}
     for mode in MODES:
-        columns.setdefault(tuple(verdict(sample, None, mode) for sample in SAMPLES), []).append(mode)
+        columns.setdefault(tuple(find_verdict(sample, None, mode) for sample in SAMPLES), []).append(mode)
     rows: dict[tuple[str, ...], list[str]] = {}
     for sample, *cells in zip(SAMPLES, *columns, strict=True):
         rows.setdefault(tuple(cells), []).append(sample.kind)
@@ -205,42 +215,42 @@ def mode_table() -> Iterator[str]:
     yield from table(header, (("; ".join(kinds), *cells) for cells, kinds in rows.items()))
 
 
-def limits() -> Iterator[str]:
-    yield fill_text(
+def describe_limits() -> Iterator[str]:
+    yield wrap_text(
         f"""A call that would take too long to analyse asks in every mode and gives the reason. The limits for a command
         are {treesitter.MAX_CHARACTERS:,} characters ({search.MAX_CHARACTERS:,} with here-documents),
         {search.MAX_COMMANDS} commands, {search.MAX_DEPTH} levels of nesting and {MAX_NAMES:,} file names, less if there
         are many rules. The limits for a path are {MAX_PATH_CHARACTERS:,} characters and {MAX_PARTS} directories."""
     )
     yield ""
-    yield fill_text(
+    yield wrap_text(
         f"""A command that could run in more than {MAX_FOLDERS} directories, or needs more than {MAX_ENTRIES:,}
         directory entries to be read, is never read-only. With more than {strict_parser.MAX_COMMANDS} parts, only a
         bare `Bash` rule allows it."""
     )
 
 
-def fill_text(text: str) -> str:
+def wrap_text(text: str) -> str:
     return textwrap.fill(" ".join(text.split()), 120)
 
 
-def protected() -> Iterator[str]:
-    places = ("/".join(parts) for parts in FOLDER_PAIRS)
-    yield f"Directories: {', '.join(f'`{name}`' for name in (*sorted(FOLDERS), *places))}."
+def list_protected() -> Iterator[str]:
+    pairs = ("/".join(parts) for parts in FOLDER_PAIRS)
+    yield f"Directories: {', '.join(f'`{name}`' for name in (*sorted(FOLDERS), *pairs))}."
     yield ""
     yield f"Files: {', '.join(f'`{name}`' for name in sorted(FILES))}."
 
 
-def reference() -> Iterator[str]:
+def build_reference() -> Iterator[str]:
     yield from INTRODUCTION.splitlines()
     yield ""
     rows = (
-        (sample.kind, behavior or "-", *(verdict(sample, behavior, mode) for mode in MODES))
+        (sample.kind, behavior or "-", *(find_verdict(sample, behavior, mode) for mode in MODES))
         for sample in SAMPLES
         for behavior in RULES
     )
     yield from table(("call", "rule", *MODES), rows)
-    yield from command_tables()
+    yield from build_command_tables()
     yield from (
         "",
         "## Git configuration",
@@ -252,7 +262,7 @@ def reference() -> Iterator[str]:
     keys |= {f"{section}.*.{name}" for section, known in config.SUBSECTIONS.items() for name in known}
     keys |= {f"{section}.*" for section in config.ANY_KEY}
     keys |= {f"{section}{'.*' if inner else ''}.{name}" for section, inner, name in config.VALUES}
-    yield listed(keys)
+    yield format_names(keys)
 
 
 INTRODUCTION = """\
@@ -283,64 +293,69 @@ EDITS = (
 )
 
 
-def command_tables() -> Iterator[str]:
+def build_command_tables() -> Iterator[str]:
     yield from READ_ONLY.splitlines()
     yield ""
     programs = [*tables.READERS.items(), ("jq", special.JQ)]
     programs += [(f"git {name}", program) for name, program in (*git.READERS.items(), *git.NESTED.items())]
-    yield from (f"- `{name}`: {flags(program)}" for name, program in sorted(programs, key=lambda row: row[0]))
-    yield f"- `find`: {listed(special.FIND_TESTS | special.FIND_TESTS_WITH_VALUE)}"
-    yield f"- `test` and `[`: {listed(special.TESTS)}"
-    yield f"- `ps`: {listed(special.PS_WORDS | special.PS_VALUES)}; `xxd`: {listed(special.XXD_SWITCHES)}"
-    yield f"- checked by code of their own: {listed(special.CHECKS)}"
-    yield f"- complete git commands: {listed(' '.join(words) for words in git.ALONE)}"
-    yield f"- options before a git subcommand: {listed(git.GLOBAL_FLAGS)}"
-    yield f"- symlinks in directories are followed by `find` {listed(following.FIND_FLAGS)}, " + ", ".join(
-        f"`{name}` {'unless `no-dereference` is given' if flags == '*' else listed(flags.split())}"
+    yield from (f"- `{name}`: {format_flags(program)}" for name, program in sorted(programs, key=lambda row: row[0]))
+    yield f"- `find`: {format_names(special.FIND_TESTS | special.FIND_TESTS_WITH_VALUE)}"
+    yield f"- `test` and `[`: {format_names(special.TESTS)}"
+    yield f"- `ps`: {format_names(special.PS_WORDS | special.PS_VALUES)}; `xxd`: {format_names(special.XXD_SWITCHES)}"
+    yield f"- checked by code of their own: {format_names(special.CHECKS)}"
+    yield f"- complete git commands: {format_names(' '.join(words) for words in git.ALONE)}"
+    yield f"- options before a git subcommand: {format_names(git.GLOBAL_FLAGS)}"
+    yield f"- symlinks in directories are followed by `find` {format_names(following.FIND_FLAGS)}, " + ", ".join(
+        f"`{name}` {'unless `no-dereference` is given' if flags == '*' else format_names(flags.split())}"
         for name, (flags, _) in sorted(following.FOLLOWING.items())
     )
-    yield f"- version commands: {listed(' '.join(words) for words in tables.VERSIONS)}"
+    yield f"- version commands: {format_names(' '.join(words) for words in tables.VERSIONS)}"
     yield ""
     yield "In modes that accept edits, also these, in the working directories:"
     yield ""
-    yield from (f"- `{name}`: {flags(program)}" for name, program in EDITS)
+    yield from (f"- `{name}`: {format_flags(program)}" for name, program in EDITS)
     yield ""
-    yield f"They may follow wrappers ({listed(wrappers.WRAPPERS)}) and assignments to {listed(assignments.SAFE)}."
+    names = format_names(assignments.SAFE)
+    yield f"They may follow wrappers ({format_names(wrappers.WRAPPERS)}) and assignments to {names}."
     yield ""
     yield "## Never by prefix"
     yield ""
-    yield f"Only a rule for exactly the command allows: {listed(allowing.EVALUATES | allowing.NEVER_BY_PREFIX)}."
+    yield f"Only a rule for exactly the command allows: {format_names(allowing.EVALUATES | allowing.NEVER_BY_PREFIX)}."
     yield ""
     yield "## Where denied commands are found"
     yield ""
-    yield f"- after {listed(search.WRAPPERS)}, and after {listed(search.RUNS_NEXT)} of `find`"
+    yield f"- after {format_names(search.WRAPPERS)}, and after {format_names(search.RUNS_NEXT)} of `find`"
     texts = search.SHELLS | search.EVALUATORS | interpreters.TEXTS | interpreters.EDITORS
-    yield f"- in the arguments of {listed(texts)}"
-    yield f"- in subscripts in {listed(interpreters.SUBSCRIPTS)}"
-    yield f"- after the options of {listed(search.GIT_LIKE)}"
-    yield from (f"- after {listed(names)}: {listed(words)}" for words, names in grouped(interpreters.SUBRUNNERS))
+    yield f"- in the arguments of {format_names(texts)}"
+    yield f"- in subscripts in {format_names(interpreters.SUBSCRIPTS)}"
+    yield f"- after the options of {format_names(search.GIT_LIKE)}"
     yield from (
-        f"- in option values of {listed(names)}: {listed(words)}" for words, names in grouped(interpreters.OPTIONS)
+        f"- after {format_names(names)}: {format_names(words)}"
+        for words, names in group_by_words(interpreters.SUBRUNNERS)
     )
-    yield f"- in every argument of a program that is not named above and not one of {listed(INERT)}"
+    yield from (
+        f"- in option values of {format_names(names)}: {format_names(words)}"
+        for words, names in group_by_words(interpreters.OPTIONS)
+    )
+    yield f"- in every argument of a program that is not named above and not one of {format_names(INERT)}"
     yield ""
     yield "## Directory searches"
     yield ""
-    yield f"Always: {listed(SEARCHERS)}. With a recursive flag: {listed(SEARCHERS_IF_RECURSIVE)}."
+    yield f"Always: {format_names(SEARCHERS)}. With a recursive flag: {format_names(SEARCHERS_IF_RECURSIVE)}."
 
 
-def grouped(table: Mapping[str, Collection[str]]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """The programs that have the same words, together."""
+def group_by_words(table: Mapping[str, Collection[str]]) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Programs grouped by equal words."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, words in sorted(table.items()):
         groups.setdefault(tuple(sorted(words)), []).append(name)
     return list(groups.items())
 
 
-def flags(program: Program) -> str:
-    """The flags of a program, and what its operands are where that is not just files."""
+def format_flags(program: Program) -> str:
+    """The flags of a program, and its operands if they are not just files."""
     parts = [f"`-{program.short}`"] if program.short else []
-    parts += [listed(program.long.split())] if program.long else []
+    parts += [format_names(program.long.split())] if program.long else []
     parts += ["`-5`"] if program.number_flags else []
     parts += [f"({program.operands})"] if program.operands != "files" else []
     parts += (
@@ -348,11 +363,11 @@ def flags(program: Program) -> str:
         if program.max_operands is not None
         else []
     )
-    parts += [f"globs {program.globs}"] if program.globs != "behind a name" else []
+    parts += [f"globs {program.globs}"] if program.globs != "after a name" else []
     return " ".join(parts) or "no flags"
 
 
-def listed(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     return " ".join(f"`{name}`" for name in sorted(names))
 
 

@@ -1,4 +1,4 @@
-"""docs/protocol/: the JSON Schema of the protocol and its reference page, from the message classes.
+"""Generate docs/protocol/: the JSON Schema and the reference page, from the message classes.
 
 The schema cannot express that unknown messages, subtypes, blocks and fields are kept.
 """
@@ -20,23 +20,23 @@ TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", type(Non
 
 
 def schema() -> Json:
-    """The schema of a line, draft 2020-12: a message each, and under `$defs` all that messages are made of."""
+    """The schema of a line, draft 2020-12: one entry per message, with their parts under `$defs`."""
     lines = messages()
-    questions = dict(sorted(SUBTYPES.items()))
-    classes: list[type[Struct]] = [*lines.values(), *questions.values()]
-    classes += [cls.answer for cls in questions.values() if cls.answer]
-    found, defs = msgspec.json.schema_components(classes, schema_hook=carried, ref_template="#/$defs/{name}")
+    requests = dict(sorted(SUBTYPES.items()))
+    classes: list[type[Struct]] = [*lines.values(), *requests.values()]
+    classes += [cls.answer for cls in requests.values() if cls.answer]
+    found, defs = msgspec.json.schema_components(classes, schema_hook=schema_hook, ref_template="#/$defs/{name}")
     refs = dict(zip(classes, found, strict=True))
     for (kind, subkind), cls in lines.items():
         if subkind or kind == "jsonrpc":
-            # msgspec sees a default here; on a line it is what the class is found by.
+            # The field has a default in the class, but a line must have it.
             defs[cls.__name__]["required"].append("subtype" if subkind else "jsonrpc")
-    for question in questions.values():
-        if question.answer:
-            defs[question.__name__]["x-answer"] = refs[question.answer]
+    for request in requests.values():
+        if request.answer:
+            defs[request.__name__]["x-answer"] = refs[request.answer]
     defs |= {f"{cls.__name__}Block": block_schema(cls) for cls in KINDS.values()}
     defs["Block"] = open_union("type", [{"$ref": f"#/$defs/{name}"} for name in block_names()], sorted(KINDS))
-    defs["Payload"] = open_union("subtype", [refs[cls] for cls in questions.values()], list(questions))
+    defs["Payload"] = open_union("subtype", [refs[cls] for cls in requests.values()], list(requests))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of the agent wire protocol",
@@ -50,13 +50,13 @@ def messages() -> dict[tuple[str, str | None], type[Message]]:
     return dict(sorted(catalogue().items(), key=lambda item: (item[0][0], item[0][1] or "")))
 
 
-def carried(kind: type) -> Json:
-    """msgspec's hook for the values that travel as objects."""
+def schema_hook(kind: type) -> Json:
+    """msgspec's schema hook for values that keep their JSON object."""
     return {"$ref": "#/$defs/Block" if issubclass(kind, Block) else "#/$defs/Payload"}
 
 
 def open_union(tag: str, members: list[Json], known: list[str]) -> Json:
-    """One of the members, or an object with a tag that none of them has."""
+    """One of the members, or an object with an unknown tag."""
     other = {"type": "object", "properties": {tag: {"type": "string", "not": {"enum": known}}}, "required": [tag]}
     return {"anyOf": [*members, other]}
 
@@ -72,8 +72,14 @@ def block_schema(cls: type[Block]) -> Json:
         types = [TYPES[kind] for kind in key.types]
         properties[key.name] = {"type": types[0] if len(types) == 1 else types}
     required = ["type", *(key.name for key in cls.keys if key.required)]
-    about = {"description": cls.__doc__} if cls.__doc__ else {}
-    return {"title": f"{cls.__name__}Block", **about, "type": "object", "properties": properties, "required": required}
+    description = {"description": cls.__doc__} if cls.__doc__ else {}
+    return {
+        "title": f"{cls.__name__}Block",
+        **description,
+        "type": "object",
+        "properties": properties,
+        "required": required,
+    }
 
 
 HEAD = """\
@@ -118,9 +124,9 @@ def who(roles: Set[Role]) -> str:
 def section(title: str, sender: str, shape: Json) -> Iterator[str]:
     """The heading, the class's docstring and the fields of one class."""
     reply = f"The reply is {type_text(shape['x-answer'])}." if "x-answer" in shape else ""
-    about = " ".join(filter(None, (sender, shape.get("description", ""), reply)))
+    text = " ".join(filter(None, (sender, shape.get("description", ""), reply)))
     yield from (f"### {title}", "")
-    yield from (about, "") if about else ()
+    yield from (text, "") if text else ()
     yield "```ts"
     for name, value in shape["properties"].items():
         yield f"{name}{'' if name in shape['required'] else '?'}: {type_text(value)}"

@@ -1,9 +1,9 @@
-"""Print how the source is built: import cycles, folder sizes, long functions, repeated names, old words.
+"""Report on the structure of the source: import cycles, folder sizes, long functions, repeated names, old words.
 
     python scripts/house.py            the report
     python scripts/house.py --lists    with every finding, not only the counts
 
-A mirror, not a gate: nothing fails here. `tests/unit/test_layers.py` is the gate.
+It never fails. `tests/unit/test_layers.py` enforces the rules.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def modules() -> dict[str, Path]:
 
 
 def imported(tree: ast.Module, names: dict[str, Path]) -> Iterator[str]:
-    """The modules of ours that a module imports, wherever the import stands."""
+    """Our modules that a module imports, anywhere in it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
@@ -125,7 +125,7 @@ def takes_session(tree: ast.Module) -> bool:
 
 
 def old_words() -> list[str]:
-    """Every line of the code and the documentation that has a word of the old vocabulary."""
+    """Every line of code or documentation with a word of the old vocabulary."""
     listed = subprocess.check_output(
         ["git", "ls-files", "src", "docs", "*.md", "scripts", "bench", "examples"], cwd=ROOT, text=True
     )

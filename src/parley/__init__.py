@@ -2,13 +2,13 @@
 
     from parley import Client, Options, query, tool
 
-Everything is found when it is first used: importing this module loads nothing but itself. The names of the
-official Python SDK are here as well, so a program is ported by changing its import line (docs/sdk.md).
+Names are loaded when they are first used: importing this module loads nothing else. The names of the
+official Python SDK are exported too, so you can port a program by changing its import line (docs/sdk.md).
 """
 
 from parley.version import __version__
 
-TYPE_CHECKING = False  # importing it from typing would cost more than all the rest
+TYPE_CHECKING = False  # importing it from typing would take longer than everything else here
 
 if TYPE_CHECKING:
     # fmt: off
@@ -202,7 +202,7 @@ HOMES: dict[str, str] = {
     "parley.sdk.runtime.turns": "Turn",
     "parley.sdk.runtime.transport": "Ended Transport Wire",
 }
-"""Where each name lives."""
+"""The module of each exported name."""
 
 _home_of = {name: module for module, names in HOMES.items() for name in names.split()}
 __all__ = ["__version__", *_home_of]  # noqa: PLE0604  # the names are strings

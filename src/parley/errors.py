@@ -1,21 +1,21 @@
-"""Every error of the project. Choose the class by the fate of the error, not by the place it is raised.
+"""All exceptions of the project. Choose the class by what happens with the error, not by where it is raised.
 
     ParleyError
-    ├── UsageError            the command line is wrong: stderr, exit 1, nothing on stdout
-    ├── SessionError          a session cannot be opened: a zeroed error result, exit 1
+    ├── UsageError            the command line is invalid: reported on stderr, exit 1, nothing on stdout
+    ├── SessionError          a session cannot be opened: an error result with zero usage, exit 1
     │   ├── UnknownSession
-    │   ├── SessionBusy       somebody else holds it
-    │   └── DamagedSession    its log has a hole; `parley sessions repair` keeps what is before it
-    ├── ToolError             the model hears of it as a tool_result with is_error; the turn goes on
-    ├── ModelError            the host hears of it as a result (after retries if `retryable`); the turn ends
-    ├── BudgetSpent           the host hears of it as a result; no model is called any more in the turn
-    ├── Refusal               a memory cannot be changed so: its curator hears of it, or a person on stderr
-    ├── NotPossible           a control request is refused: an error reply, nothing has changed
-    ├── RemoteProtocolError   the peer said something it may not; an error reply or a complaint, we go on
-    ├── LocalProtocolError    we said something we may not: our bug
-    └── ClaudeSDKError        what programs with the SDK catch; its tree is in sdk/errors.py
+    │   ├── SessionBusy       another process holds it
+    │   └── DamagedSession    its log is corrupt; `parley sessions repair` keeps the valid part
+    ├── ToolError             sent to the model as a tool_result with is_error; the turn continues
+    ├── ModelError            sent to the client as a result (after retries if `retryable`); the turn ends
+    ├── BudgetSpent           sent to the client as a result; the turn calls no model again
+    ├── Refusal               an invalid change to the memory: sent to the curator model, or reported on stderr
+    ├── NotPossible           a control request is refused with an error reply; nothing has changed
+    ├── RemoteProtocolError   the peer broke the protocol: an error reply or a warning; the session continues
+    ├── LocalProtocolError    we broke the protocol: a bug in Parley
+    └── ClaudeSDKError        what programs that use the SDK catch; see sdk/errors.py
 
-Anything else is a bug of ours: a traceback on stderr and a non-zero exit.
+Any other exception is a bug: a traceback on stderr and a non-zero exit code.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from collections.abc import Collection
 
 
 class ParleyError(Exception):
-    """The root of what we raise on purpose."""
+    """Base class of all exceptions that Parley raises."""
 
 
 class UsageError(ParleyError):
-    """The command line asks for something that cannot be."""
+    """The command line is invalid."""
 
 
 class SessionError(ParleyError):
     """A session cannot be opened or written."""
 
     fault_type = "system_error"
-    """Whose fault it is, as a result says it."""
+    """The `fault_type` of the error result."""
 
 
 class ToolsMissing(SessionError):
-    """A turn cannot begin without tools that are not there."""
+    """A turn cannot start because required tools are missing."""
 
     fault_type = "tool_error"
 
 
 class EmptyPrompt(SessionError):
-    """A prompt says nothing, and no request can be made of it."""
+    """A prompt is empty, so no model request can be built from it."""
 
     fault_type = "validation_error"
 
@@ -54,22 +54,22 @@ class EmptyPrompt(SessionError):
 
 
 class UnknownSession(SessionError):
-    """There is no session with that id."""
+    """No session has that id."""
 
     fault_type = "validation_error"
 
     def __init__(self, session_id: str) -> None:
-        # Clients look for this very sentence.
+        # Clients look for this exact sentence.
         super().__init__(f"No conversation found with session ID: {session_id}")
         self.session_id = session_id
 
 
 class SessionBusy(SessionError):
-    """Somebody else holds the session."""
+    """Another process holds the session."""
 
     def __init__(self, session_id: str, holder: str) -> None:
         super().__init__(
-            f"Session {session_id} is in use by {holder}. Use --fork-session to go on in a copy, "
+            f"Session {session_id} is in use by {holder}. Use --fork-session to continue in a copy, "
             "or --steal to take it over."
         )
         self.session_id = session_id
@@ -79,17 +79,17 @@ class SessionBusy(SessionError):
 class DamagedSession(SessionError):
     """Records are missing or altered in the middle of a session's log."""
 
-    def __init__(self, session_id: str, place: str) -> None:
+    def __init__(self, session_id: str, location: str) -> None:
         super().__init__(
-            f"Session {session_id} is damaged at {place}, with good records behind that. "
-            f"`parley sessions repair {session_id}` keeps what is before it and puts the rest aside."
+            f"Session {session_id} is damaged at {location}, and valid records follow the damage. "
+            f"Run `parley sessions repair {session_id}` to keep the records before it and move the rest to a backup."
         )
         self.session_id = session_id
-        self.place = place
+        self.location = location
 
 
 class ToolError(ParleyError):
-    """A tool could not do what the model asked; the text tells the model how to go on."""
+    """A tool call failed. The text tells the model why and what to do."""
 
 
 class ModelError(ParleyError):
@@ -110,29 +110,29 @@ class ModelError(ParleyError):
         self.message = message
         self.status = status
         self.kind = kind
-        """The API's own name, e.g. `overloaded_error`; `connection_failed` where nothing answered."""
+        """The API's error type, e.g. `overloaded_error`; `connection_failed` if there was no response."""
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
         self.request_id = request_id
         self.quota = quota
-        """The state of the quota, where the backend told it."""
+        """The state of the quota, if the backend reported it."""
 
 
 class BudgetSpent(ParleyError):
-    """A model shall not be called: what may be spent is spent."""
+    """A budget is exhausted, so no model may be called."""
 
-    def __init__(self, kind: str, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
         self.kind = kind
         """usd, tokens, calls, seconds or task."""
 
 
 class Refusal(ParleyError):
-    """What is remembered cannot be changed in this way; the text says why, and what could be done."""
+    """An invalid change to the memory. The text says why, and what to do instead."""
 
 
 class NotPossible(ParleyError):
-    """A control request that is refused, and why."""
+    """A control request is refused. The text says why."""
 
     def __init__(self, text: str, code: str = "invalid_request") -> None:
         super().__init__(text)
@@ -140,15 +140,15 @@ class NotPossible(ParleyError):
 
 
 class RemoteProtocolError(ParleyError):
-    """The peer broke a rule of the conversation."""
+    """The peer broke a rule of the protocol."""
 
 
 class UnexpectedAnswer(RemoteProtocolError):
     """The peer answered a request that is not waiting for an answer."""
 
     def __init__(self, request_id: object, waiting: Collection[str]) -> None:
-        super().__init__(f"no request {request_id!r} is waiting for an answer; waiting are {sorted(waiting)}")
+        super().__init__(f"response to unknown request {request_id!r} (pending requests: {sorted(waiting)})")
 
 
 class LocalProtocolError(ParleyError):
-    """We were about to break a rule of the conversation."""
+    """We were about to break a rule of the protocol."""

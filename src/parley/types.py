@@ -12,7 +12,7 @@ from parley.sdk.types.shapes import *  # noqa: F403
 
 
 def __getattr__(name: str) -> object:
-    """What lives elsewhere because it loads more: sessions and stores."""
+    """Load session and store types on first use, because their modules import more."""
     import parley
 
     return getattr(parley, name)

@@ -1,8 +1,8 @@
-"""The two versions we tell: our own, and the level of the protocol we speak.
+"""Two versions: Parley's own, and the version of Claude Code whose protocol it implements.
 
-Literals, because asking the installed metadata costs 44 ms at start-up.
+They are literals because reading the package metadata takes 44 ms at start-up.
 """
 
 __version__ = "0.1.0"
 PROTOCOL_LEVEL = "2.1.325"
-"""Clients compare this with the versions of the original CLI, so it must start `X.Y.Z`."""
+"""Clients compare this with versions of Claude Code, so it must start with `X.Y.Z`."""

@@ -179,4 +179,5 @@ def test_a_cloud_without_its_extra_is_one_sentence(tmp_path: Path) -> None:
     done = run([sys.executable, "-c", WITHOUT, "-p", "Hi"], tmp_path, environment)
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Error: CLAUDE_CODE_USE_BEDROCK needs an extra: pip install 'parley-agent[bedrock]'\n"
+    extra = "requires an extra that is not installed: pip install 'parley-agent[bedrock]'"
+    assert done.stderr == f"Error: CLAUDE_CODE_USE_BEDROCK {extra}\n"

@@ -2,7 +2,7 @@
 
 Down only; across families only `base`; varieties only from compose; nothing impure in protocol.
 Imports inside functions and under TYPE_CHECKING count, and so does a string that names one
-of our modules: compose has its rows as strings, and nobody else may have such rows.
+of our modules: compose and the tables in ROW_TABLES have rows as strings, and nothing else may have such rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAYERS = (
     {"memory implementation"},
     {"engine"},
     FAMILIES,
-    {"host", "observer", "_threads"},
+    {"host", "observer", "_threads", "entry_points"},
     {"protocol"},
     {"errors", "version"},
 )
@@ -52,6 +52,7 @@ SHARED = {
     "parley.settings.secret_variables": "which variables carry our keys: whoever starts a process, or is one, needs it",
     "parley.stores.session_open": "which session is meant: whoever opens or names one needs it",
     "parley.tools.registry": "all tools of a session behind their names: the engine takes them from there",
+    "parley.tools.catalog": "what is true of each tool: permissions, approval and the CLI ask it",
     "parley.tools.selection": "the names tools go by: whoever names a tool needs it",
     "parley.tools.delegation.calls": "what a model says to hand work on: the engine does it",
     "parley.tools.read_tracker": "what the model has seen of which file: a host may show it one, too",
@@ -71,6 +72,9 @@ SHARED = {
     "parley.workspace.process.output": "what a command writes: the words of processes",
     "parley.workspace.web": "the side of the workspace's door that leads to the network; its words are not in base yet",
 }
+
+# Tables with one row per tool, backend and store: each names its class, which compose imports.
+ROW_TABLES = ("parley.tools.catalog", "parley.models.catalog", "parley.stores.selection")
 
 # Imports that break the design and are to go, by the folder that has them; the reason says how.
 OWED: dict[tuple[str, str], str] = {}
@@ -167,7 +171,7 @@ def imports(module: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
                     inner = f"{start}.{name.name}"
                     yield node.lineno, inner if inner in MODULES else start
             case ast.Constant(value=str(text)) if named := MODULE_NAME.fullmatch(text):
-                if named[1] in MODULES:
+                if named[1] in MODULES and module not in ROW_TABLES:
                     yield node.lineno, named[1]
 
 

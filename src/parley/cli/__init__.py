@@ -1,1 +1,1 @@
-"""The command line."""
+"""The `parley` executable. `main.py` is the entry point; `commands/` has the subcommands."""

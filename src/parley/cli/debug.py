@@ -1,14 +1,14 @@
-"""`--debug`: what the engine does, line by line, for whoever looks for a fault.
+"""`--debug`: log what the engine does.
 
     2026-02-02T10:30:00.000Z [wire] < user, 74 bytes
-    2026-02-02T10:30:00.004Z [api] offline is asked: 1 messages, 12 tools
+    2026-02-02T10:30:00.004Z [api] offline request: 1 messages, 12 tools
     2026-02-02T10:30:00.010Z [api] offline answered in 6 ms: end_turn
     2026-02-02T10:30:00.012Z [log] permission: Bash toolu_1 allow (mode)
     2026-02-02T10:30:00.012Z [wire] > result/success
 
-Names, sizes and times; never what was said, and never a key. It goes to a file below the config
-folder, to `--debug-file`, or with `--debug-to-stderr` to stderr. `--debug api,log` picks categories, and
-`--debug '!wire'` leaves some out.
+The log has names, sizes and times, never content or keys. It goes to a file in the config directory,
+to `--debug-file`, or to stderr (`--debug-to-stderr`). `--debug api,log` selects categories;
+`--debug '!wire'` excludes one.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from parley.stores.base import Entry, Log
 from parley.transports.base import Transport
 from parley.workspace import private_files
 
-CATEGORIES = ("wire", "api", "log", "complaint")
+CATEGORIES = ("wire", "api", "log", "warning")
 Write = Callable[[str], None]
 
 
 class DebugLog:
-    """Where notes go."""
+    """Writes the lines of the selected categories."""
 
     def __init__(self, write: Write, now: Callable[[], str], categories: frozenset[str]) -> None:
         self._write = write
@@ -53,30 +53,30 @@ class DebugLog:
             self._write(f"{self._now()} [{category}] {text}")
 
 
-def parse_categories(words: str) -> frozenset[str]:
-    """The categories that a filter names, or leaves. Clients name some that we do not have; those are empty."""
-    names = [name for name in map(str.strip, words.split(",")) if name and name != "true"]
-    closed = {name[1:] for name in names if name.startswith("!")}
-    named = {name for name in names if not name.startswith("!")}
-    return frozenset((named or set(CATEGORIES)) - closed) & frozenset(CATEGORIES)
+def parse_categories(text: str) -> frozenset[str]:
+    """Return the categories that a filter selects. Clients may name categories that do not exist here."""
+    names = [name for name in map(str.strip, text.split(",")) if name and name != "true"]
+    excluded = {name[1:] for name in names if name.startswith("!")}
+    included = {name for name in names if not name.startswith("!")}
+    return frozenset((included or set(CATEGORIES)) - excluded) & frozenset(CATEGORIES)
 
 
-def open_debug_log(options: CliOptions, folder: Path, session_id: str, stamp: Clock, to_stderr: Write) -> DebugLog:
-    """What the options ask for; `folder` is where it goes by itself. Raises UsageError if it cannot be written."""
+def open_debug_log(options: CliOptions, folder: Path, session_id: str, clock: Clock, to_stderr: Write) -> DebugLog:
+    """Open the debug log, by default in `folder`. Raises UsageError if it cannot be written."""
     categories = parse_categories(options.debug or "")
     if options.debug_to_stderr and options.debug_file is None:
-        return DebugLog(to_stderr, stamp.now, categories - {"complaint"})  # those are there already
+        return DebugLog(to_stderr, clock.now, categories - {"warning"})  # warnings already go to stderr
     path = Path(options.debug_file) if options.debug_file else folder / f"{session_id}.txt"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         file = private_files.open_file(path, flags, below=0 if options.debug_file else 1)
     except OSError as exc:
-        raise UsageError(f"option '--debug-file': {path} cannot be written: {exc.strerror}") from None
-    return DebugLog(DebugFile(file), stamp.now, categories)
+        raise UsageError(f"option '--debug-file': cannot write {path}: {exc.strerror}") from None
+    return DebugLog(DebugFile(file), clock.now, categories)
 
 
 class DebugFile:
-    """A file that takes a line at a time. One that takes no more is let go: nothing depends on it."""
+    """Appends lines to a file. After a write error it is closed and further lines are dropped."""
 
     def __init__(self, file: int) -> None:
         self._file: int | None = file
@@ -91,21 +91,23 @@ class DebugFile:
             self._file = None
 
 
-def attach(setup: SessionConfig, debug: DebugLog) -> SessionConfig:
-    """The same session, with its models, its log and its complaints noted."""
+def attach(config: SessionConfig, debug: DebugLog) -> SessionConfig:
+    """Return the config with its models, its log and its warnings written to the debug log."""
 
-    def complain(text: str) -> None:
-        debug.write("complaint", text)
-        setup.warn(text)
+    def warn(text: str) -> None:
+        debug.write("warning", text)
+        config.warn(text)
 
     def open_model(choice: ModelRef) -> Model:
-        return LoggedModel(setup.model.open(choice), choice.display_name, debug, setup.clock.monotonic)
+        return LoggedModel(config.model.open(choice), choice.display_name, debug, config.clock.monotonic)
 
-    logged = setup.with_model_opener(open_model).with_log(LoggedLog(setup.storage.log, debug))
-    return msgspec.structs.replace(logged, warn=complain)
+    logged = config.with_model_opener(open_model).with_log(LoggedLog(config.storage.log, debug))
+    return msgspec.structs.replace(logged, warn=warn)
 
 
 class LoggedModel:
+    """A model whose calls are written to the debug log."""
+
     def __init__(self, model: Model, name: str, debug: DebugLog, clock: Callable[[], float]) -> None:
         self._model = model
         self._name = name
@@ -113,19 +115,19 @@ class LoggedModel:
         self._clock = clock
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        self._log(f"is asked: {len(request.messages)} messages, {len(request.tools)} tools")
-        clock, stopped = self._clock, ""
+        self._log(f"request: {len(request.messages)} messages, {len(request.tools)} tools")
+        clock, stop_reason = self._clock, ""
         start = clock()
         try:
             async with aclosing(self._model.stream(request)) as events:
                 async for event in events:
-                    stopped = (event.delta.stop_reason if event.delta is not None else None) or stopped
+                    stop_reason = (event.delta.stop_reason if event.delta is not None else None) or stop_reason
                     yield event
         except ModelError as exc:
             status = f"status {exc.status}" if exc.status is not None else exc.kind or "no status"
             self._log(f"failed after {(clock() - start) * 1000:.0f} ms: {status}")
             raise
-        self._log(f"answered in {(clock() - start) * 1000:.0f} ms: {stopped or 'no stop reason'}")
+        self._log(f"answered in {(clock() - start) * 1000:.0f} ms: {stop_reason or 'no stop reason'}")
 
     def _log(self, text: str) -> None:
         self._debug.write("api", f"{self._name} {text}")
@@ -135,6 +137,8 @@ class LoggedModel:
 
 
 class LoggedLog:
+    """A session log whose entries are also written to the debug log, by kind."""
+
     def __init__(self, log: Log, debug: DebugLog) -> None:
         self._log = log
         self._debug = debug
@@ -154,7 +158,7 @@ class LoggedLog:
 
 
 def describe_entry(entry: Entry) -> str:
-    """What may be said of an entry: whose decision, which call, how it ended."""
+    """Describe an entry without its content: the call, the decision, the result."""
     message = entry.message
     if entry.kind == "permission":
         return (
@@ -168,7 +172,7 @@ def describe_entry(entry: Entry) -> str:
 
 
 class LoggedPump(Pump):
-    """A host at the other end of a transport, with every message noted."""
+    """A pump that writes every message to the debug log, by kind."""
 
     def __init__(
         self, connection: Connection, transport: Transport, new_id: Callable[[], str], debug: DebugLog
@@ -192,7 +196,7 @@ class LoggedPump(Pump):
 
 
 def describe_message(message: Message) -> str:
-    """The kind of a message, as lines spell it."""
+    """Return the type and subtype of a message."""
     kind = str(message.__struct_config__.tag or type(message).__name__.lower())
     subtype = message.request.subtype if isinstance(message, ControlRequest) else getattr(message, "subtype", None)
     return f"{kind}/{subtype}" if isinstance(subtype, str) else kind

@@ -1,9 +1,9 @@
-"""Ctrl-C before there is a session: in document 001 that, too, has a result.
+"""Send a result after Ctrl-C before the session is opened, as the dialect spec001 requires.
 
-    with waiting(options) as woken:
+    with answer_interrupts(options) as woken:
         data = read_stdin(needed=True, woken=woken)
 
-The handler stays when the wait is over: the session sets one of its own when it is there.
+The signal handler stays installed until the session replaces it.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from parley.protocol.connection import Connection
 from parley.protocol.options import CliOptions
 from parley.protocol.roles import Role
 
-WORDS = "Cancelled by the user before there was a prompt"
+REASON = "Cancelled by the user before there was a prompt"
 
 
 @contextmanager
 def answer_interrupts(options: CliOptions) -> Iterator[int]:
-    """A descriptor that can be read when the signal has come: a read that had just begun would not notice it."""
-    stamp = Clock()
-    connection = Connection(Role.ENGINE, make_dialect(options, stamp))
+    """Yield a descriptor that becomes readable after the signal, because a read that has just started ignores it."""
+    clock = Clock()
+    connection = Connection(Role.ENGINE, make_dialect(options, clock))
 
-    def leave(_number: int, _frame: object) -> NoReturn:
-        session_id = options.resume or options.session_id or stamp.new_uuid()
-        write(connection.send(no_session_result(WORDS, session_id, stamp, terminal_reason="aborted_streaming")))
+    def exit_with_result(_number: int, _frame: object) -> NoReturn:
+        session_id = options.resume or options.session_id or clock.new_uuid()
+        write(connection.send(no_session_result(REASON, session_id, clock, terminal_reason="aborted_streaming")))
         os._exit(0)
 
-    woken, wakes = os.pipe()
-    os.set_blocking(wakes, False)
-    signal.signal(signal.SIGINT, leave)
-    before = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    woken, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.signal(signal.SIGINT, exit_with_result)
+    before = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     try:
         yield woken
     finally:
         signal.set_wakeup_fd(before)
-        os.close(wakes)
+        os.close(wakeup)
         os.close(woken)

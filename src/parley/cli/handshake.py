@@ -1,13 +1,13 @@
-"""What happens before there is a session: the host is heard out, and what needs no session is answered.
+"""Handle messages that arrive before the session is opened.
 
-A host of `--stdio` may ask for the status again and again before it says its first prompt, and its
-database may be large. So the session is opened only for a line that needs it, or at once for a host
-that runs tools and comes back. And which dialect is spoken may be known only by the first line.
+A client of `--stdio` may poll the status many times before its first prompt, and opening a large
+database takes time. The session is therefore opened for the first message that needs it, or immediately
+for a client that runs tools and resumes a session. The dialect may be known only after the first line.
 
-    guest = welcome(options)             None if the host left without wanting anything
-    guest.options, guest.connection      the dialect is certain by now
-    guest.messages                       what was heard that is for the session
-    turn_away(…)                         what happens to it if there can be none
+    pending = accept(options)                   None if the client closed stdin first
+    pending.options, pending.connection         with the dialect that was detected
+    pending.messages                            messages for the session
+    reject(…)                                   answer them if the session cannot be opened
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from parley.cli.stdio import CHUNK_BYTES, wait_until_ready, write
-from parley.compose.registry import OVER_STDIO, dialect_name, make_dialect
+from parley.compose.registry import (
+    AUTO,
+    DEFAULT_DIALECT,
+    STDIO_DIALECT,
+    get_profile,
+    load_dialect,
+    make_dialect,
+)
 from parley.compose.single_session import resolve_session
 from parley.engine.clock import Clock
 from parley.errors import SessionError, UsageError
@@ -34,69 +41,71 @@ from parley.protocol.roles import Role
 
 
 class PendingConnection(Struct, frozen=True):
+    """A connection whose first message needs a session."""
+
     options: CliOptions
     connection: Connection
     messages: Iterator[Message]
 
 
 def accept(options: CliOptions) -> PendingConnection | None:
-    """Hear the host out. Raises UsageError."""
-    stamp, heard = Clock(), b""
-    if options.dialect in (None, "auto"):
-        heard = first_line()
-        options = with_dialect(options, heard)
-    if dialect_name(options) not in OVER_STDIO:
-        connection = Connection(Role.ENGINE, make_dialect(options, stamp))
-        return PendingConnection(options, connection, connection.iter_messages(heard))
-    return answer_without_session(options, stamp, heard)
+    """Detect the dialect and answer what needs no session. Raises UsageError."""
+    clock, received = Clock(), b""
+    if options.dialect in (None, AUTO):
+        received = first_line()
+        options = with_dialect(options, received)
+    if not get_profile(options).over_stdio:
+        connection = Connection(Role.ENGINE, make_dialect(options, clock))
+        return PendingConnection(options, connection, connection.iter_messages(received))
+    return answer_without_session(options, clock, received)
 
 
-def with_dialect(options: CliOptions, heard: bytes) -> CliOptions:
-    """The options with the dialect that the first line is in."""
+def with_dialect(options: CliOptions, received: bytes) -> CliOptions:
+    """Return the options with the dialect of the first line."""
     from parley.protocol.dialects.detect import detect
 
-    line = next((line for line in split_lines(heard) if line), b"")
-    name = detect(line, "miriad" if options.stdio else "stream-json")
-    if options.dialect is None:  # `--stdio` alone leaves the choice between two
-        return options.replace(dialect=name if name in OVER_STDIO else "miriad")
-    if name in OVER_STDIO:
+    line = next((line for line in split_lines(received) if line), b"")
+    name = detect(line, STDIO_DIALECT if options.stdio else DEFAULT_DIALECT)
+    over_stdio = load_dialect(name).profile.over_stdio
+    if options.dialect is None:  # `--stdio` alone allows only the dialects over stdio
+        return options.replace(dialect=name if over_stdio else STDIO_DIALECT)
+    if over_stdio:
         return options.replace(dialect=name)
     return options.replace(dialect=name, input_format="stream-json", output_format="stream-json", verbose=True)
 
 
-def answer_without_session(options: CliOptions, stamp: Clock, heard: bytes) -> PendingConnection | None:
-    """Answer what needs no session, until something does. Raises UsageError."""
-    heard = heard or next(chunks(), b"")
-    if not heard:
+def answer_without_session(options: CliOptions, clock: Clock, received: bytes) -> PendingConnection | None:
+    """Answer messages until one needs a session. Raises UsageError."""
+    received = received or next(chunks(), b"")
+    if not received:
         return None
-    options = with_session(options, stamp)
-    spoken = make_dialect(options, stamp)
-    connection = Connection(Role.ENGINE, spoken)
-    spoken.encode(SessionOpened(session_id=options.resume or options.session_id or ""))
-    for coming in iter_message_batches(connection, heard):
-        first = write_replies(coming)
+    options = with_session(options, clock)
+    dialect = make_dialect(options, clock)
+    connection = Connection(Role.ENGINE, dialect)
+    dialect.encode(SessionOpened(session_id=options.resume or options.session_id or ""))
+    for messages in iter_message_batches(connection, received):
+        first = write_replies(messages)
         if first is not None:
-            return PendingConnection(options, connection, chain([first], coming))
+            return PendingConnection(options, connection, chain([first], messages))
         if wait_until_ready(0, to_write=False, seconds=0):
             continue
-        if (
-            options.client_tools and options.resume and spoken.name == "miriad"
-        ):  # a call may wait for this host, who must hear of it to answer
+        # In a resumed session, a call may be waiting for this client, which must receive it to answer.
+        if options.client_tools and options.resume and dialect.profile.client_tools == "always":
             return PendingConnection(options, connection, iter([HostThere()]))
         preload()
     return None
 
 
-def iter_message_batches(connection: Connection, heard: bytes) -> Iterator[Iterator[Message]]:
-    """What the host says, a chunk at a time, to its last word. Raises UsageError."""
-    yield connection.iter_messages(heard)
+def iter_message_batches(connection: Connection, received: bytes) -> Iterator[Iterator[Message]]:
+    """Yield the messages of each chunk of stdin, until its end. Raises UsageError."""
+    yield connection.iter_messages(received)
     for chunk in chunks():
         yield connection.iter_messages(chunk)
     yield iter(connection.end())
 
 
 def write_replies(messages: Iterator[Message]) -> Message | None:
-    """Write the replies, up to the first message that is for a session."""
+    """Write replies up to the first message that needs a session; returns that message."""
     for message in messages:
         if not isinstance(message, Reply):
             return message
@@ -104,8 +113,8 @@ def write_replies(messages: Iterator[Message]) -> Message | None:
     return None
 
 
-def reject(connection: Connection, begun: Iterable[Message], flaw: str, session_id: str, stamp: Clock) -> None:
-    """There is no session: everything that the host has said by now is answered, and nothing is waited for."""
+def reject(connection: Connection, received: Iterable[Message], error: str, session_id: str, clock: Clock) -> None:
+    """Answer all messages received so far with the error, without waiting for more."""
     from parley.engine.session.no_session import no_session_result
 
     def answer(messages: Iterable[Message]) -> None:
@@ -114,21 +123,21 @@ def reject(connection: Connection, begun: Iterable[Message], flaw: str, session_
                 case Reply(lines=lines):
                     write(b"".join(line + b"\n" for line in lines))
                 case HostThere():
-                    write(connection.send(SystemFault(message=flaw)))
+                    write(connection.send(SystemFault(message=error)))
                 case User(uuid=uuid) | Refused(kind="user", uuid=uuid):
-                    named = [uuid] if uuid else UNSET
-                    write(connection.send(no_session_result(flaw, session_id, stamp, named)))
-                case ControlRequest(request_id=asked, request=Interrupt()):  # nothing runs, so it is done
-                    done = Success(request_id=asked, response={"still_queued": []})
+                    uuids = [uuid] if uuid else UNSET
+                    write(connection.send(no_session_result(error, session_id, clock, uuids)))
+                case ControlRequest(request_id=request_id, request=Interrupt()):  # nothing runs, so it succeeds
+                    done = Success(request_id=request_id, response={"still_queued": []})
                     write(connection.send(ControlResponse(response=done)))
-                case ControlRequest(request_id=asked) | Refused(request_id=str() | int() as asked):
-                    refused = Failure(request_id=asked, error=flaw, error_code="no_session")
+                case ControlRequest(request_id=request_id) | Refused(request_id=str() | int() as request_id):
+                    refused = Failure(request_id=request_id, error=error, error_code="no_session")
                     write(connection.send(ControlResponse(response=refused)))
                 case Refused(reason=reason):
-                    error = {"type": "validation_error", "message": reason}
-                    write(connection.send(SystemFault(message=reason, error=error)))
+                    details = {"type": "validation_error", "message": reason}
+                    write(connection.send(SystemFault(message=reason, error=details)))
 
-    answer(begun)
+    answer(received)
     rest = chunks()
     while wait_until_ready(0, to_write=False, seconds=0) and (chunk := next(rest, b"")):
         answer(connection.iter_messages(chunk))
@@ -136,38 +145,38 @@ def reject(connection: Connection, begun: Iterable[Message], flaw: str, session_
 
 
 def preload() -> None:
-    """Load what a session needs while the host has nothing to say."""
+    """Import the modules of a session while the client is idle."""
     from parley.cli import run  # noqa: F401
 
 
-def with_session(options: CliOptions, stamp: Clock) -> CliOptions:
-    """The options with the id of the session, which the host may ask for. Raises UsageError."""
+def with_session(options: CliOptions, clock: Clock) -> CliOptions:
+    """Return the options with the session's id, which the client may ask for. Raises UsageError."""
     try:
-        found = resolve_session(options, os.getcwd(), stamp.new_uuid)
+        found = resolve_session(options, os.getcwd(), clock.new_uuid)
     except (SessionError, OSError):
-        return options  # whoever opens it will tell
+        return options  # opening the session will raise it again and report it
     if found.session_id or found.resume or found.continue_conversation or found.no_session_persistence:
         return found
-    return found.replace(session_id=stamp.new_uuid())
+    return found.replace(session_id=clock.new_uuid())
 
 
 def first_line() -> bytes:
-    """What stdin gives up to the end of its first line, or its own end. A line that is too long is cut."""
-    heard = bytearray()
+    """Read stdin up to the end of the first non-empty line, the end of stdin, or the size limit."""
+    received = bytearray()
     for chunk in chunks():
-        heard += chunk
-        if (b"\n" in chunk and any(split_lines(heard)[:-1])) or len(heard) > INBOUND_CAP:
+        received += chunk
+        if (b"\n" in chunk and any(split_lines(received)[:-1])) or len(received) > INBOUND_CAP:
             break
-    return bytes(heard)
+    return bytes(received)
 
 
-def split_lines(heard: bytes | bytearray) -> list[bytes]:
-    """The lines without what the framer passes over too: a byte order mark in front, and blanks around."""
-    return [line.strip(b" \t\r") for line in bytes(heard).removeprefix(BOM).split(b"\n")]
+def split_lines(data: bytes | bytearray) -> list[bytes]:
+    """Split into lines without a byte order mark and surrounding blanks, which the framer ignores too."""
+    return [line.strip(b" \t\r") for line in bytes(data).removeprefix(BOM).split(b"\n")]
 
 
 def chunks() -> Iterator[bytes]:
-    """What stdin gives, waited for. Raises UsageError."""
+    """Yield the data of stdin, waiting if necessary. Raises UsageError."""
     while True:
         try:
             chunk = os.read(0, CHUNK_BYTES)
@@ -175,7 +184,7 @@ def chunks() -> Iterator[bytes]:
             wait_until_ready(0, to_write=False)
             continue
         except OSError as exc:
-            raise UsageError(f"stdin cannot be read: {exc.strerror}") from None
+            raise UsageError(f"cannot read stdin: {exc.strerror}") from None
         if not chunk:
             return
         yield chunk

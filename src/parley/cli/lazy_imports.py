@@ -1,9 +1,10 @@
-"""Modules that others import at their top, and that we hardly ever use, are loaded when they are first touched.
+"""Defer loading of modules that libraries import at the top but that are rarely used.
 
-A fifth of the start went to them: asyncio names `ssl` and `inspect`, msgspec its tools for schemas, the standard
-library what it needs for other systems and for tracebacks. `import M` touches nothing, `from M import X` and `M.X` do.
+Without it, they take a fifth of the start-up time: asyncio imports `ssl` and `inspect`, msgspec its schema tools, and
+the standard library what it needs for other systems and for tracebacks. `import M` does not load a deferred module;
+`from M import X` and `M.X` do.
 
-For the executable only, whose process is ours alone: a program that imports parley keeps its modules as they are.
+Only the executable uses this. The modules of a program that imports parley are not changed.
 """
 
 from __future__ import annotations
@@ -41,33 +42,33 @@ DEFERRED = {
     "urllib.parse",
 }
 ABSENT = "typing_extensions"
-"""What msgspec prefers to `typing` where it is installed: for our types it makes no difference but 2 ms."""
+"""msgspec prefers it to `typing` if it is installed. Our types do not need it, and it takes 2 ms to import."""
 
 LOCK = RLock()
-"""One for all: whoever waits for it imports none of the modules that the code of the others imports."""
+"""One lock for all modules, so that two threads cannot deadlock by loading modules that import each other."""
 LOADING: list[ModuleType] = []
 
 
 def defer() -> None:
-    """From now on. What is loaded already stays as it is."""
+    """Defer modules that are imported from now on. Loaded modules are not changed."""
     sys.meta_path.insert(0, LazyFinder)
     import_without(ABSENT, "msgspec")
 
 
 def import_without(absent: str, name: str) -> None:
     """Import a module as if another were not installed."""
-    kept = sys.modules.get(absent)
+    loaded = sys.modules.get(absent)
     sys.modules[absent] = None  # type: ignore[assignment]
     try:
         __import__(name)
     finally:
         del sys.modules[absent]
-        if kept is not None:
-            sys.modules[absent] = kept
+        if loaded is not None:
+            sys.modules[absent] = loaded
 
 
 class LazyFinder:
-    """Finds what is deferred, and has it loaded later."""
+    """Gives deferred modules a lazy loader."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, _target: ModuleType | None = None) -> ModuleSpec | None:
@@ -80,13 +81,13 @@ class LazyFinder:
 
 
 class LazyLoader:
-    """Stands for the loader of a module until that is touched."""
+    """Wraps the loader of a module until the module is used."""
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
 
     def create_module(self, _spec: ModuleSpec) -> None:
-        """The usual kind of module will do."""
+        """Use the default module object."""
 
     def exec_module(self, module: ModuleType) -> None:
         module.__class__ = LazyModule
@@ -99,12 +100,12 @@ class LazyModule(ModuleType):
     def __getattribute__(self, name: str) -> object:
         found = ModuleType.__getattribute__(self, name)
         if LOADING and not name.startswith("__"):
-            with LOCK:  # what is there of it by now may lean on what is not: another thread is at it
+            with LOCK:  # another thread is loading; wait, because the found value may depend on what is still missing
                 pass
         return found
 
     def __getattr__(self, name: str) -> object:
-        if name == "__path__":  # `from M import X` looks for it first; packages have it from the beginning
+        if name == "__path__":  # `from M import X` looks for it first; packages already have it
             raise AttributeError(name)
         with LOCK:
             if type(self) is LazyModule and self not in LOADING:
@@ -130,23 +131,23 @@ def system() -> str:
 
 
 def version(distribution: str) -> str:
-    """From the name of the folder in which an installer keeps what it knows; asked by httpx2 about itself."""
-    for place in sys.path:
+    """Read a version from the name of the `.dist-info` folder. httpx2 asks for its own version on import."""
+    for folder in sys.path:
         try:
-            names = os.listdir(place or ".")
+            names = os.listdir(folder or ".")
         except OSError:
             continue
         for name in names:
             if name.startswith(f"{distribution}-") and name.endswith(".dist-info"):
                 return name[len(distribution) + 1 : -len(".dist-info")]
-    from importlib.metadata import distribution as found  # a touch
+    from importlib.metadata import distribution as find  # loads the module
 
-    return found(distribution).version
+    return find(distribution).version
 
 
 def quote_from_bytes(data: bytes) -> str:
-    """For pathlib, which takes it from urllib.parse and uses it for URIs only."""
-    from urllib.parse import quote  # a touch
+    """For pathlib, which imports it from urllib.parse but uses it only for URIs."""
+    from urllib.parse import quote  # loads the module
 
     return quote(data)
 
@@ -157,4 +158,4 @@ KNOWN: dict[str, dict[str, Callable[..., str] | int]] = {
     "subprocess": {"PIPE": -1, "STDOUT": -2, "DEVNULL": -3},
     "urllib.parse": {"quote_from_bytes": quote_from_bytes},
 }
-"""What is asked of a module on the way, and answered without it."""
+"""Attributes that are used during start-up and available without loading the module."""

@@ -1,6 +1,8 @@
-"""The executable: read the command line, compose a session, serve it.
+"""The entry point of the executable: parse the command line and run a session or a subcommand.
 
-`--version` answers before anything else is imported: some clients ask before every start.
+`--version` is answered before anything else is imported, because some clients ask before every start.
+
+See also: `run.py` runs the session, `handshake.py` handles messages before it, `commands/` has the subcommands.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import sys
 from parley.cli.stdio import STDIN_WAIT_SECONDS, read_stdin, reopen_closed_streams, warn, write
 from parley.version import PROTOCOL_LEVEL, __version__
 
-TYPE_CHECKING = False  # typing takes 10 ms to load, and Ctrl-C would end in a traceback for as long
+TYPE_CHECKING = False  # importing typing takes 10 ms, during which Ctrl-C would print a traceback
 if TYPE_CHECKING:
     from parley.protocol.options import CliOptions
 
@@ -25,7 +27,7 @@ SUBCOMMANDS = {
     "sessions": "parley.cli.commands.sessions",
     "trust": "parley.cli.commands.trust",
 }
-"""What the first word may be, and the module whose `main` takes the rest."""
+"""The subcommands and the modules whose `main` runs them."""
 VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__})"
 
 
@@ -39,7 +41,7 @@ def run_miriad() -> None:
 
 
 def decode_word(word: str) -> str:
-    """A word of the command line without the bytes that are no text: they could not be told to anybody."""
+    """Replace bytes that are not valid text, because they could not be encoded in messages."""
     return os.fsencode(word).decode(sys.getfilesystemencoding(), "replace")
 
 
@@ -71,9 +73,9 @@ def main(argv: list[str]) -> int:
 
 
 def restore_sigint() -> None:
-    """Where no session listens for it, Ctrl-C ends the process as every other signal does.
+    """Let Ctrl-C end the process while no session handles it.
 
-    Python would only note it, and a read or write that begins just then waits on for ever.
+    Python's default handler only sets a flag, so a read or write that starts at that moment would block forever.
     """
     import signal
 
@@ -82,7 +84,7 @@ def restore_sigint() -> None:
 
 
 def write_text(text: str) -> int:
-    """Say it on stdout; the exit code."""
+    """Write to stdout; returns the exit code."""
     return 0 if write(text.encode()) else 1
 
 
@@ -96,64 +98,76 @@ def start(options: CliOptions, prompt: str) -> int:
         from parley.cli.help import help_text
 
         return write_text(help_text())
-    over_stdio = options.stdio or options.dialect in ("miriad", "jsonrpc", "auto")
+    over_stdio = options.stdio or (options.dialect is not None and serves_stdio(options))
     streaming_in = options.input_format == "stream-json" or over_stdio
     streaming_out = options.output_format in ("stream-json", "message") or over_stdio
     if over_stdio and prompt.strip():
-        raise UsageError(
-            "--stdio and --dialect miriad, jsonrpc or auto take prompts as lines on stdin, not from the command line"
-        )
+        raise UsageError("with --stdio and the dialects it serves, send prompts on stdin, not on the command line")
     if streaming_in and not streaming_out:
         raise UsageError("--input-format=stream-json requires output-format=stream-json.")
     if options.print and options.output_format == "stream-json" and not options.verbose:
         raise UsageError("When using --print, --output-format=stream-json requires --verbose")
     if options.api_key:
-        warn("warning: --api-key shows the key on the process list; ANTHROPIC_API_KEY does not")
+        warn("warning: --api-key exposes the key in the process list; use ANTHROPIC_API_KEY instead")
     if options.store and "://" in options.store:
         from parley.stores.selection import has_password
 
         if has_password(options.store):
-            warn("warning: --store shows the password on the process list; PARLEY_STORE does not")
+            warn("warning: --store exposes the password in the process list; use PARLEY_STORE instead")
     if not streaming_in:
         prompt = read_prompt(prompt, options)
         if not prompt.strip():
             raise UsageError(
                 "Input must be provided either through stdin or as a prompt argument when using --print "
-                "(parley has no interactive screen: give a prompt, or --input-format stream-json"
+                "(parley has no interactive mode: give a prompt, or use --input-format stream-json"
                 f"{describe_greedy_options(options)})"
             )
-    guest = None
+    pending = None
     if over_stdio:
         from parley.cli.handshake import accept
 
-        guest = accept(options)
-        if guest is None:
+        pending = accept(options)
+        if pending is None:
             return 0
-        options = guest.options
-    from parley.cli import run as door
+        options = pending.options
+    from parley.cli.run import run_session
 
-    return door.run_session(options, None if streaming_in else prompt, guest)
+    return run_session(options, None if streaming_in else prompt, pending)
+
+
+def serves_stdio(options: CliOptions) -> bool:
+    """Whether the dialect takes prompts as lines, or is found by the first one. Raises UsageError."""
+    from parley.compose.registry import AUTO, get_profile
+
+    return options.dialect == AUTO or get_profile(options).over_stdio
 
 
 def describe_greedy_options(options: CliOptions) -> str:
-    """Which options may have taken the prompt for a value of theirs; empty if there are none."""
+    """Name the options that may have consumed the prompt as a value; empty if there are none."""
     from parley.protocol.options import ROWS
 
     greedy = [row for row in ROWS if row.kind.words in ("many", "maybe") and row.field in options.given]
     if not greedy:
         return ""
     names = ", ".join(row.flags[0] for row in greedy)
-    return f"; what stands behind {names} belongs to that option, so put the prompt before it, or behind --"
+    return f"; {names} takes the arguments after it as values, so put the prompt before it or after --"
+
+
+def interrupts_early(options: CliOptions) -> bool:
+    """Whether an interrupt is answered while the prompt is read. Raises UsageError."""
+    from parley.compose.registry import get_profile
+
+    return get_profile(options).interrupts_early and options.output_format in ("stream-json", "message", "json")
 
 
 def read_prompt(prompt: str, options: CliOptions) -> str:
-    """The prompt, with what was piped in behind it. Raises UsageError."""
+    """Return the prompt followed by the data piped into stdin. Raises UsageError."""
     from parley.errors import UsageError
 
     if os.isatty(0):
         return prompt
     try:
-        if options.dialect == "spec001" and options.output_format in ("stream-json", "message", "json"):
+        if options.dialect is not None and interrupts_early(options):
             from parley.cli.early_interrupt import answer_interrupts
 
             with answer_interrupts(options) as woken:
@@ -161,11 +175,11 @@ def read_prompt(prompt: str, options: CliOptions) -> str:
         else:
             data = read_stdin(needed=not prompt.strip())
     except OSError as exc:
-        raise UsageError(f"stdin cannot be read: {exc.strerror}") from None
+        raise UsageError(f"cannot read stdin: {exc.strerror}") from None
     if data is None:
         warn(
-            f"warning: nothing came from stdin in {STDIN_WAIT_SECONDS} s, so the prompt goes without it "
-            "(< /dev/null says that nothing will come)"
+            f"warning: no data on stdin within {STDIN_WAIT_SECONDS} s; continuing without it "
+            "(redirect stdin with < /dev/null to skip the wait)"
         )
         return prompt
     piped = data.decode("utf-8", "replace").strip("\n")

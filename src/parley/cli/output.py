@@ -1,4 +1,4 @@
-"""What a person, or a script that wants no stream, sees: the final text, or one JSON object."""
+"""Print the result of a one-shot run as text or as one JSON document."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def encode_lines(message: Message) -> list[bytes]:
 
 
 def failure_reason(failure: ApiRetry) -> str:
-    """Without a status there was no answer, or none to its end; `server_error` would blame who never heard of us."""
+    """Describe a failed call. Without a status there was no complete response, so do not call it a server error."""
     if failure.error_status is None:
-        return "no whole answer came from the server"
+        return "no complete response from the server"
     return f"{failure.error}, status {failure.error_status}"
 
 
 def retry_text(failure: ApiRetry) -> str:
-    return f"trying again in {failure.retry_delay_ms / 1000:.1f} s ({failure.attempt} of {failure.max_retries})"
+    return f"retrying in {failure.retry_delay_ms / 1000:.1f} s ({failure.attempt} of {failure.max_retries})"
 
 
 class ResultPrinter:
-    """A host that can read but not answer. What it was told is printed when it is closed."""
+    """A `Host` that answers no requests. It prints the result when it is closed."""
 
     def __init__(
         self, *, as_json: bool, everything: bool, lines: Callable[[Message], list[bytes]] = encode_lines
     ) -> None:
         self._lines = lines
-        """How a message is spelled."""
+        """Encodes a message in the session's dialect."""
         self._as_json = as_json
         self._everything = as_json and everything
         self._messages: list[Message] = []
@@ -50,13 +50,13 @@ class ResultPrinter:
         if self._everything:
             self._messages.append(message)
         if isinstance(message, Result):
-            # A background task that ends may cause another turn, with a result of its own: the last one counts.
+            # A finished background task may start another turn with its own result; the last one is printed.
             self._last = message
         elif isinstance(message, ApiRetry) and not self._as_json:
             warn(f"the model call failed ({failure_reason(message)}); {retry_text(message)}")
 
     async def request(self, request: Request, request_id: str | None = None) -> Any:
-        raise HostGone("nobody can be asked in a one-shot run")
+        raise HostGone("a one-shot run has no client to ask")
 
     async def drain(self) -> bool:
         return True
@@ -66,13 +66,13 @@ class ResultPrinter:
 
     @property
     def waits_for_all(self) -> bool:
-        """Whether also what is told behind the last result is printed."""
+        """Whether messages after the last result are printed too."""
         return self._everything
 
     def close(self) -> bool:
-        """Print the one document there is to print, unless that was done; whether that went well.
+        """Print the document, once; returns whether that succeeded.
 
-        It may take as long as the reader likes, so no event loop must be waiting for it.
+        It blocks until the reader has read everything, so do not call it from an event loop.
         """
         with self._printing:
             if self._printed is None:

@@ -1,4 +1,10 @@
-"""The engine's first door: one session between this process's stdin and stdout."""
+"""Run one session on stdin and stdout.
+
+`run_session` builds the session and serves it: for one prompt whose result is printed, for one prompt
+with a stream of messages, or for prompts that arrive on stdin.
+
+See also: `handshake.py` for messages before the session is opened, `output.py` for printing results.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,7 @@ from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn, write
 from parley.compose.composer import Composer
 from parley.compose.launch_context import working_directory
-from parley.compose.registry import OVER_STDIO, dialect_name, make_dialect
+from parley.compose.registry import get_profile, make_dialect
 from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
@@ -24,7 +30,7 @@ from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.errors import SessionError, UsageError
 from parley.host import Host
-from parley.protocol.base import Message
+from parley.protocol.base import Message, Struct
 from parley.protocol.connection import Connection
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import CliOptions
@@ -41,99 +47,111 @@ INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ECHO_SECONDS = 0.1
-"""Some send a signal to us and then to our group, which has us in it: so soon, the same one again is the same."""
+"""Some callers signal the process and then its group. The same signal within this time counts as one."""
 DRAIN_SECONDS = 2
-"""How long the reader of stdout is waited for after a signal."""
+"""How long to wait for the reader of stdout after a signal."""
 UNREAD_SECONDS = 1.4
-"""How long we take to end when stdout has no reader any more. What then still runs is killed by the guard."""
+"""How long the process may take to exit after stdout lost its reader. The guard kills commands that still run."""
+
+
+class SessionRun(Struct, frozen=True):
+    """What one run of the executable consists of, from the first message on."""
+
+    options: CliOptions
+    connection: Connection
+    clock: Clock
+    received: Iterable[Message] = ()
+    """Messages that arrived before the session was opened."""
+
+    @property
+    def is_server(self) -> bool:
+        """Whether the client sends prompts until it closes stdin, which is a regular end."""
+        return get_profile(self.options).over_stdio
 
 
 def run_session(options: CliOptions, prompt: str | None, pending: PendingConnection | None = None) -> int:
-    """Open the session and serve it to its end; returns the exit code. Raises UsageError.
+    """Open the session and serve it until it ends; returns the exit code. Raises UsageError.
 
-    `guest`: the host who has said something already.
+    `pending`: a connection on which messages have already arrived.
     """
-    stamp, environment = Clock(), dict(os.environ)
+    clock, environment = Clock(), dict(os.environ)
     erase()
-    connection, begun = (pending.connection, pending.messages) if pending is not None else (connect(options, stamp), ())
+    if pending is None:
+        run = SessionRun(options, Connection(Role.ENGINE, make_dialect(options, clock)), clock)
+    else:
+        run = SessionRun(options, pending.connection, clock, pending.messages)
     try:
-        setup = build_config(options, environment, stamp)
-        setup.tool_context.processes.hides_engine = True
+        config = build_config(options, environment, clock)
+        config.tool_context.processes.hides_engine = True
         if options.debug is not None or options.debug_file is not None or options.debug_to_stderr:
-            setup, debug = attach_debug(options, setup, stamp)
+            config, debug = attach_debug(options, config, clock)
         else:
             debug = None
         if prompt is not None and options.output_format in (None, "text", "json"):
             as_json = options.output_format == "json"
             printer = ResultPrinter(
-                as_json=as_json, everything=options.verbose, lines=make_dialect(options, stamp).encode
+                as_json=as_json, everything=options.verbose, lines=make_dialect(options, clock).encode
             )
-            code = asyncio.run(print_one(setup, prompt, printer))
-            # Printed after the loop has gone, so that a signal ends us even if nobody reads.
+            code = asyncio.run(print_one(config, prompt, printer))
+            # Print after the loop has ended, so that a signal ends the process even if nothing reads stdout.
             restore_sigint()
             return code if printer.close() else 1
-        is_server = dialect_name(options) in OVER_STDIO
-        return asyncio.run(stream(setup, prompt, connection, stamp, begun, debug, is_server=is_server))
+        return asyncio.run(stream(run, config, prompt, debug))
     except OpenFailed as exc:
-        return cannot_open(options, str(exc), connection, stamp, begun)
+        return cannot_open(run, str(exc))
     except UsageError as exc:
         if pending is None:
             raise
-        return cannot_open(options, str(exc), connection, stamp, begun)  # it waits for an answer already
-    except KeyboardInterrupt:  # the loop has gone, and its handler with it
+        return cannot_open(run, str(exc))  # the client is already waiting for a response
+    except KeyboardInterrupt:  # after the loop and its signal handler have ended
         return INTERRUPTED
 
 
-def connect(options: CliOptions, stamp: Clock) -> Connection:
-    """Raises UsageError."""
-    return Connection(Role.ENGINE, make_dialect(options, stamp))
-
-
 class OpenFailed(SessionError):
-    """There is no session yet that could tell of the flaw itself."""
+    """The session could not be opened, so it cannot report the error itself."""
 
 
-def build_config(options: CliOptions, environment: dict[str, str], stamp: Clock) -> SessionConfig:
-    """The parts of the session. Raises UsageError or CannotOpen."""
+def build_config(options: CliOptions, environment: dict[str, str], clock: Clock) -> SessionConfig:
+    """Raises UsageError or OpenFailed."""
     try:
-        return Composer(options, environment, working_directory(), stamp).make_config(warn)
+        return Composer(options, environment, working_directory(), clock).make_config(warn)
     except SessionError as exc:
         raise OpenFailed(str(exc)) from None
     except OSError as exc:
-        raise OpenFailed(f"the session cannot be opened: {exc.filename}: {exc.strerror}") from None
+        raise OpenFailed(f"cannot open the session: {exc.filename}: {exc.strerror}") from None
 
 
-def attach_debug(options: CliOptions, setup: SessionConfig, stamp: Clock) -> tuple[SessionConfig, DebugLog]:
-    """The same session with notes taken of it, and who takes them. Raises UsageError."""
+def attach_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tuple[SessionConfig, DebugLog]:
+    """Open the debug log; returns the config that writes to it, and the log. Raises UsageError."""
     from parley.cli.debug import attach, open_debug_log
     from parley.compose.launch_context import LaunchContext
 
     try:
-        folder = LaunchContext(options, dict(os.environ), setup.cwd, stamp).config / "debug"
-        debug = open_debug_log(options, folder, setup.session_id, stamp, warn)
+        folder = LaunchContext(options, dict(os.environ), config.cwd, clock).config / "debug"
+        debug = open_debug_log(options, folder, config.session_id, clock, warn)
     except UsageError:
-        setup.storage.log.close()
+        config.storage.log.close()
         raise
-    return attach(setup, debug), debug
+    return attach(config, debug), debug
 
 
-def open_session(hub: Hub, setup: SessionConfig, host: Host) -> Session:
-    """Raises CannotOpen."""
+def open_session(hub: Hub, config: SessionConfig, host: Host) -> Session:
+    """Raises OpenFailed."""
     try:
-        session = hub.open(setup, host)
+        session = hub.open(config, host)
     except SessionError as exc:
         raise OpenFailed(str(exc)) from None
-    # What is loaded by now stays to the end, a long conversation with it: nobody looks through it for garbage.
+    # Everything loaded so far lives until the end, including a resumed conversation: exclude it from collection.
     gc.freeze()
     gc.enable()
     return session
 
 
-async def print_one(setup: SessionConfig, prompt: str, printer: ResultPrinter) -> int:
-    """One prompt, for a host that is no stream; returns the exit code."""
+async def print_one(config: SessionConfig, prompt: str, printer: ResultPrinter) -> int:
+    """Run one prompt and print its result; returns the exit code."""
     hub = Hub()
-    session = open_session(hub, setup, printer)
-    session.outbox.is_client_gone = True  # the printer answers nothing
+    session = open_session(hub, config, printer)
+    session.outbox.is_client_gone = True  # the printer answers no requests
     with SignalHandler(session) as stop:
         session.handle(user_message(prompt))
         session.close_input()
@@ -142,45 +160,32 @@ async def print_one(setup: SessionConfig, prompt: str, printer: ResultPrinter) -
             early = asyncio.create_task(print_early(session.memory_worker, printer))
         await session.run_turns()
         if early is not None:
-            early.cancel()  # a thread that prints by now goes on
+            early.cancel()  # a thread that is already printing continues
         hub.close(session.id)
     return stop.exit_code()
 
 
-async def print_early(remembering: MemoryWorker, printer: ResultPrinter) -> None:
-    """The answer is there, and only what is worth remembering of it is still looked for: nobody shall wait for that."""
+async def print_early(worker: MemoryWorker, printer: ResultPrinter) -> None:
+    """Print the answer while the memory of the turn is still being summarized."""
     from parley._threads import run_in_thread
 
-    await remembering.awaited.wait()
+    await worker.awaited.wait()
     await run_in_thread(printer.close)
 
 
-async def stream(
-    setup: SessionConfig,
-    prompt: str | None,
-    connection: Connection,
-    stamp: Clock,
-    begun: Iterable[Message],
-    debug: DebugLog | None = None,
-    *,
-    is_server: bool = False,
-) -> int:
-    """Lines on stdout, for one prompt or for those that come on stdin; returns the exit code.
-
-    `begun`: what came before there was a session. `is_server`: the end of stdin is a good end,
-    however the last turn went.
-    """
+async def stream(run: SessionRun, config: SessionConfig, prompt: str | None, debug: DebugLog | None = None) -> int:
+    """Serve a stream of messages, for one prompt or for those that arrive on stdin; returns the exit code."""
     hub, transport = Hub(), StdioTransport()
     try:
-        pump = Pump(connection, transport, stamp.new_uuid)
+        pump = Pump(run.connection, transport, run.clock.new_uuid)
         if debug is not None:
             from parley.cli.debug import LoggedPump
 
-            pump = LoggedPump(connection, transport, stamp.new_uuid, debug)
-        session = open_session(hub, setup, pump)
-        with SignalHandler(session, transport, is_server=is_server) as stop:
+            pump = LoggedPump(run.connection, transport, run.clock.new_uuid, debug)
+        session = open_session(hub, config, pump)
+        with SignalHandler(session, transport, is_server=run.is_server) as stop:
             if prompt is None:
-                await serve(transport, pump, session, begun)
+                await serve(transport, pump, session, run.received)
             else:
                 pump.fail_requests(session)
                 await serve_one(session, prompt, transport)
@@ -189,13 +194,13 @@ async def stream(
     finally:
         transport.close()
     if transport.error is not None:
-        warn(f"Error: stdout cannot be written: {transport.error.strerror}")
+        warn(f"Error: cannot write stdout: {transport.error.strerror}")
         return stop.exit_code() or 1
     return stop.exit_code()
 
 
 async def serve_one(session: Session, prompt: str, transport: StdioTransport) -> None:
-    """One prompt, and the end."""
+    """Run one prompt, then end the session."""
     session.handle(user_message(prompt))
     session.close_input()
     await session.run_turns()
@@ -207,14 +212,14 @@ def user_message(prompt: str) -> User:
 
 
 class SignalHandler:
-    """What signals do: the turn is interrupted, its result is told, the process ends. A second one ends it at once.
+    """Handles signals: the first interrupts the turn, sends its result and ends the process; the second exits at once.
 
-        with Stop(session) as stop: ...
+        with SignalHandler(session) as stop: ...
 
-    The same happens, in a hurry, when stdout has no reader any more: the host has died, or does not want the rest.
+    The second signal does not wait for the loop, which may hang. If SIGHUP is ignored, as under `nohup`, it stays
+    ignored. When stdout loses its reader, the turn is interrupted too, with less time to finish.
 
-    The second one does not wait for the loop, which may hang. SIGHUP stays ignored where it is: that is `nohup`. The
-    loop's own `add_signal_handler` would load `inspect` for a look at the callback, some 5 ms.
+    The loop's `add_signal_handler` is not used because it imports `inspect`, which takes about 5 ms.
     """
 
     def __init__(self, session: Session, transport: StdioTransport | None = None, *, is_server: bool = False) -> None:
@@ -234,13 +239,13 @@ class SignalHandler:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The loop ends, and nobody would hear of a signal any more: it ends the process."""
+        """Restore the default handlers: after the loop has ended, a signal must end the process."""
         self._reader.close()
         for number in self._signals:
             signal.signal(number, signal.SIG_DFL)
 
     def _wake(self, number: int, _frame: object) -> None:
-        """Between two steps of whatever runs: the loop does the rest when it is safe."""
+        """Called between two bytecodes, so leave the work to the loop."""
         if self._signal is None:
             self._signal, self._since = number, monotonic()
             self._loop.call_soon_threadsafe(self._stop)
@@ -253,22 +258,19 @@ class SignalHandler:
             self._transport.limit_drain(DRAIN_SECONDS)
 
     def _abandon(self) -> None:
-        """Stdout has no reader any more. Whatever hangs, the kernel ends us in time."""
+        """Stop the session after stdout lost its reader. A timer ends the process even if something hangs."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, UNREAD_SECONDS)
         self._session.abandon()
 
     def _exit(self, number: int) -> NoReturn:
-        """Commands that still run are ended by the guard they were started through."""
+        """Exit immediately. The guard that commands are started through ends those that still run."""
         if self._transport is not None:
             self._transport.close()
         os._exit(INTERRUPTED if number == signal.SIGINT else TERMINATED)
 
     def exit_code(self) -> int:
-        """0 after a good last result or an interrupt from the keyboard, else 1; 143 when we were terminated.
-
-        A server's results are its clients' affair: it ends with 0.
-        """
+        """Return 143 after SIGTERM or SIGHUP; 0 after SIGINT or for a server; else 1 if the last result is an error."""
         if self._signal in (signal.SIGTERM, signal.SIGHUP):
             return TERMINATED
         if self._signal == signal.SIGINT or self._is_server:
@@ -277,18 +279,17 @@ class SignalHandler:
         return 1 if last is not None and last.is_error is True else 0
 
 
-def cannot_open(
-    options: CliOptions, flaw: str, connection: Connection, stamp: Clock, begun: Iterable[Message] = ()
-) -> int:
-    """No session, but a client on a stream still gets its result."""
-    warn(flaw)
-    asked = options.resume or options.session_id or stamp.new_uuid()
-    if dialect_name(options) in OVER_STDIO:
+def cannot_open(run: SessionRun, error: str) -> int:
+    """Report that the session cannot be opened: on stderr, and to a client that reads messages as a result."""
+    warn(error)
+    options, clock = run.options, run.clock
+    session_id = options.resume or options.session_id or clock.new_uuid()
+    if run.is_server:
         from parley.cli.handshake import reject
 
-        reject(connection, begun, flaw, asked, stamp)
+        reject(run.connection, run.received, error, session_id, clock)
     elif options.output_format in ("stream-json", "message", "json"):
         from parley.engine.session.no_session import no_session_result
 
-        write(connection.send(no_session_result(flaw, asked, stamp)))
+        write(run.connection.send(no_session_result(error, session_id, clock)))
     return 1

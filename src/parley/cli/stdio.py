@@ -1,8 +1,8 @@
-"""The three standard streams, in whatever state the process was given them.
+"""Read and write the standard streams, whatever their state.
 
-They may be closed, full, set not to block, or lead to somebody who never reads. stdout
-and stdin are waited for where there is nothing else to do; stderr never is: a complaint
-that does not fit is dropped and counted, and the next one that fits tells how many were lost.
+They may be closed, full, non-blocking, or have a reader that never reads. `write` and `read_stdin`
+wait. `warn` never waits for stderr: a warning that does not fit is dropped, and the next one that
+fits says how many were dropped.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import stat
 import sys
 
 PIECE_BYTES = 4096
-"""What a pipe that can be written at all takes without blocking (PIPE_BUF on Linux; POSIX says 512 or more)."""
+"""How much a writable pipe accepts without blocking (PIPE_BUF on Linux; POSIX guarantees 512)."""
 CHUNK_BYTES = 256 * 1024
 STDIN_WAIT_SECONDS = 3
 
 
 def reopen_closed_streams() -> None:
-    """Put /dev/null where a standard descriptor is closed: the next file to be opened would take its place."""
+    """Open /dev/null for each closed standard descriptor; otherwise the next opened file would get its number."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest free number is taken, which is this one.
+            # os.open returns the lowest free descriptor, which is this one.
             opened = os.open(os.devnull, os.O_WRONLY if descriptor else os.O_RDONLY)
             os.set_inheritable(opened, True)
     if sys.stdout is None:
@@ -33,20 +33,21 @@ def reopen_closed_streams() -> None:
 
 
 class StderrWriter:
-    """Lines to stderr that nobody waits for."""
+    """Writes lines to stderr without waiting."""
 
     def __init__(self, descriptor: int = 2) -> None:
         self._descriptor = descriptor
         self._lost = 0
-        self._broken_off = False
+        self._is_partial = False
+        """Whether the last line was written only in part."""
 
     def __call__(self, text: str) -> None:
-        note = f"({self._lost} earlier complaints were lost: nobody read them)\n" if self._lost else ""
-        start = "\n" if self._broken_off else ""
+        note = f"({self._lost} earlier messages were dropped because stderr was not read)\n" if self._lost else ""
+        start = "\n" if self._is_partial else ""
         whole = f"{start}{note}{text}\n".encode(errors="replace")
         left = self._push(whole)
         self._lost = self._lost + 1 if left else 0
-        self._broken_off = bool(left) and (self._broken_off or len(left) < len(whole))
+        self._is_partial = bool(left) and (self._is_partial or len(left) < len(whole))
 
     def _push(self, data: bytes) -> bytes:
         """Write what fits; returns the rest."""
@@ -66,9 +67,9 @@ warn = StderrWriter()
 
 
 def write(data: bytes, descriptor: int = 1) -> bool:
-    """Write all of it, however long the reader takes; whether that went well.
+    """Write all data, waiting for the reader if necessary; returns whether that succeeded.
 
-    A reader who left has seen what he wanted to see. Anything else is complained about.
+    A closed pipe counts as success, because the reader wants no more. Other errors are reported on stderr.
     """
     left = memoryview(data)
     while left:
@@ -79,24 +80,24 @@ def write(data: bytes, descriptor: int = 1) -> bool:
         except BrokenPipeError:
             return True
         except OSError as exc:
-            warn(f"Error: {('stdin', 'stdout', 'stderr')[descriptor]} cannot be written: {exc.strerror}")
+            warn(f"Error: cannot write {('stdin', 'stdout', 'stderr')[descriptor]}: {exc.strerror}")
             return False
     return True
 
 
 def read_stdin(*, needed: bool, woken: int | None = None) -> bytes | None:
-    """All of stdin; None if it is not needed and nothing comes from it in time. Raises OSError.
+    """Read all of stdin; None if it is not needed and no data arrives in time. Raises OSError.
 
-    `woken` is a descriptor that can be read when a signal has come: its handler is called between two reads.
+    `woken` is a descriptor that becomes readable after a signal, so that the handler is called between two reads.
     """
     mode = os.fstat(0).st_mode
-    waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-    if waits and not needed and not wait_until_ready(0, to_write=False, seconds=STDIN_WAIT_SECONDS, woken=woken):
+    can_block = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+    if can_block and not needed and not wait_until_ready(0, to_write=False, seconds=STDIN_WAIT_SECONDS, woken=woken):
         return None
     chunks: list[bytes] = []
     while True:
         try:
-            if waits and woken is not None:
+            if can_block and woken is not None:
                 wait_until_ready(0, to_write=False, woken=woken)
             chunk = os.read(0, CHUNK_BYTES)
         except BlockingIOError:
@@ -110,7 +111,7 @@ def read_stdin(*, needed: bool, woken: int | None = None) -> bytes | None:
 def wait_until_ready(
     descriptor: int, *, to_write: bool, seconds: float | None = None, woken: int | None = None
 ) -> bool:
-    """Wait until it can be read or written, or `woken` can be read; whether that came in time."""
+    """Wait until a descriptor can be read or written, or `woken` can be read; returns False after a timeout."""
     import select
 
     poll = select.poll()

@@ -13,7 +13,7 @@ from parley.compose.models import ModelFactory
 from parley.compose.observers import make_observer
 from parley.compose.paths import task_output_directory
 from parley.compose.plugins import PluginLoader
-from parley.compose.registry import get_profile, include_partial_messages
+from parley.compose.registry import get_profile, include_partial_messages, list_problems
 from parley.compose.stores import SessionStores
 from parley.engine.clock import Clock
 from parley.engine.models.thinking import ThinkingOptions
@@ -31,8 +31,7 @@ from parley.models.prices import Prices
 from parley.protocol.options import ROWS, CliOptions
 from parley.settings import credentials
 from parley.settings.base import OutputStyle
-from parley.settings.client_profile import takes_rate_limits
-from parley.settings.env_vars import is_truthy, read_int, state_events, sync_policy
+from parley.settings.env_vars import is_truthy, read_int, state_events, sync_policy, takes_rate_limits
 from parley.stores.base import Log
 from parley.tools.base import Context
 from parley.tools.registry import ToolRegistry
@@ -40,11 +39,11 @@ from parley.tools.registry import ToolRegistry
 UNSUPPORTED_RESTRICTIONS = ("plugin_urls",)
 OFF = ("false", "0", "off")
 SAFE_MODE_IGNORED = ("mcp_config", "plugin_dirs", "plugin_dirs_no_mcp", "agents")
-"""What `--safe-mode` leaves out though the command line names it."""
+"""Options that `--safe-mode` ignores."""
 
 
 class Composer:
-    """Turns options and the surroundings into the parts of a session."""
+    """Turns options and the environment into the parts of a session."""
 
     def __init__(self, options: CliOptions, environment: dict[str, str], cwd: str, clock: Clock | None = None) -> None:
         """Raises UsageError if the settings on the command line are wrong."""
@@ -58,14 +57,14 @@ class Composer:
         launch, models, sessions = self.launch, self.models, self.stores
         options, environment = launch.options, launch.environment
         launch.warn = warn
-        for warning in warn_unsupported(options):
+        for warning in (*warn_unsupported(options), *list_problems()):
             warn(warning)
         # First what may be wrong with the command line, then what is to be opened: a refusal leaves nothing behind.
         bounds, prices, schema = limits.make_limits(launch), models.prices(), limits.output_schema(launch)
         models.check_first()
         memory.check_models(launch, models.check_first)
-        for complaint in launch.settings.warnings():
-            warn(complaint)
+        for warning in launch.settings.warnings():
+            warn(warning)
         session_id, log = sessions.open()
         begins_in = permissions.permission_mode(launch)
         watching = make_observer(environment, warn)
@@ -210,11 +209,11 @@ class Composer:
 
 
 def warn_unsupported(options: CliOptions) -> list[str]:
-    """A warning for every option that is given and not heeded. Raises UsageError for those that restrict."""
+    """A warning for every option without effect. Raises UsageError for an unsupported one that restricts."""
     flags = {row.field: row.flags[0] for row in ROWS}
     refused = [flags[field] for field in UNSUPPORTED_RESTRICTIONS if field in options.given]
     if refused:
-        raise UsageError(f"option '{refused[0]}' is not supported yet, and to go on without it could do harm")
+        raise UsageError(f"option '{refused[0]}' is not supported, and ignoring it could do harm")
     left_out = [flags[field] for field in SAFE_MODE_IGNORED if options.safe_mode and field in options.given]
     return [f"option '{flag}' has no effect with --safe-mode" for flag in left_out]
 

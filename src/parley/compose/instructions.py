@@ -1,4 +1,4 @@
-"""What the model is told before anybody speaks."""
+"""The system prompt: instructions, facts about the environment, memory files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_instructions(
         appended=appended,
         environment=environment_facts(launch, session_id),
         style=style.text,
-        # Asked when they are read: only the session says what its rules hide, and it is not there yet.
+        # Called when files are read: the session decides what its rules hide, and it does not exist yet.
         memory=lambda: "\n\n".join(
             filter(None, (memory_text(launch, context.hides), remembered_text(launch, open_memory)))
         ),
@@ -62,7 +62,7 @@ def environment_facts(launch: LaunchContext, session_id: str) -> tuple[str, ...]
 
 
 def plan_rules(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
-    """What a model must know whose session begins in plan mode."""
+    """The instructions for a session that starts in plan mode."""
     if requested_mode(launch) != "plan":
         return ()
     rule = "The session begins in plan mode: look around and change nothing until the user has approved your plan."
@@ -70,7 +70,7 @@ def plan_rules(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
 
 
 def nested_memory(launch: LaunchContext, path: str, denies: Callable[[str], bool]) -> list[tuple[str, str]]:
-    """What memory files say between the working directory and a file, each with the mark that it begins with."""
+    """The memory files between the working directory and a file, each with the mark it starts with."""
     from parley.settings.files.memory_files import heading_for
 
     found = launch.settings.memory_between(path, launch.cwd, launch.additional_directories(), denies)
@@ -81,7 +81,7 @@ def nested_memory(launch: LaunchContext, path: str, denies: Callable[[str], bool
 
 
 def memory_text(launch: LaunchContext, denies: Callable[[str], bool]) -> str:
-    """The text of the memory files there are."""
+    """The text of the memory files."""
     if launch.options.safe_mode:
         return ""
     found = launch.settings.memory(launch.cwd, launch.additional_directories(), denies)
@@ -91,7 +91,7 @@ def memory_text(launch: LaunchContext, denies: Callable[[str], bool]) -> str:
 
 
 def remembered_text(launch: LaunchContext, open_memory: Callable[[], SessionMemory] | None) -> str:
-    """What the session remembers of earlier ones, at a glance."""
+    """An outline of the long-term memory."""
     if open_memory is None:
         return ""
     try:
@@ -102,7 +102,7 @@ def remembered_text(launch: LaunchContext, open_memory: Callable[[], SessionMemo
 
 
 def memory_files(launch: LaunchContext, denies: Callable[[str], bool]) -> list[tuple[str, str, int]]:
-    """Path, kind and size of the memory files there are."""
+    """Path, kind and size of each memory file."""
     if launch.options.safe_mode:
         return []
     own = str(launch.config)

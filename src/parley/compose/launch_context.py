@@ -1,4 +1,4 @@
-"""What everything is made from: the options, the surroundings, and the settings that they lead to."""
+"""What a session is made from: the options, the environment, and the settings they lead to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LaunchContext:
         self.cwd = cwd
         self.clock = clock or Clock()
         self.is_restricted = options.restricted or is_truthy(environment.get("CLAUDE_CODE_RESTRICTED"))
-        """Whether no files of settings count, no commands run, and only the working directories are open."""
+        """Whether settings files are ignored, no commands run, and only the working directories are accessible."""
         self.config = sources.config_folder(environment)
         wanted = sources.SourceSelection(
             config=self.config,
@@ -37,7 +37,7 @@ class LaunchContext:
         )
         self.settings = SessionSettings(wanted, environment, child_environment)
         self.environment = self.settings.environment()
-        """What the process was given, and the `env` of settings that may speak for the person."""
+        """The environment of the process, with the `env` of the settings that may set it."""
         self.warn: Callable[[str], None] = lambda text: None
         """Where warnings go."""
 
@@ -46,7 +46,7 @@ class LaunchContext:
         return sources.home(self.environment)
 
     def credentials(self) -> credentials.CredentialSources:
-        """Where a key may be found."""
+        """Where a key can be found."""
         return credentials.CredentialSources(
             flag=self.options.api_key,
             environment=self.environment,
@@ -55,12 +55,12 @@ class LaunchContext:
         )
 
     def additional_directories(self) -> tuple[str, ...]:
-        """The working directories beside the first, absolute."""
+        """The working directories besides the first, absolute."""
         added = (os.path.normpath(os.path.join(self.cwd, folder)) for folder in self.options.add_dirs or ())
         return tuple(dict.fromkeys([*added, *self.settings.folders()]))
 
     def line_context(self) -> LineContext:
-        """What every line of a session says of its surroundings."""
+        """What every line of a transcript says about the session."""
         entrypoint = self.environment.get("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
         branch = git_branch(Path(self.cwd))
         return LineContext(cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=branch)
@@ -71,7 +71,7 @@ class LaunchContext:
 
 
 def git_branch(directory: Path) -> str:
-    """The branch a folder is on, read from git's own file; "" outside a repository."""
+    """The branch of a folder, read from git's own file; empty outside a repository."""
     for place in (directory, *directory.parents):
         try:
             text = read_file(place / ".git" / "HEAD", most_bytes=1000).data.decode().strip()
@@ -82,7 +82,7 @@ def git_branch(directory: Path) -> str:
 
 
 def working_directory() -> str:
-    """Raises UsageError if the folder we were started in is gone."""
+    """Raises UsageError if the working directory was deleted."""
     try:
         return os.getcwd()
     except OSError:

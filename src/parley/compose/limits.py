@@ -1,4 +1,4 @@
-"""How far a session may go: turns, money, retries, the size of lines, the form of an answer."""
+"""The limits of a session: turns, cost, retries, line length, and the schema of the result."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def make_limits(launch: LaunchContext) -> SessionLimits:
 
 
 def max_line_bytes(launch: LaunchContext) -> int:
-    """How long a line may be that goes out."""
+    """The longest line that is sent."""
     return max(MIN_LINE_BYTES, launch.options.max_line_bytes or LINE_CAP_BYTES)
 
 
 def make_deadlines(launch: LaunchContext) -> Deadlines:
-    """How long a silent backend is waited for. Raises UsageError."""
+    """How long to wait for a silent backend. Raises UsageError."""
     from parley.models.http.call import Deadlines
 
     return Deadlines.from_settings(settings_limits(launch).deadlines())
@@ -79,6 +79,6 @@ def compaction_policy(launch: LaunchContext) -> CompactionPolicy:
 
 
 def output_schema(launch: LaunchContext) -> OutputSchema | None:
-    """What an answer must look like. Raises UsageError if that is no schema."""
+    """The schema of the result. Raises UsageError if it is not valid."""
     text, attempts = launch.options.json_schema, settings_limits(launch).get("structuredOutputAttempts")
     return None if text is None else parse_output_schema(text, attempts or DEFAULT_ATTEMPTS)

@@ -1,4 +1,4 @@
-"""The MCP servers of a session, and the way to more."""
+"""The MCP servers of a session, and how their transports are opened."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Context, str, Trus
     "sse": lambda cls, spec, host, context, project, trust: cls(spec, find_proxy(spec.url), trust),
     "http": lambda cls, spec, host, context, project, trust: cls(spec, find_proxy(spec.url), trust),
 }
-"""`project` is the project folder: a server that is started again must not be another because the model did a `cd`."""
+"""The working directory is the project folder, so a restarted server is the same after the model changed directory."""
 
 MCP_PACKAGES = ("mcp", "mcp_types")
 MCP_NEEDED = "servers reached by URL need the package mcp 2.3 or later: pip install 'parley-agent[mcp]'"
 
 
 def find_proxy(url: str) -> str | None:
-    """The proxy that our variables name for a server, if one is for it; never for one on this machine."""
+    """The proxy for a server, if the environment names one; never for a server on this machine."""
     from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass
 
@@ -46,7 +46,7 @@ def find_proxy(url: str) -> str | None:
         parts = urlsplit(url)
         if is_loopback(url) or proxy_bypass(parts.hostname or ""):
             return None
-    except ValueError:  # whoever opens it tells what is wrong with it
+    except ValueError:  # opening it reports what is wrong
         return None
     proxies = getproxies()
     named = proxies.get(parts.scheme) or proxies.get("all")
@@ -58,12 +58,12 @@ def server_sources(launch: LaunchContext, context: Context, plugins: Callable[[]
     options = launch.options
     given = () if options.safe_mode else options.mcp_config or ()
     strict = options.strict_mcp_config or options.safe_mode
-    written, flaws = launch.settings.servers(given, launch.cwd, strict=strict)
+    written, problems = launch.settings.servers(given, launch.cwd, strict=strict)
     if not options.strict_mcp_config:
         written += [plugin_servers(plugin) for plugin in plugins() if plugin.servers]
     maker = ServerParser(launch.environment, context.environment)
     found = maker.gather(written)
-    for error in (*flaws, *found.problems):
+    for error in (*problems, *found.problems):
         launch.warn(error)
 
     async def open_wire(spec: ServerSpec, host: Host) -> ServerTransport:

@@ -47,7 +47,7 @@ def memory_path(launch: LaunchContext) -> Path | None:
 def default_path(launch: LaunchContext) -> Path:
     """The default file. Raises UsageError."""
     chosen = choose(launch.options, launch.environment)
-    if chosen is not None and chosen.name == "sqlite":
+    if chosen is not None and chosen.holds_memory:
         return Path(launch.cwd, os.path.expanduser(chosen.place))
     return launch.config / PROJECTS / project_key(launch.cwd) / FILE
 

@@ -1,4 +1,4 @@
-"""Who watches a session. Mostly nobody: then nothing is loaded for it."""
+"""The observer of a session. Without OpenTelemetry nothing is loaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parley.settings.env_vars import is_truthy
 
 
 def make_observer(environment: Mapping[str, str], warn: Callable[[str], None]) -> Observer:
-    """Only a program that uses OpenTelemetry itself, or an environment that names an exporter, wants spans."""
+    """Spans are made if the program uses OpenTelemetry itself, or the environment names an exporter."""
     names_one = environment.get("OTEL_TRACES_EXPORTER", "none").strip() not in ("", "none")
     if is_truthy(environment.get("OTEL_SDK_DISABLED")) or not (names_one or "opentelemetry.trace" in sys.modules):
         return NULL_OBSERVER

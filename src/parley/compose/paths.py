@@ -1,4 +1,4 @@
-"""Where a session puts what is not its log: long output, that of tasks, the plan, earlier states of files."""
+"""Where a session puts files other than its log: long output, task output, the plan, file checkpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def results_folder(launch: LaunchContext, session_id: str) -> Path:
 
 
 def task_output_directory(launch: LaunchContext, session_id: str) -> OutputDirectory:
-    """Where the output of background tasks goes."""
+    """The folder for the output of background tasks."""
     temporary = launch.environment.get("CLAUDE_CODE_TMPDIR") or launch.environment.get("TMPDIR") or "/tmp"
     return OutputDirectory(
         temporary=Path(temporary),
@@ -51,11 +51,11 @@ def file_history(launch: LaunchContext, session_id: str) -> Path:
 
 
 def forget_history(launch: LaunchContext, session_id: str) -> None:
-    """Delete the earlier states of files of a session that is deleted."""
+    """Delete the file checkpoints of a session that is deleted."""
     with suppress(OSError):
         private_files.remove_tree(file_history(launch, session_id), below=1)
 
 
 def project_name(cwd: str) -> str:
-    """The name under which what belongs to a folder is kept."""
+    """The name of the folder for files of a project."""
     return project_key(cwd)

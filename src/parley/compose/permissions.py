@@ -1,4 +1,4 @@
-"""What is allowed when a session begins, and who answers when nothing says so."""
+"""The permission mode and rules that a session starts with, and who answers approval requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import own_folders
-from parley.compose.registry import OVER_STDIO, dialect_name
+from parley.compose.registry import get_profile
 from parley.errors import UsageError
 from parley.permissions.base import Policy
 from parley.permissions.lazy import LazyPolicy
@@ -15,27 +15,27 @@ from parley.settings.base import printable
 from parley.settings.env_vars import is_truthy
 
 BYPASS = "bypassPermissions"
-ROOT_UNATTENDED = "nobody can be asked, and we are root"
-"""No mode: why there is none."""
+ROOT_UNATTENDED = "root without approval requests"
+"""Not a mode, but the reason why bypassPermissions is not used."""
 PROMPT_TOOL = r"mcp__[\w-]+?__[\w-]+"
-RESTRICTED_BYPASS = f"a restricted session may not go into {BYPASS}"
+RESTRICTED_BYPASS = f"a restricted session cannot use {BYPASS}"
 ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) outside of a sandbox (IS_SANDBOX=1)"
 
 
 def permission_mode(launch: LaunchContext) -> str:
-    """The mode a session begins in: what the command line says, else what the settings say. Raises UsageError."""
-    wanted, disabled = requested_mode(launch), launch.settings.merged.bypass_disabled
-    if wanted == ROOT_UNATTENDED:
-        launch.warn(f"{ROOT_BYPASS}: calls that somebody would have to be asked about are denied")
+    """The mode a session starts in: from the command line, else from the settings. Raises UsageError."""
+    requested, disabled = requested_mode(launch), launch.settings.merged.bypass_disabled
+    if requested == ROOT_UNATTENDED:
+        launch.warn(f"{ROOT_BYPASS}: calls that need approval are denied")
         return "default"
-    if wanted == BYPASS and launch.is_restricted:
+    if requested == BYPASS and launch.is_restricted:
         if options_say_bypass(launch):
             raise UsageError(RESTRICTED_BYPASS)
         return "default"
-    if wanted == BYPASS and disabled is not None:
+    if requested == BYPASS and disabled is not None:
         launch.warn(f"settings: {printable(disabled.path)} disables {BYPASS}; the mode is default")
         return "default"
-    return wanted
+    return requested
 
 
 def options_say_bypass(launch: LaunchContext) -> bool:
@@ -44,13 +44,13 @@ def options_say_bypass(launch: LaunchContext) -> bool:
 
 def requested_mode(launch: LaunchContext) -> str:
     options, set_mode = launch.options, launch.settings.merged.mode
-    wanted = BYPASS if options.skip_permissions else options.permission_mode
-    if wanted is None and set_mode is not None:
-        wanted = set_mode.value
-    if wanted is None and dialect_name(options) in OVER_STDIO:
-        # Where nobody can be asked, everything is allowed that no rule denies.
+    requested = BYPASS if options.skip_permissions else options.permission_mode
+    if requested is None and set_mode is not None:
+        requested = set_mode.value
+    if requested is None and get_profile(options).over_stdio:
+        # A dialect that cannot ask allows everything that no rule denies.
         return ROOT_UNATTENDED if is_bare_root(launch) else BYPASS
-    return "default" if wanted in (None, "manual") else str(wanted)
+    return "default" if requested in (None, "manual") else str(requested)
 
 
 def is_bare_root(launch: LaunchContext) -> bool:
@@ -58,7 +58,7 @@ def is_bare_root(launch: LaunchContext) -> bool:
 
 
 def may_bypass(launch: LaunchContext, initial_mode: str) -> bool:
-    """Raises UsageError if the session would begin in a mode in which root could do anything at all."""
+    """Whether the client may switch to bypassPermissions. Raises UsageError if root would start in it."""
     bypasses = initial_mode == BYPASS
     if is_bare_root(launch):
         if bypasses:
@@ -70,7 +70,7 @@ def may_bypass(launch: LaunchContext, initial_mode: str) -> bool:
 
 
 def make_policy(launch: LaunchContext, session_id: str) -> Policy:
-    """What the command line and the settings allow and deny. What is wrong with a rule is told at the start."""
+    """What the command line and the settings allow and deny. Malformed rules are reported at the start."""
     policy = LazyPolicy(lambda: open_policy(launch, session_id))
     if launch.options.allowed_tools or launch.options.disallowed_tools or launch.settings.merged.rules:
         policy.open()
@@ -102,13 +102,13 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
 
 def asks_host(launch: LaunchContext) -> bool:
     options = launch.options
-    if dialect_name(options) in OVER_STDIO:
-        return False  # there is no way to say the question
+    if get_profile(options).over_stdio:
+        return False  # the dialect has no permission request
     return options.permission_prompt_tool == "stdio" and options.permission_prompts != "none"
 
 
 def prompt_tool(launch: LaunchContext) -> str | None:
-    """The MCP tool that answers permission questions. Raises UsageError."""
+    """The MCP tool that answers approval requests. Raises UsageError."""
     name = launch.options.permission_prompt_tool
     if name in (None, "stdio") or launch.options.permission_prompts == "none":
         return None

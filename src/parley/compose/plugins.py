@@ -1,4 +1,4 @@
-"""What people add by files: plugins, the agents and the commands there are."""
+"""Plugins, agents and commands from files (Claude Code plugins, not the packages of `entry_points.py`)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 class PluginLoader:
     def __init__(self, launch: LaunchContext) -> None:
-        self._basis = launch
+        self._launch = launch
 
     @cached_property
     def _loaded(self) -> Plugins:
-        """The plugins that the command line names; their hooks count from now on."""
-        options, launch = self._basis.options, self._basis
+        """The plugins that the command line names. Their hooks take effect now."""
+        options, launch = self._launch.options, self._launch
         if options.safe_mode or not (options.plugin_dirs or options.plugin_dirs_no_mcp):
             return Plugins()
         from parley.settings.files.plugins import load_plugins
@@ -37,53 +37,53 @@ class PluginLoader:
         return found
 
     def _resolve_folders(self, folders: tuple[str, ...] | None) -> list[str]:
-        cwd = self._basis.cwd
+        cwd = self._launch.cwd
         return [os.path.realpath(os.path.join(cwd, os.path.expanduser(folder))) for folder in folders or ()]
 
     def plugins(self) -> list[Plugin]:
         return list(self._loaded.found)
 
     def list_plugins(self, again: bool) -> tuple[list[Json], list[Json]]:
-        """The plugins there are, and what is wrong with others."""
+        """The loaded plugins, and what is wrong with the others."""
         if again:
             self.__dict__.pop("_gathered", None)
         return [plugin.json() for plugin in self._loaded.found], list(self._loaded.errors)
 
     def load_templates(self) -> Sequence[PromptTemplate]:
-        """The commands and skills there are. What is wrong with their files is told."""
-        if self._basis.options.safe_mode:
+        """The commands and skills. What is wrong with their files is reported."""
+        if self._launch.options.safe_mode:
             return ()
-        found, flaws = self._basis.settings.templates(self._loaded.found)
-        for error in flaws:
-            self._basis.warn(str(error))
+        found, errors = self._launch.settings.templates(self._loaded.found)
+        for error in errors:
+            self._launch.warn(str(error))
         return found
 
     @cached_property
     def agents(self) -> AgentRegistry:
         """The kinds of subagents; files are read when a session first needs them. Raises UsageError."""
-        given = parse_agents(self._basis.options.agents)
+        given = parse_agents(self._launch.options.agents)
 
         def load() -> dict[str, AgentDefinition]:
-            if self._basis.options.safe_mode:
+            if self._launch.options.safe_mode:
                 return {}
-            found, flaws = self._basis.settings.agents()
-            for error in flaws:
-                self._basis.warn(str(error))
+            found, errors = self._launch.settings.agents()
+            for error in errors:
+                self._launch.warn(str(error))
             of_plugins = {name: kind for plugin in self._loaded.found for name, kind in plugin.agents.items()}
             return {**of_plugins, **found, **given}
 
         return AgentRegistry(load)
 
     def load_agent_memory(self, scope: str, name: str, denies: Callable[[str], bool]) -> str:
-        """What an agent is told of the memory that it keeps."""
-        text, error = self._basis.settings.agent_memory(scope, name, denies)
+        """The text of the memory that an agent keeps."""
+        text, error = self._launch.settings.agent_memory(scope, name, denies)
         if error:
-            self._basis.warn(f"agent {name!r}: {error}")
+            self._launch.warn(f"agent {name!r}: {error}")
         return text
 
 
 def parse_agents(text: str | None) -> Mapping[str, AgentDefinition]:
-    """What `--agents` says. Raises UsageError."""
+    """The agents of `--agents`. Raises UsageError."""
     if text is None:
         return {}
     from parley.settings.files.agents import from_command_line

@@ -1,65 +1,34 @@
-"""The only list of varieties. Rows are strings, so that nothing is imported before it is needed."""
+"""The table of implementations, and how rows become objects.
+
+    load_tool("Read"), load_backend("openai"), load_store("sqlite"), load_dialect("miriad")
+
+Tools, model backends and stores have their rows next to their interfaces (`tools/catalog.py`, `models/catalog.py`,
+`stores/selection.py`); the rest is here. Rows are strings, so nothing is imported before it is needed. A name that
+has no row may come from another installed package (`entry_points.py`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from parley import entry_points
 from parley.engine.clock import Clock
 from parley.errors import UsageError
-from parley.protocol.base import Struct
-from parley.protocol.dialects.base import Dialect, DialectContext
+from parley.protocol.dialects.base import Dialect, DialectContext, DialectProfile
 from parley.protocol.options import CliOptions
 
-MODELS = {
-    "anthropic": "parley.models.backends.anthropic:Anthropic",
-    "bedrock": "parley.models.backends.cloud:Bedrock",
-    "vertex": "parley.models.backends.cloud:Vertex",
-    "openai": "parley.models.backends.openai:OpenAI",
-    "scripted": "parley.models.fake.scripted:Scripted",
-    "offline": "parley.models.fake.offline:Offline",
-    "replay": "parley.models.recording.replay:Replay",
-}
-TOOLS = {
-    "Task": "parley.tools.delegation.agent:Agent",
-    "Bash": "parley.tools.shell.bash:Bash",
-    "Edit": "parley.tools.files.edit:Edit",
-    "Glob": "parley.tools.search.glob:GlobTool",
-    "Grep": "parley.tools.search.grep:Grep",
-    "NotebookEdit": "parley.tools.files.notebook:NotebookEdit",
-    "AskUserQuestion": "parley.tools.planning.question:AskUserQuestion",
-    "EnterPlanMode": "parley.tools.planning.plan:EnterPlanMode",
-    "ExitPlanMode": "parley.tools.planning.plan:ExitPlanMode",
-    "ListMcpResourcesTool": "parley.tools.mcp_resources:ListMcpResources",
-    "ReadMcpResourceTool": "parley.tools.mcp_resources:ReadMcpResource",
-    "SendMessage": "parley.tools.delegation.send_message:SendMessage",
-    "Skill": "parley.tools.delegation.skill:Skill",
-    "TaskCreate": "parley.tools.planning.task_list:TaskCreate",
-    "TaskGet": "parley.tools.planning.task_list:TaskGet",
-    "TaskList": "parley.tools.planning.task_list:TaskList",
-    "TaskOutput": "parley.tools.shell.task_output:TaskOutput",
-    "TaskStop": "parley.tools.shell.task_stop:TaskStop",
-    "TaskUpdate": "parley.tools.planning.task_list:TaskUpdate",
-    "TodoWrite": "parley.tools.planning.todo:TodoWrite",
-    "WebFetch": "parley.tools.web.fetch:WebFetch",
-    "WebSearch": "parley.tools.web.search:WebSearch",
-    "Read": "parley.tools.files.read:Read",
-    "Write": "parley.tools.files.write:Write",
-    "memory_read": "parley.memory.tools:MemoryRead",
-    "memory_search": "parley.memory.tools:MemorySearch",
-}
+if TYPE_CHECKING:
+    from parley.models.base import Model, ModelSetup
+    from parley.stores.base import Store, StoreSetup
+    from parley.tools.base import Tool
+
 TRANSPORTS = {
     "sdk": "parley.mcp.host_transport:HostTransport",
     "stdio": "parley.mcp.stdio:Stdio",
     "sse": "parley.mcp.remote:Sse",
     "http": "parley.mcp.remote:Http",
-}
-STORES = {
-    "claude": "parley.stores.files.claude:ClaudeStore",
-    "folder": "parley.stores.files.folder:FolderStore",
-    "sqlite": "parley.stores.sql.sqlite:SqliteStore",
-    "postgres": "parley.stores.sql.postgres:PostgresStore",
-    "memory": "parley.stores.memory:MemoryStore",
 }
 OBSERVERS = {"opentelemetry": "parley.telemetry.otel:create_observer"}
 HOOKS = {"callback": "parley.hooks.callback:build_callbacks", "command": "parley.hooks.settings:load_command_hooks"}
@@ -69,63 +38,126 @@ DIALECTS = {
     "miriad": "parley.protocol.dialects.miriad:Miriad",
     "jsonrpc": "parley.protocol.dialects.jsonrpc:JsonRpcDialect",
 }
+DIALECT_GROUP = "parley.dialects"
+DEFAULT_DIALECT = "stream-json"
+STDIO_DIALECT = "miriad"
+"""The dialect of `--stdio` if the first line does not show another."""
+AUTO = "auto"
+"""The value of `--dialect` that leaves the choice to the first line."""
 
-OVER_STDIO = ("miriad", "jsonrpc")
-"""The dialects of `--stdio`: one conversation a database, and nobody who could be asked."""
 
-
-def load(table: dict[str, str], name: str, kind: str) -> Any:
-    """The class of a row. Raises UsageError if there is no such row."""
+def load(table: Mapping[str, str], name: str, kind: str) -> Any:
+    """The object of a row. Raises UsageError if there is no such row."""
     if name not in table:
-        raise UsageError(f"there is no {kind} {name!r} here; there are {', '.join(table)}")
-    module, _, cls = table[name].partition(":")
-    return getattr(import_module(module), cls)
+        raise UsageError(f"unknown {kind} {name!r} (choose from {', '.join(table)})")
+    return import_object(table[name])
+
+
+def import_object(row: str) -> Any:
+    module, _, attribute = row.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+# Tools, models and stores.
+
+
+def load_tool(name: str) -> Callable[[], Tool]:
+    """The class of a tool. Raises UsageError if there is no such tool."""
+    from parley.tools.catalog import BUILT_IN, TOOLS, load_external
+
+    if name in BUILT_IN:
+        found: Callable[[], Tool] = import_object(TOOLS[name].cls)
+        return found
+    added: dict[str, Callable[[], Tool]] = load_external().classes
+    if name not in added:
+        raise UsageError(f"unknown tool {name!r} (choose from {', '.join([*BUILT_IN, *added])})")
+    return added[name]
+
+
+def load_backend(name: str) -> Callable[[ModelSetup, str], Model]:
+    """What opens the models of a backend. Raises UsageError if it cannot be used."""
+    from parley.models.catalog import find_backend, list_backends
+
+    try:
+        row = find_backend(name)
+    except entry_points.ExtensionError as exc:
+        raise UsageError(str(exc)) from None
+    if row is None:
+        raise UsageError(f"unknown model backend {name!r} (choose from {', '.join(list_backends())})")
+    opener: Callable[[ModelSetup, str], Model] = row.open or import_object(row.cls).open
+    return opener
+
+
+def load_store(name: str) -> Callable[[StoreSetup], Store]:
+    """What opens a store. Raises UsageError if it cannot be used."""
+    from parley.stores.selection import find_store
+
+    try:
+        row = find_store(name)
+    except entry_points.ExtensionError as exc:
+        raise UsageError(str(exc)) from None
+    opener: Callable[[StoreSetup], Store] = row.open or import_object(row.cls).from_setup
+    return opener
+
+
+def list_problems() -> Iterator[str]:
+    """What is wrong with the entry points of other packages. Nothing is imported but their tools."""
+    from parley.models.catalog import BACKENDS
+    from parley.models.catalog import GROUP as MODEL_GROUP
+    from parley.stores.selection import GROUP as STORE_GROUP
+    from parley.stores.selection import STORES
+    from parley.tools.catalog import load_external
+
+    yield from load_external().problems
+    for group, table in ((MODEL_GROUP, BACKENDS), (STORE_GROUP, STORES), (DIALECT_GROUP, DIALECTS)):
+        for name in entry_points.discover(group):
+            if name in table:
+                yield f"{entry_points.describe(group, name)} is ignored: a built-in has this name"
+
+
+# Dialects.
 
 
 def dialect_name(options: CliOptions) -> str:
-    return options.dialect or ("miriad" if options.stdio else "stream-json")
+    return options.dialect or (STDIO_DIALECT if options.stdio else DEFAULT_DIALECT)
+
+
+def load_dialect(name: str) -> type[Dialect]:
+    """The class of a dialect. Raises UsageError if it cannot be used."""
+    if name in DIALECTS:
+        built_in: type[Dialect] = import_object(DIALECTS[name])
+        return built_in
+    added = entry_points.discover(DIALECT_GROUP)
+    if name not in added:
+        known = ", ".join([*DIALECTS, *added, AUTO])
+        raise UsageError(f"option '--dialect': argument {name!r} is invalid. Allowed choices are {known}.")
+    try:
+        found: type[Dialect] = entry_points.load(DIALECT_GROUP, name)
+    except entry_points.ExtensionError as exc:
+        raise UsageError(str(exc)) from None
+    parts = ("name", "can_request", "profile", "decode", "encode")
+    if missing := [part for part in parts if not hasattr(found, part)]:
+        described = entry_points.describe(DIALECT_GROUP, name)
+        raise UsageError(f"{described} cannot be used: the class has no {', '.join(missing)}")
+    return found
 
 
 def make_dialect(options: CliOptions, clock: Clock) -> Dialect:
-    """How lines are spelled. Raises UsageError."""
-    made: Dialect = load(DIALECTS, dialect_name(options), "dialect")(
-        DialectContext(now=clock.now, new_uuid=clock.new_uuid)
-    )
-    return made
-
-
-class DialectProfile(Struct, frozen=True, kw_only=True):
-    """What a dialect wants of the session behind it, beside words of its own."""
-
-    partial_messages: bool = False
-    """Whether `stream-json` has the events of the model's stream in it, unasked."""
-    hook_events: bool = False
-    """Whether the runs of hooks are told unasked."""
-    include_tool_schemas: bool = False
-    layouts: tuple[str, ...] = ("claude", "folder")
-    """Where a session is looked for by its id when no store is named; a new one is in the first."""
-    prompt_separator: str = "\n"
-    """What stands between prompts that go into the conversation together."""
-    merge_prompts: bool = True
-    """Whether prompts that waited for the end of a turn make up the next one together; else each is one."""
-
-
-PROFILES = {
-    "spec001": DialectProfile(
-        partial_messages=True, hook_events=True, include_tool_schemas=True, layouts=("folder", "claude")
-    ),
-    **dict.fromkeys(OVER_STDIO, DialectProfile(prompt_separator="\n\n", merge_prompts=False)),
-}
+    """The codec of a connection. Raises UsageError."""
+    made: Any = load_dialect(dialect_name(options))
+    codec: Dialect = made(DialectContext(now=clock.now, new_uuid=clock.new_uuid))
+    return codec
 
 
 def get_profile(options: CliOptions) -> DialectProfile:
-    return PROFILES.get(dialect_name(options), DialectProfile())
+    """Raises UsageError."""
+    return load_dialect(dialect_name(options)).profile
 
 
 def include_partial_messages(options: CliOptions) -> bool:
-    """Whether the events of the model's stream are told."""
+    """Whether the events of the model's stream are sent."""
     if options.output_format == "message":
         return False
     return options.include_partial_messages or (
-        get_profile(options).partial_messages and options.output_format == "stream-json"
+        options.output_format == "stream-json" and get_profile(options).partial_messages
     )

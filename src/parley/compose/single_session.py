@@ -1,23 +1,24 @@
-"""The one conversation that a database of `--stdio` holds: found without opening it, and without much to load."""
+"""The one session that a database of `--stdio` holds, found without opening it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from parley.compose.registry import OVER_STDIO, STORES, dialect_name, load
+from parley.compose.registry import get_profile
 from parley.protocol.options import CliOptions
 from parley.stores.files.entry_codec import EntryContext
 
 
 def resolve_session(options: CliOptions, cwd: str, new_id: Callable[[], str]) -> CliOptions:
-    """The options with the session they mean, where they name none. Raises SessionError."""
+    """The options with the id of the session, if they name none. Raises SessionError."""
     named = options.session_id or options.resume or options.continue_conversation or options.no_session_persistence
-    if dialect_name(options) not in OVER_STDIO or not options.database or named:
+    if not options.database or named or not get_profile(options).over_stdio:
         return options
+    from parley.stores.sql.sqlite import SqliteStore
+
     path = Path(cwd, os.path.expanduser(options.database))
-    store: Any = load(STORES, "sqlite", "store")(path, EntryContext(cwd=cwd, version=""))
+    store = SqliteStore(path, EntryContext(cwd=cwd, version=""))
     session_id = store.conversation(new_id)
     return options.replace(resume=session_id) if store.exists(session_id) else options.replace(session_id=session_id)

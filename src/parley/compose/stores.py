@@ -1,4 +1,7 @@
-"""Which session this is, and where its log and its agents' logs are kept."""
+"""Which session this is, and where its log and the logs of its agents are kept.
+
+See also: `stores/selection.py` for the table of stores, `stores/session_open.py` for resume and fork.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -14,33 +16,27 @@ from parley.compose import memory
 from parley.compose.launch_context import LaunchContext
 from parley.compose.limits import max_line_bytes
 from parley.compose.paths import file_history
-from parley.compose.registry import STORES, get_profile, load
+from parley.compose.registry import get_profile, load_store
 from parley.protocol.base import Json, Message
 from parley.protocol.options import CliOptions
-from parley.stores.base import AgentInfo, Log, Store
+from parley.stores.base import AgentInfo, Log, Store, StoreSetup
 from parley.stores.files.claude import project_key
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.selection import Chosen, choose
 from parley.stores.session_open import SessionRequest, open_session
 from parley.workspace.checkpoint.store import CheckpointStore
 
-STORE_OPENERS: dict[str, Callable[[Any, Any, EntryContext, Callable[[str], None]], Store]] = {
-    "claude": lambda cls, place, context, complain: cls(place, context, complain),
-    "folder": lambda cls, place, context, complain: cls(place, context, complain),
-    "sqlite": lambda cls, place, context, complain: cls(place, context),
-    "postgres": lambda cls, place, context, complain: cls(place, context),
-    "memory": lambda cls, place, context, complain: cls(context.cwd),
-}
-
 
 class SessionStores:
+    """The stores of a session, opened as the options say."""
+
     def __init__(self, launch: LaunchContext) -> None:
-        self._basis = launch
+        self._launch = launch
 
     @cached_property
     def _options(self) -> CliOptions:
-        """The options, with the session that is meant where they name none. Raises SessionError."""
-        launch = self._basis
+        """The options, with the id of the session if they name none. Raises SessionError."""
+        launch = self._launch
         if not launch.options.database:
             return launch.options
         from parley.compose.single_session import resolve_session
@@ -62,13 +58,13 @@ class SessionStores:
 
     def open(self) -> tuple[str, Log]:
         """Which session this is, and its log. Raises UsageError or SessionError."""
-        wanted = self.open_request()
-        store = self.store(wanted.resume)
-        if wanted.resume and not store.exists(wanted.resume):
-            wanted = msgspec.structs.replace(wanted, resume=self.find_by_title(wanted.resume))
-            store = self.store(wanted.resume)
-        opened = open_session(wanted, store, self._basis.clock.new_uuid)
-        if opened.copied is not None and wanted.keep:
+        request = self.open_request()
+        store = self.store(request.resume)
+        if request.resume and not store.exists(request.resume):
+            request = msgspec.structs.replace(request, resume=self.find_by_title(request.resume))
+            store = self.store(request.resume)
+        opened = open_session(request, store, self._launch.clock.new_uuid)
+        if opened.copied is not None and request.keep:
             self.inherit(opened.session_id, opened.copied)
         return opened.session_id, opened.log
 
@@ -76,15 +72,17 @@ class SessionStores:
         """The id of the session with a title; the name itself if none has it. Raises UsageError, SessionError."""
         from parley.stores.titles import find_by_title
 
-        return find_by_title(name, map(self._open_store, self._choose_stores()), self._basis.cwd) or name
+        return find_by_title(name, map(self._open_store, self._choose_stores()), self._launch.cwd) or name
 
     def inherit(self, fork: str, session_id: str) -> None:
-        """A fork can go back to the states of files of the session it comes from, and knows what that one knew."""
-        memory.inherit(self._basis, fork, session_id)
-        CheckpointStore(file_history(self._basis, fork)).inherit(CheckpointStore(file_history(self._basis, session_id)))
+        """A fork has the file checkpoints and the memory of the session it comes from."""
+        memory.inherit(self._launch, fork, session_id)
+        CheckpointStore(file_history(self._launch, fork)).inherit(
+            CheckpointStore(file_history(self._launch, session_id))
+        )
 
     def store(self, session_id: str | None = None) -> Store:
-        """Where sessions are kept: as the options say, else in the layout that knows the session. Raises UsageError."""
+        """The store that the options name, else the layout that has the session. Raises UsageError."""
         first, *others = self._choose_stores()
         store = self._open_store(first)
         if session_id is None or not others or store.exists(session_id):
@@ -92,45 +90,39 @@ class SessionStores:
         return next((found for found in map(self._open_store, others) if found.exists(session_id)), store)
 
     def _choose_stores(self) -> list[Chosen]:
-        """The store that was named, or every layout we know. Raises UsageError."""
-        options = self._basis.options
-        chosen = choose(options, self._basis.environment)
+        """The store that is named, or every layout of the dialect. Raises UsageError."""
+        options = self._launch.options
+        chosen = choose(options, self._launch.environment)
         return [Chosen(name) for name in get_profile(options).layouts] if chosen is None else [chosen]
 
     def _open_store(self, chosen: Chosen) -> Store:
         """Raises UsageError."""
-        launch, cls = self._basis, load(STORES, chosen.name, "store")
-        return STORE_OPENERS[chosen.name](cls, self._location(chosen), launch.line_context(), launch.warn)
-
-    def _location(self, chosen: Chosen) -> Any:
-        """A path; of an address, the address."""
-        if chosen.is_address:
-            return chosen.place
-        launch = self._basis
-        return Path(launch.cwd, os.path.expanduser(chosen.place)) if chosen.place else launch.config
+        launch = self._launch
+        path = Path(launch.cwd, os.path.expanduser(chosen.place)) if chosen.place else launch.config
+        return load_store(chosen.name)(StoreSetup(chosen.place, path, launch.line_context(), launch.warn))
 
     # What belongs to one session.
 
     def transcript_path(self, session_id: str) -> str:
-        return "" if self._basis.options.no_session_persistence else self.store(session_id).path(session_id)
+        return "" if self._launch.options.no_session_persistence else self.store(session_id).path(session_id)
 
     def mirror_log(self, session_id: str, log: Log, send: Callable[[Message], None]) -> Log:
-        """The log for a session whose client wants to hear of its lines."""
-        if not self._basis.options.session_mirror:
+        """The log, mirrored to the client if the options say so."""
+        if not self._launch.options.session_mirror:
             return log
         path, is_copy = self._mirror_path(session_id), self.open_request().begins_as == "fork"
-        return self._mirror(log, send, path, session_id, self._basis.line_context(), is_copy=is_copy)
+        return self._mirror(log, send, path, session_id, self._launch.line_context(), is_copy=is_copy)
 
     def mirror_agent_log(
         self, session_id: str, agent_id: str, meta: Json | None, log: Log, send: Callable[[Message], None]
     ) -> Log:
-        """The same for a subagent, whose transcript has a path of its own beside the session's."""
-        if not self._basis.options.session_mirror:
+        """The same for a subagent, whose transcript has its own path next to the session's."""
+        if not self._launch.options.session_mirror:
             return log
         from parley.stores.files.sidechain import agent_path
 
         path = str(agent_path(self._mirror_path(session_id), agent_id))
-        context = msgspec.structs.replace(self._basis.line_context(), agent_id=agent_id)
+        context = msgspec.structs.replace(self._launch.line_context(), agent_id=agent_id)
         head = None if meta is None else {**meta, "type": "agent_metadata"}
         return self._mirror(log, send, path, session_id, context, head=head)
 
@@ -153,16 +145,16 @@ class SessionStores:
             path=path,
             session_id=session_id,
             context=context,
-            most_bytes=max_line_bytes(self._basis),
+            most_bytes=max_line_bytes(self._launch),
             is_copy=is_copy,
             head=head,
-            complain=self._basis.warn,
+            complain=self._launch.warn,
         )
 
     def _mirror_path(self, session_id: str) -> str:
-        """Clients know by the path which session is meant, wherever it is kept."""
-        config = self._basis.config
-        layout = config / "projects" / project_key(self._basis.cwd) / f"{session_id}.jsonl"
+        """The path by which clients recognize the session, wherever it is kept."""
+        config = self._launch.config
+        layout = config / "projects" / project_key(self._launch.cwd) / f"{session_id}.jsonl"
         return str(next(config.glob(f"projects/*/{session_id}.jsonl"), layout))
 
     def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Log:
@@ -174,11 +166,11 @@ class SessionStores:
         return self._agents_store(session_id).agents(session_id)
 
     def _agents_store(self, session_id: str) -> Store:
-        return self._memory_store if self._basis.options.no_session_persistence else self.store(session_id)
+        return self._memory_store if self._launch.options.no_session_persistence else self.store(session_id)
 
     @cached_property
     def _memory_store(self) -> Store:
-        """For what is forgotten at the end."""
+        """For sessions that are not persisted."""
         from parley.stores.memory import MemoryStore
 
         return MemoryStore()

@@ -1,9 +1,9 @@
-"""The tools of a session and the door they go through to disk, processes and network."""
+"""The tools of a session, and what gives them access to disk, processes and network."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from parley.compose import memory
@@ -11,13 +11,14 @@ from parley.compose.instructions import read_text_file
 from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import file_history, plan_file, results_folder
 from parley.compose.permissions import asks_host
-from parley.compose.registry import HOOKS, TOOLS, dialect_name, load
+from parley.compose.registry import HOOKS, dialect_name, get_profile, load, load_tool
 from parley.engine.agents.registry import AgentRegistry
 from parley.errors import UsageError
 from parley.observer import NULL_OBSERVER, Observer
 from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
-from parley.tools.base import Context, Tool
+from parley.tools.base import Context, ListsAgents, Tool
+from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, find_traits, load_external
 from parley.tools.registry import ToolRegistry
 from parley.tools.selection import ToolSelection, select_tools
 from parley.workspace.checkpoint.store import CheckpointStore
@@ -33,32 +34,32 @@ if TYPE_CHECKING:
     from parley.protocol.messages.requests import HookMatcher
     from parley.workspace.base import Worktrees
 
-NETWORK_TOOLS = ("WebFetch", "WebSearch")
-"""The tools that lead into the network."""
-EXECUTING_TOOLS = ("Bash", "WebFetch")
-"""What a restricted session has only if it is asked for by name: tools that run commands, or fetch at will."""
-
 
 def make_registry(launch: LaunchContext, agents: Callable[[], AgentRegistry]) -> ToolRegistry:
     """The tools the model may call, by the names they are listed under."""
     tasks = launch.environment.get("CLAUDE_CODE_ENABLE_TASKS")
-    wishes = ToolSelection(
+    known = list_tools(launch)
+    selection = ToolSelection(
         asked=launch.options.tools,
-        denied=denied_tools(launch),
+        denied=denied_tools(launch, known),
         has_person=asks_host(launch),
         has_memory=memory.memory_path(launch) is not None,
         tasks=is_truthy(tasks) if tasks else None,
     )
-    return ToolRegistry(select_tools(TOOLS, wishes), lambda name: make_tool(name, agents))
+    return ToolRegistry(select_tools(known, selection), lambda name: make_tool(name, agents))
+
+
+def list_tools(launch: LaunchContext | None = None) -> tuple[str, ...]:
+    """The names of all tools, those of other packages last; `--safe-mode` leaves these out."""
+    if launch is not None and launch.options.safe_mode:
+        return BUILT_IN
+    return (*BUILT_IN, *load_external().classes)
 
 
 def make_tool(name: str, agents: Callable[[], AgentRegistry] | None = None) -> Tool:
-    made: Tool = (
-        load(TOOLS, name, "tool")(agents().to_json)
-        if name == "Task" and agents is not None
-        else load(TOOLS, name, "tool")()
-    )
-    return made
+    """Raises UsageError if there is no such tool."""
+    tool = load_tool(name)()
+    return tool.with_agents(agents().to_json) if agents is not None and isinstance(tool, ListsAgents) else tool
 
 
 def client_tools(launch: LaunchContext) -> Sequence[ClientToolSpec]:
@@ -67,10 +68,11 @@ def client_tools(launch: LaunchContext) -> Sequence[ClientToolSpec]:
     given = options.client_tools
     if not given:
         return ()
-    spoken = dialect_name(options)
-    if spoken == "jsonrpc":
-        raise UsageError("option '--client-tools' does not go with JSON-RPC, in which a client can only start a run")
-    if options.input_format != "stream-json" and spoken != "miriad":
+    supported = get_profile(options).client_tools
+    if supported == "never":
+        dialect = dialect_name(options)
+        raise UsageError(f"option '--client-tools' cannot be used with --dialect {dialect}, which has no such requests")
+    if options.input_format != "stream-json" and supported != "always":
         raise UsageError("option '--client-tools' needs --input-format stream-json: the client answers on stdin")
     from parley.engine.turn.client_tools import parse_client_tools_json
 
@@ -80,12 +82,21 @@ def client_tools(launch: LaunchContext) -> Sequence[ClientToolSpec]:
     )
 
 
-def denied_tools(launch: LaunchContext) -> tuple[str, ...]:
-    """What flags, settings and `--offline` deny; rules with contents do no harm here, as no tool is called that."""
+def denied_tools(launch: LaunchContext, known: Iterable[str] = BUILT_IN) -> tuple[str, ...]:
+    """What flags, settings and `--offline` deny. Rules with contents have no effect here: no tool has such a name."""
     options = launch.options
     rules = (rule.text for rule in launch.settings.merged.rules if rule.behavior == "deny")
-    closed = [name for name in EXECUTING_TOOLS if launch.is_restricted and name not in (options.tools or ())]
-    return (*(options.disallowed_tools or ()), *rules, *(NETWORK_TOOLS if options.offline else ()), *closed)
+    network = [name for name in known if options.offline and find_traits(name).uses_network]
+    closed = [
+        name for name in known if launch.is_restricted and name not in (options.tools or ()) and is_open_ended(name)
+    ]
+    return (*(options.disallowed_tools or ()), *rules, *network, *closed)
+
+
+def is_open_ended(name: str) -> bool:
+    """Whether a restricted session has a tool only on request: it runs commands, fetches, or has an unknown effect."""
+    traits = find_traits(name)
+    return traits.effect in JUDGED_BY_CALL or (traits.is_external and traits.effect == "unknown")
 
 
 def tool_context(launch: LaunchContext, session_id: str, observer: Observer = NULL_OBSERVER) -> Context:
@@ -107,7 +118,7 @@ def tool_context(launch: LaunchContext, session_id: str, observer: Observer = NU
 
 def make_files(launch: LaunchContext, session_id: str) -> LocalFiles:
     forget = launch.options.no_session_persistence
-    # What is forgotten at the end must not be the checkpoints of the session that was read.
+    # The checkpoints that are deleted at the end must not be those of the session that was resumed.
     history = launch.clock.new_uuid() if forget else session_id
     checkpoints, tree = CheckpointStore(file_history(launch, history)), None
     if is_truthy(launch.environment.get("PARLEY_SNAPSHOT_TREE")):
@@ -124,11 +135,11 @@ def make_worktrees(context: Context) -> Worktrees:
 
 
 def make_web(launch: LaunchContext) -> Web:
-    """The door to the network, opened as wide as the person says. Raises UsageError."""
+    """Access to the network, as far as the environment and the settings permit. Raises UsageError."""
     environment = launch.environment
     search_url = environment.get("PARLEY_SEARCH_URL") or None
     if search_url and "{query}" not in search_url:
-        raise UsageError("PARLEY_SEARCH_URL must have {query} in it, where the query goes")
+        raise UsageError("PARLEY_SEARCH_URL must contain {query}, which is replaced by the query")
     private = is_truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE"))
     return Web(
         allow_private=private or launch.settings.merged.get("webFetchAllowPrivate") is True,
@@ -145,9 +156,9 @@ def callback_hooks(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> Se
 
 
 def command_hooks(launch: LaunchContext, layers: Sequence[SettingsValue], context: Context) -> Sequence[Hook]:
-    """The commands that settings have as hooks. What is wrong with them is told."""
-    found, flaws = load(HOOKS, "command", "hook")(layers, context, launch.cwd)
-    for error in flaws:
+    """The commands that settings have as hooks. What is wrong with them is reported."""
+    found, errors = load(HOOKS, "command", "hook")(layers, context, launch.cwd)
+    for error in errors:
         launch.warn(str(error))
     hooks: Sequence[Hook] = found
     return hooks

@@ -1,1 +1,1 @@
-"""Hooks: what they are told, what they may answer, and how answers are merged."""
+"""Hooks: their events, inputs and outputs, and how the outputs of several hooks are merged."""

@@ -1,9 +1,8 @@
-"""What a hook is: somebody outside who is told of an event and may have a say in it.
+"""Hook events and the interface of a hook.
 
-`EVENTS` says of every event what a matcher is compared with, what its hooks are told beside
-the common fields, and which parts of an answer count. A `Hook` is one carrier: a callback of
-the host (callback.py) or a command of the settings (command.py). The engine fires events
-(engine/hooks/dispatcher.py); what several answers come to is merge.py's business.
+`EVENTS` describes each event: what matchers are compared with, the input fields, and which parts of an output have an
+effect. A `Hook` is a callback of the client (callback.py) or a command from settings (command.py). The engine runs
+hooks in `engine/hooks/dispatcher.py`; `merge.py` merges their outputs.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from parley.hooks.output import SPECIFIC_KEYS, HookOutput, find_similar
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
 DEFAULT_SECONDS = 60.0
-"""How long a hook may take, unless it says otherwise."""
+"""The default timeout of a hook."""
 MAX_CONTEXT_CHARS = 100_000
-"""So much may a hook say to the model at a time."""
+"""The limit for the context that one hook adds."""
 MAX_SECONDS = 365 * 24 * 3600.0
 OnFailure = Literal["continue", "block"]
 
@@ -29,25 +28,25 @@ class HookEventSpec(Struct, frozen=True, kw_only=True):
     name: str
     when: str
     matched: str = ""
-    """The input field that matchers are compared with; all hooks of the event fire if there is none."""
+    """The input field that matchers are compared with. If empty, all hooks of the event run."""
     fields: tuple[str, ...] = ()
-    """What the input has beside the common fields."""
+    """The input fields in addition to the common ones."""
     effects: tuple[str, ...] = ()
-    """Which parts of an answer count, beside those that count everywhere."""
+    """The output fields that have an effect, in addition to the general ones."""
     block: str = ""
-    """What `decision: block`, exit code 2, or a failure with `onFailure: block` does; nothing if empty."""
+    """What `decision: block`, exit code 2, or a failure with `onFailure: block` does; empty if nothing."""
     failure_blocks: bool = True
-    """Whether `onFailure: block` counts."""
+    """Whether `onFailure: block` has an effect."""
     failure: str = ""
-    """What a failure with `onFailure: block` does, where that is more than a block."""
+    """What a failure with `onFailure: block` does, if it differs from a block."""
     on_failure: OnFailure = "continue"
-    """What a failure does where the hook does not say it."""
+    """The default of `onFailure`."""
     stops: str = ""
-    """What `continue: false` ends; nothing if empty."""
+    """What `continue: false` ends; empty if nothing."""
     includes_mode: bool = False
     includes_effort: bool = False
     accepts_text: bool = False
-    """Whether what a command writes, if it is no JSON, is context for the model."""
+    """Whether command output that is not JSON becomes context for the model."""
 
 
 TOOL = ("tool_name", "tool_input", "tool_use_id")
@@ -184,7 +183,7 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="Notification",
-            when="when a permission question stays unanswered",
+            when="when a permission request stays unanswered",
             matched="notification_type",
             fields=("message", "title", "notification_type"),
         ),
@@ -198,36 +197,36 @@ EVENTS: dict[str, HookEventSpec] = {
 
 
 class HookInvocation(Struct, frozen=True, kw_only=True):
-    """An event that has happened."""
+    """One occurrence of an event."""
 
     event: HookEventSpec
     input: Json
     tool_use_id: str
     subjects: tuple[str, ...] = ()
-    """What matchers are compared with: the names it goes by, the one in the input first."""
+    """The names that matchers are compared with, the one in the input first."""
     shown: str = ""
-    """How it is called in lines and texts: `PreToolUse:Bash`."""
+    """The name in messages: `PreToolUse:Bash`."""
 
 
 class HookRun(Struct, frozen=True, kw_only=True):
-    """What came of one hook."""
+    """The result of one hook."""
 
     output: HookOutput = HookOutput()
     stdout: str = ""
     stderr: str = ""
     exit_code: int | UnsetType = UNSET
     blocks: str | None = None
-    """Why it blocks, where it says so by other means than its answer: exit code 2."""
+    """Why it blocks, if it says so by exit code 2."""
     failure: str | None = None
-    """Why it did not come to an answer. `onFailure` says what follows."""
+    """Why it failed. `onFailure` decides what follows."""
     unknown: tuple[str, ...] = ()
-    """The keys of its answer that are not known."""
+    """Unknown keys of its output."""
     background: Awaitable[HookRun] | None = None
-    """It goes on in the background: what comes of it in the end. Nobody waits for that."""
+    """The eventual result of a hook that continues in the background."""
 
 
 Progress = Callable[[str, str], None]
-"""Told now and then what a hook has written so far: stdout and stderr."""
+"""Called now and then with the stdout and stderr so far."""
 
 
 class Hook(Protocol):
@@ -236,45 +235,45 @@ class Hook(Protocol):
     timeout_seconds: float
     on_failure: OnFailure
     source: str
-    """`callback`, or the file that has it."""
+    """`callback`, or the file that defines it."""
     label: str
-    """What people know it by."""
+    """A name for users."""
 
-    async def run(self, fired: HookInvocation, progress: Progress) -> HookRun:
-        """Ask it. Cancelling withdraws the question. Raises HookFailed."""
+    async def run(self, invocation: HookInvocation, progress: Progress) -> HookRun:
+        """Run the hook. Cancelling stops it. Raises HookFailed."""
 
     def to_json(self) -> Json:
         """For get_hooks_listing."""
 
 
-def parse_timeout(asked: object) -> float:
-    """How long one may take; what is no time above zero is not heeded."""
-    if not isinstance(asked, int | float) or isinstance(asked, bool) or not asked > 0:
+def parse_timeout(value: object) -> float:
+    """The timeout in seconds; the default if `value` is not a positive number."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
         return DEFAULT_SECONDS
-    return float(min(asked, MAX_SECONDS))
+    return float(min(value, MAX_SECONDS))
 
 
 def describe_unknown_event(event: str) -> str:
-    """What is said of hooks for an event that is not known."""
-    meant = guess_event(event)
-    return "there is no such event here, so it never fires" + (f" (did you mean {meant}?)" if meant else "")
+    """The warning about hooks for an unknown event."""
+    guess = guess_event(event)
+    return "unknown event, so these hooks never run" + (f" (did you mean {guess}?)" if guess else "")
 
 
 def guess_event(event: str) -> str | None:
-    """The event that one of another name may be a misspelling of."""
+    """A known event with a similar name."""
     return None if event in SPECIFIC_KEYS else find_similar(event, frozenset(EVENTS))
 
 
-def parse_failure_policy(asked: object, event: str = "") -> OnFailure:
-    """What a failure does. A value that is not known means `block`."""
-    if not asked:
+def parse_failure_policy(value: object, event: str = "") -> OnFailure:
+    """The failure policy. An unknown value means `block`."""
+    if not value:
         known = EVENTS.get(event)
         return known.on_failure if known is not None else "continue"
-    return "continue" if asked == "continue" else "block"
+    return "continue" if value == "continue" else "block"
 
 
 def format_context(shown: str, text: str) -> str:
-    """What a hook has to say to the model, marked as such. Too much of it would leave no room for anything else."""
+    """Context for the model, marked as from a hook and limited in size."""
     if len(text) > MAX_CONTEXT_CHARS:
-        text = f"{text[:MAX_CONTEXT_CHARS]}\n[cut here: {len(text) - MAX_CONTEXT_CHARS} more characters]"
+        text = f"{text[:MAX_CONTEXT_CHARS]}\n[truncated: {len(text) - MAX_CONTEXT_CHARS} more characters]"
     return f"<hook-context from={shown!r}>\n{text}\n</hook-context>"

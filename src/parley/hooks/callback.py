@@ -1,4 +1,4 @@
-"""Callbacks of the host, registered by `initialize` and asked with `hook_callback`."""
+"""Hook callbacks of the client, registered by `initialize` and called with `hook_callback`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class CallbackHook:
         self.on_failure: OnFailure = parse_failure_policy(entry.onFailure, event)
         self.label = f"callback {callback_id}"
 
-    async def run(self, fired: HookInvocation, progress: Progress) -> HookRun:
-        asked = HookCallback(callback_id=self._id, input=fired.input, tool_use_id=fired.tool_use_id)
+    async def run(self, invocation: HookInvocation, progress: Progress) -> HookRun:
+        request = HookCallback(callback_id=self._id, input=invocation.input, tool_use_id=invocation.tool_use_id)
         try:
-            answer = await self._host.request(asked)
+            answer = await self._host.request(request)
         except HostGone as exc:
             raise HookFailed(str(exc)) from None
         except HostError as exc:
-            raise HookFailed(f"the host answered with an error: {exc}") from None
+            raise HookFailed(f"the client answered with an error: {exc}") from None
         output, unknown = parse_answer(self.event, answer)
         return HookRun(output=output, unknown=unknown)
 
@@ -48,7 +48,7 @@ class CallbackHook:
 
 
 def build_callbacks(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> list[CallbackHook]:
-    """The callbacks of one registration, in their order."""
+    """The callbacks of one registration, in order."""
     return [
         CallbackHook(host, event, callback_id, entry)
         for event, entries in hooks.items()

@@ -1,12 +1,12 @@
-"""A command of the settings as a hook: the event as JSON on stdin, the answer by exit code and stdout.
+"""Command hooks from settings: the input is JSON on stdin, the output is the exit code and stdout.
 
-    exit 0     stdout is the answer if it is a JSON object; else it is context, for events that take text
-    exit 2     it blocks, and stderr says why
-    others     it failed; `onFailure` says what follows (before a call: the call is denied)
+    exit 0     stdout is the output if it is a JSON object, otherwise context for events that accept text
+    exit 2     blocks; stderr is the reason
+    other      failure; `onFailure` decides (default for PreToolUse: the call is denied)
 
-A command whose first line is `{"async": true}`, or whose entry says `async`, goes on in the
-background. It runs in the project folder, wherever the session's shell is: a script that is named by a relative path
-is always the same. It runs behind the guard of all commands, without keys in its environment.
+A command whose first line is `{"async": true}`, or whose entry has `async`, continues in the background. Commands run
+in the project directory, not in the session's current one, so relative paths always mean the same script. They run
+under the process supervisor, without keys in their environment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 from parley.errors import ToolError
 from parley.hooks.base import HookEventSpec, HookInvocation, HookRun, OnFailure, Progress
 from parley.hooks.matcher import Matcher
-from parley.hooks.output import MOST_REASON_CHARS, MUST_DECIDE, HookFailed, HookOutput, SpecificOutput, parse_answer
+from parley.hooks.output import MAX_REASON_CHARS, MUST_DECIDE, HookFailed, HookOutput, SpecificOutput, parse_answer
 from parley.protocol.base import Json, Struct
 from parley.protocol.duplicate_keys import find_duplicate_key
 from parley.workspace.process.processes import CommandEnd, Processes
@@ -31,19 +31,19 @@ from parley.workspace.process.processes import RunningCommand as Process
 
 SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
 PROGRAM = ["/bin/sh", "-c", 'exec "$0" "$@"']
-"""Runs words as they are, found on the PATH."""
+"""Runs a program with arguments, found in PATH."""
 PROGRESS_SECONDS = 1.0
-KEPT_BYTES = 4 * 1024 * 1024
-"""An answer may hold another output for a tool, so this is more than tools put out."""
-NOT_FOR_COMMANDS = ("BASH_ENV", "ENV")
-"""What would be sourced before the command."""
-BLOCKS = 2
-ANSWER = r'"(hookSpecificOutput|permissionDecision|decision)"\s*:'
-"""What an answer has that does not begin where it should: after a line of a log, or in a list."""
+MAX_OUTPUT_BYTES = 4 * 1024 * 1024
+"""Larger than the output limit of tools, because a hook may replace a tool's output."""
+SHELL_STARTUP_VARIABLES = ("BASH_ENV", "ENV")
+"""Bash would source these files before the command."""
+BLOCK_EXIT_CODE = 2
+MISPLACED_OUTPUT = r'"(hookSpecificOutput|permissionDecision|decision)"\s*:'
+"""A hook output in the wrong place, for example after a log line or in a list."""
 
 
 class CommandEntry(Struct, frozen=True, kw_only=True):
-    """One command as the settings have it."""
+    """One command hook from settings."""
 
     event: str
     matcher: str
@@ -53,9 +53,9 @@ class CommandEntry(Struct, frozen=True, kw_only=True):
     on_failure: OnFailure = "continue"
     in_background: bool = False
     source: str
-    """The file it is from."""
+    """The file that defines it."""
     unusable: str = ""
-    """Why it cannot be run at all: it fails whenever it is asked."""
+    """Why it cannot run. It fails whenever it is called."""
 
 
 class HookEnvironment(Struct, frozen=True, kw_only=True):
@@ -63,23 +63,23 @@ class HookEnvironment(Struct, frozen=True, kw_only=True):
 
     processes: Processes
     environment: Mapping[str, str]
-    """The session's, which changes with its settings."""
+    """The session's environment, which changes with its settings."""
     project: str
-    """The folder they run in. The session's shell may be elsewhere: the model moves it."""
+    """The directory they run in. The model can change the session's current directory."""
 
 
 class OutputBuffer:
-    """What a command wrote to one of its streams, as far as it is kept."""
+    """The output of one stream of a command, up to a limit."""
 
     def __init__(self) -> None:
         self._data = bytearray()
         self.total_bytes = 0
         self.has_line: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the first line is there."""
+        """Done when the first line is complete."""
 
     def append(self, data: bytes) -> None:
         self.total_bytes += len(data)
-        self._data += data[: max(0, KEPT_BYTES - len(self._data))]
+        self._data += data[: max(0, MAX_OUTPUT_BYTES - len(self._data))]
         if b"\n" in data and not self.has_line.done():
             self.has_line.set_result(None)
 
@@ -97,9 +97,9 @@ class OutputBuffer:
 
 
 class CommandHook:
-    def __init__(self, entry: CommandEntry, place: HookEnvironment) -> None:
+    def __init__(self, entry: CommandEntry, environment: HookEnvironment) -> None:
         self._entry = entry
-        self._environment = place
+        self._environment = environment
         self.event = entry.event
         self.matcher = Matcher(entry.matcher)
         self.timeout_seconds = entry.timeout_seconds
@@ -107,50 +107,50 @@ class CommandHook:
         self.source = entry.source
         self.label = f"command {entry.command!r} of {entry.source}" if not entry.unusable else f"hook of {entry.source}"
 
-    async def run(self, fired: HookInvocation, progress: Progress) -> HookRun:
+    async def run(self, invocation: HookInvocation, progress: Progress) -> HookRun:
         if self._entry.unusable:
             raise HookFailed(self._entry.unusable)
         stdout, stderr = OutputBuffer(), OutputBuffer()
-        started = await self._start(fired.input, stdout, stderr)
-        told = 0
+        started = await self._start(invocation.input, stdout, stderr)
+        reported = 0
         try:
             while not started.over.done():
-                if self._entry.in_background or read_async_request(fired.event, stdout) is not None:
+                if self._entry.in_background or read_async_request(invocation.event, stdout) is not None:
                     return HookRun(
                         output=HookOutput(is_async=True),
-                        background=self._wait_in_background(started, fired.event, stdout, stderr),
+                        background=self._wait_in_background(started, invocation.event, stdout, stderr),
                     )
-                news: set[asyncio.Future[Any]] = {started.over}
+                events: set[asyncio.Future[Any]] = {started.over}
                 if not stdout.has_line.done():
-                    news.add(stdout.has_line)
-                some, _ = await asyncio.wait(news, timeout=PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                    events.add(stdout.has_line)
+                done, _ = await asyncio.wait(events, timeout=PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 written = stdout.total_bytes + stderr.total_bytes
-                if told != written and not some:
+                if reported != written and not done:
                     progress(stdout.text, stderr.text)
-                    told = written
+                    reported = written
         except asyncio.CancelledError:
             started.drop()
             raise
-        if read_async_request(fired.event, stdout) is not None:  # it was faster than we looked
+        if read_async_request(invocation.event, stdout) is not None:  # it finished before the check
             return HookRun(
                 output=HookOutput(is_async=True),
-                background=self._wait_in_background(started, fired.event, stdout, stderr),
+                background=self._wait_in_background(started, invocation.event, stdout, stderr),
             )
-        return build_run(fired.event, started.over.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
+        return build_run(invocation.event, started.over.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
 
     async def _start(self, input: Json, stdout: OutputBuffer, stderr: OutputBuffer) -> Process:
         """Raises HookFailed."""
-        entry, place = self._entry, self._environment
+        entry, context = self._entry, self._environment
         argv = [*SHELL, entry.command] if entry.args is None else [*PROGRAM, entry.command, *entry.args]
-        inherited = {name: value for name, value in place.environment.items() if name not in NOT_FOR_COMMANDS}
+        inherited = {name: value for name, value in context.environment.items() if name not in SHELL_STARTUP_VARIABLES}
         try:
-            started = await place.processes.start(
+            started = await context.processes.start(
                 argv,
-                cwd=place.project,
+                cwd=context.project,
                 environment={
                     **inherited,
                     "PATH": absolute_path_entries(inherited),
-                    "CLAUDE_PROJECT_DIR": place.project,
+                    "CLAUDE_PROJECT_DIR": context.project,
                 },
                 take=stdout.append,
                 take_errors=stderr.append,
@@ -158,7 +158,7 @@ class CommandHook:
         except ToolError as exc:
             raise HookFailed(str(exc)) from None
         if started.feed is not None:
-            with contextlib.suppress(OSError):  # it need not read what it is told
+            with contextlib.suppress(OSError):  # it does not have to read its input
                 started.feed.put(msgspec.json.encode(input) + b"\n")
                 started.feed.finish()
         return started
@@ -166,9 +166,9 @@ class CommandHook:
     async def _wait_in_background(
         self, started: Process, event: HookEventSpec, stdout: OutputBuffer, stderr: OutputBuffer
     ) -> HookRun:
-        """Wait for one that goes on in the background, no longer than it may take."""
-        asked = read_async_request(event, stdout)
-        ms = asked.asyncTimeout if asked is not None else None
+        """Wait for a background command until its timeout."""
+        request = read_async_request(event, stdout)
+        ms = request.asyncTimeout if request is not None else None
         seconds = ms / 1000 if ms is not None and ms > 0 else self.timeout_seconds
         try:
             done, _ = await asyncio.wait({started.over}, timeout=seconds)
@@ -177,11 +177,13 @@ class CommandHook:
                 started.drop()
         if not done:
             return HookRun(
-                stdout=stdout.text, stderr=stderr.text, failure=f"it did not end within {seconds:g} s and was ended"
+                stdout=stdout.text,
+                stderr=stderr.text,
+                failure=f"it did not finish within {seconds:g} s and was stopped",
             )
         text = stdout.text
-        if asked is not None:
-            text = text.partition("\n")[2]  # the first line only said that there is more to come
+        if request is not None:
+            text = text.partition("\n")[2]  # the first line only announced the rest
         return build_run(event, started.over.result(), text, stderr.text, is_cut=stdout.is_cut)
 
     def to_json(self) -> Json:
@@ -200,7 +202,7 @@ class CommandHook:
 
 
 def read_async_request(event: HookEventSpec, stdout: OutputBuffer) -> HookOutput | None:
-    """What the first line says, if it says that the rest comes later."""
+    """The output in the first line, if it requests to continue in the background."""
     line = stdout.first_line()
     if line is None or not line.lstrip().startswith(b"{"):
         return None
@@ -211,50 +213,50 @@ def read_async_request(event: HookEventSpec, stdout: OutputBuffer) -> HookOutput
 
 
 def build_run(event: HookEventSpec, end: CommandEnd, stdout: str, stderr: str, *, is_cut: bool) -> HookRun:
-    """What a command that is over has said."""
+    """The result of a finished command."""
     code = 128 - end.exit_code if end.exit_code < 0 else end.exit_code
-    told: dict[str, Any] = {"stdout": stdout, "stderr": stderr, "exit_code": code}
+    fields: dict[str, Any] = {"stdout": stdout, "stderr": stderr, "exit_code": code}
     if end.error:
-        return HookRun(failure=end.error, **told)
-    if code == BLOCKS:
-        return HookRun(blocks=(stderr.strip() or stdout.strip())[:MOST_REASON_CHARS], **told)
+        return HookRun(failure=end.error, **fields)
+    if code == BLOCK_EXIT_CODE:
+        return HookRun(blocks=(stderr.strip() or stdout.strip())[:MAX_REASON_CHARS], **fields)
     if code != 0:
-        why = stderr.strip()[:MOST_REASON_CHARS]
-        return HookRun(failure=f"exit code {code}" + (f": {why}" if why else ""), **told)
+        why = stderr.strip()[:MAX_REASON_CHARS]
+        return HookRun(failure=f"exit code {code}" + (f": {why}" if why else ""), **fields)
     try:
         output, unknown = parse_stdout(event, stdout.strip().removeprefix("\ufeff").strip(), is_cut=is_cut)
     except HookFailed as exc:
-        return HookRun(failure=str(exc), unknown=exc.unknown, **told)
-    return HookRun(output=output, unknown=unknown, **told)
+        return HookRun(failure=str(exc), unknown=exc.unknown, **fields)
+    return HookRun(output=output, unknown=unknown, **fields)
 
 
 def parse_stdout(event: HookEventSpec, text: str, *, is_cut: bool) -> tuple[HookOutput, tuple[str, ...]]:
-    """The answer in what a command wrote, and its unknown keys. Raises HookFailed if it is a wrong one.
+    """Parse the output of a command, and its unknown keys. Raises HookFailed if it is invalid.
 
-    What begins like an answer and is none must not pass for silence: it may have been a denial.
+    Output that starts like JSON and is invalid is an error, because it may have been meant as a denial.
     """
     if text.startswith("{"):
         if is_cut:
-            raise HookFailed(f"its answer is longer than {KEPT_BYTES} bytes")
+            raise HookFailed(f"its output is longer than {MAX_OUTPUT_BYTES} bytes")
         try:
             answer = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as exc:
             if not event.accepts_text:
-                raise HookFailed(f"its answer is no JSON: {exc}") from None
+                raise HookFailed(f"its output is not valid JSON: {exc}") from None
         else:
-            if (doubled := find_duplicate_key(text)) is not None:
-                raise HookFailed(f"its answer cannot be understood: {doubled}")
+            if (problem := find_duplicate_key(text)) is not None:
+                raise HookFailed(f"its output is invalid: {problem}")
             return parse_answer(event.name, answer)
     if event.name in MUST_DECIDE and is_cut:
-        raise HookFailed(f"its output is longer than {KEPT_BYTES} bytes")
-    if event.name in MUST_DECIDE and (found := re.search(ANSWER, text.replace("\ufffd", ""))) is not None:
-        raise HookFailed(f"its output has an answer in it ({found[0]}), and does not begin with it")
+        raise HookFailed(f"its output is longer than {MAX_OUTPUT_BYTES} bytes")
+    if event.name in MUST_DECIDE and (found := re.search(MISPLACED_OUTPUT, text.replace("\ufffd", ""))) is not None:
+        raise HookFailed(f"its output contains a decision ({found[0]}) but does not start with the JSON object")
     if text and event.accepts_text:
         return HookOutput(hookSpecificOutput=SpecificOutput(additionalContext=text)), ()
     return HookOutput(), ()
 
 
 def absolute_path_entries(environment: Mapping[str, str]) -> str:
-    """The PATH without relative entries: a program that a guard calls is not to be found in the working tree."""
+    """PATH without relative entries, so that a hook never runs a program from the working tree."""
     entries = environment.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(entry for entry in entries if os.path.isabs(entry)) or os.defpath

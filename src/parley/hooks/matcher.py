@@ -1,4 +1,4 @@
-"""Which occasions a hook is for: everything, names, or a pattern."""
+"""Hook matchers: everything, a list of names, or a regular expression."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ PLAIN = re.compile(r"[\w|, -]+")
 
 
 class Matcher(Struct, frozen=True):
-    """`""` and `*` stand for everything, `Edit|Write` or `Edit, Write` for names; else it is a regular expression.
+    """`""` and `*` match everything, `Edit|Write` or `Edit, Write` match names; other texts are regular expressions.
 
-    A regular expression fits if it is found anywhere in the name. One that cannot be read fits everything: a guard
-    that is asked too often is better than one that is never asked.
+    A regular expression matches anywhere in the name. An invalid one matches everything: a guard that runs too often is
+    better than one that never runs.
     """
 
     text: str = ""
 
     def matches(self, names: Iterable[str]) -> bool:
-        """Whether one of the names of a thing fits. What has no name is fitted by all."""
+        """Whether one of the names matches. An event without a name is matched by all."""
         if self.text in ("", "*"):
             return True
         known = [name for name in names if name]
         if not known:
             return True
         if PLAIN.fullmatch(self.text):
-            wanted = {part.strip() for part in re.split(r"[|,]", self.text)}
-            return not wanted.isdisjoint(known)
+            expected = {part.strip() for part in re.split(r"[|,]", self.text)}
+            return not expected.isdisjoint(known)
         pattern = compile_pattern(self.text)
         return pattern is None or any(pattern.search(name) for name in known)
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with it."""
+        """The warning for an invalid regular expression; None if it is valid."""
         if self.text in ("", "*") or PLAIN.fullmatch(self.text) or compile_pattern(self.text) is not None:
             return None
-        return f"the matcher {self.text!r} is no regular expression; it is taken to fit everything"
+        return f"the matcher {self.text!r} is not a valid regular expression; it matches everything"
 
 
 @functools.lru_cache(maxsize=256)

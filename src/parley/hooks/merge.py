@@ -1,7 +1,7 @@
-"""What the answers of several hooks to one event come to. Pure; `RULES` is the table in docs/hooks.md.
+"""Merge the outputs of several hooks for one event. Pure. `RULES` is the table in docs/hooks.md.
 
-Answers count in the order in which the hooks were registered, never in the order in which
-they arrived: host callbacks first, then the commands of the settings.
+Outputs are merged in the order of registration, not of arrival: callbacks of the client first, then commands from
+settings.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from parley.protocol.base import UNSET, Json, Struct
 
 Permission = Literal["allow", "ask", "deny"]
 STRENGTH: dict[str, int] = {"allow": 1, "ask": 2, "deny": 3}
-OLD_WORDS = {"block": "deny", "approve": "allow"}
-"""`decision` said it before there was `permissionDecision`, with words of its own."""
+DECISION_ALIASES = {"block": "deny", "approve": "allow"}
+"""The values of `decision`, which is older than `permissionDecision`."""
 
 RULES = {
     "permissionDecision": "the strongest of all, `decision` included: deny, ask, allow; an unknown value is a deny",
@@ -37,7 +37,7 @@ RULES = {
 
 
 class HookResult(Struct, frozen=True, kw_only=True):
-    """What one hook said."""
+    """The result of one hook."""
 
     label: str
     source: str
@@ -46,7 +46,7 @@ class HookResult(Struct, frozen=True, kw_only=True):
 
 
 class HookVerdict(Struct, frozen=True, kw_only=True):
-    """What all of them come to."""
+    """The merged result of all hooks."""
 
     permission: Permission | None = None
     permission_reason: str = ""
@@ -55,32 +55,32 @@ class HookVerdict(Struct, frozen=True, kw_only=True):
     updated_input: Json | None = None
     contexts: tuple[str, ...] = ()
     blocked: str | None = None
-    """Why, if it is blocked."""
+    """The reason, if it is blocked."""
     stopped: str | None = None
-    """Why the turn is to end, if it is."""
+    """The reason, if the turn must end."""
     messages: tuple[str, ...] = ()
-    """For the person."""
+    """Messages for the user."""
     updated_output: Any = UNSET
     updated_mcp_output: Any = UNSET
     withheld: str | None = None
-    """Why the output of a call is not to be told: who could have replaced it, and must not fail, has failed."""
+    """The reason to withhold a call's output: a required hook that could have replaced it failed."""
     answer: Json | None = None
-    """The answer to a permission question."""
+    """The answer to a permission request."""
 
 
 def merge_results(event: HookEventSpec, answers: Sequence[HookResult]) -> HookVerdict:
-    """One verdict from all answers."""
-    heard = [answer for answer in answers if not answer.run.output.is_async]
-    outputs = [answer.run.output for answer in heard]
+    """Merge all results."""
+    finished = [answer for answer in answers if not answer.run.output.is_async]
+    outputs = [answer.run.output for answer in finished]
     specifics = [output.hookSpecificOutput for output in outputs if output.hookSpecificOutput is not None]
-    blocks = [reason for answer in heard if (reason := block_reason(event, answer)) is not None]
-    permission, decider = strongest_permission(event, heard)
+    blocks = [reason for answer in finished if (reason := block_reason(event, answer)) is not None]
+    permission, decider = strongest_permission(event, finished)
     return HookVerdict(
         permission=permission,
         permission_reason=reason_of(decider) if decider is not None else "",
         decided_by=decider.source if decider is not None else "",
         updated_input=first_value(event, specifics, "updatedInput", None),
-        contexts=tuple(said.additionalContext for said in specifics if said.additionalContext)
+        contexts=tuple(specific.additionalContext for specific in specifics if specific.additionalContext)
         if CONTEXT in event.effects
         else (),
         blocked="\n".join(blocks) if blocks else None,
@@ -90,26 +90,26 @@ def merge_results(event: HookEventSpec, answers: Sequence[HookResult]) -> HookVe
         messages=tuple(output.systemMessage for output in outputs if output.systemMessage),
         updated_output=first_value(event, specifics, "updatedToolOutput", UNSET),
         updated_mcp_output=first_value(event, specifics, "updatedMCPToolOutput", UNSET),
-        withheld=withhold_reason(event, heard),
+        withheld=withhold_reason(event, finished),
         answer=permission_answer(event, specifics, blocks),
     )
 
 
 def block_reason(event: HookEventSpec, answer: HookResult) -> str | None:
-    """The reason of one that blocks, where the event can be blocked."""
-    ran = answer.run
+    """The reason of a hook that blocks, if the event can be blocked."""
+    run = answer.run
     if not event.block:
         return None
-    if ran.failure is not None:
+    if run.failure is not None:
         fails = answer.on_failure == "block" and event.failure_blocks
-        return f"the hook ({answer.label}) failed: {ran.failure}" if fails else None
-    if ran.blocks is not None:
-        return ran.blocks or "blocked without a reason"
-    return (ran.output.reason or "blocked without a reason") if ran.output.decision == "block" else None
+        return f"the hook ({answer.label}) failed: {run.failure}" if fails else None
+    if run.blocks is not None:
+        return run.blocks or "blocked without a reason"
+    return (run.output.reason or "blocked without a reason") if run.output.decision == "block" else None
 
 
 def withhold_reason(event: HookEventSpec, answers: Sequence[HookResult]) -> str | None:
-    """Nobody knows what a hook that failed would have put in the place of an output."""
+    """The reason to withhold the output, because a failed hook might have replaced it."""
     if "updatedToolOutput" not in event.effects:
         return None
     failed = [answer for answer in answers if answer.run.failure is not None and answer.on_failure == "block"]
@@ -119,12 +119,12 @@ def withhold_reason(event: HookEventSpec, answers: Sequence[HookResult]) -> str 
 def strongest_permission(
     event: HookEventSpec, answers: Sequence[HookResult]
 ) -> tuple[Permission | None, HookResult | None]:
-    """The permission decision that wins, and whose it is."""
+    """The winning permission decision and its hook."""
     best: tuple[Permission | None, HookResult | None] = (None, None)
     for answer in answers:
-        said = permission_of(event, answer)
-        if said is not None and (best[0] is None or STRENGTH[said] > STRENGTH[best[0]]):
-            best = (said, answer)
+        permission = permission_of(event, answer)
+        if permission is not None and (best[0] is None or STRENGTH[permission] > STRENGTH[best[0]]):
+            best = (permission, answer)
     return best
 
 
@@ -135,36 +135,39 @@ def permission_of(event: HookEventSpec, answer: HookResult) -> Permission | None
         return "deny"
     if answer.run.failure is not None:
         return None
-    # A word that is not understood denies, and of two words in one answer the stronger counts.
+    # An unknown value denies. Of two values in one output the stronger wins.
     words: list[Permission] = [word if word in STRENGTH else "deny" for word in decision_words(answer.run.output)]
     return max(words, key=STRENGTH.__getitem__, default=None)
 
 
 def decision_words(output: HookOutput) -> list[Any]:
-    """What an answer says in the two places for a decision."""
+    """The values of both decision fields."""
     specific = output.hookSpecificOutput
-    said = (specific.permissionDecision if specific else None, OLD_WORDS.get(output.decision or "", output.decision))
-    return [word for word in said if word]
+    values = (
+        specific.permissionDecision if specific else None,
+        DECISION_ALIASES.get(output.decision or "", output.decision),
+    )
+    return [value for value in values if value]
 
 
 def reason_of(answer: HookResult) -> str:
-    """Why a hook decided as it did, in its own words."""
-    ran = answer.run
-    if ran.failure is not None:
-        return f"the hook ({answer.label}) failed: {ran.failure}"
-    specific = ran.output.hookSpecificOutput
-    told = (specific.permissionDecisionReason if specific else None) or ran.output.reason or ran.blocks
-    if told:
-        return told
-    unclear = [word for word in decision_words(ran.output) if word not in STRENGTH]
-    return f"the decision {unclear[0]!r} is not supported here" if unclear else ""
+    """The hook's reason for its decision."""
+    run = answer.run
+    if run.failure is not None:
+        return f"the hook ({answer.label}) failed: {run.failure}"
+    specific = run.output.hookSpecificOutput
+    reason = (specific.permissionDecisionReason if specific else None) or run.output.reason or run.blocks
+    if reason:
+        return reason
+    unclear = [word for word in decision_words(run.output) if word not in STRENGTH]
+    return f"unknown decision {unclear[0]!r}" if unclear else ""
 
 
-def first_value(event: HookEventSpec, specifics: Sequence[SpecificOutput], name: str, absent: Any) -> Any:
-    """The first that says something under this name, where the event heeds it."""
+def first_value(event: HookEventSpec, specifics: Sequence[SpecificOutput], name: str, default: Any) -> Any:
+    """The first value of a field that is set, if the event supports the field."""
     if name not in event.effects:
-        return absent
-    return next((value for said in specifics if (value := getattr(said, name)) not in (None, UNSET)), absent)
+        return default
+    return next((value for specific in specifics if (value := getattr(specific, name)) not in (None, UNSET)), default)
 
 
 def permission_answer(event: HookEventSpec, specifics: Sequence[SpecificOutput], blocks: Sequence[str]) -> Json | None:
@@ -172,6 +175,6 @@ def permission_answer(event: HookEventSpec, specifics: Sequence[SpecificOutput],
         return None
     if blocks:
         return {"behavior": "deny", "message": "\n".join(blocks)}
-    said = [specific.decision for specific in specifics if specific.decision]
-    denies = [decision for decision in said if decision.get("behavior") != "allow"]
-    return next(iter(denies or said), None)
+    decisions = [specific.decision for specific in specifics if specific.decision]
+    denies = [decision for decision in decisions if decision.get("behavior") != "allow"]
+    return next(iter(denies or decisions), None)

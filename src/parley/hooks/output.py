@@ -1,7 +1,6 @@
-"""What a hook answers, read.
+"""Parse hook outputs.
 
-Reasons and messages are for people and for one line each: of those the beginning counts, so that no line of ours
-becomes too long for a client. What replaces something counts as a whole.
+Reasons and messages are truncated, so that no message becomes too long for a client. Replacement values are complete.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ import msgspec
 
 from parley.protocol.base import UNSET, Json, Struct, convert
 
-MOST_REASON_CHARS = 10_000
-MOST_KEYS = 20
-"""So many unknown keys of one answer are named."""
+MAX_REASON_CHARS = 10_000
+MAX_KEYS = 20
+"""How many unknown keys of one output are named."""
 
 
 class SpecificOutput(Struct, frozen=True, kw_only=True):
-    """`hookSpecificOutput`: what an answer says about one kind of event."""
+    """`hookSpecificOutput`: the fields for one kind of event."""
 
     permissionDecision: str | None = None
     permissionDecisionReason: str | None = None
@@ -30,7 +29,7 @@ class SpecificOutput(Struct, frozen=True, kw_only=True):
 
 
 class HookOutput(Struct, frozen=True, kw_only=True):
-    """A hook's answer. An empty one is no opinion."""
+    """The output of a hook. An empty one has no effect."""
 
     continues: bool | None = msgspec.field(default=None, name="continue")
     stopReason: str | None = None
@@ -44,7 +43,7 @@ class HookOutput(Struct, frozen=True, kw_only=True):
     hookSpecificOutput: SpecificOutput | None = None
 
 
-Said = TypeVar("Said", HookOutput, SpecificOutput)
+Output = TypeVar("Output", HookOutput, SpecificOutput)
 REASONS = ("stopReason", "reason", "systemMessage", "permissionDecision", "permissionDecisionReason", "decision")
 
 
@@ -69,65 +68,66 @@ SPECIFIC_KEYS: dict[str, frozenset[str]] = {
     "FileChanged": frozenset({"watchPaths"}),
     "WorktreeCreate": frozenset({"worktreePath"}),
 }
-"""What the official SDKs declare for `hookSpecificOutput`, whether it has an effect here or not.
+"""The keys that the official SDKs declare for `hookSpecificOutput`, whether or not they have an effect here.
 
-An event that is not listed has `additionalContext`."""
+Other events have `additionalContext`.
+"""
 DECISION_WORDS = ("", "block", "approve")
 DECISION_KEYS = frozenset(
     {"behavior", "updatedInput", "updatedPermissions", "message", "interrupt", "toolUseID", "decisionClassification"}
 )
-"""The same for the `decision` of a PermissionRequest."""
+"""The keys of a PermissionRequest's `decision`."""
 MUST_DECIDE = frozenset({"PreToolUse"})
-"""Events whose hooks guard something: an answer that may be a misspelt decision is a failure."""
+"""Events whose hooks guard something. An output that may be a misspelled decision is a failure."""
 DECIDING = frozenset({"permissionDecision", "decision", "continue"})
-"""The keys with which an answer may deny."""
+"""The keys that can deny."""
 
 
 class HookFailed(Exception):
-    """A hook did not come to an answer, and why."""
+    """A hook failed. The text says why."""
 
     def __init__(self, text: str, unknown: tuple[str, ...] = ()) -> None:
         super().__init__(text)
         self.unknown = unknown
-        """The keys of its answer that are not known."""
+        """Unknown keys of its output."""
 
 
 def parse_answer(event: str, answer: Any) -> tuple[HookOutput, tuple[str, ...]]:
-    """The answer of a hook to an event, and the keys in it that are not known.
+    """Parse the output of a hook, and find its unknown keys.
 
-    Raises HookFailed if it cannot be understood, or, for an event in MUST_DECIDE, if a decision may be hidden in it.
+    Raises HookFailed if it is invalid, or, for an event in MUST_DECIDE, if it may contain a misplaced decision.
     """
-    read = parse_output(answer)
+    output = parse_output(answer)
     unknown = unknown_keys(event, answer) if isinstance(answer, dict) else ()
     if event not in MUST_DECIDE:
-        return read, unknown
-    if read.is_async and is_denial(read):
-        read = msgspec.structs.replace(read, is_async=None)  # what is denied does not run before the rest is known
+        return output, unknown
+    if output.is_async and is_denial(output):
+        output = msgspec.structs.replace(output, is_async=None)  # a denial takes effect immediately
     named = named_event(answer)
-    if named not in (None, event) and not is_denial(read):
-        raise HookFailed(f"its answer is for the event {named!r:.100}, not for {event}", unknown)
-    if unknown and not has_decision(read):
-        raise HookFailed(f"its answer has no decision, and keys that are not known: {', '.join(unknown)}", unknown)
-    if not is_denial(read) and (likely := misplaced_decisions(event, answer)):
-        raise HookFailed(f"its answer has a key that may be a denial: {', '.join(likely)}", unknown)
-    return read, unknown
+    if named not in (None, event) and not is_denial(output):
+        raise HookFailed(f"its output is for the event {named!r:.100}, not for {event}", unknown)
+    if unknown and not has_decision(output):
+        raise HookFailed(f"its output has no decision, and unknown keys: {', '.join(unknown)}", unknown)
+    if not is_denial(output) and (likely := misplaced_decisions(event, answer)):
+        raise HookFailed(f"its output has a key that may be meant as a denial: {', '.join(likely)}", unknown)
+    return output, unknown
 
 
 def named_event(answer: Any) -> Any:
-    """The event that an answer says it is for; None if it does not say."""
+    """The event that an output names; None if it names none."""
     specific = answer.get("hookSpecificOutput") if isinstance(answer, dict) else None
     return specific.get("hookEventName") if isinstance(specific, dict) else None
 
 
-def is_denial(read: HookOutput) -> bool:
-    """Whether it denies, also with a word that is not known."""
-    specific = read.hookSpecificOutput
-    words = (read.decision, specific.permissionDecision if specific is not None else None)
-    return read.continues is False or any(word and word not in ("approve", "allow", "ask") for word in words)
+def is_denial(output: HookOutput) -> bool:
+    """Whether it denies. An unknown decision denies."""
+    specific = output.hookSpecificOutput
+    words = (output.decision, specific.permissionDecision if specific is not None else None)
+    return output.continues is False or any(word and word not in ("approve", "allow", "ask") for word in words)
 
 
 def misplaced_decisions(event: str, answer: Any) -> list[str]:
-    """The keys of an answer that are, or may be meant as, a decision in a place where none is read."""
+    """Keys that are, or may be meant as, a decision in the wrong place."""
     if not isinstance(answer, dict):
         return []
     own, specific = SPECIFIC_KEYS.get(event, _CONTEXT), answer.get("hookSpecificOutput")
@@ -138,21 +138,21 @@ def misplaced_decisions(event: str, answer: Any) -> list[str]:
     return [f"{key:.100}" for key in wrong if key in DECIDING or find_similar(key, GENERAL_KEYS | own) in DECIDING]
 
 
-def has_decision(read: HookOutput) -> bool:
-    specific = read.hookSpecificOutput
-    decides = bool(read.decision) or (specific is not None and bool(specific.permissionDecision))
-    return decides or read.continues is False or read.is_async is True
+def has_decision(output: HookOutput) -> bool:
+    specific = output.hookSpecificOutput
+    decides = bool(output.decision) or (specific is not None and bool(specific.permissionDecision))
+    return decides or output.continues is False or output.is_async is True
 
 
 def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
-    """The keys that no answer to this event has, each with its place and a hint."""
+    """The keys that are not valid for this event, with their location and a hint."""
     own = SPECIFIC_KEYS.get(event, _CONTEXT)
     found = [describe_key(key, GENERAL_KEYS, own) for key in answer if key not in GENERAL_KEYS]
     word = answer.get("decision")
     if isinstance(word, str) and word not in DECISION_WORDS and event not in MUST_DECIDE:
-        found.append(f"decision: {word!r:.100} (it may be block)")
+        found.append(f"decision: {word!r:.100} (expected block)")
     if (named := named_event(answer)) not in (None, event):
-        found.append(f"hookSpecificOutput.hookEventName: {named!r:.100} (it is {event})")
+        found.append(f"hookSpecificOutput.hookEventName: {named!r:.100} (expected {event})")
     specific = answer.get("hookSpecificOutput")
     if isinstance(specific, dict):
         wrong = [key for key in specific if key not in own and key != "hookEventName"]
@@ -161,21 +161,21 @@ def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
         if isinstance(decision, dict) and "decision" in own:
             wrong = [key for key in decision if key not in DECISION_KEYS]
             found += [f"hookSpecificOutput.decision.{describe_key(key, DECISION_KEYS)}" for key in wrong]
-    return tuple(found[:MOST_KEYS])
+    return tuple(found[:MAX_KEYS])
 
 
 def describe_key(key: str, here: frozenset[str], elsewhere: frozenset[str] = frozenset()) -> str:
-    """A key that is not known in its place, and what may have been meant."""
+    """An unknown key and a hint."""
     shown = f"{key:.100}"
     if key in elsewhere:
-        return f"{shown} (not its place)"
+        return f"{shown} (in the wrong place)"
     likely = find_similar(key, here | elsewhere)
     return f"{shown} (did you mean {likely}?)" if likely else shown
 
 
 def find_similar(key: str, known: frozenset[str]) -> str | None:
-    """The known key that this one may be a misspelling of."""
-    from difflib import get_close_matches  # only a wrong answer needs it
+    """A known key with a similar name."""
+    from difflib import get_close_matches  # only needed for invalid output
 
     plain = {name.lower(): name for name in known}
     close = get_close_matches(key[:100].lower().replace("_", "").replace("-", ""), plain, n=1, cutoff=0.75)
@@ -183,27 +183,27 @@ def find_similar(key: str, known: frozenset[str]) -> str | None:
 
 
 def parse_output(answer: Any) -> HookOutput:
-    """An answer as it came. Raises HookFailed if it cannot be understood."""
+    """Parse an output. Raises HookFailed if it is invalid."""
     if answer is None or answer is UNSET:
         return HookOutput()
     try:
-        read: HookOutput = convert(answer, HookOutput)
+        output: HookOutput = convert(answer, HookOutput)
     except msgspec.ValidationError as exc:
-        raise HookFailed(f"its answer cannot be understood: {exc}") from None
-    specific = read.hookSpecificOutput
+        raise HookFailed(f"its output is invalid: {exc}") from None
+    specific = output.hookSpecificOutput
     if specific is not None:
-        read = msgspec.structs.replace(read, hookSpecificOutput=shorten_reasons(specific))
-    return shorten_reasons(read)
+        output = msgspec.structs.replace(output, hookSpecificOutput=shorten_reasons(specific))
+    return shorten_reasons(output)
 
 
-def shorten_reasons(said: Said) -> Said:
-    """The same with the beginnings of its reasons."""
-    texts = {name: getattr(said, name, None) for name in REASONS}
+def shorten_reasons(output: Output) -> Output:
+    """The same with truncated reasons."""
+    texts = {name: getattr(output, name, None) for name in REASONS}
     long = {name: shorten(text) for name, text in texts.items() if isinstance(text, str)}
-    return msgspec.structs.replace(said, **long)
+    return msgspec.structs.replace(output, **long)
 
 
 def shorten(text: str) -> str:
-    if len(text) <= MOST_REASON_CHARS:
+    if len(text) <= MAX_REASON_CHARS:
         return text
-    return f"{text[:MOST_REASON_CHARS]}… ({len(text) - MOST_REASON_CHARS} more characters)"
+    return f"{text[:MAX_REASON_CHARS]}… ({len(text) - MAX_REASON_CHARS} more characters)"

@@ -1,8 +1,8 @@
-"""The `hooks` of settings, read: which commands are there, and what is wrong with them.
+"""Read command hooks from settings.
 
     {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "check.sh"}]}]}
 
-Which layers count at all is settings/merge.py's business: those of a tree that is not trusted do not come here.
+`settings/merge.py` decides which sources apply; those of an untrusted project are not passed here.
 """
 
 from __future__ import annotations
@@ -23,46 +23,50 @@ KNOWN = frozenset({"type", "command", "args", "timeout", "async", "onFailure", "
 def load_command_hooks(
     layers: Sequence[SettingsValue], context: Context, project: str
 ) -> tuple[list[CommandHook], list[SettingsProblem]]:
-    """The commands of all layers as hooks, and what is wrong with them."""
-    place = HookEnvironment(
+    """The command hooks of all sources, and the problems found."""
+    environment = HookEnvironment(
         processes=context.processes,
         environment=context.environment,
         project=project,
     )
-    found, flaws = load_entries(layers)
-    return [CommandHook(entry, place) for entry in found], flaws
+    found, problems = load_entries(layers)
+    return [CommandHook(entry, environment) for entry in found], problems
 
 
 def load_entries(layers: Sequence[SettingsValue]) -> tuple[list[CommandEntry], list[SettingsProblem]]:
-    """All commands in the order of their layers, the strongest first, none of them twice; and what is wrong."""
+    """All commands, strongest source first, without duplicates; and the problems found."""
     found: dict[tuple[Any, ...], CommandEntry] = {}
-    flaws: list[SettingsProblem] = []
+    problems: list[SettingsProblem] = []
     for layer in layers:
-        for event, matcher, handler, wrong in iter_handlers(layer, flaws):
-            entry = build_entry(layer, event, matcher, handler, wrong or unusable_reason(handler), flaws)
+        for event, matcher, handler, invalid in iter_handlers(layer, problems):
+            entry = build_entry(layer, event, matcher, handler, invalid or unusable_reason(handler), problems)
             if entry is not None:
                 found.setdefault((entry.event, entry.matcher, entry.command, entry.args, entry.unusable), entry)
-    return list(found.values()), flaws
+    return list(found.values()), problems
 
 
-def iter_handlers(layer: SettingsValue, flaws: list[SettingsProblem]) -> Iterator[tuple[str, str, dict[str, Any], str]]:
-    """Event, matcher and handler of everything that is written, and what is wrong with it."""
+def iter_handlers(
+    layer: SettingsValue, problems: list[SettingsProblem]
+) -> Iterator[tuple[str, str, dict[str, Any], str]]:
+    """Event, matcher and handler of every entry, and what is wrong with it."""
     for event, groups in layer.value.items():
         if event not in EVENTS:
-            flaws.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: {describe_unknown_event(event)}"))
+            problems.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: {describe_unknown_event(event)}"))
             continue
         for group in groups if isinstance(groups, list) else [groups]:
             matcher = group.get("matcher") or "" if isinstance(group, dict) else ""
-            listed = group.get("hooks") if isinstance(group, dict) else None
-            if not isinstance(listed, list) or not isinstance(matcher, str):
-                text = "an entry must be an object with a matcher (a text) and hooks (a list)"
+            hooks = group.get("hooks") if isinstance(group, dict) else None
+            if not isinstance(hooks, list) or not isinstance(matcher, str):
+                text = "an entry must be an object with a matcher (string) and hooks (list)"
                 yield event, matcher if isinstance(matcher, str) else "", {}, text
                 continue
             if more := sorted(set(group) - GROUP_KEYS):
-                flaws.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: not heeded: {', '.join(more)}"))
-            if (flaw := Matcher(matcher).problem) is not None:
-                flaws.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: {flaw}"))
-            for handler in listed:
+                problems.append(
+                    SettingsProblem(path=layer.path, text=f"hooks.{event}: ignored keys: {', '.join(more)}")
+                )
+            if (problem := Matcher(matcher).problem) is not None:
+                problems.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: {problem}"))
+            for handler in hooks:
                 if isinstance(handler, dict):
                     yield event, matcher, handler, ""
                 else:
@@ -70,38 +74,43 @@ def iter_handlers(layer: SettingsValue, flaws: list[SettingsProblem]) -> Iterato
 
 
 def unusable_reason(handler: dict[str, Any]) -> str:
-    """Why a handler cannot be run; nothing if it can."""
+    """Why a handler cannot run; empty if it can."""
     kind, line, words = handler.get("type", "command"), handler.get("command"), handler.get("args")
     if kind != "command":
-        return f"hooks of type {kind!r:.100} are not run, only commands"
+        return f"hooks of type {kind!r:.100} are not supported (use command)"
     is_words = isinstance(words, list) and all(isinstance(word, str) for word in words)
     if not isinstance(line, str) or not line or not (words is None or is_words):
-        return "a command must be a text, its args a list of texts"
+        return "command must be a string and args a list of strings"
     return ""
 
 
 def find_wrong_values(handler: dict[str, Any], policy: str) -> Iterator[str]:
-    """What a handler says that is not taken as it is."""
+    """Warnings about values that are ignored or replaced."""
     timeout, on_failure = handler.get("timeout"), handler.get("onFailure")
     if timeout is not None and (not isinstance(timeout, int | float) or parse_timeout(timeout) != timeout):
-        yield f"timeout {timeout!r:.100} is not a number of seconds above 0; it is {parse_timeout(timeout):g}"
+        yield f"timeout {timeout!r:.100} is not a positive number of seconds; using {parse_timeout(timeout):g}"
     if on_failure not in (None, "block", "continue"):
-        yield f"onFailure {on_failure!r:.100} is neither block nor continue; it is {policy}"
+        yield f"onFailure {on_failure!r:.100} must be block or continue; using {policy}"
 
 
 def build_entry(
-    layer: SettingsValue, event: str, matcher: str, handler: dict[str, Any], unusable: str, flaws: list[SettingsProblem]
+    layer: SettingsValue,
+    event: str,
+    matcher: str,
+    handler: dict[str, Any],
+    unusable: str,
+    problems: list[SettingsProblem],
 ) -> CommandEntry | None:
-    """One handler as a command; None if it cannot be run. One that must not fail stays: what it guards is blocked."""
+    """A handler as a command entry; None if it cannot run. With the policy `block` it stays, and blocks by failing."""
     policy = parse_failure_policy(handler.get("onFailure"), event)
     if unusable:
         follows = f"; {EVENTS[event].block}" if policy == "block" and EVENTS[event].block else ""
-        flaws.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: {unusable}{follows}"))
+        problems.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: {unusable}{follows}"))
         if policy != "block":
             return None
     elif more := sorted(set(handler) - KNOWN):
-        flaws.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: not heeded: {', '.join(more)}"))
-    flaws += [
+        problems.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: ignored keys: {', '.join(more)}"))
+    problems += [
         SettingsProblem(path=layer.path, text=f"hooks.{event}: {text}") for text in find_wrong_values(handler, policy)
     ]
     words = handler.get("args")

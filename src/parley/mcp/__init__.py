@@ -1,1 +1,1 @@
-"""MCP clients: transports, configuration, and one server's lifecycle."""
+"""MCP client: configuration, transports, and the lifecycle of each server."""

@@ -1,11 +1,11 @@
-"""What an MCP server is to the engine: how it is configured, what it can be in, how it is reached.
+"""Types of the MCP client.
 
-    Spec      one server as a source of configuration names it
-    Wire      one way to it: a process, a URL, the host itself
-    Status    where its life stands
+    ServerSpec        the configuration of one server
+    ServerTransport   one connection to it: a process, a URL, or the client of the session
+    Status            its connection state
 
-Not here: where specs come from (config.py), the conversation (client.py), a server's life
-(server.py), the wires (stdio.py, remote.py, host_transport.py).
+See also: `config.py` parses configurations, `client.py` speaks JSON-RPC, `server.py` manages one server, and the
+transports are in `stdio.py`, `remote.py` and `host_transport.py`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from parley.protocol.base import Json, Struct
 Status = Literal["pending", "connected", "failed", "needs-auth", "disabled"]
 Kind = Literal["stdio", "sse", "http", "sdk"]
 PREFIX = "mcp__"
-"""How the names of all tools of servers begin."""
+"""The prefix of all MCP tool names."""
 TAIL_BYTES = 4_096
-"""As much of a server's stderr as is kept and told."""
+"""How much of a server's stderr is kept and reported."""
 
 
 class ConnectionLost(Exception):
-    """A server cannot be reached, or is not there any more; the text says why."""
+    """A server cannot be reached or has disconnected. The text says why."""
 
 
 class NeedsAuth(ConnectionLost):
-    """A server wants to know who asks."""
+    """A server requires authorization."""
 
 
 class ServerError(Exception):
-    """A server answered with an error."""
+    """A server answered with a JSON-RPC error."""
 
     def __init__(self, code: Any, text: str) -> None:
         super().__init__(text)
@@ -41,12 +41,12 @@ class ServerError(Exception):
 
 
 class ServerSpec(Struct, frozen=True, kw_only=True):
-    """One server, as it is configured. Variables are filled in."""
+    """The configuration of one server, with variables expanded."""
 
     name: str
     kind: Kind
     source: str
-    """Who named it: `sdk`, `dynamic` (the command line, or the host while the session lives), or a settings layer."""
+    """Who configured it: `sdk`, `dynamic` (command line or `mcp_set_servers`), or a settings source."""
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
@@ -55,14 +55,14 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     oauth: Json | None = None
     required: bool = False
-    """Whether no model is asked before it is there."""
+    """Whether model calls wait until it is connected."""
     timeout_seconds: float | None = None
-    """The silence a call may have; 0 is any; None leaves it to the session."""
+    """The longest silence of a tool call; 0 means no limit, None the session's default."""
     tool_timeouts: dict[str, float] = {}
     shown: Json = {}
-    """What status lines show of the configuration: as it was written, and no secrets."""
+    """The configuration as status messages show it, without secrets."""
     problem: str = ""
-    """Why it cannot be used at all."""
+    """Why the configuration is invalid; empty if it is valid."""
 
     @property
     def scope(self) -> str:
@@ -70,25 +70,25 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
 
 
 class ParsedServers(Struct, frozen=True, kw_only=True):
-    """The servers of some configuration, and what is wrong with it."""
+    """Parsed servers and the problems found."""
 
     specs: tuple[ServerSpec, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class McpTimeouts(Struct, frozen=True, kw_only=True):
-    """How long servers are waited for, in seconds."""
+    """MCP timeouts in seconds."""
 
     connect_seconds: float = 30.0
-    """Within this every server has reached a state (MCP_TIMEOUT)."""
+    """The limit for connecting (MCP_TIMEOUT)."""
     call_seconds: float = 1800.0
-    """The silence a tool call may have, 0 is any (MCP_TOOL_TIMEOUT); progress starts it anew."""
+    """The longest silence of a tool call, 0 for no limit (MCP_TOOL_TIMEOUT). Progress restarts it."""
     turn_seconds: float = 5.0
-    """How long a turn of a session that goes on waits for servers that are still connecting."""
+    """How long a turn of a running session waits for servers that are still connecting."""
     retry_delays_seconds: tuple[float, ...] = (1.0, 2.0, 4.0)
-    """The pauses before a lost server is tried again."""
+    """The delays before each attempt to reconnect."""
     stable_seconds: float = 60.0
-    """Whoever stayed so long begins anew with the retries."""
+    """A connection that lasted this long resets the retry delays."""
 
     def for_call(self, spec: ServerSpec, tool: str) -> float | None:
         chosen = spec.tool_timeouts.get(
@@ -98,34 +98,34 @@ class McpTimeouts(Struct, frozen=True, kw_only=True):
 
 
 class ServerTransport(Protocol):
-    """One way to one server, used once."""
+    """One connection to one server, used once."""
 
     async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
-        """Begin: every message of the server goes to `take`, its end to `lost`. Raises Lost."""
+        """Connect. Messages go to `on_message`, a disconnect to `on_lost`. Raises ConnectionLost."""
 
     async def send(self, message: Json) -> None:
-        """Raises Lost."""
+        """Raises ConnectionLost."""
 
     async def close(self) -> None:
-        """End it; nothing is heard of it any more."""
+        """Disconnect. No callback is called afterwards."""
 
     def stderr_tail(self) -> str:
-        """What the server last said on stderr, if it has one."""
+        """The end of the server's stderr, if it has one."""
 
 
 class ServerSources(Struct, frozen=True, kw_only=True):
-    """What a session knows of servers before it lives. Made by compose/."""
+    """The configured servers of a session and how to connect to them. Built by compose/."""
 
     open_transport: Callable[[ServerSpec, Host], Awaitable[ServerTransport]]
     parse: Callable[[Json], ParsedServers]
-    """What the host configures while the session lives."""
+    """Parses the servers that the client configures during the session."""
     build_host_specs: Callable[[Sequence[str], Json | None], Sequence[ServerSpec]]
-    """The servers that the host runs itself."""
-    parse_agent: Callable[[Json, str], ParsedServers] = lambda servers, place: ParsedServers()
-    """The servers of an agent, and where they are written."""
+    """The servers that the client runs itself."""
+    parse_agent: Callable[[Json, str], ParsedServers] = lambda servers, path: ParsedServers()
+    """Parses the servers of an agent; the second argument is where they are defined."""
     specs: tuple[ServerSpec, ...] = ()
     timeouts: McpTimeouts = McpTimeouts()
     denied: tuple[str, ...] = ()
-    """Tools that are not even shown."""
+    """Tools that are hidden."""
     max_output_tokens: int = 25_000
-    """The longest result that a model reads at once (MAX_MCP_OUTPUT_TOKENS); the rest is in a file."""
+    """The longest result that a model receives (MAX_MCP_OUTPUT_TOKENS); the rest is saved to a file."""

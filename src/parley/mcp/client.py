@@ -1,10 +1,11 @@
-"""The conversation with one MCP server: JSON-RPC over any wire.
+"""An MCP client: JSON-RPC over any transport.
 
+    client = McpClient(transport, on_request=answer)
     await client.connect(capabilities)
-    answer = await client.request("tools/call", {...}, seconds=60)
+    result = await client.request("tools/call", {...}, seconds=60)
 
-A request waits no longer than it may; a sign of progress starts its time anew, and while the
-server asks the person something, no time runs. Whoever stops waiting tells the server so.
+A progress notification restarts the timeout of a request, and the timeout is suspended while the server waits for an
+answer from the user. A request that times out or is cancelled is cancelled on the server too.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ INTERNAL_ERROR = -32603
 MAX_NAME_CHARS = 200
 MAX_PAGES = 100
 MAX_LISTED = 2_000
-"""Of tools, prompts or resources. All of them are in a line to the host, which must not grow too long for it."""
-FOR_PEOPLE = ("elicitation/create",)
-MAX_QUESTIONS = 64
-"""How many questions of one server are answered at a time; more are refused."""
+"""Limit of tools, prompts or resources. One message to the client contains all of them."""
+USER_REQUESTS = ("elicitation/create",)
+MAX_INCOMING = 64
+"""How many requests of one server are handled at a time. Further ones are rejected."""
 
 Progress = Callable[[Json], None]
 Answerer = Callable[[str, Json], Awaitable[Json]]
 
 
 class RequestTimeout(Exception):
-    """A server did not answer in its time."""
+    """A server did not answer in time."""
 
 
 class PendingRequest:
-    """One request that waits for its answer."""
+    """A request that waits for its response."""
 
     def __init__(self, answer: asyncio.Future[Json], seconds: float | None, progress: Progress | None) -> None:
         self.answer = answer
@@ -49,7 +50,7 @@ class PendingRequest:
         self.limit: asyncio.Timeout | None = None
 
     def reset_timeout(self, *, running: bool = True) -> None:
-        """Begin the time anew, or stop it."""
+        """Restart the timeout, or suspend it."""
         if self.limit is None or self.answer.done() or self.limit.expired():
             return
         now = asyncio.get_running_loop().time()
@@ -57,13 +58,13 @@ class PendingRequest:
 
 
 class IncomingRequest:
-    """One request of the server that is being answered."""
+    """A request from the server that is being answered."""
 
     def __init__(self, calls: set[int]) -> None:
         self.calls = calls
-        """The requests of ours that were open when it came: it belongs to one of them, if there was any."""
+        """Our requests that were pending when it arrived. It belongs to one of them."""
         self.is_moot = False
-        """Whether none of them is left, because nobody waits for them any more."""
+        """Whether all of them were cancelled."""
         self.task: asyncio.Task[None] | None = None
 
     def withdraw(self, call: int) -> None:
@@ -91,58 +92,58 @@ class McpClient:
         """Answers the server's requests. Raises ServerError."""
         self._on_notification = on_notification
         self._on_lost = on_lost
-        self._waiting: dict[int, PendingRequest] = {}
+        self._pending: dict[int, PendingRequest] = {}
         self._next_id = 0
-        self._questions = 0
-        """What the server asks a person, and has no answer yet."""
+        self._elicitations = 0
+        """How many elicitations are waiting for the user."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._incoming: dict[Any, IncomingRequest] = {}
-        """What the server wants to know, by its own numbers."""
+        """Requests from the server by their ids."""
         self._failure: ConnectionLost | None = None
 
     async def connect(self, capabilities: Json) -> None:
-        """The handshake, up to the server's facts. Raises Lost or ServerError."""
+        """Perform the initialize handshake. Raises ConnectionLost or ServerError."""
         await self._transport.open(self.receive, self._fail)
         params = {"protocolVersion": PROTOCOL_VERSION, "capabilities": capabilities, "clientInfo": CLIENT}
-        facts = await self.request("initialize", params, seconds=None)
+        result = await self.request("initialize", params, seconds=None)
         await self.notify("notifications/initialized")
-        if not isinstance(facts.get("protocolVersion"), str):
-            raise ConnectionLost("answered the handshake without a protocol version")
-        info = as_object(facts.get("serverInfo"))
+        if not isinstance(result.get("protocolVersion"), str):
+            raise ConnectionLost("sent an initialize response without a protocol version")
+        info = as_object(result.get("serverInfo"))
         self.info = {key: clean(value)[:MAX_NAME_CHARS] for key, value in info.items() if isinstance(value, str)}
-        self.capabilities = as_object(facts.get("capabilities"))
-        self.instructions = clean(facts["instructions"]) if isinstance(facts.get("instructions"), str) else ""
+        self.capabilities = as_object(result.get("capabilities"))
+        self.instructions = clean(result["instructions"]) if isinstance(result.get("instructions"), str) else ""
 
     async def request(
         self, method: str, params: Json | None = None, *, seconds: float | None, progress: Progress | None = None
     ) -> Json:
-        """The result of a request; None seconds is for ever. Raises Lost, ServerError or Late."""
+        """Return the result of a request. Raises ConnectionLost, ServerError or RequestTimeout."""
         if self._failure is not None:
             raise self._failure
         number, self._next_id = self._next_id, self._next_id + 1
-        waiting = PendingRequest(asyncio.get_running_loop().create_future(), seconds, progress)
-        self._waiting[number] = waiting
+        pending = PendingRequest(asyncio.get_running_loop().create_future(), seconds, progress)
+        self._pending[number] = pending
         try:
-            async with asyncio.timeout(seconds) as waiting.limit:
+            async with asyncio.timeout(seconds) as pending.limit:
                 await self._transport.send(format_request(method, params, number, progress is not None))
-                return await waiting.answer
+                return await pending.answer
         except TimeoutError:
             self._withdraw(number, "timed out")
-            raise RequestTimeout(f"{method} got no answer and no sign of progress for {seconds:g} s") from None
+            raise RequestTimeout(f"{method} got no response and no progress for {seconds:g} s") from None
         except asyncio.CancelledError:
             self._withdraw(number, "cancelled")
             raise
         finally:
-            del self._waiting[number]
-            consume_exception(waiting.answer)
+            del self._pending[number]
+            consume_exception(pending.answer)
 
     async def notify(self, method: str, params: Json | None = None) -> None:
-        """Raises Lost."""
+        """Raises ConnectionLost."""
         message: Json = {"jsonrpc": "2.0", "method": method}
         await self._transport.send(message if params is None else {**message, "params": params})
 
     async def list_all(self, method: str, key: str, seconds: float | None) -> list[Json]:
-        """Everything of a list, page by page. Raises Lost, ServerError or Late."""
+        """All items of a paginated list. Raises ConnectionLost, ServerError or RequestTimeout."""
         found: list[Json] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
@@ -156,113 +157,109 @@ class McpClient:
 
     async def close(self) -> None:
         self._fail("the connection was closed")
-        for chore in list(self._tasks):
-            chore.cancel()
+        for task in list(self._tasks):
+            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._transport.close()
 
     def stderr_tail(self) -> str:
         return self._transport.stderr_tail()
 
-    # What the server says.
-
     def receive(self, message: Json) -> None:
-        """A message of the server, which may be anything at all."""
+        """Handle a message from the server. It can be any JSON object."""
         method, number = message.get("method"), message.get("id")
         if isinstance(method, str):
             params = as_object(message.get("params"))
             if number is None:
                 self._handle_notification(method, params)
             elif isinstance(number, int | str):
-                asked = self._incoming[number] = IncomingRequest(set(self._waiting))
-                asked.task = self._start_task(self._handle_request(number, method, params, asked))
-        elif type(number) is int and number in self._waiting:  # true is a 1, too
-            resolve(self._waiting[number].answer, message)
+                request = self._incoming[number] = IncomingRequest(set(self._pending))
+                request.task = self._start_task(self._handle_request(number, method, params, request))
+        elif type(number) is int and number in self._pending:  # bool is a subclass of int
+            resolve(self._pending[number].answer, message)
 
     def _handle_notification(self, method: str, params: Json) -> None:
         if method == "notifications/cancelled" and isinstance(params.get("requestId"), int | str):
-            withdrawn = self._incoming.get(params["requestId"])
-            if withdrawn is not None and withdrawn.task is not None:
-                withdrawn.task.cancel()
+            cancelled = self._incoming.get(params["requestId"])
+            if cancelled is not None and cancelled.task is not None:
+                cancelled.task.cancel()
             return
         if method != "notifications/progress":
             self._on_notification(method, params)
             return
         token = params.get("progressToken")
-        waiting = self._waiting.get(token) if type(token) is int else None
-        if waiting is not None:
-            waiting.reset_timeout(running=self._questions == 0)
-            if waiting.progress is not None:
-                waiting.progress(params)
+        pending = self._pending.get(token) if type(token) is int else None
+        if pending is not None:
+            pending.reset_timeout(running=self._elicitations == 0)
+            if pending.progress is not None:
+                pending.progress(params)
 
-    async def _handle_request(self, number: Any, method: str, params: Json, asked: IncomingRequest) -> None:
+    async def _handle_request(self, number: Any, method: str, params: Json, request: IncomingRequest) -> None:
         answer: Json = {"jsonrpc": "2.0", "id": number}
         try:
-            if len(self._tasks) > MAX_QUESTIONS:
-                raise ServerError(INTERNAL_ERROR, "too many requests at a time")
+            if len(self._tasks) > MAX_INCOMING:
+                raise ServerError(INTERNAL_ERROR, "too many concurrent requests")
             answer["result"] = {} if method == "ping" else await self._answer_request(method, params)
         except ServerError as exc:
             answer["error"] = {"code": exc.code, "message": str(exc)}
         except asyncio.CancelledError:
-            if not asked.is_moot:
+            if not request.is_moot:
                 raise
-            answer["error"] = {"code": INTERNAL_ERROR, "message": "the call that it belongs to was withdrawn"}
+            answer["error"] = {"code": INTERNAL_ERROR, "message": "the call that this request belongs to was cancelled"}
         except Exception as exc:
-            # Whoever asks is answered, also where the fault is ours.
+            # Every request gets a response, also after a bug of ours.
             answer["error"] = {"code": INTERNAL_ERROR, "message": f"internal error: {type(exc).__name__}"}
         finally:
             self._incoming.pop(number, None)
         await self._transport.send(answer)
 
     async def _answer_request(self, method: str, params: Json) -> Json:
-        """While a person is asked, the server cannot be expected to hurry."""
-        if method not in FOR_PEOPLE:
+        """Timeouts are suspended while the user is asked."""
+        if method not in USER_REQUESTS:
             return await self._on_request(method, params)
-        self._questions += 1
+        self._elicitations += 1
         self._reset_timeouts()
         try:
             return await self._on_request(method, params)
         finally:
-            self._questions -= 1
+            self._elicitations -= 1
             self._reset_timeouts()
 
     def _reset_timeouts(self) -> None:
-        for waiting in self._waiting.values():
-            waiting.reset_timeout(running=self._questions == 0)
-
-    # The end.
+        for pending in self._pending.values():
+            pending.reset_timeout(running=self._elicitations == 0)
 
     def _withdraw(self, number: int, reason: str) -> None:
-        if self._failure is None and number > 0:  # the handshake cannot be withdrawn
+        if self._failure is None and number > 0:  # the handshake cannot be cancelled
             self._start_task(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
-            for asked in list(self._incoming.values()):
-                asked.withdraw(number)
+            for request in list(self._incoming.values()):
+                request.withdraw(number)
 
     def _fail(self, reason: ConnectionLost | str) -> None:
         if self._failure is not None:
             return
         self._failure = loss = reason if isinstance(reason, ConnectionLost) else ConnectionLost(reason)
-        for waiting in self._waiting.values():
-            if not waiting.answer.done():
-                waiting.answer.set_exception(loss)
+        for pending in self._pending.values():
+            if not pending.answer.done():
+                pending.answer.set_exception(loss)
         self._on_lost(str(loss))
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something beside; a server that is gone by then does not need it."""
+        """Run in the background. Errors after a disconnect are ignored."""
 
-        async def quietly() -> None:
+        async def run() -> None:
             with contextlib.suppress(ConnectionLost):
                 await work
 
-        chore = asyncio.get_running_loop().create_task(quietly())
-        self._tasks.add(chore)
-        chore.add_done_callback(self._tasks.discard)
-        chore.add_done_callback(lambda done: work.close())  # it may not even have begun
-        return chore
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: work.close())  # it may not have started
+        return task
 
 
 def format_request(method: str, params: Json | None, number: int, wants_progress: bool) -> Json:
-    """A request. Its number is its progress token as well."""
+    """A JSON-RPC request. The progress token is the id."""
     message: Json = {"method": method}
     if wants_progress:
         params = params or {}
@@ -273,7 +270,7 @@ def format_request(method: str, params: Json | None, number: int, wants_progress
 
 
 def consume_exception(answer: asyncio.Future[Json]) -> None:
-    """Nobody waits for it any more. A failure that nobody asks about would be complained of."""
+    """Mark the exception as retrieved, because asyncio warns about exceptions that are never retrieved."""
     if not answer.cancel() and not answer.cancelled():
         answer.exception()
 
@@ -283,8 +280,8 @@ def resolve(answer: asyncio.Future[Json], message: Json) -> None:
         return
     error = message.get("error")
     if error is not None:
-        told = as_object(error)
-        answer.set_exception(ServerError(told.get("code"), str(told.get("message") or "an error without a message")))
+        details = as_object(error)
+        answer.set_exception(ServerError(details.get("code"), str(details.get("message") or "error without a message")))
     else:
         answer.set_result(as_object(message.get("result")))
 

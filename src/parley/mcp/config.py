@@ -1,8 +1,8 @@
-"""Server configuration as people write it, read: pure, and nothing is lost silently.
+"""Parse MCP server configurations. Pure.
 
     {"mcpServers": {"git": {"command": "git-mcp", "env": {"TOKEN": "${GIT_TOKEN}"}}}}
 
-A bad entry becomes a server that has failed, with the reason; the others are used.
+An invalid entry becomes a failed server with the reason; the other servers are used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_NAME_CHARS = 200
 
 
 class InvalidEntry(Exception):
-    """An entry that cannot be used, and why."""
+    """An invalid configuration entry. The text says why."""
 
 
 class ToolEntry(Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class ToolEntry(Struct, frozen=True, kw_only=True):
 
 
 class ServerEntry(Struct, frozen=True, kw_only=True):
-    """One server as it is written. Unknown fields are ignored: the format grows."""
+    """One server as configured. Unknown fields are ignored, because the format grows."""
 
     type: str | None = None
     command: str | None = None
@@ -52,47 +52,47 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
 
 
 def parse_servers(servers: Any, *, source: str, path: str, variables: Mapping[str, str]) -> ParsedServers:
-    """The servers of an object `name -> entry`; `place` is where it stands, for complaints."""
+    """Parse an object `name -> entry`. `path` says where it comes from, for error messages."""
     if not isinstance(servers, dict):
-        return ParsedServers(problems=(f"{path}: mcpServers must be an object of servers",))
+        return ParsedServers(problems=(f"{path}: mcpServers must be an object",))
     specs = [parse_server(str(name), entry, source, variables) for name, entry in servers.items()]
-    flaws = [f"{path}: the MCP server {spec.name!a} cannot be used: {spec.problem}" for spec in specs if spec.problem]
-    return ParsedServers(specs=tuple(specs), problems=tuple(flaws))
+    problems = [f"{path}: invalid MCP server {spec.name!a}: {spec.problem}" for spec in specs if spec.problem]
+    return ParsedServers(specs=tuple(specs), problems=tuple(problems))
 
 
-def parse_server(name: str, written: Any, source: str, variables: Mapping[str, str]) -> ServerSpec:
+def parse_server(name: str, data: Any, source: str, variables: Mapping[str, str]) -> ServerSpec:
     try:
-        return build_spec(name, written, source, variables)
+        return build_spec(name, data, source, variables)
     except InvalidEntry as exc:
         text = str(exc)
     except msgspec.ValidationError as exc:
         text = str(exc)
-    required = isinstance(written, dict) and written.get("required") is True
+    required = isinstance(data, dict) and data.get("required") is True
     return ServerSpec(name=name[:MAX_NAME_CHARS], kind="stdio", source=source, required=required, problem=text)
 
 
-def build_spec(name: str, written: Any, source: str, variables: Mapping[str, str]) -> ServerSpec:
-    """Raises BadEntry and ValidationError."""
+def build_spec(name: str, data: Any, source: str, variables: Mapping[str, str]) -> ServerSpec:
+    """Raises InvalidEntry or msgspec.ValidationError."""
     if not name.strip() or len(name) > MAX_NAME_CHARS:
-        raise InvalidEntry(f"a server needs a name of 1 to {MAX_NAME_CHARS} characters")
+        raise InvalidEntry(f"the name must have 1 to {MAX_NAME_CHARS} characters")
     if clean(name) != name:
-        raise InvalidEntry(f"its name has characters in it that are not seen: {name!a}")
-    entry = msgspec.convert(written, ServerEntry)
+        raise InvalidEntry(f"the name contains invisible characters: {name!a}")
+    entry = msgspec.convert(data, ServerEntry)
     kind = kind_of(entry)
-    fill = VariableExpander(variables)
+    variable_expander = VariableExpander(variables)
     if any(one is not None and one < 0 for one in (entry.timeout, *(tool.timeout for tool in entry.tools))):
         raise InvalidEntry("timeout must not be negative")
     return ServerSpec(
         name=name,
         kind=kind,
         source="sdk" if kind == "sdk" else source,
-        command=fill.expand_text(entry.command or ""),
-        args=tuple(fill.expand_text(word) for word in entry.args),
-        env=fill.expand_values(entry.env),
-        cwd=fill.expand_text(entry.cwd) if entry.cwd else None,
-        url=fill.expand_text(entry.url or ""),
-        headers=check_headers(fill.expand_values(entry.headers)),
-        oauth=None if entry.oauth is None else fill.expand(entry.oauth),
+        command=variable_expander.expand_text(entry.command or ""),
+        args=tuple(variable_expander.expand_text(word) for word in entry.args),
+        env=variable_expander.expand_values(entry.env),
+        cwd=variable_expander.expand_text(entry.cwd) if entry.cwd else None,
+        url=variable_expander.expand_text(entry.url or ""),
+        headers=check_headers(variable_expander.expand_values(entry.headers)),
+        oauth=None if entry.oauth is None else variable_expander.expand(entry.oauth),
         required=entry.required,
         timeout_seconds=None if entry.timeout is None else entry.timeout / 1000,
         tool_timeouts={tool.name: tool.timeout / 1000 for tool in entry.tools if tool.timeout is not None},
@@ -103,17 +103,17 @@ def build_spec(name: str, written: Any, source: str, variables: Mapping[str, str
 def kind_of(entry: ServerEntry) -> Kind:
     named = entry.type or ("http" if entry.url and not entry.command else "stdio")
     if named not in KINDS:
-        raise InvalidEntry(f"its type {named!a} is none of {', '.join(KINDS)}")
+        raise InvalidEntry(f"unknown type {named!a} (choose from {', '.join(KINDS)})")
     kind = KINDS[named]
     if kind == "stdio" and not entry.command:
         raise InvalidEntry("a stdio server needs a command")
     if kind in ("sse", "http") and not (entry.url or "").startswith(("http://", "https://", "${")):
-        raise InvalidEntry("its url must begin with http:// or https://")
+        raise InvalidEntry("the url must start with http:// or https://")
     return kind
 
 
 def displayed_config(entry: ServerEntry, kind: Kind) -> Json:
-    """Without the values of variables and headers: they may be secrets."""
+    """Without environment variables and headers, which may contain secrets."""
     if kind == "stdio":
         return {"type": "stdio", "command": entry.command, "args": entry.args}
     return {} if kind == "sdk" else {"type": kind, "url": entry.url}
@@ -122,18 +122,18 @@ def displayed_config(entry: ServerEntry, kind: Kind) -> Json:
 def check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or set(value) & {"\r", "\n", "\0"}:
-            raise InvalidEntry(f"its header {name!a} is no header")
+            raise InvalidEntry(f"invalid header {name!a}")
     return headers
 
 
 class VariableExpander:
-    """Fills `${NAME}` and `${NAME:-default}` in."""
+    """Expands `${NAME}` and `${NAME:-default}`."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
 
     def expand_text(self, text: str) -> str:
-        """Raises BadEntry if a variable has no value."""
+        """Raises InvalidEntry if a variable is not set and has no default."""
         return VARIABLE.sub(self._value, text)
 
     def expand_values(self, texts: dict[str, str] | None) -> dict[str, str]:
@@ -150,12 +150,12 @@ class VariableExpander:
         if default is not None:
             return value or default
         if value is None:
-            raise InvalidEntry(f"the variable {name} is not set, and ${{{name}:-default}} names no default")
+            raise InvalidEntry(f"the variable {name} is not set; set it or use ${{{name}:-default}}")
         return value
 
 
 def build_host_specs(names: Iterable[str], configs: Json | None) -> tuple[ServerSpec, ...]:
-    """Servers that the host runs itself, as `initialize` names them."""
+    """The servers that the client runs itself, as named in `initialize`."""
     found = parse_servers(
         {name: {"type": "sdk", **find_own_config(configs, name)} for name in names}, source="sdk", path="", variables={}
     )
@@ -163,7 +163,7 @@ def build_host_specs(names: Iterable[str], configs: Json | None) -> tuple[Server
 
 
 def find_own_config(configs: Json | None, name: str) -> Json:
-    """What the host says of one of its servers, as far as we use it."""
+    """The supported fields of the client's configuration for one of its servers."""
     config = (configs or {}).get(name)
     return (
         {key: config[key] for key in ("timeout", "tools", "required") if key in config}
@@ -173,7 +173,7 @@ def find_own_config(configs: Json | None, name: str) -> Json:
 
 
 def merge_sources(sources: Iterable[Iterable[ServerSpec]]) -> dict[str, ServerSpec]:
-    """Of servers with one name the first counts: sources come the strongest first."""
+    """Merge by name. The first source that defines a name wins."""
     merged: dict[str, ServerSpec] = {}
     for specs in sources:
         for spec in specs:

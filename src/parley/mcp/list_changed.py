@@ -1,7 +1,7 @@
-"""What a server announces to be another now, looked at again: one look at a time, and none too few.
+"""Refresh a server's lists after `list_changed` notifications: one refresh at a time, and no notification is lost.
 
-A server may announce a hundred changes a second, also while a look is under way or before it is
-known to be there. Announcements that come together are one look; one that comes during a look is another.
+A server may notify very often, during a refresh, or before it is connected. Notifications that arrive together cause
+one refresh; one that arrives during a refresh causes another.
 """
 
 from __future__ import annotations
@@ -10,45 +10,45 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 PAUSE_SECONDS = 0.1
-"""Between two looks, for servers that announce a change whenever they are looked at."""
+"""Pause between refreshes, for servers that notify whenever they are listed."""
 
 
 class ListRefresher:
-    def __init__(self, look: Callable[[str], Awaitable[None]]) -> None:
-        self._refresh = look
+    def __init__(self, refresh: Callable[[str], Awaitable[None]]) -> None:
+        self._refresh = refresh
         self._is_open = False
         self._stale: set[str] = set()
-        """What was announced and is not looked at yet."""
-        self._looking: dict[str, asyncio.Task[None]] = {}
+        """Lists that changed and are not refreshed yet."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def mark_stale(self, what: str) -> None:
-        self._stale.add(what)
-        if self._is_open and what not in self._looking:
-            self._looking[what] = asyncio.get_running_loop().create_task(self._work(what))
+    def mark_stale(self, name: str) -> None:
+        self._stale.add(name)
+        if self._is_open and name not in self._tasks:
+            self._tasks[name] = asyncio.get_running_loop().create_task(self._work(name))
 
     def open(self) -> None:
-        """Look from now on, and at what was announced before."""
+        """Start refreshing, including lists that changed before."""
         self._is_open = True
-        for what in tuple(self._stale):
-            self.mark_stale(what)
+        for name in tuple(self._stale):
+            self.mark_stale(name)
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """Those under way."""
-        return list(self._looking.values())
+        """The running refreshes."""
+        return list(self._tasks.values())
 
     def close(self) -> None:
         self._is_open = False
         self._stale.clear()
-        for task in self._looking.values():
+        for task in self._tasks.values():
             task.cancel()
-        self._looking.clear()
+        self._tasks.clear()
 
-    async def _work(self, what: str) -> None:
-        await asyncio.sleep(0)  # announcements that came together are one
+    async def _work(self, name: str) -> None:
+        await asyncio.sleep(0)  # combine notifications that arrive together
         while True:
-            self._stale.discard(what)
-            await self._refresh(what)
-            if what not in self._stale:
+            self._stale.discard(name)
+            await self._refresh(name)
+            if name not in self._stale:
                 break
             await asyncio.sleep(PAUSE_SECONDS)
-        del self._looking[what]
+        del self._tasks[name]

@@ -1,9 +1,14 @@
-"""Servers behind a URL: streamable HTTP and SSE, over the transports of the official `mcp` package.
+"""Remote MCP servers over streamable HTTP or SSE, with the transports of the official `mcp` package.
 
-The package does what is hard there: sessions, resumption, redirects that stay at home, OAuth.
-We give it an HTTP client that knows limits: what a server sends is not read without end.
+The package handles sessions, resumption, redirects and OAuth. Our HTTP client limits the size of responses.
 
-Loading this module loads the package, which takes most of a second: see compose/mcp.py.
+OAuth works without user interaction, with the client credentials grant:
+
+    {"type": "http", "url": "...", "oauth": {"clientId": "...", "clientSecret": "${SECRET}", "issuer": "..."}}
+
+A server that requires a login has the status `needs-auth`. An existing token can be configured as a header.
+
+Importing this module imports the package, which takes most of a second; `compose/mcp.py` imports it on demand.
 """
 
 from __future__ import annotations
@@ -18,42 +23,44 @@ from typing import Any
 
 import anyio
 import httpx2
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from parley.mcp.base import ConnectionLost, NeedsAuth, ServerSpec
 from parley.mcp.client import METHOD_NOT_FOUND
-from parley.mcp.oauth import create_provider
 from parley.protocol.base import Json
 
-MOST_BYTES = 32 << 20
-"""Of one answer, or of one event of a stream."""
+MAX_BYTES = 32 << 20
+"""The limit for one response or one stream event."""
 CONNECT_SECONDS = 30.0
 GRACE_SECONDS = 0.5
-"""How long a server has to say goodbye."""
+"""How long closing the session may take."""
 UNAUTHORIZED = (401, 403)
-BAD_PROXY = "the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used"
+BAD_PROXY = "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is invalid"
 SESSION_HEADER = "mcp-session-id"
+REQUIRED_OAUTH = ("clientId", "clientSecret", "issuer")
 
 for name in ("mcp", "client", "httpx2", "httpcore2"):
-    # stderr is for people; what they should know is in the state of a server, with its reason.
+    # These libraries must not log to stderr. Errors are reported in the server's status.
     logging.getLogger(name).addHandler(logging.NullHandler())
     logging.getLogger(name).propagate = False
 
 
 class ResponseTooLarge(httpx2.StreamError):
-    """A server sent more than anybody can want."""
+    """A response is larger than the limit."""
 
 
 class SessionExpired(ConnectionLost):
-    """A server does not know the session any more: it was started anew, most likely."""
+    """The server no longer knows the session, probably because it restarted."""
 
 
 class RemoteTransport:
-    """What both transports have in common: two streams, and a task that lives between them."""
+    """What both transports share: two streams and the task that holds them open."""
 
     def __init__(
         self,
@@ -64,51 +71,51 @@ class RemoteTransport:
         self._spec = spec
         self._proxy = proxy
         self._trust = trust
-        """Makes the context of a TLS client."""
+        """Creates the TLS client context."""
         self._context: ssl.SSLContext | bool = True
-        self._take: Callable[[Json], None] = lambda message: None
-        self._lost: Callable[[ConnectionLost | str], None] = lambda reason: None
+        self._on_message: Callable[[Json], None] = lambda message: None
+        self._on_lost: Callable[[ConnectionLost | str], None] = lambda reason: None
         self._write: Any = None
         self._version: str | None = None
         self._errors: list[Exception] = []
-        """What went wrong below, where the package tells only that something did."""
+        """Errors of the HTTP client. The package reports only that a request failed."""
         self._task: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[None] | None = None
 
     checked_methods: tuple[str, ...] = ("GET", "POST")
-    """The requests whose failure is one of the connection."""
+    """Methods whose failure means that the connection failed."""
 
     def transport(self) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[ConnectionLost | str], None]) -> None:
-        """Raises Lost."""
-        self._take, self._lost = take, lost
+    async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
+        """Raises ConnectionLost."""
+        self._on_message, self._on_lost = on_message, on_lost
         loop = asyncio.get_running_loop()
         try:
             self._context = await asyncio.to_thread(self._trust)
         except OSError as exc:
-            raise ConnectionLost(
-                f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read: {exc}"
-            ) from None
+            raise ConnectionLost(f"cannot read the certificates in SSL_CERT_FILE or SSL_CERT_DIR: {exc}") from None
         self._opened = loop.create_future()
         self._task = loop.create_task(self._run(self._opened))
         await asyncio.shield(self._opened)
 
     async def send(self, message: Json) -> None:
-        """Raises Lost."""
+        """Raises ConnectionLost."""
         headers = {MCP_PROTOCOL_VERSION_HEADER: self._version} if self._version else None
-        made = SessionMessage(jsonrpc_message_adapter.validate_python(message), ClientMessageMetadata(headers=headers))
+        session_message = SessionMessage(
+            jsonrpc_message_adapter.validate_python(message), ClientMessageMetadata(headers=headers)
+        )
         try:
-            await self._write.send(made)
+            await self._write.send(session_message)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             raise self._reason("the connection was closed") from None
 
     async def close(self) -> None:
-        self._take, self._lost = lambda message: None, lambda reason: None
+        self._on_message, self._on_lost = lambda message: None, lambda reason: None
         if self._task is None:
             return
-        for _ in range(2):  # the package takes its leave of the server, which may never answer
+        for _ in range(2):  # the package ends the session on the server, which may not answer
             self._task.cancel()
             if (await asyncio.wait({self._task}, timeout=GRACE_SECONDS))[0]:
                 break
@@ -117,7 +124,7 @@ class RemoteTransport:
         return ""
 
     async def _run(self, opened: asyncio.Future[None]) -> None:
-        """Hold the transport open: its scopes must be left by the task that entered them."""
+        """Hold the transport open. Its scopes must be exited by the task that entered them."""
         try:
             async with self.transport() as (read, self._write):
                 opened.set_result(None)
@@ -128,7 +135,7 @@ class RemoteTransport:
             self._errors.append(exc)
             reason = self._reason("the connection failed")
         if opened.done():
-            self._lost(reason)
+            self._on_lost(reason)
         else:
             opened.set_exception(reason)
 
@@ -142,44 +149,44 @@ class RemoteTransport:
             self._version = result["protocolVersion"]
         error = message.get("error")
         if isinstance(error, dict) and self._errors:
-            # The package says "an error response"; we know which.
+            # The package reports only "an error response"; our client knows the cause.
             reason = self._reason(str(error.get("message", "")))
             if isinstance(reason, NeedsAuth) or (
                 isinstance(reason, SessionExpired) and error.get("code") != METHOD_NOT_FOUND
             ):
-                self._lost(reason)
+                self._on_lost(reason)
             message["error"] = {**error, "message": str(reason)}
-        self._take(message)
+        self._on_message(message)
 
-    def _reason(self, otherwise: str) -> ConnectionLost:
+    def _reason(self, default: str) -> ConnectionLost:
         return next(
-            (told for flaw in reversed(self._errors) if (told := describe_failure(flaw)) is not None),
-            ConnectionLost(otherwise),
+            (reason for exc in reversed(self._errors) if (reason := describe_failure(exc)) is not None),
+            ConnectionLost(default),
         )
 
     def client(self, **more: Any) -> httpx2.AsyncClient:
-        """An HTTP client for this server. Raises Lost if it cannot be had."""
+        """An HTTP client for this server. Raises ConnectionLost if the proxy is invalid."""
         try:
             inner = httpx2.AsyncHTTPTransport(verify=self._context, proxy=self._proxy)
-        except (ImportError, ValueError, httpx2.InvalidURL):  # its own words would show a password in the proxy's URL
+        except (ImportError, ValueError, httpx2.InvalidURL):  # the exception's text may contain the proxy's password
             raise ConnectionLost(BAD_PROXY) from None
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "headers": self._spec.headers,
             "timeout": httpx2.Timeout(CONNECT_SECONDS, read=None),
             "auth": create_provider(self._spec),
             "transport": BoundedTransport(inner, self._errors, self.checked_methods),
         }
-        return httpx2.AsyncClient(**{**given, **{key: value for key, value in more.items() if value is not None}})
+        return httpx2.AsyncClient(**{**arguments, **{key: value for key, value in more.items() if value is not None}})
 
 
 class Http(RemoteTransport):
-    checked_methods = ("POST",)  # a server need not have the stream that GET asks for
+    checked_methods = ("POST",)  # the GET stream is optional
 
     @contextlib.asynccontextmanager
     async def transport(self) -> AsyncIterator[Any]:
         async with (
             self.client() as client,
-            streamable_http_client(self._spec.url, http_client=client, max_sse_event_size=MOST_BYTES) as streams,
+            streamable_http_client(self._spec.url, http_client=client, max_sse_event_size=MAX_BYTES) as streams,
         ):
             yield streams
 
@@ -193,26 +200,29 @@ class Sse(RemoteTransport):
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """A transport that notes what fails, and stops reading an answer that does not end."""
+    """An HTTP transport that records failures and limits the size of responses."""
 
     def __init__(
-        self, inner: httpx2.AsyncBaseTransport, trouble: list[Exception], telling: tuple[str, ...] = ("GET", "POST")
+        self,
+        inner: httpx2.AsyncBaseTransport,
+        errors: list[Exception],
+        checked_methods: tuple[str, ...] = ("GET", "POST"),
     ) -> None:
         self._inner = inner
-        self._trouble = trouble
-        self._telling = telling
+        self._errors = errors
+        self._checked_methods = checked_methods
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             response = await self._inner.handle_async_request(request)
         except Exception as exc:
-            if request.method in self._telling:
-                self._trouble.append(exc)
+            if request.method in self._checked_methods:
+                self._errors.append(exc)
             raise
-        if response.status_code >= 400 and request.method in self._telling:
-            self._trouble.append(httpx2.HTTPStatusError("", request=request, response=response))
+        if response.status_code >= 400 and request.method in self._checked_methods:
+            self._errors.append(httpx2.HTTPStatusError("", request=request, response=response))
         elif response.status_code < 300:
-            self._trouble.clear()
+            self._errors.clear()
         if "text/event-stream" not in response.headers.get("content-type", ""):
             response.stream = CountedStream(response.stream)
         return response
@@ -229,33 +239,72 @@ class CountedStream(httpx2.AsyncByteStream):
         total = 0
         async for chunk in self._inner:
             total += len(chunk)
-            if total > MOST_BYTES:
-                raise ResponseTooLarge(f"an answer of more than {MOST_BYTES >> 20} MB is not read")
+            if total > MAX_BYTES:
+                raise ResponseTooLarge(f"the response is larger than {MAX_BYTES >> 20} MB")
             yield chunk
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-def describe_failure(flaw: BaseException) -> ConnectionLost | None:
-    """What a person reads of a failure; None if it says nothing."""
-    match flaw:
+def describe_failure(exc: BaseException) -> ConnectionLost | None:
+    """The reason to report for an exception; None if it has no text."""
+    match exc:
         case BaseExceptionGroup():
-            return next((told for inner in flaw.exceptions if (told := describe_failure(inner)) is not None), None)
+            return next((found for inner in exc.exceptions if (found := describe_failure(inner)) is not None), None)
         case ConnectionLost():
-            return flaw
-        case httpx2.HTTPStatusError() if flaw.response.status_code in UNAUTHORIZED:
-            return NeedsAuth(f"the server wants authorization (HTTP {flaw.response.status_code})")
-        case httpx2.HTTPStatusError() if flaw.response.status_code == 404 and SESSION_HEADER in flaw.request.headers:
-            return SessionExpired("the server does not know the session any more (HTTP 404)")
+            return exc
+        case httpx2.HTTPStatusError() if exc.response.status_code in UNAUTHORIZED:
+            return NeedsAuth(f"the server requires authorization (HTTP {exc.response.status_code})")
+        case httpx2.HTTPStatusError() if exc.response.status_code == 404 and SESSION_HEADER in exc.request.headers:
+            return SessionExpired("the server no longer knows the session (HTTP 404)")
         case httpx2.HTTPStatusError():
-            return ConnectionLost(f"the server answered with HTTP {flaw.response.status_code}")
+            return ConnectionLost(f"the server answered with HTTP {exc.response.status_code}")
         case httpx2.TimeoutException():
             return ConnectionLost("the server did not answer in time")
         case httpx2.TransportError() | OSError():
-            return ConnectionLost(f"the server cannot be reached: {flaw}")
+            return ConnectionLost(f"cannot reach the server: {exc}")
         case ResponseTooLarge() | httpx2.SSEError():
-            return ConnectionLost(str(flaw))
-    if type(flaw).__module__.startswith("mcp.client.auth"):
-        return NeedsAuth(f"authorization failed: {flaw}")
-    return ConnectionLost(f"{type(flaw).__name__}: {flaw}") if str(flaw) else None
+            return ConnectionLost(str(exc))
+    if type(exc).__module__.startswith("mcp.client.auth"):
+        return NeedsAuth(f"authorization failed: {exc}")
+    return ConnectionLost(f"{type(exc).__name__}: {exc}") if str(exc) else None
+
+
+class InMemoryTokenStorage:
+    """Keeps tokens for one connection. The next connection requests new ones."""
+
+    def __init__(self) -> None:
+        self._tokens: OAuthToken | None = None
+        self._client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self._tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self._client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._client = client_info
+
+
+def create_provider(spec: ServerSpec) -> httpx2.Auth | None:
+    """The authorization of requests; None if not configured. Raises ConnectionLost if the configuration is invalid."""
+    if spec.oauth is None:
+        return None
+    config: dict[str, Any] = spec.oauth
+    missing = [key for key in REQUIRED_OAUTH if not isinstance(config.get(key), str) or not config[key]]
+    if missing:
+        raise ConnectionLost(f"the oauth configuration lacks {', '.join(missing)}")
+    scope = config.get("scope")
+    return ClientCredentialsOAuthProvider(
+        server_url=spec.url,
+        storage=InMemoryTokenStorage(),
+        client_id=config["clientId"],
+        client_secret=config["clientSecret"],
+        scope=scope if isinstance(scope, str) else None,
+        issuer=config["issuer"],
+    )

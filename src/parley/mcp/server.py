@@ -1,18 +1,18 @@
-"""One MCP server's life: it connects, says what it has, is lost, comes back, or is given up.
+"""The lifecycle of one MCP server.
 
-    pending -> connected | failed | needs-auth        within Patience.connect
-    connected -> pending (it was lost) -> connected | failed        after a few tries
-    disabled                                          by the person's wish
+    pending -> connected | failed | needs-auth              within McpTimeouts.connect_seconds
+    connected -> pending (lost) -> connected | failed       after a few retries
+    disabled                                                at the user's request
 
-Every change is told (`Ears.changed`) with its reason.
+Every change is reported to `ServerListener.on_change` with its reason.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 from parley.errors import ToolError
 from parley.mcp.base import ConnectionLost, McpTimeouts, NeedsAuth, ServerError, ServerSpec, ServerTransport, Status
@@ -20,11 +20,10 @@ from parley.mcp.client import METHOD_NOT_FOUND, McpClient, Progress, RequestTime
 from parley.mcp.content import clean, clean_value
 from parley.mcp.list_changed import ListRefresher
 from parley.mcp.naming import qualify
-from parley.mcp.serial_queue import SerialQueue
 from parley.protocol.base import Json
 
 MAX_TEXT_CHARS = 2_000
-"""Characters of a reason, or of stderr, that are told."""
+"""The limit for reasons and stderr in reports."""
 CHANGES = {
     "notifications/tools/list_changed": "tools",
     "notifications/prompts/list_changed": "prompts",
@@ -32,16 +31,34 @@ CHANGES = {
 
 
 class ServerListener(Protocol):
-    """Who wants to know."""
+    """Receives events of a server."""
 
-    def changed(self, server: McpServer) -> None:
-        """Its state, or what it offers, is another now."""
+    def on_change(self, server: McpServer) -> None:
+        """The status, tools or prompts of the server changed."""
 
-    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
-        """A request of the server. Raises ServerError."""
+    async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
+        """A request from the server. Raises ServerError."""
 
-    def noticed(self, server: McpServer, method: str, params: Json) -> None:
-        """A notification that is not about what it offers."""
+    def on_notification(self, server: McpServer, method: str, params: Json) -> None:
+        """A notification other than `list_changed`."""
+
+
+class SerialQueue:
+    """Runs steps one after the other. A started step finishes even if its caller is cancelled."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._steps: set[asyncio.Task[None]] = set()
+
+    async def run(self, step: Coroutine[Any, Any, None]) -> None:
+        async def in_turn() -> None:
+            async with self._lock:
+                await step
+
+        task = asyncio.get_running_loop().create_task(in_turn())
+        self._steps.add(task)
+        task.add_done_callback(self._steps.discard)
+        await asyncio.shield(task)
 
 
 class McpServer:
@@ -56,13 +73,13 @@ class McpServer:
         self.spec = spec
         self.status: Status = "pending"
         self.reason = ""
-        """Why it is in this state."""
+        """Why it has this status."""
         self.stderr = ""
-        """What it said last, when it failed."""
+        """The end of its stderr when it failed."""
         self.tools: list[Json] = []
         self.prompts: list[Json] = []
         self.settled = asyncio.Event()
-        """Set while it is known what has become of it."""
+        """Set unless it is connecting."""
         self._open_transport = open_transport
         self._listener = listener
         self._timeouts = timeouts
@@ -77,7 +94,7 @@ class McpServer:
 
     @property
     def prefix(self) -> str:
-        """How the names of its tools begin."""
+        """The prefix of its tool names."""
         return qualify(self.spec.name, "")
 
     @property
@@ -89,38 +106,36 @@ class McpServer:
         return self._client.instructions if self._client is not None and self.status == "connected" else ""
 
     def has(self, what: str) -> bool:
-        """Whether it is there and offers `tools`, `prompts` or `resources`."""
+        """Whether it is connected and offers `tools`, `prompts` or `resources`."""
         return self.status == "connected" and self._client is not None and what in self._client.capabilities
 
-    # Its life.
-
     def start(self) -> None:
-        """Begin to connect, unless that has happened."""
+        """Start connecting, unless already started."""
         if self._task is None and self.status != "disabled":
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def reconnect(self) -> None:
-        """Begin anew, and wait until it is known what comes of it."""
+        """Reconnect, and wait for the result."""
         await self._queue.run(self._restart())
         await self.settled.wait()
 
     async def enable(self) -> None:
-        """Begin anew unless it is there, and wait until it is known what comes of it."""
-        await self._queue.run(self._restart(unless_there=True))
+        """Connect unless connected, and wait for the result."""
+        await self._queue.run(self._restart(unless_connected=True))
         await self.settled.wait()
 
     async def disable(self) -> None:
         await self._queue.run(self._disable())
 
     async def close(self) -> None:
-        """End it for good; nothing is told any more, and nobody waits for it any more."""
+        """Close for good. Nothing is reported afterwards, and waiters are released."""
         self._is_closed = True
         await self._queue.run(self._end())
-        self.status, self.reason = "disabled", "it was removed"
+        self.status, self.reason = "disabled", "removed"
         self.settled.set()
 
-    async def _restart(self, *, unless_there: bool = False) -> None:
-        if unless_there and self.status == "connected":
+    async def _restart(self, *, unless_connected: bool = False) -> None:
+        if unless_connected and self.status == "connected":
             return
         await self._end()
         if not self._is_closed:
@@ -137,29 +152,29 @@ class McpServer:
             self._set_status("failed", self.spec.problem)
             return
         await self._connect()
-        pauses = list(self._timeouts.retry_delays_seconds)
+        delays = list(self._timeouts.retry_delays_seconds)
         loop = asyncio.get_running_loop()
         while self._loss is not None:
             since = loop.time()
             reason = await self._loss
             await self._disconnect()
             if loop.time() - since > self._timeouts.stable_seconds:
-                pauses = list(self._timeouts.retry_delays_seconds)
-            await self._retry(reason, pauses)
+                delays = list(self._timeouts.retry_delays_seconds)
+            await self._retry(reason, delays)
 
-    async def _retry(self, reason: str, pauses: list[float]) -> None:
-        """Try again after each pause that is left."""
-        while pauses:
-            self._set_status("pending", f"{reason}; it is tried again")
-            await asyncio.sleep(pauses.pop(0))
-            await self._connect(last=not pauses)
+    async def _retry(self, reason: str, delays: list[float]) -> None:
+        """Retry after each remaining delay."""
+        while delays:
+            self._set_status("pending", f"{reason}; reconnecting")
+            await asyncio.sleep(delays.pop(0))
+            await self._connect(last=not delays)
             if self.status != "pending":
                 return
             reason = self.reason
-        self._set_status("failed", f"{reason}; it is given up")
+        self._set_status("failed", f"{reason}; giving up")
 
     async def _connect(self, last: bool = True) -> None:
-        """One try. If it is not the last one, a failure leaves the state as it is."""
+        """Try once. Unless it is the last try, a failure does not change the status."""
         status: Status = "failed"
         try:
             async with asyncio.timeout(self._timeouts.connect_seconds):
@@ -174,9 +189,9 @@ class McpServer:
         except ConnectionLost as exc:
             reason = str(exc)
         except ServerError as exc:
-            reason = f"refused the handshake: {exc}"
+            reason = f"rejected the handshake: {exc}"
         except Exception as exc:
-            # A fault of ours, or of a library, costs this server and not the session.
+            # An unexpected error fails this server, not the session.
             reason = f"internal error: {type(exc).__name__}: {exc}"
         await self._disconnect()
         if last or status == "needs-auth":
@@ -185,7 +200,7 @@ class McpServer:
             self.reason = reason
 
     async def _handshake(self) -> None:
-        """Raises Lost or ServerError."""
+        """Raises ConnectionLost or ServerError."""
         self._loss = asyncio.get_running_loop().create_future()
         self.transport = await self._open_transport()
         client = self._client = McpClient(
@@ -209,7 +224,7 @@ class McpServer:
             self._loss.set_result(reason)
 
     async def _disconnect(self) -> None:
-        """Let go of the connection; what it said on stderr is kept."""
+        """Close the connection and keep its stderr."""
         client, self._client, self._loss = self._client, None, None
         self._refresher.close()
         self.tools, self.prompts = [], []
@@ -218,10 +233,10 @@ class McpServer:
             self.stderr = clean(client.stderr_tail())[-MAX_TEXT_CHARS:]
 
     async def _end(self) -> None:
-        life, self._task = self._task, None
-        if life is not None:
-            life.cancel()
-            await asyncio.gather(life, return_exceptions=True)
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await self._disconnect()
 
     def _set_status(self, status: Status, reason: str = "") -> None:
@@ -232,44 +247,40 @@ class McpServer:
             self.settled.clear()
         else:
             self.settled.set()
-        self._listener.changed(self)
-
-    # What it says.
+        self._listener.on_change(self)
 
     async def _answer(self, method: str, params: Json) -> Json:
-        return await self._listener.asked(self, method, params)
+        return await self._listener.on_request(self, method, params)
 
     def _handle_notification(self, method: str, params: Json) -> None:
         what = CHANGES.get(method)
         if what is None:
-            self._listener.noticed(self, method, params)
+            self._listener.on_notification(self, method, params)
         else:
             self._refresher.mark_stale(what)
 
     async def _refresh(self, what: str) -> None:
         with contextlib.suppress(
             ConnectionLost, ServerError, TimeoutError
-        ):  # a loss tells itself, and what was listed stays
+        ):  # a disconnect is reported elsewhere, and the old list stays
             async with asyncio.timeout(self._timeouts.connect_seconds):
                 found = await self._list(what)
             if found != getattr(self, what):
                 setattr(self, what, found)
-                self._listener.changed(self)
+                self._listener.on_change(self)
 
     def refresh_tasks(self) -> list[asyncio.Task[None]]:
-        """The looks at its lists that are under way."""
+        """The running refreshes of its lists."""
         return self._refresher.tasks()
-
-    # What it does.
 
     async def call(
         self, tool: str, arguments: Json, *, meta: Json, seconds: float | None, progress: Progress | None = None
     ) -> Json:
-        """The answer of a tool, as it came. Raises ToolError."""
+        """Call a tool and return the response unchanged. Raises ToolError."""
         params: Json = {"name": tool, "arguments": arguments}
         if meta:
             params["_meta"] = meta
-        return await self._request("tools/call", params, seconds, progress or (lambda news: None))
+        return await self._request("tools/call", params, seconds, progress or (lambda params: None))
 
     async def resources(self) -> list[Json]:
         """Raises ToolError."""
@@ -302,16 +313,16 @@ class McpServer:
     def _connected_client(self) -> McpClient:
         if self._client is None or self.status != "connected":
             why = f": {self.reason}" if self.reason else ""
-            raise ToolError(f"The MCP server {self.spec.name!r} is not there ({self.status}){why}")
+            raise ToolError(f"MCP server {self.spec.name!r} is not connected ({self.status}){why}")
         return self._client
 
-    def _tool_error(self, flaw: Exception) -> ToolError:
-        code = f" (error {flaw.code})" if isinstance(flaw, ServerError) else ""
-        return ToolError(f"MCP server {self.spec.name!r}: {clean(str(flaw))[:MAX_TEXT_CHARS]}{code}")
+    def _tool_error(self, exc: Exception) -> ToolError:
+        code = f" (error {exc.code})" if isinstance(exc, ServerError) else ""
+        return ToolError(f"MCP server {self.spec.name!r}: {clean(str(exc))[:MAX_TEXT_CHARS]}{code}")
 
 
 RESOURCE_FIELDS = ("uri", "name", "title", "mimeType", "description", "size")
 
 
 def method_not_found(method: str) -> ServerError:
-    return ServerError(METHOD_NOT_FOUND, f"{method} is not offered")
+    return ServerError(METHOD_NOT_FOUND, f"{method} is not supported")

@@ -1,4 +1,4 @@
-"""The servers a session begins with, and the way to more, from everything that is written about them."""
+"""The MCP servers of a session, from all configuration sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_TOKENS = 25_000
 
 
 class DeclaredServers(Protocol):
-    """Some servers, as somebody wrote them."""
+    """The servers of one configuration source."""
 
     @property
     def source(self) -> str: ...
@@ -26,19 +26,19 @@ class DeclaredServers(Protocol):
 
     @property
     def by_tree(self) -> bool:
-        """Whether the working tree says so."""
+        """Whether it comes from the working tree."""
 
 
 class ServerParser:
-    """Reads what is written. Loaded with the first server: most sessions have none."""
+    """Parses configurations. `config.py` is imported on demand, because most sessions have no servers."""
 
-    def __init__(self, ours: Mapping[str, str], childrens: Mapping[str, str]) -> None:
-        self._own_variables = ours
-        self._child_variables = childrens
+    def __init__(self, own_variables: Mapping[str, str], child_variables: Mapping[str, str]) -> None:
+        self._own_variables = own_variables
+        self._child_variables = child_variables
 
-    def gather(self, written: Sequence[DeclaredServers]) -> ParsedServers:
-        """All servers, the strongest source first. A project does not get at our keys, however trusted it is."""
-        if not written:
+    def gather(self, declared: Sequence[DeclaredServers]) -> ParsedServers:
+        """All servers, strongest source first. Project configurations cannot read our keys, even if trusted."""
+        if not declared:
             return ParsedServers()
         from parley.mcp.config import merge_sources, parse_servers
 
@@ -49,11 +49,11 @@ class ServerParser:
                 path=one.path,
                 variables=self._child_variables if one.by_tree else self._own_variables,
             )
-            for one in written
+            for one in declared
         ]
         specs = merge_sources(part.specs for part in found)
         return ParsedServers(
-            specs=tuple(specs.values()), problems=tuple(flaw for part in found for flaw in part.problems)
+            specs=tuple(specs.values()), problems=tuple(problem for part in found for problem in part.problems)
         )
 
     def parse(self, servers: Json) -> ParsedServers:
@@ -61,11 +61,11 @@ class ServerParser:
 
         return parse_servers(servers, source="dynamic", path="mcp_set_servers", variables=self._own_variables)
 
-    def parse_agent(self, servers: Json, place: str) -> ParsedServers:
-        """What an agent brings. Whoever wrote it does not get at our keys."""
+    def parse_agent(self, servers: Json, path: str) -> ParsedServers:
+        """Parse the servers of an agent. Agent definitions cannot read our keys."""
         from parley.mcp.config import parse_servers
 
-        return parse_servers(servers, source="dynamic", path=place, variables=self._child_variables)
+        return parse_servers(servers, source="dynamic", path=path, variables=self._child_variables)
 
     def build_host_specs(self, names: Sequence[str], configs: Json | None) -> Sequence[ServerSpec]:
         from parley.mcp.config import build_host_specs
@@ -74,24 +74,24 @@ class ServerParser:
 
 
 def build_sources(
-    maker: ServerParser,
+    parser: ServerParser,
     specs: tuple[ServerSpec, ...],
-    open_wire: Callable[[ServerSpec, Host], Awaitable[ServerTransport]],
+    open_transport: Callable[[ServerSpec, Host], Awaitable[ServerTransport]],
     *,
     number: Callable[[str], int | None],
     denied: tuple[str, ...],
 ) -> ServerSources:
-    """`number` looks a variable up: MCP_TIMEOUT and MCP_TOOL_TIMEOUT are milliseconds, and 0 for a tool is any time."""
-    usual, connect, call = McpTimeouts(), number("MCP_TIMEOUT"), number("MCP_TOOL_TIMEOUT")
+    """`number` reads a variable. MCP_TIMEOUT and MCP_TOOL_TIMEOUT are milliseconds; 0 for tools means no limit."""
+    defaults, connect, call = McpTimeouts(), number("MCP_TIMEOUT"), number("MCP_TOOL_TIMEOUT")
     return ServerSources(
-        open_transport=open_wire,
-        parse=maker.parse,
-        build_host_specs=maker.build_host_specs,
-        parse_agent=maker.parse_agent,
+        open_transport=open_transport,
+        parse=parser.parse,
+        build_host_specs=parser.build_host_specs,
+        parse_agent=parser.parse_agent,
         specs=specs,
         timeouts=McpTimeouts(
-            connect_seconds=connect / 1000 if connect else usual.connect_seconds,
-            call_seconds=usual.call_seconds if call is None else call / 1000,
+            connect_seconds=connect / 1000 if connect else defaults.connect_seconds,
+            call_seconds=defaults.call_seconds if call is None else call / 1000,
         ),
         denied=denied,
         max_output_tokens=number("MAX_MCP_OUTPUT_TOKENS") or DEFAULT_TOKENS,

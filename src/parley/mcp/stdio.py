@@ -1,9 +1,8 @@
-"""A server that is a process of ours: lines of JSON on its stdin and stdout.
+"""An MCP server that runs as a child process: lines of JSON on its stdin and stdout.
 
-It runs through the guard like every command, so it ends with the engine, however that ends.
-A line that is no JSON is dropped and remembered with its stderr; one that is longer than
-anybody can want ends the connection, before it fills the memory. So does the end of its output: a server that lives and
-has closed it is as good as gone, and is ended.
+It runs under the process supervisor like every command, so it ends with the engine, even after a crash. A line that is
+not JSON is dropped and kept with its stderr. A line over the size limit ends the connection. So does the end of its
+output: a server that closed its stdout is stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from parley.workspace.process.processes import Processes, RunningCommand
 
 MAX_LINE_BYTES = 32 << 20
 GRACE_SECONDS = 0.5
-"""From the end of its input to SIGTERM, and from the end of its output to the loss of it."""
+"""From closing stdin to SIGTERM, and from the end of the output to reporting the loss."""
 
 
 class Stdio:
@@ -35,12 +34,12 @@ class Stdio:
         self._command: RunningCommand | None = None
         self._framer = Framer(MAX_LINE_BYTES)
         self._errors = bytearray()
-        self._take: Callable[[Json], None] = lambda message: None
-        self._lost: Callable[[ConnectionLost | str], None] = lambda reason: None
+        self._on_message: Callable[[Json], None] = lambda message: None
+        self._on_lost: Callable[[ConnectionLost | str], None] = lambda reason: None
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[ConnectionLost | str], None]) -> None:
-        """Raises Lost."""
-        self._take, self._lost = take, lost
+    async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
+        """Raises ConnectionLost."""
+        self._on_message, self._on_lost = on_message, on_lost
         argv = [find_program(self._spec.command, self._cwd, self._environment), *self._spec.args]
         try:
             self._command = await self._processes.start(
@@ -52,20 +51,22 @@ class Stdio:
         self._command.output_ended.add_done_callback(self._on_output_closed)
 
     async def send(self, message: Json) -> None:
-        """Raises Lost."""
+        """Raises ConnectionLost."""
         command = self._command
         if command is None or command.feed is None:
-            raise ConnectionLost("was never started")
+            raise ConnectionLost("was not started")
         try:
             command.feed.put(encode_json(message) + b"\n")
         except BrokenPipeError as exc:
-            await asyncio.wait({command.over}, timeout=GRACE_SECONDS)  # it has ended, most likely, which says more
-            raise ConnectionLost(self._exit_text() or f"does not read what it is told: {exc.strerror}") from None
+            await asyncio.wait(
+                {command.over}, timeout=GRACE_SECONDS
+            )  # it has probably exited, and the exit code says more
+            raise ConnectionLost(self._exit_text() or f"does not read its input: {exc.strerror}") from None
         except OSError as exc:
-            raise ConnectionLost(f"does not read what it is told: {exc.strerror}") from None
+            raise ConnectionLost(f"does not read its input: {exc.strerror}") from None
 
     async def close(self) -> None:
-        self._take, self._lost = lambda message: None, lambda reason: None
+        self._on_message, self._on_lost = lambda message: None, lambda reason: None
         command = self._command
         if command is None or command.over.done():
             return
@@ -80,14 +81,14 @@ class Stdio:
         return bytes(self._errors).decode(errors="replace")
 
     def _on_exit(self, over: object) -> None:
-        self._lost(self._exit_text() or "ended")
+        self._on_lost(self._exit_text() or "ended")
 
     def _on_output_closed(self, ended: object) -> None:
-        """It cannot answer any more, whether it lives or not. How it ended says more, if that is known in a moment."""
-        asyncio.get_running_loop().call_later(GRACE_SECONDS, lambda: self._lost("has closed its output"))
+        """It can no longer answer. The exit code, if known soon, is the better reason."""
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, lambda: self._on_lost("closed its output"))
 
     def _exit_text(self) -> str:
-        """How it ended; nothing if it has not."""
+        """How it exited; empty while it runs."""
         if self._command is None or not self._command.over.done():
             return ""
         return f"ended with exit code {self._command.over.result().exit_code}"
@@ -101,21 +102,21 @@ class Stdio:
 
     def _handle_line(self, line: Line) -> None:
         if isinstance(line, OverlongLine):
-            self._lost(f"sent a line of more than {line.cap_bytes >> 20} MB")
+            self._on_lost(f"sent a line of more than {line.cap_bytes >> 20} MB")
             if self._command is not None:
                 self._command.stop()
             return
-        said = parse_messages(line)
-        if not said and line.strip():  # a stray print may be all that tells why it fails
+        messages = parse_messages(line)
+        if not messages and line.strip():  # a stray print may explain a failure
             self._append_stderr(line[:TAIL_BYTES] + b"\n")
-        for message in said:
-            self._take(message)
+        for message in messages:
+            self._on_message(message)
 
 
 def decode_line(line: bytes) -> Any:
-    """What a line says. Half a character, as a text that was cut has, costs that character and not the answer.
+    """Parse a line of JSON. An incomplete character, as in a truncated text, is replaced.
 
-    Raises DecodeError and RecursionError.
+    Raises msgspec.DecodeError or RecursionError.
     """
     try:
         return msgspec.json.decode(line)
@@ -125,21 +126,21 @@ def decode_line(line: bytes) -> Any:
 
 
 def parse_messages(line: bytes) -> list[Json]:
-    """The messages of a line: one, or several in a list as old servers send them; none in a stray print."""
+    """The messages of a line: one, or a batch from an old server; none if it is not JSON."""
     try:
-        said = decode_line(line)
+        value = decode_line(line)
     except (msgspec.DecodeError, RecursionError):
         return []
-    return [message for message in (said if isinstance(said, list) else [said]) if isinstance(message, dict)]
+    return [message for message in (value if isinstance(value, list) else [value]) if isinstance(message, dict)]
 
 
 def find_program(command: str, cwd: str, environment: Mapping[str, str]) -> str:
-    """The file that a command names. Raises Lost."""
+    """The path of a program. Raises ConnectionLost."""
     if os.sep in command:
         return os.path.join(cwd, os.path.expanduser(command))
     import shutil
 
     found = shutil.which(command, path=environment.get("PATH", os.defpath))
     if found is None:
-        raise ConnectionLost(f"cannot be started: there is no program {command!a} in the PATH")
+        raise ConnectionLost(f"cannot be started: no program {command!a} in PATH")
     return found

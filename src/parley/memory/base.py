@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from parley.models.catalog import FAKE_ADAPTERS, ModelRef, resolve
+from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import Json, Struct
 from parley.stores.base import SearchHit
 
@@ -54,9 +54,9 @@ class MemoryPolicy(Struct, frozen=True, kw_only=True):
         """The model that consolidates. A fake model does so only if the settings name it."""
         if self.model is not None:
             return resolve(self.model)
-        if own.adapter == "anthropic":
+        if own.is_messages_api:
             return resolve(small)
-        return None if own.adapter in FAKE_ADAPTERS else own
+        return None if own.is_fake else own
 
 
 class ConsolidationReport(Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ from parley.memory.summary_levels import (
     summary_tokens,
 )
 from parley.models.base import ModelRequest
-from parley.models.catalog import CHARS_PER_TOKEN, FAKE_ADAPTERS, ModelRef, resolve
+from parley.models.catalog import CHARS_PER_TOKEN, ModelRef, resolve
 
 INSTRUCTIONS = "You write summaries for an agent that works for a person. Say only what you were given."
 SHARE_OF_WINDOW = 0.5
@@ -127,7 +127,7 @@ class Summarizer(Compactor):
     def _build_request(self, text: str) -> ModelRequest:
         choice, known = self._model, self._conversation.config.model.get_info(self._model)
         return ModelRequest(
-            model=choice.name if choice.adapter == "anthropic" else choice.display_name,
+            model=choice.request_name,
             system=system_blocks(INSTRUCTIONS),
             messages=[{"role": "user", "content": [{"type": "text", "text": text}]}],
             max_tokens=min(summary_tokens(self._room) + SPARE_TOKENS, known.max_output_tokens),
@@ -141,7 +141,7 @@ class Summarizer(Compactor):
 
     def _window(self) -> int:
         choice = self._model
-        is_own = choice == self._conversation.model or choice.adapter in FAKE_ADAPTERS
+        is_own = choice == self._conversation.model or choice.is_fake
         return self._conversation.window if is_own else self._conversation.config.model.get_info(choice).context_window
 
     @property

@@ -1,10 +1,10 @@
-"""An assistant message while it grows.
+"""Accumulates stream events into an assistant message.
 
-    growing = Growing()
+    accumulator = MessageAccumulator()
     for event in events:
-        block = growing.feed(event)     # a finished Block at each content_block_stop, else None
+        block = accumulator.feed(event)     # a finished block at each content_block_stop, else None
 
-Work per token is one append to a list; texts are joined when their block is done.
+The work per token is one append to a list. Text is joined when its block finishes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from parley.protocol.blocks import Block, Text, ToolUse, read
 from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.notices import RateLimitInfo
 
-# Which field of a block each type of delta adds to, and the delta's own name for it.
+# The block field that each type of delta extends, and the delta's own name for it.
 TEXT_DELTAS = {
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
@@ -29,7 +29,7 @@ TEXT_DELTAS = {
     "signature_delta": ("signature", "signature"),
 }
 UNREADABLE = "__unparsedToolInput"
-"""The key under which a tool call keeps arguments that are no JSON object, as recorded from the original."""
+"""The key that holds tool arguments which are not a JSON object, as Claude Code writes it."""
 
 
 COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
@@ -55,7 +55,7 @@ class MessageAccumulator:
         self.request_id: str | None = None
         self.quota: RateLimitInfo | None = None
         self.usage: Json = {}
-        """As message_start told it; the final one is `final_usage`."""
+        """As reported by message_start; `final_usage` is the total."""
         self.final_usage: Json = {}
         self.stop_reason: str | None = None
         self.stop_sequence: str | None = None
@@ -63,22 +63,22 @@ class MessageAccumulator:
         self.blocks: list[Block] = []
         self._open: dict[int, _Part] = {}
         self._started_message = 0
-        """The number behind the last block that began."""
+        """One more than the index of the last block that started."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is missing but, at most, the event that says so."""
+        """Whether the answer is complete; the final message_stop may be missing."""
         return self.finished or (self.stop_reason is not None and not self._open)
 
     def calls(self) -> list[ToolUse]:
-        """The calls among the blocks that finished."""
+        """The tool calls among the finished blocks."""
         return [block for block in self.blocks if isinstance(block, ToolUse)]
 
     def texts(self) -> list[str]:
         return [block.text for block in self.blocks if isinstance(block, Text) and block.text.strip()]
 
     def message(self, block: Block) -> AssistantContent:
-        """One block of it as it is told, while the rest may be still to come."""
+        """A message with one block, to be sent while later blocks may still stream."""
         return AssistantContent(
             id=self.id,
             type="message",
@@ -91,46 +91,46 @@ class MessageAccumulator:
         )
 
     def open_indexes(self) -> list[int]:
-        """The blocks that began and did not finish."""
+        """The indexes of the blocks that started and did not finish."""
         return sorted(self._open)
 
     def first_lost(self) -> int:
-        """The number of the first block that did not finish, or of the one that would have come next."""
+        """The index of the first block that did not finish, or of the one that would come next."""
         return min(self._open, default=self._started_message)
 
     def feed(self, event: ModelEvent) -> Block | None:
-        """Take an event. A block that it finishes is returned. Raises ModelError where events make no sense."""
+        """Add an event and return the block that it finishes. Raises ModelError if the event is out of order."""
         match event.type:
             case "content_block_delta" if event.delta is not None:
                 self._grow(event.index, event.delta)
             case "content_block_start" if event.content_block is not None:
                 if event.index in self._open:
-                    raise order_error("a block began twice")
+                    raise order_error("a content block started twice")
                 self._open[event.index] = _Part(json=event.content_block, pieces={}, citations=[])
                 self._started_message = max(self._started_message, event.index + 1)
             case "content_block_stop":
                 return self._close(event.index)
             case "message_start" if event.message is not None:
                 if self.started:
-                    raise order_error("a message began twice")
+                    raise order_error("the message started twice")
                 self._start(event.message, event.request_id)
                 self.quota = event.quota
             case "message_delta":
                 self._end(event)
             case "message_stop":
                 if self._open:
-                    raise order_error("the message ended before a block of it did")
+                    raise order_error("the message ended before one of its blocks")
                 self.finished = True
         return None
 
     def drop_open(self) -> None:
-        """Give up what did not finish: the stream broke."""
+        """Discard unfinished blocks after a broken stream."""
         self._open.clear()
 
     def partial(self) -> list[Block]:
-        """The text of blocks that never finished, for an interrupted turn.
+        """The text of unfinished blocks, for an interrupted turn.
 
-        Half a tool call must not run and half a thought has no signature: both are dropped.
+        Unfinished tool calls must not run and unfinished thinking has no signature, so both are dropped.
         """
         texts = [part for part in self._open.values() if part.json.get("type") == "text"]
         left: list[Block] = []
@@ -151,14 +151,14 @@ class MessageAccumulator:
             self.stop_reason = event.delta.stop_reason
             self.stop_sequence = event.delta.stop_sequence
         if event.usage:
-            told = {key: value for key, value in sanitize_usage(event.usage).items() if value is not None}
-            self.final_usage = {**self.final_usage, **told}
+            reported = {key: value for key, value in sanitize_usage(event.usage).items() if value is not None}
+            self.final_usage = {**self.final_usage, **reported}
 
     def _grow(self, index: int, delta: Delta) -> None:
         part = self._open.get(index)
         if part is None:
-            # What it carries would be lost without a word.
-            raise order_error("a block that is not open grew")
+            # Ignoring it would lose its content silently.
+            raise order_error("a delta arrived for a block that is not open")
         if delta.type == "citations_delta":
             part.citations.append(delta.citation)
             return
@@ -180,15 +180,15 @@ class MessageAccumulator:
 
 
 def finish_block(part: _Part) -> Block:
-    """Raises ModelError if what grew is no block."""
+    """Raises ModelError if the block is invalid."""
     try:
         return read(assemble(part))
     except (msgspec.ValidationError, TypeError) as exc:
-        raise ModelError(f"the model sent a block that cannot be read: {exc}", retryable=True) from None
+        raise ModelError(f"the model sent an invalid content block: {exc}", retryable=True) from None
 
 
 def assemble(part: _Part) -> Json:
-    """The whole block: what it started as, with all that grew."""
+    """The complete block: its start event plus all deltas."""
     json = dict(part.json)
     for field, pieces in part.pieces.items():
         text = "".join(pieces)
@@ -201,7 +201,7 @@ def assemble(part: _Part) -> Json:
 
 
 def sanitize_usage(usage: Any) -> Json:
-    """A usage without what is said to be a count and is none: a bill is made of it."""
+    """The usage without invalid counts. Costs are computed from it."""
     if not isinstance(usage, dict):
         return {}
     counted = {key: value for key, value in usage.items() if key not in COUNTS or is_count(value)}
@@ -218,11 +218,11 @@ def is_count(value: Any) -> bool:
 
 
 def order_error(what: str) -> ModelError:
-    return ModelError(f"the model's events came in the wrong order: {what}", kind="bad_stream", retryable=True)
+    return ModelError(f"the model sent stream events out of order: {what}", kind="bad_stream", retryable=True)
 
 
 def parse_input(text: str) -> Json:
-    """The arguments of a tool call. What cannot be read is kept, so that the model can be told."""
+    """The arguments of a tool call. Invalid arguments are kept under `UNREADABLE`, so that the model can be told."""
     try:
         value = msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, RecursionError):

@@ -1,23 +1,32 @@
-"""What a model is: a request goes in, the events of the Messages API come out.
+"""The interface of a model: a request goes in, Messages API stream events come out.
 
-That vocabulary is canonical because `stream_event` lines carry it. Every adapter
-streams; "not streaming" is a filter at the door.
+`Model.stream(request)` yields `ModelEvent`s. The Messages API events are canonical because `stream_event` lines
+contain them. Every backend streams; partial messages are filtered out where the client did not ask for them.
+
+See also: implementations in `backends/`, `fake/` and `recording/`; `accumulator.py` builds a message from the events.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from parley.protocol.base import Json, Struct, replace_lone_surrogates
 from parley.protocol.messages.notices import RateLimitInfo
 
+if TYPE_CHECKING:
+    import ssl
+    from pathlib import Path
+
+    from parley.models.endpoint import ModelEndpoint
+    from parley.models.http.call import Deadlines
+
 
 class Delta(Struct, gc=False):
-    """What grew: a block (`type` says how), or the message as a whole (`stop_reason`)."""
+    """Added content of a block (`type` says which), or the end of the message (`stop_reason`)."""
 
     type: str = ""
     text: str = ""
@@ -39,16 +48,16 @@ class ModelEvent(Struct, gc=False):
     delta: Delta | None = None
     usage: Json | None = None
     error: Json | None = None
-    # Ours: the names cannot be those of a field that a backend sends.
+    # Our own fields. No backend sends fields with these names.
     raw: bytes = msgspec.field(default=b"", name="parley:raw")
     request_id: str | None = msgspec.field(default=None, name="parley:request_id")
-    """The backend's id of the request, on message_start."""
+    """The backend's request id, on message_start."""
     quota: RateLimitInfo | None = msgspec.field(default=None, name="parley:quota")
-    """The state of the quota, on message_start, where the backend tells it."""
+    """The rate limit status on message_start, if the backend reports it."""
 
 
 class _EventHead(Struct):
-    """All that an event of an unknown kind must have."""
+    """The only required field of an event of unknown type."""
 
     type: str
 
@@ -69,34 +78,34 @@ KNOWN = frozenset(
 
 @cache
 def _decoder() -> msgspec.json.Decoder[ModelEvent]:
-    """Made when the first event comes: it takes 0.5 ms, and a played model has no use for it."""
+    """Created on first use, because it takes 0.5 ms and fake models do not need it."""
     return msgspec.json.Decoder(ModelEvent)
 
 
 def read_event(data: bytes) -> ModelEvent:
-    """The event of one SSE data field. Raises msgspec.DecodeError."""
+    """Parse the data field of one server-sent event. Raises msgspec.DecodeError."""
     try:
         event = _decoder().decode(data)
     except msgspec.ValidationError:
-        # A kind we do not know may use our names for other things.
+        # An unknown event type may use our field names with other types.
         kind = msgspec.json.decode(data, type=_EventHead).type
         if kind in KNOWN:
             raise
         event = ModelEvent(type=kind)
     except RecursionError:
-        raise msgspec.DecodeError("it is nested too deep") from None
+        raise msgspec.DecodeError("nested too deeply") from None
     except msgspec.DecodeError:
-        mended = replace_lone_surrogates(data)
-        if mended is None:
+        repaired = replace_lone_surrogates(data)
+        if repaired is None:
             raise
-        return read_event(mended)
-    # It becomes part of a line, and JSON may have line breaks between its words.
+        return read_event(repaired)
+    # The event is embedded in a line, and JSON may contain newlines between tokens.
     event.raw = data.replace(b"\n", b" ") if b"\n" in data else data
     return event
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
-    """Everything a model call needs. Fields a backend does not know are left out by its adapter."""
+    """Everything a model call needs. A backend leaves out the fields that its server does not support."""
 
     model: str
     system: list[Json]
@@ -108,18 +117,55 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     betas: tuple[str, ...] = ()
     session_id: str = ""
     task_budget: int | None = None
-    """Tokens for the whole work, of which the model keeps count."""
+    """Token budget of the whole task. The model keeps count."""
     output_schema: Json | None = None
-    """The form of the answer, for a model that knows schemas."""
+    """JSON Schema of the answer, for models that support one."""
     headers: dict[str, str] = {}
-    """What goes with the request over HTTP beside the adapter's own."""
+    """Additional HTTP headers."""
 
 
 class Model(Protocol):
-    """A source of answers."""
+    """A model backend."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """The answer's events. Raises ModelError. Closing the iterator aborts the call."""
+        """Stream the events of the answer. Raises ModelError. Closing the generator aborts the call."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
+
+
+class ModelSetup(Protocol):
+    """What a backend may use of the session that opens it."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment of the session, keys included."""
+
+    @property
+    def cwd(self) -> str: ...
+
+    @property
+    def warn(self) -> Callable[[str], None]:
+        """Writes a line to stderr."""
+
+    @property
+    def new_id(self) -> Callable[[], str]:
+        """Makes a short id, for messages and tool calls."""
+
+    def deadlines(self) -> Deadlines:
+        """How long to wait for a silent server. Raises UsageError."""
+
+    def trust(self) -> Callable[[], ssl.SSLContext]:
+        """Makes the TLS context with the certificates that the environment names."""
+
+    def extra_trust(self) -> Callable[[], ssl.SSLContext] | None:
+        """The same, if the environment adds certificates to those of the machine; else None."""
+
+    def find_endpoint(self, service: str) -> ModelEndpoint:
+        """The address and the key of a service that settings know. Raises UsageError or ModelError."""
+
+    def cloud_options(self, cloud: str) -> dict[str, str]:
+        """The arguments for a cloud's client."""
+
+    def replay(self, path: Path) -> Model:
+        """The model that plays a recording, with this session's redaction. Raises UsageError."""

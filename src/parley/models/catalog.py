@@ -1,16 +1,27 @@
-"""Model names: what a name stands for, and what we know of the model behind it.
+"""Model backends, model names, and what is known of each model.
 
-    resolve("sonnet")          -> Choice(adapter="anthropic", name="claude-sonnet-5-5")
-    resolve("scripted:a.toml") -> Choice(adapter="scripted", name="a.toml")
-    resolve("offline")         -> Choice(adapter="offline", name="offline")
+    resolve("sonnet")          -> ModelRef(adapter="anthropic", name="claude-sonnet-5-5")
+    resolve("scripted:a.toml") -> ModelRef(adapter="scripted", name="a.toml")
+    resolve("offline")         -> ModelRef(adapter="offline", name="offline")
 
-A name nobody knows goes to the Anthropic adapter as it is: the backend decides.
+An unknown name goes to the Messages API unchanged; the server decides. `BACKENDS` has one row per backend; another
+package adds one with an entry point in `parley.models`.
+
+See also: `base.py` for the interface of a model, `settings/backends.py` for addresses and keys.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from parley import entry_points
 from parley.protocol.base import Json, Struct
 
+if TYPE_CHECKING:
+    from parley.models.base import Model, ModelSetup
+
+GROUP = "parley.models"
 ALIASES = {
     "default": "claude-opus-5-5",
     "inherit": "claude-opus-5-5",
@@ -19,51 +30,128 @@ ALIASES = {
     "sonnet": "claude-sonnet-5-5",
     "haiku": "claude-haiku-5-5",
 }
-ADAPTERS = ("scripted", "replay", "openai", "anthropic")
-"""Names of the form `adapter:rest`."""
-BUILT_IN = "offline"
-FAKE_ADAPTERS = ("scripted", "replay", BUILT_IN)
-"""Adapters without a model behind them: they say what they are told to."""
+
+
+class Backend(Struct, frozen=True, kw_only=True):
+    """A way to reach models."""
+
+    cls: str = ""
+    """Where the class of a built-in backend is. Its `open` makes a model."""
+    open: Callable[[ModelSetup, str], Model] | None = None
+    """Makes the model of a name, for backends of other packages. Raises UsageError or ModelError."""
+    chosen_by: str = "prefix"
+    """`prefix` for models named BACKEND:NAME, `name` for BACKEND alone, `environment` for a cloud."""
+    is_fake: bool = False
+    """Whether no model answers: the answers are scripted or recorded."""
+    is_messages_api: bool = False
+    """Whether it is the Messages API, for which short names such as `sonnet` and server-side tools exist."""
+    about: str = ""
+    """What `parley models` shows instead of an address."""
+
+
+BACKENDS = {
+    "anthropic": Backend(cls="parley.models.backends.anthropic:Anthropic", is_messages_api=True),
+    "bedrock": Backend(cls="parley.models.backends.cloud:Bedrock", chosen_by="environment"),
+    "vertex": Backend(cls="parley.models.backends.cloud:Vertex", chosen_by="environment"),
+    "openai": Backend(cls="parley.models.backends.openai:OpenAI"),
+    "scripted": Backend(cls="parley.models.fake.scripted:Scripted", is_fake=True, about="scripted:FILE plays a script"),
+    "offline": Backend(
+        cls="parley.models.fake.offline:Offline",
+        chosen_by="name",
+        is_fake=True,
+        about="the built-in fake model: no key, no network",
+    ),
+    "replay": Backend(cls="parley.models.recording.replay:Replay", is_fake=True, about="replay:FILE plays a recording"),
+}
+DEFAULT_BACKEND = next(name for name, row in BACKENDS.items() if row.is_messages_api)
+OFFLINE = next(name for name, row in BACKENDS.items() if row.chosen_by == "name")
+
+
+def list_backends() -> tuple[str, ...]:
+    """The names of all backends, those of other packages last."""
+    return (*BACKENDS, *(name for name in entry_points.discover(GROUP) if name not in BACKENDS))
+
+
+def find_backend(name: str) -> Backend | None:
+    """The backend of a name; None if there is none. Raises ExtensionError if that of a package cannot be used."""
+    if name in BACKENDS or name not in entry_points.discover(GROUP):
+        return BACKENDS.get(name)
+    found = entry_points.load(GROUP, name)
+    if not isinstance(found, Backend) or found.open is None:
+        raise entry_points.ExtensionError(
+            f"{entry_points.describe(GROUP, name)} is not a parley.models.catalog.Backend with `open`"
+        )
+    return found
 
 
 class ModelRef(Struct, frozen=True):
-    """Which adapter, and the name it knows the model by."""
+    """A backend, and the name it knows the model by."""
 
     adapter: str
     name: str
 
     @property
+    def backend(self) -> Backend:
+        """What is known of the backend; the defaults if it cannot be loaded, which opening the model reports."""
+        try:
+            return find_backend(self.adapter) or Backend()
+        except entry_points.ExtensionError:
+            return Backend()
+
+    @property
+    def is_fake(self) -> bool:
+        return self.backend.is_fake
+
+    @property
+    def is_messages_api(self) -> bool:
+        return self.backend.is_messages_api
+
+    @property
     def display_name(self) -> str:
-        """How lines name the model."""
-        return self.name if self.adapter in ("anthropic", BUILT_IN) else f"{self.adapter}:{self.name}"
+        """How messages name the model."""
+        row = self.backend
+        return self.name if row.is_messages_api or row.chosen_by == "name" else f"{self.adapter}:{self.name}"
+
+    @property
+    def request_name(self) -> str:
+        """How a request names the model."""
+        return self.name if self.is_messages_api else self.display_name
 
 
 def resolve(name: str) -> ModelRef:
     """What a name stands for."""
-    if name == BUILT_IN:
-        return ModelRef(BUILT_IN, BUILT_IN)
+    if name == OFFLINE:
+        return ModelRef(OFFLINE, OFFLINE)
     adapter, colon, rest = name.partition(":")
-    if colon and adapter in ADAPTERS:
-        return ModelRef(adapter, ALIASES.get(rest, rest) if adapter == "anthropic" else rest)
-    return ModelRef("anthropic", ALIASES.get(name, name))
+    if colon and is_prefix(adapter):
+        choice = ModelRef(adapter, rest)
+        return ModelRef(adapter, ALIASES.get(rest, rest)) if choice.is_messages_api else choice
+    return ModelRef(DEFAULT_BACKEND, ALIASES.get(name, name))
+
+
+def is_prefix(adapter: str) -> bool:
+    """Whether BACKEND:NAME means a model of this backend. A package's backend is not loaded for this."""
+    if adapter in BACKENDS:
+        return BACKENDS[adapter].chosen_by == "prefix"
+    return adapter in entry_points.discover(GROUP)
 
 
 class ModelInfo(Struct, frozen=True):
-    """What we must know of a model to ask it well."""
+    """Limits and features of a model."""
 
     context_window: int = 200_000
     max_output_tokens: int = 32_000
     thinking: str = "adaptive"
-    """adaptive: decides by itself; budget: takes a number of tokens; never."""
+    """"adaptive": the model decides; "budget": takes a token budget; "never"."""
     supports_effort: bool = False
     must_read_first: bool = False
-    """Whether it must have read a file before it changes it, as recorded for older models."""
+    """Whether the model must read a file before it edits it, as Claude Code requires of older models."""
     supports_task_budget: bool = False
     supports_schemas: bool = False
-    """Whether its backend itself holds an answer to a JSON Schema. Where not, a tool does, as recorded for Claude."""
+    """Whether the backend enforces a JSON Schema. If not, a tool does, as in Claude Code."""
 
 
-# The first row whose words begin the name counts.
+# The first row whose prefix matches applies.
 MODEL_INFO = (
     ("claude-opus-5", ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)),
     ("claude-fable-5", ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)),
@@ -79,19 +167,19 @@ MODEL_INFO = (
     ("gpt-4o", ModelInfo(128_000, 16_384, thinking="never", supports_schemas=True)),
 )
 CHARS_PER_TOKEN = 4
-"""A rough rule, for estimates only."""
+"""A rough estimate."""
 UNKNOWN_MODEL = ModelInfo(200_000, 32_000, thinking="never")
-"""Fields a backend may not know are not sent to a model we do not know."""
+"""Optional fields are not sent to unknown models."""
 
 
 def model_info(name: str) -> ModelInfo:
-    # Bedrock writes the maker, and where it runs, before the name: `us.anthropic.claude-...`
+    # Bedrock puts a region and vendor before the name: `us.anthropic.claude-...`
     name = name.rpartition("anthropic.")[2]
     return next((known for start, known in MODEL_INFO if name.startswith(start)), UNKNOWN_MODEL)
 
 
 def list_known_models() -> list[Json]:
-    """The models as the initialize answer lists them. Clients take the first as the current one."""
+    """The models for the initialize response. Clients treat the first one as current."""
     titles = {"default": "Default", "opus": "Opus", "fable": "Fable", "sonnet": "Sonnet", "haiku": "Haiku"}
     rows: list[Json] = []
     for alias, title in titles.items():
@@ -107,5 +195,5 @@ def list_known_models() -> list[Json]:
         if known.supports_effort:
             row["supportedEffortLevels"] = ["low", "medium", "high", "xhigh", "max"]
         rows.append(row)
-    offline = "The built-in puppet: follows directives in the prompt, needs no key and no network"
-    return [*rows, {"value": BUILT_IN, "resolvedModel": BUILT_IN, "displayName": "Offline", "description": offline}]
+    about = "The built-in fake model: follows directives in the prompt, needs no key and no network"
+    return [*rows, {"value": OFFLINE, "resolvedModel": OFFLINE, "displayName": "Offline", "description": about}]

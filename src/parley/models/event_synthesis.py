@@ -1,4 +1,4 @@
-"""A whole message as the events that would have streamed it; for models that know their answer beforehand."""
+"""Convert a complete message into the events that would stream it, for models whose answer is known in advance."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 from parley.models.base import ModelEvent, read_event
 from parley.protocol.base import Json
 
-# How each type of block grows: the field that fills up, and the delta that carries it.
-GROWTH = {
+# For each block type: the streamed field, the delta type, and the delta's name for the field.
+STREAMED_FIELDS = {
     "text": ("text", "text_delta", "text"),
     "thinking": ("thinking", "thinking_delta", "thinking"),
     "tool_use": ("input", "input_json_delta", "partial_json"),
@@ -18,7 +18,7 @@ GROWTH = {
 
 
 def message_json(blocks: list[Json], *, id: str, model: str, usage: Json, stop_reason: str | None = None) -> Json:
-    """A finished message of the Messages API."""
+    """A complete Messages API message."""
     calls_tool = any(block["type"] == "tool_use" for block in blocks)
     return {
         "id": id,
@@ -33,7 +33,7 @@ def message_json(blocks: list[Json], *, id: str, model: str, usage: Json, stop_r
 
 
 def synthesize_events(message: Json, chunk_chars: int = 40) -> Iterator[ModelEvent]:
-    """The events that stream this message."""
+    """The events that stream this message, with text cut into pieces of `chunk_chars`."""
     for event in event_objects(message, chunk_chars):
         yield read_event(msgspec.json.encode(event))
 
@@ -49,12 +49,12 @@ def event_objects(message: Json, chunk_chars: int) -> Iterator[Json]:
 
 
 def block_objects(index: int, block: Json, chunk_chars: int) -> Iterator[Json]:
-    # A type that is not in the table has no field that grows; an unknown block may have any key, also "".
-    field, delta, key = GROWTH.get(block["type"], (None, "", ""))
+    # Block types outside the table have no streamed field. An unknown block may have any key, including "".
+    field, delta, key = STREAMED_FIELDS.get(block["type"], (None, "", ""))
     value = None if field is None else block.get(field)
     empty, text = block, ""
     if block["type"] == "tool_use":
-        # A script may give the arguments as broken text on purpose.
+        # A script may give invalid JSON as arguments on purpose.
         empty, text = {**block, "input": {}}, value if isinstance(value, str) else msgspec.json.encode(value).decode()
     elif field is not None and isinstance(value, str):
         empty, text = {**block, field: ""}, value

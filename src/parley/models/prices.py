@@ -1,7 +1,7 @@
-"""What a call costs, in US dollars, from a table the user can replace.
+"""The cost of a model call in US dollars.
 
-The table maps the start of a model's name to dollars per million tokens. An unknown
-model costs None, never a guess. `PARLEY_PRICES` names a file that replaces ours.
+The table maps a model name prefix to dollars per million tokens. The cost of an unknown model is None.
+`PARLEY_PRICES` names a file that replaces the built-in table.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Prices:
-    """The table, read when the first price is asked for."""
+    """The price table, read on first use."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._rows: dict[str, Price] | None = None
 
     def cost_usd(self, model: str, usage: Json) -> float | None:
-        """What a call cost; None if the model's price is not known. Raises UsageError for a broken table."""
+        """The cost of a call; None if the price is unknown. Raises UsageError if the table is invalid."""
         price = self.price(model)
         return None if price is None else price.of(usage)
 
     def price(self, model: str) -> Price | None:
         if self._rows is None:
             self._rows = read_table(self._path or BUILT_IN)
-        fitting = [name for name in self._rows if model.startswith(name)]
-        return self._rows[max(fitting, key=len)] if fitting else None
+        matching = [name for name in self._rows if model.startswith(name)]
+        return self._rows[max(matching, key=len)] if matching else None
 
 
 def read_table(path: Path) -> dict[str, Price]:
@@ -74,13 +74,13 @@ def read_table(path: Path) -> dict[str, Price]:
     try:
         rows = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except OSError as exc:
-        raise UsageError(f"the price table {path} cannot be read: {exc.strerror}") from None
+        raise UsageError(f"cannot read price table {path}: {exc.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise UsageError(f"the price table {path} is wrong: {exc}") from None
+        raise UsageError(f"invalid price table {path}: {exc}") from None
     found = {}
     for name, row in rows.items():
         try:
             found[name] = msgspec.convert(row, Price)
         except msgspec.ValidationError as exc:
-            raise UsageError(f"the price table {path} is wrong at {name!r}: {exc}") from None
+            raise UsageError(f"invalid price table {path}, entry {name!r}: {exc}") from None
     return found

@@ -1,12 +1,12 @@
-"""What must never be written down: keys and passwords, wherever in a conversation they stand.
+"""Remove keys and passwords from text that is written to a recording.
 
-    redact = Redaction(secrets_in(environment))
-    redact.text("the key is sk-…")      -> "the key is [redacted]"
-    redact.value({...})                 -> the same JSON, every string redacted
-    redact.pieces(["the key is sk", "-…"])  -> a text that came in pieces: a secret may lie across two
+    redactor = Redactor(find_secrets(environment))
+    redactor.redact_text("the key is sk-…")                  -> "the key is [redacted]"
+    redactor.redact_value({...})                             -> the same JSON, every string redacted
+    redactor.redact_pieces(["the key is sk", "-…"])          -> the same for a streamed text; a secret may span pieces
 
-Two nets: the values that this process knows to be secret, and the shapes that keys of common services have. A
-secret of no known shape that the process does not hold is not found: a tape is private for that reason too.
+Two kinds of secrets are found: values that this process knows to be secret, and text that looks like the keys of
+common services. Other secrets are not found, so a recording is a private file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 REDACTED = "[redacted]"
 SHORTEST = 8
-"""A shorter value would be found in ordinary text."""
+"""A shorter value could match ordinary text."""
 NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "HEADERS")
 SHAPES = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
@@ -35,9 +35,9 @@ SHAPES = (
 
 
 def find_secrets(environment: Mapping[str, str]) -> list[str]:
-    """The values of variables whose names say that they are secret."""
+    """The values of variables whose names suggest a secret."""
     found = [value for name, value in environment.items() if any(word in name.upper() for word in NAMES)]
-    # Headers are lines of `name: value`, and it is the value that is secret.
+    # Header variables contain lines of `name: value`; the value is secret.
     return [*found, *(line.partition(":")[2] for value in found for line in value.splitlines() if ":" in line)]
 
 
@@ -48,13 +48,13 @@ class Redactor:
         self.add(*secrets)
 
     def __repr__(self) -> str:
-        return f"Redaction({len(self._secrets)} secrets)"
+        return f"Redactor({len(self._secrets)} secrets)"
 
     def add(self, *secrets: str) -> None:
-        """Secrets that have become known."""
+        """Add secrets that became known later."""
         for secret in map(str.strip, secrets):
             if len(secret) >= SHORTEST:
-                # Inside the arguments of a tool call a text is spelled as JSON has it.
+                # The arguments of a tool call contain the JSON-escaped form.
                 self._secrets |= {secret, msgspec.json.encode(secret).decode()[1:-1]}
         values = sorted(map(re.escape, self._secrets), key=len, reverse=True)
         self._pattern = re.compile("|".join([*values, *SHAPES]), re.DOTALL)
@@ -73,7 +73,7 @@ class Redactor:
         return value
 
     def redact_pieces(self, pieces: Sequence[str]) -> list[str]:
-        """As many pieces; the mark stands in the piece in which a secret begins, and the rest of it is gone."""
+        """As many pieces. The mark is in the piece where a secret starts; the rest of the secret is removed."""
         spans = [found.span() for found in self._pattern.finditer("".join(pieces))]
         if not spans:
             return list(pieces)
@@ -85,12 +85,12 @@ class Redactor:
 
 
 def _without(piece: str, at: int, spans: list[tuple[int, int]]) -> str:
-    """A piece that begins at this place of the whole, without its part of the spans."""
-    kept, done, end = "", at, at + len(piece)
+    """A piece that starts at this offset of the whole text, without the spans."""
+    text, done, end = "", at, at + len(piece)
     for start, stop in spans:
         if stop <= at or start >= end:
             continue
-        kept += piece[done - at : max(done, start) - at]
-        kept += REDACTED if start >= at else ""
+        text += piece[done - at : max(done, start) - at]
+        text += REDACTED if start >= at else ""
         done = min(stop, end)
-    return kept + piece[done - at :]
+    return text + piece[done - at :]

@@ -1,67 +1,42 @@
-"""What is to be known of a call before anything is decided: which rules fit it, and what it would touch.
+"""Assess a tool call: which rules match it, and what it would touch.
 
-One function a kind of tool; commands have a file of their own (command.py). Nothing is
-decided here: decision.py has the table.
+    assessment = assess(request, rules, mode, fs)
+
+There is one function per kind of tool; Bash has its own module (command.py). The decision is in decision.py.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Any
 
 import msgspec
 
 from parley.permissions import suggestions, web_hosts
-from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
+from parley.permissions.base import (
+    ENDLESS,
+    KEYS,
+    OUTSIDE,
+    PROTECTED,
+    RESTRICTING,
+    Assessment,
+    Filesystem,
+    ResolvedPath,
+    ToolRequest,
+)
 from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
-from parley.permissions.rules import DELEGATE_PARAMETERS, EDIT_TOOLS, READ_TOOLS, RuleSet
-from parley.protocol.base import Json, Struct
+from parley.permissions.rules import RuleSet
+from parley.tools.catalog import Effect, find_traits
 from parley.workspace.base import Scope
 from parley.workspace.globs import split_prefix
 
-Category = Literal["harmless", "edit", "other"]
-RESTRICTING: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
-SEARCH_TOOLS = frozenset({"Grep", "Glob", "LS"})
-PATH_PARAMETERS = {
-    **dict.fromkeys(SEARCH_TOOLS, "path"),
-    "NotebookEdit": "notebook_path",
-    "NotebookRead": "notebook_path",
-}
-"""Which parameter names the file, where it is not `file_path`."""
-OUTSIDE = "The path is outside of the working directories"
-KEYS = "The path leads to keys or passwords"
-ENDLESS = "The path leads from link to link and never ends"
-PROTECTED = "The file decides what runs later, so no rule or mode approves it in advance"
-LOCAL_HOST = "The host is this machine, a neighbour, or a number that may be one"
-
-
-class Assessment(Struct, frozen=True, kw_only=True):
-    deny: Rule | None = None
-    ask: Rule | None = None
-    critical: str = ""
-    """Why even a session that bypasses permissions has to ask."""
-    hazard: str = ""
-    """Why no allow rule and no mode but bypass is enough."""
-    allow: Rule | None = None
-    allow_type: str = "rule"
-    """What an allow by rule is called on the wire."""
-    category: Category = "other"
-    """What it is apart from rules: harmless, an edit in the working directories, or something else."""
-    can_change: bool = True
-    """Whether it can change anything; plan mode puts that before a person."""
-    reason: str = ""
-    """Why it would be asked about, where the standing alone does not say it."""
-    reason_type: str = ""
-    scope: Scope = Scope(anywhere=True)
-    """How far an allow goes that is about this very call."""
-    blocked_path: str | None = None
-    suggestions: tuple[Json, ...] = ()
+LOCAL_HOST = "The host is, or may be, a local or private address"
 
 
 def assess(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    """Everything that counts for a call. Rules for whole tools come before those for some calls."""
+    """Everything that the decision needs. Rules for a whole tool come before rules for some of its calls."""
     assessment = find_assessor(request.tool)(request, rules, mode, fs)
     tool, server = request.tool, request.server
     deny, ask = rules.find_tool_rule("deny", tool, server), rules.find_tool_rule("ask", tool, server)
@@ -78,11 +53,16 @@ def assess(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> A
 
 
 def find_assessor(tool: str) -> Callable[[ToolRequest, RuleSet, str, Filesystem], Assessment]:
-    if tool == "Bash" and tool not in ASSESSORS:
-        from parley.permissions.command import assess_command
+    traits = find_traits(tool)
+    if traits.effect == "unknown" and traits.path_fields:
+        return assess_undeclared
+    return ASSESSORS.get(traits.effect, assess_other)
 
-        ASSESSORS[tool] = assess_command
-    return ASSESSORS.get(tool, assess_other)
+
+def assess_shell(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
+    from parley.permissions.command import assess_command
+
+    return assess_command(request, rules, mode, fs)
 
 
 # Files.
@@ -94,7 +74,7 @@ def assess_read(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem)
     inside = all(rules.is_readable(resolved, fs) for resolved in resolved_paths)
     endless = any(resolved.real is None for resolved in resolved_paths)
     has_keys = any(holds_keys(name) for resolved in resolved_paths for name in resolved.names)
-    searches = request.tool in SEARCH_TOOLS
+    searches = find_traits(request.tool).effect == "searches_files"
     restricting = {
         behavior: first_rule(
             rules.find_restriction(behavior, resolved, request.tool, fs, writing=False) for resolved in resolved_paths
@@ -121,27 +101,45 @@ def first_rule(found: Iterable[Rule | None]) -> Rule | None:
 
 
 def assess_edit(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    [path] = target_paths(request)
-    resolved = fs.resolve(path)
-    inside = rules.is_inside(resolved, fs)
-    hazard = find_write_hazard(resolved, request, fs)
+    paths = target_paths(request)
+    resolved_paths = [fs.resolve(path) for path in paths]
+    inside = all(rules.is_inside(resolved, fs) for resolved in resolved_paths)
+    hazard = next(filter(None, (find_write_hazard(resolved, request, fs) for resolved in resolved_paths)), "")
     protected = hazard != ""
+    restricting = {
+        behavior: first_rule(
+            rules.find_restriction(behavior, resolved, request.tool, fs, writing=True) for resolved in resolved_paths
+        )
+        for behavior in RESTRICTING
+    }
+    allowing = [
+        rules.find_allow(resolved, request.tool, fs, writing=True)
+        or rules.find_tool_rule_for_file(resolved, request.tool)
+        for resolved in resolved_paths
+    ]
     return Assessment(
-        deny=rules.find_restriction("deny", resolved, request.tool, fs, writing=True),
-        ask=rules.find_restriction("ask", resolved, request.tool, fs, writing=True),
+        deny=restricting["deny"],
+        ask=restricting["ask"],
         hazard=hazard,
-        allow=rules.find_allow(resolved, request.tool, fs, writing=True)
-        or rules.find_tool_rule_for_file(resolved, request.tool),
+        allow=allowing[-1] if all(allowing) else None,
         category="edit" if inside and not protected else "other",
         reason="" if inside else OUTSIDE,
         reason_type="" if inside else "workingDir",
-        scope=build_scope([resolved], beneath=False),
-        suggestions=() if protected else suggestions.suggest_edit(path, mode, inside=inside),
+        scope=build_scope(resolved_paths, beneath=False),
+        suggestions=() if protected else suggestions.suggest_edit(paths[-1], mode, inside=inside),
+    )
+
+
+def assess_undeclared(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
+    """A tool that names files but not what it does with them: its paths are judged as written, and it asks."""
+    assessment = assess_edit(request, rules, mode, fs)
+    return msgspec.structs.replace(
+        assessment, allow=None, category="other", suggestions=suggestions.suggest_tool(request.tool)
     )
 
 
 def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesystem) -> str:
-    """Why no rule and no mode but bypass is enough to write a file."""
+    """Why no rule, and no mode but bypassPermissions, approves writing a file."""
     if resolved.real is None:
         return ENDLESS
     if any(map(is_protected, resolved.names)):
@@ -152,62 +150,68 @@ def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesyst
 
 
 def target_paths(request: ToolRequest) -> list[str]:
-    """The absolute paths a file tool is about."""
-    input = request.input
-    value = input.get(PATH_PARAMETERS.get(request.tool, "file_path"))
-    given = value if isinstance(value, str) else ""
-    path = os.path.join("/", request.cwd, given) if given else request.cwd
-    pattern = input.get("pattern")
-    if request.tool == "Glob" and isinstance(pattern, str) and (prefix := split_prefix(pattern)[0]):
-        # A pattern may climb out of its folder, or start anywhere.
-        return [path, os.path.join(path, prefix)]
-    return [path]
+    """The absolute paths that a file tool accesses; the working directory if the call names none."""
+    traits = find_traits(request.tool)
+    given = [path for field in traits.path_fields for path in list_paths(request.input.get(field))]
+    paths = [os.path.join("/", request.cwd, path) for path in given] or [request.cwd]
+    pattern = request.input.get(traits.pattern_field) if traits.pattern_field else None
+    if isinstance(pattern, str) and (prefix := split_prefix(pattern)[0]):
+        # A pattern may contain `..` or start at the root.
+        return [*paths, *(os.path.join(path, prefix) for path in paths)]
+    return paths
+
+
+def list_paths(value: Any) -> list[str]:
+    """The paths that an input field holds: one, or several in a list."""
+    values = value if isinstance(value, list) else [value]
+    return [path for path in values if isinstance(path, str) and path]
 
 
 def build_scope(resolved_paths: Sequence[ResolvedPath], *, beneath: bool) -> Scope:
-    """Exactly what was judged: a name that leads elsewhere a moment later is not followed."""
+    """Exactly the assessed paths: a name that leads elsewhere a moment later is not followed."""
     reals = tuple(resolved.real for resolved in resolved_paths if resolved.real is not None)
     return Scope(folders=reals, files=reals) if beneath else Scope(files=reals)
 
 
-# The network, delegates, and all the rest.
+# The network, delegates, and all other tools.
 
 
 def assess_web_fetch(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     url = request.input.get("url")
     host = web_hosts.parse_host(url) if isinstance(url, str) else None
     if host is None:
-        return Assessment(hazard="The URL cannot be read", can_change=False)
-    near = web_hosts.is_local(host)
+        return Assessment(hazard="The URL is not valid", can_change=False)
+    is_local = web_hosts.is_local(host)
     return Assessment(
         deny=rules.find_host_rule("deny", request.tool, host),
         ask=rules.find_host_rule("ask", request.tool, host),
-        hazard=LOCAL_HOST if near else "",
+        hazard=LOCAL_HOST if is_local else "",
         allow=rules.find_host_rule("allow", request.tool, host),
         can_change=False,
-        suggestions=() if near else suggestions.suggest_fetch(host),
+        suggestions=() if is_local else suggestions.suggest_fetch(host),
     )
 
 
 def assess_delegate(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    """Who does the work is judged call by call, so handing it on is harmless; a skill's words are not ours."""
-    assessment = assess_input(request, rules)
+    """The calls of a subagent get decisions of their own, so starting one is harmless. A skill adds foreign text."""
+    assessment, traits = assess_input(request, rules), find_traits(request.tool)
     return msgspec.structs.replace(
         assessment,
-        category="harmless" if request.tool == "Task" else "other",
+        category="harmless" if traits.effect == "delegates" else "other",
         can_change=False,
-        suggestions=suggestions.suggest_delegate(request.tool, request.input.get(DELEGATE_PARAMETERS[request.tool])),
+        suggestions=suggestions.suggest_delegate(request.tool, request.input.get(traits.subject_field)),
     )
 
 
 def assess_other(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    is_mcp = request.tool.startswith("mcp__")
-    # What a server says of its tools is its own claim: it spares the plan, not the question.
-    harmless = request.tool in SESSION_TOOLS or (request.reads_only and not is_mcp)
+    traits = find_traits(request.tool)
+    # A server or a package may claim that its tool changes nothing: then plan mode permits it, but it still asks.
+    is_foreign = request.tool.startswith("mcp__") or traits.is_external
+    harmless = traits.effect == "session" or (request.reads_only and not is_foreign)
     return msgspec.structs.replace(
         assess_input(request, rules),
         category="harmless" if harmless else "other",
-        can_change=not request.reads_only and request.tool not in SESSION_TOOLS | READING_TOOLS,
+        can_change=not request.reads_only and traits.effect not in UNCHANGING,
         suggestions=suggestions.suggest_tool(request.tool),
     )
 
@@ -220,13 +224,14 @@ def assess_input(request: ToolRequest, rules: RuleSet) -> Assessment:
     )
 
 
-SESSION_TOOLS = frozenset({"TaskStop", "TaskOutput", "TodoWrite", "EnterPlanMode"})
-"""They act on what the session itself has started or noted down."""
-READING_TOOLS = frozenset({"WebSearch"})
-"""They carry words out of the machine, but change nothing."""
-ASSESSORS: dict[str, Callable[[ToolRequest, RuleSet, str, Filesystem], Assessment]] = {
-    **dict.fromkeys(READ_TOOLS, assess_read),
-    **dict.fromkeys(EDIT_TOOLS, assess_edit),
-    **dict.fromkeys(DELEGATE_PARAMETERS, assess_delegate),
-    "WebFetch": assess_web_fetch,
+UNCHANGING: frozenset[Effect] = frozenset({"session", "searches_web"})
+"""Effects that change nothing outside the session; a web search sends words out, and still asks."""
+ASSESSORS: dict[Effect, Callable[[ToolRequest, RuleSet, str, Filesystem], Assessment]] = {
+    "reads_files": assess_read,
+    "searches_files": assess_read,
+    "writes_files": assess_edit,
+    "runs_commands": assess_shell,
+    "fetches_urls": assess_web_fetch,
+    "delegates": assess_delegate,
+    "loads_skills": assess_delegate,
 }

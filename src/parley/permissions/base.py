@@ -1,4 +1,9 @@
-"""What a permission decision is. One decision guards every tool call, and it is recorded."""
+"""The data of permission decisions: the request, what is known of it, and the decision.
+
+Every tool call gets exactly one decision (`Allow`, `Deny` or `Ask`), and the decision is recorded.
+
+See also: how a call is assessed (assessment.py, command.py), the decision itself (decision.py).
+"""
 
 from __future__ import annotations
 
@@ -12,93 +17,128 @@ from parley.workspace.base import Scope, Worktree
 
 
 class ResolvedPath(Struct, frozen=True):
-    """From a path to the object it leads to."""
+    """A path with its symlinks followed."""
 
     names: tuple[str, ...]
-    """Every name on the way, absolute: as it was given, with each link put in, and the real one."""
+    """Every absolute path on the way: the given one, one per symlink that is replaced, and the real one."""
     real: str | None
-    """Where it ends, whether or not something is there; None if it leads from link to link for ever."""
+    """The real path, whether or not it exists; None for a symlink loop, or where the target is unknown."""
 
 
 EntryKind = Literal["link", "folder", "file"]
-"""What a name in a folder is: a link, a folder, or anything else."""
+"""What an entry of a folder is; `file` is anything that is neither a symlink nor a folder."""
 
 
 class RawFilesystem(Protocol):
-    """All that must be known of the file system to decide."""
+    """The file system accesses that decisions need. Paths are absolute."""
 
     home: str
 
     def readlink(self, path: str) -> str | None:
-        """What the link at an absolute path says; None for what is no link, or is not there."""
+        """The target of a symlink; None if the path is not a symlink or does not exist."""
 
     def exists(self, path: str) -> bool:
-        """Whether anything is at an absolute path."""
+        """Whether the path exists; symlinks are not followed."""
 
     def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
-        """The names in the folder an absolute path leads to, and what each is; empty for what is not a folder,
-        or cannot be listed. None if there are more than `limit`."""
+        """The names in a folder and what each is; empty if it is not a folder or cannot be listed.
+
+        None if there are more than `limit`.
+        """
 
     def is_folder(self, path: str) -> bool:
-        """Whether a folder that can be entered is at an absolute path, links followed."""
+        """Whether the path is a folder that can be entered, with symlinks followed."""
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        """What is in a regular file, links followed; None if it is none, cannot be read or is longer."""
+        """The contents of a regular file, with symlinks followed; None for anything else, or if it is larger."""
 
     def identity(self, path: str) -> tuple[int, int] | None:
-        """Device and inode of what is at an absolute path, links followed."""
+        """Device and inode, with symlinks followed."""
 
 
 class Finding(Struct, frozen=True):
-    """Something in a repository that may run a program, reach out, or lead elsewhere."""
+    """Something in a repository that may run a program, access the network, or lead to other files."""
 
     kind: str
     path: str
     text: str
-    """For people; without the value, which may be a secret."""
+    """Shown to people; leaves out the value, which may be a secret."""
     value: str = ""
 
 
 class SessionRepository(Struct, frozen=True, kw_only=True):
-    """The repository that a session was started in: the one that its rules are about."""
+    """The repository in which the session started. Rules apply to this one."""
 
     common_dir: str
-    """Where its configuration is, links resolved."""
+    """The folder with its configuration, with symlinks followed."""
     identity: tuple[int, int] | None
     accepted: frozenset[Finding] = frozenset()
-    """What was in it then, if the person trusts the folder."""
+    """The findings at the start, if the folder is trusted."""
 
 
 class Filesystem(RawFilesystem, Protocol):
-    """What a decision knows of the file system."""
+    """The file system during a decision."""
 
     def resolve(self, path: str) -> ResolvedPath:
-        """Where an absolute path leads."""
+        """Follow the symlinks of a path."""
 
 
 class ToolRequest(Struct, frozen=True, kw_only=True):
-    """A call that waits for its decision."""
+    """A tool call that needs a decision."""
 
     tool: str
     input: Json
     cwd: str
-    """Where the session's shell stands: relative paths start there."""
+    """The working directory of the session's shell; relative paths start here."""
     reads_only: bool = False
     """The tool changes nothing outside the session."""
     asks_user: bool = False
-    """Only a person can give the answer that the call is about."""
+    """The call itself is a question to a person."""
     plan_file: str | None = None
-    """Where a plan may be written in plan mode."""
+    """The file that may be written in plan mode."""
     runs_elsewhere: bool = False
-    """It is the client that runs it, and that decides what it does on its side."""
+    """The client runs the tool and decides what it does there."""
     worktree: Worktree | None = None
-    """The checkout that the caller works in, if it has one of its own."""
+    """The caller's own worktree, if it has one."""
     server: str = ""
-    """The MCP server that the tool is of, as the tool's name spells it; empty for our own, or where it is not known."""
+    """The tool's MCP server, spelled as in the tool name; empty for built-in tools, or if unknown."""
     search_path: str | None = None
-    """The PATH of commands; None where nothing is known of it, and programs are what their names say."""
+    """The PATH of commands; None if unknown: then program names are trusted."""
     home: str | None = None
-    """The HOME of commands, empty if they have none; None where nothing is known of it, and it is the person's."""
+    """The HOME of commands, empty if unset; None if unknown: then it is the user's."""
+
+
+Category = Literal["harmless", "edit", "other"]
+RESTRICTING: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
+OUTSIDE = "The path is outside of the working directories"
+KEYS = "The path leads to keys or passwords"
+ENDLESS = "The path is a symlink loop, or its target is not known"
+PROTECTED = "The file is protected because it decides what runs later; no rule or mode approves it in advance"
+
+
+class Assessment(Struct, frozen=True, kw_only=True):
+    """What is known of a call before the decision."""
+
+    deny: Rule | None = None
+    ask: Rule | None = None
+    critical: str = ""
+    """Why the call needs approval even in bypassPermissions."""
+    hazard: str = ""
+    """Why no allow rule, and no mode but bypassPermissions, approves the call."""
+    allow: Rule | None = None
+    allow_type: str = "rule"
+    """The name on the wire of an allow by rule."""
+    category: Category = "other"
+    """The kind of call, without rules: harmless, an edit in the working directories, or anything else."""
+    can_change: bool = True
+    """Whether the call can change anything; plan mode asks for those."""
+    reason: str = ""
+    """Why the call would need approval, if the category alone does not say it."""
+    reason_type: str = ""
+    scope: Scope = Scope(anywhere=True)
+    """The files that an allow of this call covers."""
+    blocked_path: str | None = None
+    suggestions: tuple[Json, ...] = ()
 
 
 class Allow(Struct, frozen=True, kw_only=True):
@@ -106,67 +146,67 @@ class Allow(Struct, frozen=True, kw_only=True):
 
     input: Json
     source: str
-    """Who said so: `mode`, `rule`, `host`, `prompt_tool`, or `client` for what the client runs itself."""
+    """What allowed it: `mode`, `rule`, `host`, `prompt_tool`, or `client` for tools that the client runs."""
     reason: str = ""
     reason_type: str = "mode"
-    """As the wire calls it: `mode`, `rule`, `subcommandResults` or `other`."""
+    """The name on the wire: `mode`, `rule`, `subcommandResults` or `other`."""
     rule: Rule | None = None
     scope: Scope = Scope(anywhere=True)
-    """How far the call may go with it."""
+    """The files that the call may touch."""
 
 
 class Deny(Struct, frozen=True, kw_only=True):
-    """The call may not run. The message goes to the model."""
+    """The call may not run. The message is for the model."""
 
     message: str
     source: str
-    """`rule`, `mode`, `host`, `prompt_tool`, `internal`, or `nobody` where nobody could be asked."""
+    """`rule`, `mode`, `host`, `prompt_tool`, `internal`, or `nobody` if there is no one to ask."""
     reason: str = ""
     reason_type: str = ""
     rule: Rule | None = None
     interrupt: bool = False
-    """The host wants the turn to end as well."""
+    """The host also ends the turn."""
     stop_reason: str | None = None
-    """Why a hook wants the turn to end as well, if one does."""
+    """Why a hook also ends the turn, if one does."""
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """Somebody has to be asked."""
+    """The call needs approval by the host or a person."""
 
     reason: str = ""
     reason_type: str = ""
-    """As the wire calls it: `rule`, `mode`, `workingDir`, `safetyCheck`, `subcommandResults`, `other` or nothing."""
+    """The name on the wire: `rule`, `mode`, `workingDir`, `safetyCheck`, `subcommandResults`, `other` or empty."""
     rule: Rule | None = None
     suggestions: tuple[Json, ...] = ()
-    """What the host may answer with as `updatedPermissions`."""
+    """Updates that the host may return as `updatedPermissions`."""
     blocked_path: str | None = None
     scope: Scope = Scope(anywhere=True)
-    """How far the call may go once it is approved."""
+    """The files that the call may touch once it is approved."""
 
 
 Decision = Allow | Deny | Ask
 
 
 class InvalidUpdate(Exception):
-    """A host's update of the permissions cannot be understood or is not possible in this session, and why."""
+    """A permission update is malformed, or not possible in this session; the text says why."""
 
 
 class Policy(Protocol):
-    """What a session may do. It changes when a host says so; the session owns it."""
+    """The permissions of a session. Hosts can change them with updates; the session owns the object."""
 
     def decide(self, request: ToolRequest, mode: str) -> Decision: ...
 
     def is_hidden(self, path: str) -> bool:
-        """Whether a file may not even be mentioned."""
+        """Whether even the name of a file must not be shown."""
 
     def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
-        """Take a host's updates in, all or none; the mode to go into, if they say one.
+        """Apply a host's updates, all or none. Returns the new mode, if one of them sets it.
 
-        Raises BadUpdate if one of them is not possible in this session: then nothing is applied and nothing stored.
+        Raises InvalidUpdate if one of them is not possible in this session; then none is applied or stored.
         """
 
     def apply_settings(self, merged: MergedSettings) -> None:
-        """Take in what the settings say now."""
+        """Replace the rules of earlier settings by those of these settings."""
 
     def list_rules(self) -> Json:
-        """All rules, for the host."""
+        """All rules, as the host receives them."""

@@ -1,15 +1,15 @@
-"""What a decision may cost. A call that would cost more is asked about, in every mode.
+"""The budget of a decision. A call that would exceed it needs approval, in every mode.
 
-Costs are counted in steps and sizes, not in time: the same call is always decided alike.
+Costs are counted in steps and sizes, not in time, so equal calls get equal decisions.
 """
 
 from __future__ import annotations
 
 
 class OverBudget(Exception):
-    """The call cannot be judged within the budget; the text is the reason that a person reads."""
+    """The call cannot be checked within the budget; the text is the reason shown to people."""
 
 
 def describe_excess(problem: str, found: int, limit: int, unit: str) -> str:
-    """`The command is too long to judge (20,001 characters, at most 20,000)`."""
-    return f"{problem} to judge ({found:,} {unit}, at most {limit:,})"
+    """`The command is too long to check (20,001 characters, at most 20,000)`."""
+    return f"{problem} to check ({found:,} {unit}, at most {limit:,})"

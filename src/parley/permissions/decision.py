@@ -1,9 +1,9 @@
-"""The decision: one pure function for every call, whoever makes it and however it came in.
+"""The decision: one pure function for every tool call.
 
-    deny rule > ask rule > whose tool it is > what is too grave > allow rule > mode > ask
+    deny rule > ask rule > run by the client > critical > allow rule > mode > ask
 
-`decide` gathers the facts of a call (assessment.py) and reads the answer off one table. The
-table is also what docs/permissions.md shows.
+`decide` assesses the call (assessment.py) and looks the answer up in the table of modes. docs/permissions.md shows the
+same table.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Literal
 
 import msgspec
 
-from parley.permissions.assessment import Assessment, assess
-from parley.permissions.base import Allow, Ask, Decision, Deny, RawFilesystem, ToolRequest
+from parley.permissions.assessment import assess
+from parley.permissions.base import Allow, Ask, Assessment, Decision, Deny, RawFilesystem, ToolRequest
 from parley.permissions.budget import OverBudget
 from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.rule import Rule
-from parley.permissions.rules import EDIT_TOOLS, READ_TOOLS, RuleSet
-from parley.tools.selection import ALIASES
+from parley.permissions.rules import RuleSet
+from parley.tools.catalog import FILE_EFFECTS, find_traits
+from parley.tools.selection import canonical_name
 from parley.workspace.base import Scope
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -31,22 +32,22 @@ MODES: dict[str, dict[str, Verdict]] = {
     "dontAsk": {"harmless": "allow", "edit": "deny", "other": "deny", "hazard": "deny"},
     "auto": {"harmless": "allow", "edit": "allow", "other": "ask", "hazard": "ask"},
 }
-"""What a mode says where no rule does. `auto` is as careful as acceptEdits: no model decides here."""
+"""What each mode decides if no rule does. `auto` equals acceptEdits: no model takes part in the decision."""
 RUN_BY_CLIENT = "The client runs this tool itself"
 PLAN_MODE = "Plan mode changes nothing before the plan is approved"
 
 
 def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -> Decision:
-    """The first line that applies wins. A mode that is not known is taken for the default."""
-    if request.tool in ALIASES:
-        request = msgspec.structs.replace(request, tool=ALIASES[request.tool])
+    """The first line that applies wins. An unknown mode counts as `default`."""
+    if (listed := canonical_name(request.tool)) != request.tool:
+        request = msgspec.structs.replace(request, tool=listed)
     assessment = assess_within_budget(request, rules, mode, fs)
     if assessment.deny is not None:
         return deny_by_rule(request, assessment.deny)
     if request.asks_user:
         return ask_or_deny(request, assessment, mode, "")
     if assessment.ask is not None:
-        reason = f"The rule {assessment.ask.text} ({assessment.ask.source}) wants this to be asked"
+        reason = f"The ask rule {assessment.ask.text} ({assessment.ask.source}) matches"
         return ask_or_deny(request, assessment, mode, reason, "rule")
     if request.runs_elsewhere:
         return Allow(input=request.input, source="client", reason=RUN_BY_CLIENT, reason_type="other")
@@ -69,23 +70,29 @@ def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -
 
 
 def assess_within_budget(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -> Assessment:
-    """The facts of a call; of one that would cost too much to judge, only why, and what is said of its whole tool."""
+    """The assessment; over budget, only the reason and the rules for the whole tool."""
     try:
         return assess(request, rules, mode, CachedFilesystem(fs))
     except OverBudget as exc:
         deny, ask = rules.find_tool_rule("deny", request.tool), rules.find_tool_rule("ask", request.tool)
-        return Assessment(
-            deny=deny, ask=ask, critical=str(exc), scope=Scope(anywhere=request.tool not in READ_TOOLS | EDIT_TOOLS)
-        )
+        return Assessment(deny=deny, ask=ask, critical=str(exc), scope=Scope(anywhere=not touches_files(request.tool)))
+
+
+def touches_files(tool: str) -> bool:
+    return find_traits(tool).effect in FILE_EFFECTS
+
+
+def runs_commands(tool: str) -> bool:
+    return find_traits(tool).effect == "runs_commands"
 
 
 def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> Decision:
     verdict = MODES.get(mode, MODES["default"])["hazard" if assessment.hazard else assessment.category]
     if verdict == "allow":
-        # Denies hold in every mode, so a single file stays the one that was judged.
+        # Deny rules hold in every mode, so the scope of a call on one file stays that file.
         searches = bool(assessment.scope.folders)
         scope = Scope(anywhere=True) if mode == "bypassPermissions" and searches else assessment.scope
-        kind = "subcommandResults" if request.tool == "Bash" and mode != "bypassPermissions" else "mode"
+        kind = "subcommandResults" if runs_commands(request.tool) and mode != "bypassPermissions" else "mode"
         return Allow(input=request.input, source="mode", reason=mode, reason_type=kind, scope=scope)
     if verdict == "deny":
         return deny_unapproved(request, mode, assessment.hazard or assessment.reason)
@@ -108,7 +115,7 @@ def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> D
 
 
 def ask_or_deny(request: ToolRequest, assessment: Assessment, mode: str, reason: str, kind: str = "") -> Decision:
-    """Nothing but a person's word is enough, and in dontAsk nobody is asked for it."""
+    """The call needs approval; in dontAsk it is denied instead."""
     if mode == "dontAsk":
         return deny_unapproved(request, mode, reason)
     return Ask(
@@ -121,12 +128,12 @@ def ask_or_deny(request: ToolRequest, assessment: Assessment, mode: str, reason:
 
 
 def deny_unapproved(request: ToolRequest, mode: str, reason: str) -> Deny:
-    text = f"{request.tool} was not approved in advance, and nobody is asked in the mode {mode}."
-    text += f" It would have to be asked about: {reason}." if reason else ""
+    text = f"{request.tool} is not approved in advance, and the mode {mode} does not ask for approval."
+    text += f" Approval is required: {reason}." if reason else ""
     return Deny(message=text, source="mode", reason=mode, reason_type="mode")
 
 
 def deny_by_rule(request: ToolRequest, rule: Rule) -> Deny:
-    kind = "subcommandResults" if request.tool == "Bash" and rule.spec is not None else "rule"
+    kind = "subcommandResults" if runs_commands(request.tool) and rule.spec is not None else "rule"
     text = f"{request.tool} was denied: the rule {rule.text} ({rule.source}) forbids it."
     return Deny(message=text, source="rule", reason=rule.text, reason_type=kind, rule=rule)

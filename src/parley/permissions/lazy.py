@@ -1,4 +1,4 @@
-"""Permits that are opened when they are first asked: a turn without a tool call needs none, and starts sooner."""
+"""A policy that is opened at the first use, so a turn without tool calls starts sooner."""
 
 from __future__ import annotations
 

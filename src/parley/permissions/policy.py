@@ -1,6 +1,9 @@
-"""The rules of a live session: those of the command line, of the settings, and those a host adds.
+"""The rules of a live session: from the command line, from settings, and from updates by the host.
 
-Not here: the decision itself (decision.py), and files of settings (settings/).
+    policy = SessionPolicy(LaunchRules(cwd="/work", user_root="/home/me", allowed=("Bash(npm test)",)), fs)
+    policy.decide(request, "default")
+
+See also: the decision itself (decision.py), settings files (settings/).
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ WIRE_NAMES = {
 
 
 class RuleWriter(Protocol):
-    """Who writes to settings files. Each raises NotWritten."""
+    """Writes rules to settings files. Each method raises SettingsWriteError."""
 
     def add_rules(self, destination: str, behavior: Behavior, rules: Sequence[str]) -> None: ...
     def replace_rules(self, destination: str, behavior: Behavior, rules: Sequence[str]) -> None: ...
@@ -51,18 +54,18 @@ class RuleWriter(Protocol):
 
 
 class LaunchRules(Struct, frozen=True, kw_only=True):
-    """What the command line says."""
+    """The permissions given on the command line."""
 
     cwd: str
     user_root: str
-    """The folder that a leading `/` means in the person's own settings."""
+    """The folder that a leading `/` means in user settings."""
     allowed: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
-    """Folders of the session's own that may be read."""
+    """Folders of the session itself that may be read."""
     trusted: bool = False
-    """Whether the person trusts the working directory, and with it what its repository says."""
+    """Whether the user trusts the working directory, and with it the configuration of its repository."""
 
 
 class SessionPolicy:
@@ -78,7 +81,7 @@ class SessionPolicy:
         self._writer = writer
         self._warn = warn
         self._settings_rules: tuple[Rule, ...] = ()
-        """What settings files say; replaced as a whole when they are read anew."""
+        """The rules of settings files; replaced as a whole when the files are read again."""
         self._settings_folders: tuple[str, ...] = ()
         denied = self._parse_rules(launch.denied, "deny", "flag")
         self._session_rules = (*denied, *self._parse_rules(launch.allowed, "allow", "flag"))
@@ -98,7 +101,7 @@ class SessionPolicy:
         return decide(request, rules, mode, self._fs)
 
     def _record_repository(self) -> None:
-        """Which repository the rules are about: before the first call runs, for a call could make another."""
+        """Record the repository that rules apply to, before the first call runs: a call could create another."""
         from parley.permissions.git.repository import record_repository
 
         fs, rules = CachedFilesystem(self._fs), self.rules
@@ -136,10 +139,10 @@ class SessionPolicy:
 
     def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
         mode = None
-        read = parse_updates(updates)
-        for update in read:  # all or none: nothing is taken in, or written, before everything is known to be right
+        parsed = parse_updates(updates)
+        for update in parsed:  # all or none: nothing is applied or written before every update is checked
             self._check(update, may_bypass=may_bypass)
-        for update in read:
+        for update in parsed:
             APPLIERS[type(update)](self, update)
             self._store(update)
             if isinstance(update, SetMode):
@@ -158,7 +161,7 @@ class SessionPolicy:
         )
 
     def _make_absolute(self, folder: str, root: str | None = None) -> str:
-        """An absolute path; `~` is the home folder, and a relative one starts where it was written."""
+        """An absolute path. `~` is the home folder; a relative path starts at `root`."""
         base = self._launch.cwd if root is None else root
         if folder == "~" or folder.startswith("~/"):
             base, folder = self._fs.home, folder[2:]
@@ -167,19 +170,19 @@ class SessionPolicy:
     def _parse_rules(
         self, texts: Iterable[str], behavior: Behavior, source: str, root: str | None = None, location: str = ""
     ) -> list[Rule]:
-        """The rules among some texts; what is none is complained about."""
+        """The valid rules; a warning names each malformed one."""
         if root is None:
             root = self._launch.user_root if source == "user" else self._launch.cwd
-        read = [parse_rule(text, behavior, source, root) for text in texts]
-        for bad in read:
-            if isinstance(bad, MalformedRule):
-                self._warn(f"the {behavior} rule {bad.text!r} ({location or source}) has no effect: {bad.reason}")
-        return [rule for rule in read if isinstance(rule, Rule)]
+        parsed = [parse_rule(text, behavior, source, root) for text in texts]
+        for rule in parsed:
+            if isinstance(rule, MalformedRule):
+                self._warn(f"the {behavior} rule {rule.text!r} ({location or source}) has no effect: {rule.reason}")
+        return [rule for rule in parsed if isinstance(rule, Rule)]
 
     # Updates.
 
     def _check(self, update: Update, *, may_bypass: bool) -> None:
-        """Raises BadUpdate for what has no effect in this session: it must not be stored for the next one either."""
+        """Raises InvalidUpdate if an update has no effect in this session: it must not be stored either."""
         if isinstance(update, SetMode) and update.mode == "bypassPermissions" and not may_bypass:
             raise InvalidUpdate("the mode bypassPermissions was not allowed at launch, or the settings disable it")
         if isinstance(update, AddRules | ReplaceRules):
@@ -204,8 +207,8 @@ class SessionPolicy:
         self._session_rules += tuple(self._parse_update(update))
 
     def _remove(self, update: RemoveRules) -> None:
-        unwanted = {(rule.behavior, rule.tool, rule.spec, rule.source) for rule in self._parse_update(update)}
-        self._drop_rules(lambda rule: (rule.behavior, rule.tool, rule.spec, rule.source) in unwanted)
+        removed = {(rule.behavior, rule.tool, rule.spec, rule.source) for rule in self._parse_update(update)}
+        self._drop_rules(lambda rule: (rule.behavior, rule.tool, rule.spec, rule.source) in removed)
 
     def _drop_rules(self, should_drop: Callable[[Rule], bool]) -> None:
         self._session_rules = tuple(rule for rule in self._session_rules if not should_drop(rule))
@@ -215,24 +218,24 @@ class SessionPolicy:
         self._session_folders += tuple(map(self._make_absolute, update.directories))
 
     def _remove_folders(self, update: RemoveDirectories) -> None:
-        unwanted = set(map(self._make_absolute, update.directories))
-        self._session_folders = tuple(folder for folder in self._session_folders if folder not in unwanted)
-        self._settings_folders = tuple(folder for folder in self._settings_folders if folder not in unwanted)
+        removed = set(map(self._make_absolute, update.directories))
+        self._session_folders = tuple(folder for folder in self._session_folders if folder not in removed)
+        self._settings_folders = tuple(folder for folder in self._settings_folders if folder not in removed)
 
     def _set_mode(self, update: SetMode) -> None:
-        """The mode is the session's."""
+        """The session owns the mode; `update` returns it."""
 
     def _store(self, update: Update) -> None:
-        """Write it where later sessions find it, if it is meant for them."""
+        """Write an update to its settings file, unless it is for this session only."""
         if SOURCES[update.destination] == "session":
             return
         if self._writer is None:
-            self._warn(f"nothing can be written to {update.destination}; the update counts for this session only")
+            self._warn(f"cannot write to {update.destination}; the update applies to this session only")
             return
         try:
             WRITERS[type(update)](self._writer, update)
         except SettingsWriteError as exc:
-            self._warn(f"{update.destination} was not changed, the update counts for this session only: {exc}")
+            self._warn(f"cannot write to {update.destination}; the update applies to this session only: {exc}")
 
 
 def format_rules(contents: Iterable[RuleContents]) -> list[str]:

@@ -1,6 +1,6 @@
-"""Permits of a restricted session: tools for files stay inside its working directories, whatever rules allow.
+"""The policy of a restricted session: file tools stay inside its working directories, whatever the rules allow.
 
-Not here: which tools such a session has at all (compose/tools.py).
+See also: which tools such a session has (compose/tools.py).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from parley.permissions.base import Decision, Deny, InvalidUpdate, Policy, ToolRequest
 from parley.protocol.base import Json
 from parley.settings.base import MergedSettings
+from parley.tools.catalog import FILE_EFFECTS, find_traits
 from parley.workspace.base import Scope
 
-FILE_TOOLS = frozenset({"Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep"})
 OUTSIDE = "The session is restricted to its working directories"
 
 
@@ -24,14 +24,14 @@ class RestrictedPolicy:
 
     def decide(self, request: ToolRequest, mode: str) -> Decision:
         decision = self._policy.decide(request, mode)
-        elsewhere = request.tool not in FILE_TOOLS or request.runs_elsewhere
-        if elsewhere or isinstance(decision, Deny) or self._contains(decision.scope):
+        is_exempt = find_traits(request.tool).effect not in FILE_EFFECTS or request.runs_elsewhere
+        if is_exempt or isinstance(decision, Deny) or self._contains(decision.scope):
             return decision
         text = f"{request.tool} was denied: this session is restricted to its working directories."
         return Deny(message=text, source="mode", reason=OUTSIDE, reason_type="workingDir")
 
     def _contains(self, scope: Scope) -> bool:
-        """Whether a call goes no further than our folders."""
+        """Whether every file of a call is in the working directories."""
         paths = (*scope.files, *scope.folders)
         return not scope.anywhere and all(self._is_inside(os.path.realpath(path)) for path in paths)
 
@@ -49,7 +49,7 @@ class RestrictedPolicy:
                 path = os.path.realpath(os.path.join(self._roots[0], os.path.expanduser(folder)))
                 if not self._is_inside(path):
                     raise InvalidUpdate(
-                        f"{folder!r:.200} is outside of the directories that this session is restricted to"
+                        f"{folder!r:.200} is outside the directories that this session is restricted to"
                     )
         return self._policy.update(updates, may_bypass=False)
 

@@ -1,12 +1,12 @@
-"""One rule: `Tool`, or `Tool(contents)`, as it stands in settings, on a command line or in an update.
+"""One permission rule: `Tool` or `Tool(contents)`, as in settings, on a command line or in an update.
 
     parse_rule("Bash(git push:*)", "deny", "user", "/home/me")    # Rule(tool="Bash", spec="git push:*", ...)
-    parse_rule("Bash(git push", "deny", "user", "/home/me")       # MalformedRule: it grants nothing and is reported
+    parse_rule("Bash(git push", "deny", "user", "/home/me")       # MalformedRule
 
-`Tool`, `Tool()` and `Tool(*)` mean every call of the tool. Within the parentheses a
-backslash makes a parenthesis, or a backslash, a plain character.
+A malformed rule grants nothing and is reported. `Tool`, `Tool()` and `Tool(*)` match every call of the tool. Within the
+parentheses, a backslash escapes a parenthesis or a backslash.
 
-Not here: what contents mean (shell/, paths/patterns.py, web_hosts.py) and which rule wins (decision.py).
+See also: what contents mean (shell/rule_patterns.py, paths/patterns.py, web_hosts.py), which rule wins (decision.py).
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from collections.abc import Callable
 from typing import Literal
 
 from parley.protocol.base import Struct
+from parley.tools.catalog import RuleContents, find_traits
 from parley.tools.selection import canonical_name
 
 Behavior = Literal["allow", "deny", "ask"]
 SOURCES = ("managed", "flag", "local", "project", "user", "session")
-
-PATH_TOOLS = frozenset({"Read", "Edit"})
-"""Whose contents are path patterns; they bind the other file tools as well."""
-BOUND_TOOLS = frozenset({"Write", "MultiEdit", "NotebookEdit", "NotebookRead", "Grep", "Glob"})
-"""File tools that Read and Edit rules speak for."""
 NAME = r"[A-Za-z_*][\w.*-]*"
 MCP_ALLOW = r"mcp__(?!_)[\w.-]+?(__[\w.*-]+)?"
 DOMAIN = r"domain:(\*|(\*\.)?[\w*-]+(\.[\w*-]+)*\.?|\[?[0-9a-fA-F:.]+\]?)"
@@ -36,23 +32,23 @@ CONTROL = r"[\x00-\x08\x0b-\x1f\x7f]"
 
 
 class Rule(Struct, frozen=True):
-    """What somebody wants for some calls."""
+    """What happens to the calls that match."""
 
     behavior: Behavior
     tool: str
-    """The name the tool is listed under; in a deny or ask rule it may hold `*`."""
+    """The canonical name of the tool; in a deny or ask rule it may contain `*`."""
     spec: str | None
-    """What stands in the parentheses; None for every call of the tool."""
+    """The contents of the parentheses; None for every call of the tool."""
     source: str
-    """Who says so, one of SOURCES."""
+    """Where the rule comes from, one of SOURCES."""
     root: str
-    """The folder that a leading `/` of a path pattern means."""
+    """The folder that a leading `/` in a path pattern means."""
     text: str
     """The rule as it was written."""
 
 
 class MalformedRule(Struct, frozen=True):
-    """A text that is no rule. It grants nothing, and denies nothing."""
+    """A text that is not a valid rule. It neither grants nor denies anything."""
 
     text: str
     reason: str
@@ -68,7 +64,7 @@ def parse_rule(text: str, behavior: Behavior, source: str, root: str) -> Rule | 
 
 
 def split_rule(text: str) -> tuple[str, str | None]:
-    """The name and the contents; the whole text is the name where the parentheses are not in order."""
+    """The name and the contents; the whole text is the name if the parentheses are not balanced."""
     begin = text.find("(")
     if begin < 0:
         return text, None
@@ -81,16 +77,16 @@ def split_rule(text: str) -> tuple[str, str | None]:
 
 
 def find_problem(name: str, spec: str | None, behavior: Behavior) -> str:
-    """What is wrong with a rule; nothing if it is in order."""
+    """What is wrong with a rule; empty if it is valid."""
     if not re.fullmatch(NAME, name):
-        return "it is neither Tool nor Tool(contents)"
+        return "expected Tool or Tool(contents)"
     if behavior == "allow" and "*" in name and not re.fullmatch(MCP_ALLOW, name):
-        return "an allow rule may leave open only the tool of one MCP server, as in mcp__server__*"
+        return "an allow rule can use * only for the tools of one MCP server, as in mcp__server__*"
     if spec is None:
         return ""
     if re.search(CONTROL, spec):
-        return "there is a control character in it"
-    return CHECKS.get(name, check_parameter)(spec, behavior)
+        return "it contains a control character"
+    return CHECKS[find_traits(name).rule_contents](spec, behavior)
 
 
 def check_path(spec: str, behavior: Behavior) -> str:
@@ -107,7 +103,7 @@ def check_path(spec: str, behavior: Behavior) -> str:
 
 def check_bound_path(spec: str, behavior: Behavior) -> str:
     if behavior == "allow":
-        return "which files may be used is said with Read(...) and Edit(...)"
+        return "use Read(...) or Edit(...) to allow files"
     return check_path(spec, behavior)
 
 
@@ -116,24 +112,23 @@ def check_host(spec: str, behavior: Behavior) -> str:
 
 
 def check_words(spec: str, behavior: Behavior) -> str:
-    return "" if spec.strip() else "there is nothing in the parentheses"
+    return "" if spec.strip() else "the parentheses are empty"
 
 
 def check_parameter(spec: str, behavior: Behavior) -> str:
-    return "" if re.fullmatch(PARAMETER, spec) else "this tool has no such contents; PARAMETER:VALUE would be possible"
+    return "" if re.fullmatch(PARAMETER, spec) else "the contents must be PARAMETER:VALUE"
 
 
-CHECKS: dict[str, Callable[[str, Behavior], str]] = {
-    "Bash": check_words,
-    "WebFetch": check_host,
-    "Agent": check_words,
-    "Task": check_words,
-    "Skill": check_words,
-    **dict.fromkeys(PATH_TOOLS, check_path),
-    **dict.fromkeys(BOUND_TOOLS, check_bound_path),
+CHECKS: dict[RuleContents, Callable[[str, Behavior], str]] = {
+    "parameter": check_parameter,
+    "words": check_words,
+    "host": check_host,
+    "read_paths": check_path,
+    "write_paths": check_path,
+    "own_paths": check_bound_path,
 }
 
 
 def format_rule(tool: str, spec: str | None) -> str:
-    """The rule's text, as `parse_rule` takes it."""
+    """The text of a rule, as `parse_rule` reads it."""
     return tool if spec is None else f"{tool}({re.sub(TO_ESCAPE, ESCAPE, spec)})"

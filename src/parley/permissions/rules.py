@@ -1,11 +1,11 @@
-"""All rules of a session, and the folders it works in.
+"""All rules of a session, and its working directories.
 
     rules.find_restriction("deny", path, "Write", fs, writing=True)      # the rule that matches, or None
 
-Rules on paths are said with Read and Edit and bind every tool that reads or edits. A
-Read rule that denies also denies writing: who may not see a file may not replace it.
+Path rules are written as Read and Edit rules and apply to every tool that reads or edits. A Read rule that denies also
+denies writing: a file that may not be read may not be replaced.
 
-Not here: the order in which kinds of rules count (decision.py).
+See also: the order in which kinds of rules apply (decision.py).
 """
 
 from __future__ import annotations
@@ -20,48 +20,44 @@ from parley.permissions.base import Filesystem, ResolvedPath, SessionRepository
 from parley.permissions.budget import OverBudget
 from parley.permissions.paths import patterns
 from parley.permissions.paths.filesystem import CachedFilesystem
-from parley.permissions.rule import BOUND_TOOLS, Behavior, Rule
+from parley.permissions.rule import Behavior, Rule
 from parley.protocol.base import Json, Struct
+from parley.tools.catalog import find_traits
 from parley.tools.selection import names_of
 from parley.workspace.base import WORKTREES
 
-READ_TOOLS = frozenset({"Read", "NotebookRead", "Grep", "Glob", "LS"})
-EDIT_TOOLS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
-DELEGATE_PARAMETERS = {"Task": "subagent_type", "Skill": "skill"}
-"""Tools whose contents name who does the work, and the parameter that says so."""
-DEFAULT_AGENT = "general-purpose"
 PARAMETER_ALIASES = {"shell_id": "task_id", "bash_id": "task_id"}
 """Older names of parameters, as tools still take them."""
 BEHAVIORS: tuple[Behavior, ...] = get_args(Behavior)
 IN_WORKTREE = re.compile(rf"(?:/{re.escape('/'.join(WORKTREES))}/[^/]+)+(?:/|$)", re.IGNORECASE)
-"""What denies a file of a checkout denies it in every worktree that was made of it for an agent."""
+"""A rule that denies a file of a checkout also denies it in the agent worktrees of that checkout."""
 MCP = "mcp__"
 DEEP_PATH = 32
 MAX_CACHED = 512
-"""Names of tools come from the model: what is kept of them has an end."""
+"""Tool names come from the model, so the cache has a limit."""
 
 
 class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
     cwd: str
-    """The session's working directory: where bare path patterns start."""
+    """The session's working directory; path patterns without an anchor start here."""
     rules: tuple[Rule, ...] = ()
     folders: tuple[str, ...] = ()
-    """Further working directories."""
+    """Additional working directories."""
     readable: tuple[str, ...] = ()
-    """Where the session itself puts what the model shall read: long output, the plan."""
+    """Folders in which the session stores files for the model: long output, the plan."""
     repository: SessionRepository | None = None
-    """The repository that the session was started in, if it was in one."""
+    """The repository in which the session started, if any."""
 
     def working_directories(self) -> tuple[str, ...]:
         return (self.cwd, *self.folders)
 
     @functools.cached_property
     def _by_behavior(self) -> dict[Behavior, tuple[Rule, ...]]:
-        return {wanted: tuple(rule for rule in self.rules if rule.behavior == wanted) for wanted in BEHAVIORS}
+        return {each: tuple(rule for rule in self.rules if rule.behavior == each) for each in BEHAVIORS}
 
     @functools.cached_property
     def _cache(self) -> dict[tuple[str, ...], tuple[Rule, ...]]:
-        """What was found for a tool: several facts of one call need it, and so do the next calls of the tool."""
+        """The rules found for a tool: one assessment needs them several times, and later calls need them again."""
         return {}
 
     def _cached(self, key: tuple[str, ...], find: Callable[[], Iterable[Rule]]) -> tuple[Rule, ...]:
@@ -76,7 +72,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         return self._by_behavior[behavior]
 
     def rules_for_tool(self, behavior: Behavior, tool: str, server: str = "") -> tuple[Rule, ...]:
-        """The rules that name a tool or, with `*` or a server's name, some tools of which it is one."""
+        """The rules that match a tool by name, by `*` or by the name of its server."""
         key = ("all", behavior, tool, server)
         if (known := self._cache.get(key)) is not None:
             return known
@@ -93,7 +89,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         return None
 
     def find_tool_rule_for_file(self, resolved: ResolvedPath, tool: str) -> Rule | None:
-        """The rule for every call of a file tool, where it means some files only."""
+        """The rule for every call of a file tool, if it covers this file but not all files."""
         return None
 
     def specific_rules(self, behavior: Behavior, tool: str, server: str = "") -> tuple[Rule, ...]:
@@ -109,7 +105,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
     # Paths.
 
     def path_rules(self, behavior: Behavior, tool: str, *, writing: bool) -> tuple[Rule, ...]:
-        """The rules with path patterns that bind a tool."""
+        """The rules with path patterns that apply to a tool."""
         key = ("write" if writing else "read", behavior, tool)
         if (known := self._cache.get(key)) is not None:
             return known
@@ -125,29 +121,29 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
     def find_restriction(
         self, behavior: Behavior, resolved: ResolvedPath, tool: str, fs: Filesystem, *, writing: bool
     ) -> Rule | None:
-        """The deny or ask rule that fits any name of a file."""
-        binding = self.path_rules(behavior, tool, writing=writing)
-        if not binding:
+        """The deny or ask rule that matches any name of a file."""
+        path_rules = self.path_rules(behavior, tool, writing=writing)
+        if not path_rules:
             return None
-        spend(fs, len(binding) * comparison_cost(resolved))
-        for rule in binding:
+        spend(fs, len(path_rules) * comparison_cost(resolved))
+        for rule in path_rules:
             if any(self._rule_denies(rule, name, fs) for name in resolved.names):
                 return rule
         return None
 
     def find_allow(self, resolved: ResolvedPath, tool: str, fs: Filesystem, *, writing: bool) -> Rule | None:
-        """The allow rule that fits every name of a file."""
-        binding = self.path_rules("allow", tool, writing=writing)
-        if not binding:
+        """The allow rule that matches every name of a file."""
+        path_rules = self.path_rules("allow", tool, writing=writing)
+        if not path_rules:
             return None
-        spend(fs, len(binding) * comparison_cost(resolved))
-        for rule in binding:
+        spend(fs, len(path_rules) * comparison_cost(resolved))
+        for rule in path_rules:
             if resolved.real is not None and all(self._rule_allows(rule, name, fs) for name in resolved.names):
                 return rule
         return None
 
     def is_hidden(self, path: str, fs: Filesystem) -> bool:
-        """Whether a file may not even be mentioned. Raises OverBudget within a decision."""
+        """Whether even the name of a file must not be shown. Raises OverBudget within a decision."""
         denying = self.path_rules("deny", "Read", writing=False)
         if not denying:
             return False
@@ -161,7 +157,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         return any(self._rule_denies(rule, name, fs) for name in resolved.names for rule in denying)
 
     def allows_commands_in(self, cwd: ResolvedPath | None) -> bool:
-        """Whether rules that allow some commands mean those that run in this folder; None if it is not known."""
+        """Whether rules for some commands apply to commands in this folder. None is an unknown folder."""
         return True
 
     def _rule_denies(self, rule: Rule, path: str, fs: Filesystem) -> bool:
@@ -177,55 +173,57 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         return patterns.matches_narrowly(rule.spec or "", path, root=rule.root, cwd=self.cwd, home=fs.home)
 
     def is_inside(self, resolved: ResolvedPath, fs: Filesystem) -> bool:
-        """Whether every name of a file lies in a working directory."""
+        """Whether every name of a file is in a working directory."""
         return is_within(resolved, self.working_directories(), fs)
 
     def is_readable(self, resolved: ResolvedPath, fs: Filesystem) -> bool:
         """Whether a file may be read without a rule."""
         if self.is_inside(resolved, fs):
             return True
-        # A folder of our own counts where it was put: not if a link leads from there to another place.
+        # A folder of the session must not be a symlink to another one.
         own = tuple([folder for folder in self.readable if fs.resolve(folder).real in self.readable])
         return is_within(resolved, own, fs)
 
     # Hosts, delegates, parameters.
 
     def find_host_rule(self, behavior: Behavior, tool: str, host: str) -> Rule | None:
-        return next(
-            (rule for rule in self.specific_rules(behavior, tool) if web_hosts.matches_host(rule.spec or "", host)),
-            None,
-        )
+        """The rule on a host; what is denied or asked about for one tool that fetches is so for those of others."""
+        binding = self.specific_rules(behavior, tool)
+        if behavior != "allow" and find_traits(tool).is_external:
+            about_hosts = (rule for rule in self.with_behavior(behavior) if rule.spec is not None)
+            binding = tuple(rule for rule in about_hosts if find_traits(rule.tool).rule_contents == "host")
+        return next((rule for rule in binding if web_hosts.matches_host(rule.spec or "", host)), None)
 
     def find_input_rule(self, behavior: Behavior, tool: str, input: Json, server: str = "") -> Rule | None:
-        """Rules on who shall do the work, or on one parameter."""
+        """The rule that matches the delegate (subagent or skill), or one parameter."""
         by_name = matches_delegate if behavior == "allow" else may_match_delegate
-        fits = by_name if tool in DELEGATE_PARAMETERS else matches_parameter
+        fits = by_name if find_traits(tool).effect in ("delegates", "loads_skills") else matches_parameter
         return next(
             (rule for rule in self.specific_rules(behavior, tool, server) if fits(rule.spec or "", tool, input)), None
         )
 
 
 def folder_aliases(folders: tuple[str, ...], fs: Filesystem) -> tuple[str, ...]:
-    """The folders as they are given, and what they are called without links."""
+    """The folders as given, and their real paths."""
     if isinstance(fs, CachedFilesystem):
         return fs.folder_aliases(folders)
     return tuple(dict.fromkeys([*folders, *(fs.resolve(folder).real or folder for folder in folders)]))
 
 
 def spend(fs: Filesystem, steps: int) -> None:
-    """Count the work of a decision; a view that is not for one decision has no budget."""
+    """Count the work of a decision; only the file system of a decision has a budget."""
     if isinstance(fs, CachedFilesystem):
         fs.spend(steps)
 
 
 def comparison_cost(resolved: ResolvedPath) -> int:
-    """What it costs to compare a file with a rule: long names cost more, and deeper ones than anyone has much more."""
+    """The steps to compare a file with a rule: more for long paths, much more for unusually deep ones."""
     depths = [name.count("/") for name in resolved.names]
     return sum([1 + depth // 8 if depth < DEEP_PATH else depth for depth in depths])
 
 
 def is_within(resolved: ResolvedPath, folders: tuple[str, ...], fs: Filesystem) -> bool:
-    """Whether every name of a file lies in one of some folders, whatever these are called."""
+    """Whether every name of a file is in one of the folders, under any of their names."""
     if resolved.real is None:
         return False
     known = dict.fromkeys([name for folder in folders for name in fs.resolve(folder).names])
@@ -236,11 +234,11 @@ def is_within(resolved: ResolvedPath, folders: tuple[str, ...], fs: Filesystem) 
 
 
 def matches_tool(pattern: str, tool: str, behavior: Behavior = "deny", server: str = "") -> bool:
-    """Whether a rule's name means a tool under any of the names it goes by."""
+    """Whether the name in a rule matches a tool under any of its names."""
     if tool.startswith(MCP):
-        means = matches_allowed_tool if behavior == "allow" else matches_denied_tool
+        matches = matches_allowed_tool if behavior == "allow" else matches_denied_tool
         return (
-            means(pattern.removeprefix(MCP), tool.removeprefix(MCP), server)
+            matches(pattern.removeprefix(MCP), tool.removeprefix(MCP), server)
             if pattern.startswith(MCP)
             else ("*" in pattern and wildcards.matches(pattern, tool))
         )
@@ -248,27 +246,27 @@ def matches_tool(pattern: str, tool: str, behavior: Behavior = "deny", server: s
 
 
 def matches_allowed_tool(pattern: str, tool: str, server: str) -> bool:
-    """Whether an allow rule means a tool of a server: `server`, `server__tool`, `server__get_*`.
+    """Whether an allow rule matches a tool of a server: `server`, `server__tool`, `server__get_*`.
 
-    What stands before the first `__` is the server, so that the rule for the tool `b` of `a` never means the server
-    `a__b`. All tools of such a server can be allowed one by one only, by their full names.
+    The part before the first `__` is the server, so a rule for the tool `b` of `a` never matches the server `a__b`.
+    The tools of such a server can only be allowed one by one, by their full names.
     """
     if pattern == tool:
         return True
     if not server:
         server, _, rest = tool.partition("__")
         if "__" in rest or rest.startswith("_"):
-            return False  # whose tool it is can be read in more than one way
-    wanted, separator, rest = pattern.partition("__")
-    if wanted != server:
+            return False  # the server is ambiguous
+    named_server, separator, rest = pattern.partition("__")
+    if named_server != server:
         return False
     return not separator or ("*" in rest and wildcards.matches(rest, tool.removeprefix(f"{server}__")))
 
 
 def matches_denied_tool(pattern: str, tool: str, server: str) -> bool:
-    """Whether a deny or ask rule means a tool of a server. Where the server is not known, any reading will do.
+    """Whether a deny or ask rule matches a tool of a server. If the server is unknown, any reading of the name counts.
 
-    A server may be named as in its configuration, `a.b` for `a_b`.
+    A rule may name a server as in its configuration, `a.b` for `a_b`.
     """
     pattern = re.sub(r"[^a-zA-Z0-9_*-]", "_", pattern)
     if "*" in pattern:
@@ -277,44 +275,46 @@ def matches_denied_tool(pattern: str, tool: str, server: str) -> bool:
 
 
 def applies_to(rule: Rule, tool: str, writing: bool) -> bool:
-    """Whether a rule on paths counts for a tool that reads or writes them."""
-    if rule.tool == "Edit":
+    """Whether a path rule applies to a tool that reads or writes files."""
+    contents = find_traits(rule.tool).rule_contents
+    if contents == "write_paths":
         return writing
-    if rule.tool == "Read":
+    if contents == "read_paths":
         return not writing or rule.behavior != "allow"
-    return rule.tool == tool and tool in BOUND_TOOLS
+    return rule.tool == tool and contents == "own_paths"
 
 
 def matches_delegate(spec: str, tool: str, input: Json) -> bool:
-    """`name`, or `name:*` for the name and whatever is said behind it."""
+    """`name`, or `name:*` for the name followed by anything."""
     return matches_name(spec, delegate_name(tool, input))
 
 
 def may_match_delegate(spec: str, tool: str, input: Json) -> bool:
-    """The same in any case and Unicode spelling: to deny."""
+    """As `matches_delegate`, in any case and Unicode spelling: for deny and ask rules."""
     return matches_name(patterns.normalize_name(spec), patterns.normalize_name(delegate_name(tool, input)))
 
 
 def delegate_name(tool: str, input: Json) -> str:
-    given = input.get(DELEGATE_PARAMETERS[tool]) or (DEFAULT_AGENT if tool == "Task" else "")
+    traits = find_traits(tool)
+    given = input.get(traits.subject_field) or traits.default_subject
     return str(given).strip().removeprefix("/")
 
 
-def matches_name(spec: str, given: str) -> bool:
+def matches_name(spec: str, name: str) -> bool:
     if spec.endswith(":*"):
-        name = spec[:-2]
-        return given == name or given.startswith((f"{name} ", f"{name}:"))
-    return given == spec
+        prefix = spec[:-2]
+        return name == prefix or name.startswith((f"{prefix} ", f"{prefix}:"))
+    return name == spec
 
 
 def matches_parameter(spec: str, tool: str, input: Json) -> bool:
     name, _, value = spec.partition(":")
-    wanted = PARAMETER_ALIASES.get(name, name)
+    canonical = PARAMETER_ALIASES.get(name, name)
     return any(
-        format_value(given) == value for key, given in input.items() if PARAMETER_ALIASES.get(key, key) == wanted
+        format_value(given) == value for key, given in input.items() if PARAMETER_ALIASES.get(key, key) == canonical
     )
 
 
 def format_value(given: Any) -> str | None:
-    """A parameter's value as a rule spells it."""
+    """A parameter value as it is written in a rule."""
     return None if given is None else str(given).lower() if isinstance(given, bool) else str(given)

@@ -1,7 +1,7 @@
-"""Updates a host may answer a permission question with, so that the same question does not come again.
+"""Permission updates that a host may return with an approval, so the same call does not need approval again.
 
-Each is a PermissionUpdate as it stands on the wire. Nothing is suggested that would not
-help: no rule for a file that rules cannot approve, none that would mean more than it says.
+Each is a PermissionUpdate in wire format. Nothing is suggested that would not help: no rule for a file that rules
+cannot approve, and none that would match more than it seems to.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from parley.protocol.base import Json
 
 SUBCOMMAND = re.compile(r"[a-z][a-z0-9_-]*")
-"""A second word that says what a program is to do: `git push`, `npm test`."""
+"""A subcommand: `git push`, `npm test`."""
 MAX_RULE_CHARACTERS = 500
 ACCEPT_EDITS: Json = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 
@@ -27,7 +27,7 @@ def add_rules(*contents: tuple[str, str | None], destination: str = "localSettin
 
 
 def suggest_read(*folders: str) -> tuple[Json, ...]:
-    """The root as a whole is nobody's to give away with one click."""
+    """A rule to read these folders; none for the root folder, which is too much for one click."""
     if any(folder == "/" or "*" in folder for folder in folders):
         return ()
     return (add_rules(*(("Read", f"/{folder}/**") for folder in folders), destination="session"),)
@@ -57,18 +57,18 @@ def suggest_delegate(tool: str, name: Any) -> tuple[Json, ...]:
 
 
 def suggest_commands(*specs: str | None) -> tuple[Json, ...]:
-    """For commands; one that no rule could mean leaves nothing to suggest."""
+    """Rules for commands; nothing if one of the commands cannot be matched by a rule."""
     return (add_rules(*(("Bash", spec) for spec in specs)),) if specs and all(specs) else ()
 
 
 def suggest_write(specs: Sequence[str | None], path: str, mode: str) -> tuple[Json, ...]:
-    """For a line that writes in the working directories."""
+    """Rules for a line that writes in the working directories."""
     accept = () if mode in ("acceptEdits", "auto") else (ACCEPT_EDITS,)
     return (*suggest_commands(*specs), add_directory(os.path.dirname(path)), *accept)
 
 
 def prefix_rules(commands: Sequence[Sequence[str]], text: str) -> list[str | None]:
-    """`git push *` for what has a subcommand, else the command itself; nothing if that is not possible for all."""
+    """`git push *` for a command with a subcommand, else the exact command; empty if one has no such rule."""
     found = [prefix_rule(words, text if len(commands) == 1 else " ".join(words)) for words in commands]
     return list(dict.fromkeys(found)) if all(found) else []
 
@@ -80,5 +80,5 @@ def prefix_rule(words: Sequence[str], text: str) -> str | None:
 
 
 def exact_rule(text: str) -> str | None:
-    """A rule for this text alone; None if it would fit others as well."""
+    """A rule for exactly this text; None if it would match others as well."""
     return text if "*" not in text and "\\" not in text and len(text) <= MAX_RULE_CHARACTERS else None

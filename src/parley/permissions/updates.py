@@ -1,8 +1,8 @@
-"""PermissionUpdates: how a host changes what a session may do, now or for later sessions as well.
+"""Permission updates: how a host changes the permissions of a session, or of later sessions as well.
 
     parse_updates([{"type": "addRules", "rules": [...], "behavior": "allow", "destination": "session"}])
 
-Not here: who takes them in (policy.py).
+See also: how they are applied (policy.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SOURCES: dict[Destination, str] = {
     "userSettings": "user",
 }
 MAX_ITEMS = 4096
-"""Updates, rules and folders of one answer, together."""
+"""Updates, rules and directories in one request, together."""
 
 
 class RuleContents(Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,15 +40,15 @@ class _RuleUpdate(Struct, frozen=True, kw_only=True, tag_field="type", forbid_un
 
 
 class AddRules(_RuleUpdate, frozen=True, kw_only=True, tag="addRules"):
-    """Beside those there are."""
+    """Add rules to the existing ones."""
 
 
 class ReplaceRules(_RuleUpdate, frozen=True, kw_only=True, tag="replaceRules"):
-    """Instead of all rules of that behavior and destination."""
+    """Replace all rules of this behavior and destination."""
 
 
 class RemoveRules(_RuleUpdate, frozen=True, kw_only=True, tag="removeRules"):
-    """Those of exactly these."""
+    """Remove exactly these rules."""
 
 
 class SetMode(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode", forbid_unknown_fields=True):
@@ -74,18 +74,18 @@ Update = AddRules | ReplaceRules | RemoveRules | SetMode | AddDirectories | Remo
 
 
 def parse_updates(updates: Sequence[Json]) -> list[Update]:
-    """Raises BadUpdate if one of them cannot be understood, or if there are too many.
+    """Raises InvalidUpdate if one of them is malformed, or if there are too many.
 
-    A key that is not known is not ignored: without a misspelt `ruleContent` a rule would be for every call of its tool.
+    Unknown keys are refused: with a misspelt `ruleContent`, a rule would match every call of its tool.
     """
-    given = [{key: value for key, value in update.items() if value is not None} for update in updates]
+    cleaned = [{key: value for key, value in update.items() if value is not None} for update in updates]
     try:
-        read: list[Update] = msgspec.convert(given, list[Update])
+        parsed: list[Update] = msgspec.convert(cleaned, list[Update])
     except msgspec.ValidationError as exc:
         raise InvalidUpdate(str(exc)) from None
-    if sum(1 + count_items(update) for update in read) > MAX_ITEMS:
+    if sum(1 + count_items(update) for update in parsed) > MAX_ITEMS:
         raise InvalidUpdate(f"there are more than {MAX_ITEMS} updates, rules and directories")
-    return read
+    return parsed
 
 
 def count_items(update: Any) -> int:

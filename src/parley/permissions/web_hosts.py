@@ -1,7 +1,7 @@
-"""Hosts of WebFetch rules: `domain:example.com` is that host, `domain:*.example.com` every one beneath it.
+"""Hosts of WebFetch rules: `domain:example.com` is that host, `domain:*.example.com` every host below it.
 
-Hosts are compared label by label, never as text: `example.com.evil.org` and
-`notexample.com` are other hosts. A `*` within a label stays within it.
+Hosts are compared label by label, never as text: `example.com.evil.org` and `notexample.com` are other hosts. A `*`
+within a label stays within the label.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from parley.permissions import wildcards
 from parley.workspace.url import is_public, read_url
 
 LOCAL_NAME = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|svc|private|home\.arpa)")
-"""Names that mean this machine or its neighbours."""
+"""Names of this machine or of its local network."""
 NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
 
 
 def parse_host(url: str) -> str | None:
-    """The host that would be asked, in lower case and without a last dot; None if the URL cannot be read."""
+    """The host of a URL, in lower case and without a final dot; None if the URL is not valid."""
     try:
         return read_url(url).host.lower().removesuffix(".")
     except ToolError:
@@ -26,32 +26,32 @@ def parse_host(url: str) -> str | None:
 
 
 def matches_host(spec: str, host: str) -> bool:
-    """Whether the contents of a rule name a host."""
-    wanted = spec.removeprefix("domain:").lower().removesuffix(".").strip("[]")
-    if wanted == "*":
+    """Whether the contents of a rule match a host."""
+    pattern = spec.removeprefix("domain:").lower().removesuffix(".").strip("[]")
+    if pattern == "*":
         return True
-    if wanted.startswith("*."):
-        labels = wanted[2:].split(".")
+    if pattern.startswith("*."):
+        labels = pattern[2:].split(".")
         inner = host.split(".")
         return len(inner) > len(labels) and labels_match(labels, inner[-len(labels) :])
-    return labels_match(wanted.split("."), host.split("."))
+    return labels_match(pattern.split("."), host.split("."))
 
 
-def labels_match(wanted: list[str], labels: list[str]) -> bool:
-    return len(wanted) == len(labels) and all(map(label_matches, wanted, labels))
+def labels_match(pattern: list[str], labels: list[str]) -> bool:
+    return len(pattern) == len(labels) and all(map(label_matches, pattern, labels))
 
 
-def label_matches(wanted: str, label: str) -> bool:
-    if "*" not in wanted:
-        return wanted == label
-    return wildcards.matches(wanted, label)
+def label_matches(pattern: str, label: str) -> bool:
+    if "*" not in pattern:
+        return pattern == label
+    return wildcards.matches(pattern, label)
 
 
 def is_local(host: str) -> bool:
-    """Whether a host is, or could be, this machine or a neighbour: by name, by address or by a number."""
+    """Whether a host is, or may be, local or private: by name, by address or by a number."""
     if ":" in host or NUMBER.fullmatch(host.rpartition(".")[2]):
         try:
             return not is_public(host)
         except ValueError:
-            return True  # 127.1, 0x7f000001 and the like: nobody writes a public host so
+            return True  # 127.1, 0x7f000001 and the like are not used for public hosts
     return "." not in host or LOCAL_NAME.fullmatch(host) is not None

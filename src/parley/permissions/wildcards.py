@@ -1,4 +1,4 @@
-"""Texts with stars in them, matched in time that grows with the text only, whatever the pattern."""
+"""Match texts against patterns with `*`, in time linear in the text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a text is what a pattern says in which each `*` stands for any text."""
+    """Whether a text matches a pattern in which each `*` stands for any text."""
     return matches_pieces(pattern.split("*"), text)
 
 
 def matches_pieces(pieces: Sequence[str], text: str) -> bool:
-    """The same for the texts between the stars."""
+    """As `matches`, with the pattern split at its stars."""
     if len(pieces) == 1:
         return text == pieces[0]
     if not text.startswith(pieces[0]):

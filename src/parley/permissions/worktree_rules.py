@@ -1,10 +1,10 @@
-"""The rules of a session for an agent that works in a worktree of its own.
+"""The rules of a session for an agent that works in its own git worktree.
 
-What may be done there is what may be done in the person's checkout: a rule means a file by the name that it has there.
-The person's checkout itself is for the agent to read, as far as it may, and to change only if somebody is asked. A rule
-that allows a whole file tool (`Write`) means the worktree and the further working directories.
+A file of the worktree has the permissions that the same file has in the user's checkout. The agent may read the user's
+checkout as far as the session may; to change it, it needs approval. A rule that allows a whole file tool (`Write`)
+covers the worktree and the additional working directories.
 
-Not here: worktrees themselves (workspace/worktrees.py).
+See also: worktrees themselves (workspace/worktrees.py).
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 from parley.permissions.base import Filesystem, ResolvedPath
 from parley.permissions.paths.patterns import relative_parts
 from parley.permissions.rule import Behavior, Rule
-from parley.permissions.rules import EDIT_TOOLS, RuleSet, is_within
+from parley.permissions.rules import RuleSet, is_within
+from parley.tools.catalog import find_traits
 from parley.workspace.base import Worktree
 
 
 class WorktreeRules(RuleSet, frozen=True, kw_only=True, dict=True):
     session_rules: RuleSet
-    """The session's own."""
+    """The rules of the session."""
     worktree: Worktree
 
     @classmethod
@@ -37,11 +38,12 @@ class WorktreeRules(RuleSet, frozen=True, kw_only=True, dict=True):
         return super().is_readable(resolved, fs) or is_within(resolved, (self.session_rules.cwd,), fs)
 
     def allows_commands_in(self, cwd: ResolvedPath | None) -> bool:
-        """Commands in the person's checkout are for somebody to be asked about."""
+        """Commands in the user's checkout need approval."""
         return cwd is not None and not any(map(self.worktree.is_left_alone, cwd.names))
 
     def find_tool_rule(self, behavior: Behavior, tool: str, server: str = "") -> Rule | None:
-        return None if behavior == "allow" and tool in EDIT_TOOLS else super().find_tool_rule(behavior, tool, server)
+        writes = find_traits(tool).effect == "writes_files"
+        return None if behavior == "allow" and writes else super().find_tool_rule(behavior, tool, server)
 
     def find_tool_rule_for_file(self, resolved: ResolvedPath, tool: str) -> Rule | None:
         is_ours = resolved.real is not None and all(map(self._is_writable, resolved.names))

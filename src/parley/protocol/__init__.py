@@ -1,1 +1,1 @@
-"""What is said on the wire. Pure: no I/O, clock, randomness, logging or environment anywhere below."""
+"""The wire protocol. Pure: no I/O, clock, randomness, logging or environment."""

@@ -1,18 +1,15 @@
-"""What every message is, and how a line becomes one.
+"""Messages, and how a line becomes one.
 
-A message is a frozen struct. Its class is filed under the `type` and `subtype` of
-its lines by `@message`; that line is the whole registration. `decode` turns a line
-into a message, `encode` turns it back:
+A message is a frozen struct. `@message` registers its class under the `type` and `subtype` of its lines. `decode`
+turns a line into a message, `encode` turns it back:
 
     decode(b'{"type":"keep_alive"}')  ->  KeepAlive()
     encode(KeepAlive())               ->  b'{"type":"keep_alive"}'
 
-The vocabulary is open. A line of a kind we do not know becomes `Unknown` and keeps
-its bytes; a known message keeps the line it came from as well, so that fields we
-do not know survive a relay (`line`). A known kind with a wrong field is `Refused`.
+The set of messages is open. A line of an unknown kind becomes `Unknown` and keeps its bytes. A known message keeps its
+line too (`line`), so that unknown fields survive when it is forwarded. A known kind with a wrong field is `Refused`.
 
-Not here: cutting bytes into lines (framing.py), who may say what (roles.py), other
-spellings of the same messages (dialects/).
+See also: `framing.py` splits bytes into lines, `roles.py` says who may send what, `dialects/` has other encodings.
 """
 
 from __future__ import annotations
@@ -25,51 +22,50 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 Json = dict[str, Any]
-"""A JSON object that we carry and do not interpret."""
+"""A JSON object that is passed through."""
 
 Number = int | float
-"""JSON has one kind of number; 5 must not come back as 5.0."""
+"""A JSON number. 5 must not become 5.0."""
 
 NESTING_CAP = 256
-"""Deeper lines are refused: nobody means them, and recursion has to end somewhere."""
+"""Deeper lines are refused, to limit recursion."""
 
 
 class Message(Struct, frozen=True, kw_only=True, dict=True, tag_field="type"):
-    """One line of the conversation."""
+    """One line of the protocol."""
 
     @property
     def line(self) -> bytes | None:
-        """The bytes this message was decoded from; None if it was made here."""
+        """The line this message was decoded from; None if it was created here."""
         return self.__dict__.get("line")
 
 
 class Unknown(Message, frozen=True, kw_only=True, tag="unknown"):
-    """A line of a kind we do not know. It is kept, never fatal."""
+    """A line of an unknown kind. It is kept and is never fatal."""
 
     kind: str
     subkind: str | None = None
 
 
 class Refused(Message, frozen=True, kw_only=True, tag="refused"):
-    """A line we cannot take: no JSON, or a known kind with a wrong field."""
+    """A line that is not valid: not JSON, or a known kind with a wrong field."""
 
     reason: str
     kind: str | None = None
     request_id: str | int | None = None
-    """Where the peer waits for an answer, the id to refuse it under."""
+    """The id under which the peer waits for an error reply."""
     answers: str | int | None = None
-    """Where the line was an answer, the id of what we asked: nothing else will come for it."""
+    """If the line was a reply: the id of our request, which gets no other reply."""
     uuid: str | None = None
-    """Where the line was a prompt, the id that its result is to name."""
+    """If the line was a prompt: its id, for the result."""
     session_id: str | None = None
-    """Where the line was a prompt, what its client calls the session."""
+    """If the line was a prompt: the client's session id."""
 
 
 class JsonBacked:
-    """A value that travels as the JSON object it came as.
+    """A value that keeps the JSON object it was decoded from.
 
-    msgspec hands such values to our hooks: `read` on the way in, `json` on the way
-    out. So nothing of the object is lost, whatever we know of it.
+    msgspec calls our hooks for such values: `read` when decoding, `json` when encoding. So no field is lost.
     """
 
     __slots__ = ("json",)
@@ -79,7 +75,7 @@ class JsonBacked:
 
     @classmethod
     def read(cls, json: Any) -> Any:
-        """The value for a JSON object. Raises msgspec.ValidationError if it cannot be one."""
+        """The value of a JSON object. Raises msgspec.ValidationError if it is invalid."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -114,7 +110,7 @@ M = TypeVar("M", bound=type[Message])
 
 
 def message(cls: M) -> M:
-    """File a message class under its type and, for system messages, its subtype."""
+    """Register a message class under its type and, for system messages, its subtype."""
     kind = str(cls.__struct_config__.tag)
     subkind = None
     if kind == "system":
@@ -125,13 +121,13 @@ def message(cls: M) -> M:
 
 
 def message_of(kind: str) -> Callable[[M], M]:
-    """File a message class whose lines have no `type`."""
+    """Register a message class whose lines have no `type`."""
 
-    def file(cls: M) -> M:
+    def register(cls: M) -> M:
         _catalogue[kind, None] = cls
         return cls
 
-    return file
+    return register
 
 
 def catalogue() -> dict[tuple[str, str | None], type[Message]]:
@@ -140,7 +136,7 @@ def catalogue() -> dict[tuple[str, str | None], type[Message]]:
 
 
 class _Head(Struct):
-    """What decides the class of a line."""
+    """The fields that determine the class of a line."""
 
     type: Any = UNSET
     subtype: Any = UNSET
@@ -152,7 +148,7 @@ _head = msgspec.json.Decoder(_Head)
 
 
 def decoder(kind: type) -> msgspec.json.Decoder[Any]:
-    """The decoder of one class, made when it is first needed."""
+    """The decoder of a class, created on first use."""
     found = _decoders.get(kind)
     if found is None:
         found = _decoders[kind] = msgspec.json.Decoder(kind, dec_hook=dec_hook)
@@ -160,7 +156,7 @@ def decoder(kind: type) -> msgspec.json.Decoder[Any]:
 
 
 def decode(line: bytes) -> Message:
-    """The message of a line: a class of the catalogue, Unknown or Refused. Never raises."""
+    """The message of a line: a registered class, Unknown or Refused. Never raises."""
     try:
         return _decode(line)
     except UnicodeDecodeError as exc:
@@ -168,9 +164,9 @@ def decode(line: bytes) -> Message:
     except msgspec.ValidationError as exc:
         return Refused(reason=str(exc))
     except msgspec.DecodeError as exc:
-        mended = replace_lone_surrogates(line)
-        if mended is not None:
-            return decode(mended)
+        repaired = replace_lone_surrogates(line)
+        if repaired is not None:
+            return decode(repaired)
         return Refused(reason=f"the line is not JSON: {exc}")
     except RecursionError:
         return Refused(reason=f"the line is nested deeper than {NESTING_CAP} levels")
@@ -178,7 +174,7 @@ def decode(line: bytes) -> Message:
 
 def _decode(line: bytes) -> Message:
     if not line.isascii():
-        line.decode()  # fields we skip must be UTF-8 too: the line may be passed on
+        line.decode()  # skipped fields must be UTF-8 too, because the line may be forwarded
     if is_too_deep(line):
         return Refused(reason=f"the line is nested deeper than {NESTING_CAP} levels")
     try:
@@ -193,21 +189,21 @@ def _decode(line: bytes) -> Message:
     subkind = head.subtype if isinstance(head.subtype, str) else None
     cls = _catalogue.get((kind, subkind)) or _catalogue.get((kind, None))
     if cls is None:
-        # The whole line must be JSON, also where we look at its head only.
+        # The whole line must be valid JSON, although only its head is used.
         msgspec.json.decode(line)
         return attach_raw(Unknown(kind=kind, subkind=subkind), line)
     try:
         return attach_raw(decoder(cls).decode(line), line)
     except msgspec.ValidationError as exc:
-        # Other lines have a `request_id` as well, but nobody waits for an answer to them.
-        asked = head.request_id if kind == "control_request" and type(head.request_id) in (str, int) else None
-        about = read_identity(line) if kind == "user" else {}
+        # Other lines have a `request_id` too, but no peer waits for a reply to them.
+        request_id = head.request_id if kind == "control_request" and type(head.request_id) in (str, int) else None
+        identity = read_identity(line) if kind == "user" else {}
         answers = read_answered_id(line) if kind == "control_response" else None
-        return Refused(reason=f"{kind}: {exc}", kind=kind, request_id=asked, answers=answers, **about)
+        return Refused(reason=f"{kind}: {exc}", kind=kind, request_id=request_id, answers=answers, **identity)
 
 
 def read_identity(line: bytes) -> dict[str, str]:
-    """What a prompt that cannot be taken says of itself, as far as it can be read."""
+    """The ids of an invalid prompt, if they can be read."""
     try:
         found = msgspec.json.decode(line, type=dict)
     except (msgspec.DecodeError, RecursionError):
@@ -216,7 +212,7 @@ def read_identity(line: bytes) -> dict[str, str]:
 
 
 def read_answered_id(line: bytes) -> str | int | None:
-    """The id of the request that an answer is for which cannot be taken, as far as it can be read."""
+    """The request id of an invalid reply, if it can be read."""
     try:
         response = msgspec.json.decode(line, type=dict).get("response")
     except (msgspec.DecodeError, RecursionError):
@@ -226,24 +222,24 @@ def read_answered_id(line: bytes) -> str | int | None:
 
 
 def attach_raw(message: Message, line: bytes) -> Message:
-    """The message, with the line it came from attached."""
+    """The message with its line attached."""
     message.__dict__["line"] = line
     return message
 
 
 def encode(message: Message) -> bytes:
-    """The line of a message, without its line feed.
+    """The line of a message, without the line feed.
 
-    A message that was decoded gives back its own line: a relay loses nothing.
+    A decoded message returns its original line, so that forwarding loses nothing.
     """
     line = message.line
     return line if line is not None else encode_json(message)
 
 
 def encode_json(value: Any) -> bytes:
-    """JSON for any message or value.
+    """Encode a message or value as JSON.
 
-    The line and paragraph separators are escaped: some line readers split at them.
+    The line and paragraph separators are escaped, because some line readers split at them.
     """
     text = _encoder.encode(value)
     if b"\xe2\x80" in text:
@@ -251,12 +247,12 @@ def encode_json(value: Any) -> bytes:
     return text
 
 
-# An unclosed string runs to the end of the line: trying again at each quote would take quadratic time.
+# An unclosed string runs to the end of the line. Retrying at each quote would take quadratic time.
 _STRING = rb'(?s)"(?:[^"\\]++|\\.)*+"?'
 
 
 def is_too_deep(line: bytes) -> bool:
-    """Whether a line nests deeper than the cap. Two counts in C settle it for almost every line."""
+    """Whether a line nests deeper than the cap. For almost every line two counts are enough."""
     if line.count(b"[") + line.count(b"{") <= NESTING_CAP:
         return False
     depth = 0
@@ -278,18 +274,18 @@ _ESCAPE = (
 def replace_lone_surrogates(line: bytes) -> bytes | None:
     """The line with lone surrogate escapes replaced by U+FFFD; None if there are none.
 
-    JavaScript strings may hold half a character, and its JSON writer then sends one.
+    JavaScript strings may contain half a surrogate pair, and JSON.stringify sends it.
     """
 
     def replace(match: re.Match[bytes]) -> bytes:
         return b"\\ufffd" if match["lone"] else match[0]
 
-    mended = re.sub(_ESCAPE, replace, line)
-    return mended if mended != line else None
+    repaired = re.sub(_ESCAPE, replace, line)
+    return repaired if repaired != line else None
 
 
 def convert(value: Any, kind: type[Any]) -> Any:
-    """A plain JSON value as the given class. Raises msgspec.ValidationError."""
+    """Convert a plain JSON value to a class. Raises msgspec.ValidationError."""
     return msgspec.convert(value, kind, dec_hook=dec_hook)
 
 

@@ -1,15 +1,14 @@
-"""Content blocks: what a message is made of.
+"""Content blocks of messages.
 
-A block belongs to the model API, not to us, and travels through us: from a host to
-the model, from the model to the host, to disk and back. So a block carries its JSON
-object untouched and gives typed names to what we read of it:
+Blocks are defined by the model API and pass through us: between the client, the model and the disk. A block keeps its
+JSON object unchanged and has typed attributes for the fields that we read:
 
     block = read({"type": "text", "text": "hi", "citations": []})
     block.text     -> "hi"
-    block.json     -> the object, citations included
+    block.json     -> the object, including citations
 
-The union is open: a block of a type we do not know is an `UnknownBlock`. A known type
-with a missing or wrong field raises msgspec.ValidationError.
+The union is open: a block of an unknown type is an `UnknownBlock`. A known type with a missing or wrong field raises
+msgspec.ValidationError.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NAMES = {str: "string", dict: "object", list: "array", bool: "boolean"}
 
 
 class Key(Generic[T]):
-    """One field of a block's object, read with its type."""
+    """A typed field of a block's object."""
 
     def __init__(self, *types: type[Any], default: Any = ...) -> None:
         self.types = types
@@ -51,13 +50,13 @@ class Key(Generic[T]):
         return value
 
     def check(self, json: Json, kind: str) -> None:
-        """Raise msgspec.ValidationError unless the field is there as it must be."""
+        """Raise msgspec.ValidationError if the field is missing or has the wrong type."""
         if self.name not in json:
             if self.required:
                 raise msgspec.ValidationError(f"a `{kind}` block needs `{self.name}`")
         elif not isinstance(json[self.name], self.types):
-            wanted = " or ".join(NAMES.get(kind, "null") for kind in self.types)
-            raise msgspec.ValidationError(f"`{self.name}` of a `{kind}` block must be {wanted}")
+            expected = " or ".join(NAMES.get(kind, "null") for kind in self.types)
+            raise msgspec.ValidationError(f"`{self.name}` of a `{kind}` block must be {expected}")
 
 
 class Block(JsonBacked):
@@ -99,7 +98,7 @@ def read(json: Any) -> Block:
 
 
 class UnknownBlock(Block):
-    """A block of a type we do not know. It is passed on as it is."""
+    """A block of an unknown type, passed on unchanged."""
 
     __slots__ = ()
 
@@ -156,7 +155,7 @@ class Document(Block, kind="document"):
 
 
 class ServerToolUse(Block, kind="server_tool_use"):
-    """A call of a tool that the model's backend runs."""
+    """A call of a tool that runs on the model's server."""
 
     __slots__ = ()
     id = Key[str](str)
@@ -165,7 +164,7 @@ class ServerToolUse(Block, kind="server_tool_use"):
 
 
 class ServerToolResult(Block):
-    """The result of a server tool, under several types."""
+    """The result of a server tool. It has several types."""
 
     __slots__ = ()
     tool_use_id = Key[str](str)
@@ -178,11 +177,11 @@ for _name in ("advisor", "web_search", "web_fetch", "code_execution", "bash_code
 
 
 Content = str | list[Block]
-"""What `message.content` may be."""
+"""The type of `message.content`."""
 
 
 def text_of(content: Content) -> str:
-    """The text of a content, its text blocks joined by line feeds."""
+    """The text blocks, joined by line feeds."""
     if isinstance(content, str):
         return content
     return "\n".join(block.text for block in content if isinstance(block, Text))

@@ -1,24 +1,26 @@
-"""The rules of the conversation, with no I/O of their own.
+"""One end of a protocol connection, without I/O.
 
-A `Connection` is one end. Bytes from the peer go into `receive`, which returns
-messages; `send` turns a message into bytes to write. What the protocol forbids
-is refused: a line the peer may not say, an answer nobody asked for, a request id
-used twice.
+`receive(data)` returns the messages that the bytes complete; `send(message)` returns the bytes to write. Violations by
+the peer become `Refused` messages: a message that it may not send, a reply to no request, a reused request id. Our own
+violations raise `LocalProtocolError`.
 
     stdin -> receive() -> messages -> session -> send() -> stdout
 
-Ids are counted per direction: both ends number on their own and may pick the same.
+Request ids are tracked per direction, because both ends choose them independently.
 
-Not here: what a message means (engine/session/session.py), how a line is spelled
-(dialects/), who reads the pipe (transports/).
+See also: messages are handled in `engine/session/session.py`, encoded in `dialects/`, and read and written in
+`transports/`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+import msgspec
+
 from parley.errors import LocalProtocolError, UnexpectedAnswer
-from parley.protocol.base import Message, Refused
+from parley.protocol.base import Json, Message, Refused
 from parley.protocol.dialects.base import Dialect, Reply
 from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverlongLine
 from parley.protocol.messages.control import (
@@ -29,11 +31,13 @@ from parley.protocol.messages.control import (
 )
 from parley.protocol.messages.conversation import StreamEvent
 from parley.protocol.roles import Role, may_send
-from parley.protocol.truncated import read_members
+
+OPENING = rb"\s*\{"
+MEMBER = rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*,'
 
 
 class Connection:
-    """One end of the wire."""
+    """One end of the connection."""
 
     def __init__(self, role: Role, dialect: Dialect, cap_bytes: int = INBOUND_CAP) -> None:
         self.role = role
@@ -44,7 +48,7 @@ class Connection:
 
     @property
     def can_request(self) -> bool:
-        """Whether the peer's dialect has words for an answer."""
+        """Whether the dialect supports requests to the peer."""
         return self._dialect.can_request
 
     def receive(self, chunk: bytes) -> list[Message]:
@@ -52,17 +56,17 @@ class Connection:
         return list(self.iter_messages(chunk))
 
     def iter_messages(self, chunk: bytes) -> Iterator[Message]:
-        """The same one by one: no line is looked at before the messages of the last one were taken."""
+        """The same as an iterator. A line is decoded only after the messages of the previous one were consumed."""
         for line in self._framer.feed(chunk):
             yield from self._handle_line(line)
 
     def end(self) -> list[Message]:
-        """The peer hung up: what its last, unfinished line says."""
+        """The messages of the last, unterminated line after the peer closed the stream."""
         return [message for line in self._framer.end() for message in self._handle_line(line)]
 
     def send(self, message: Message) -> bytes:
-        """The bytes that say this message. Raises LocalProtocolError if we may not say it."""
-        # Stream events are many, an engine's to say, and open no question.
+        """The bytes of a message. Raises LocalProtocolError if we may not send it."""
+        # Stream events are frequent, sent by engines only, and open no request.
         if type(message) is not StreamEvent or self.role is Role.HOST:
             self._check(message)
         lines = self._dialect.encode(message)
@@ -70,89 +74,89 @@ class Connection:
 
     def _check(self, message: Message) -> None:
         if not may_send(self.role, message):
-            raise LocalProtocolError(f"the {self.role.value} may not say {type(message).__name__}")
+            raise LocalProtocolError(f"the {self.role.value} may not send {type(message).__name__}")
         match message:
-            case ControlRequest(request_id=asked):
-                if asked in self.our_requests:
-                    raise LocalProtocolError(f"request id {asked!r} is still open")
-                self.our_requests.add(asked)
-            case ControlCancelRequest(request_id=asked):
-                self.our_requests.discard(asked)
+            case ControlRequest(request_id=request_id):
+                if request_id in self.our_requests:
+                    raise LocalProtocolError(f"request id {request_id!r} is still open")
+                self.our_requests.add(request_id)
+            case ControlCancelRequest(request_id=request_id):
+                self.our_requests.discard(request_id)
             case ControlResponse(response=answer) if isinstance(answer.request_id, str | int):
                 if answer.request_id not in self.peer_requests:
-                    raise LocalProtocolError(f"the peer does not wait for an answer to {answer.request_id!r}")
+                    raise LocalProtocolError(f"the peer has no open request {answer.request_id!r}")
                 self.peer_requests.discard(answer.request_id)
 
     def _handle_line(self, line: Line) -> list[Message]:
         if isinstance(line, OverlongLine):
             return [self._validate(refuse_overlong(line))]
-        said = self._dialect.decode(line)
+        messages = self._dialect.decode(line)
         if self.role is Role.ENGINE:
-            said = [
+            messages = [
                 refuse_duplicate_keys(message, line) if type(message) is ControlResponse else message
-                for message in said
+                for message in messages
             ]
-        return [message if type(message) is Reply else self._validate(message) for message in said]
+        return [message if type(message) is Reply else self._validate(message) for message in messages]
 
     def _validate(self, message: Message) -> Message:
-        """The message, or why it is refused."""
+        """The message, or a refusal."""
         match message:
-            case Refused(request_id=str() | int() as asked):
-                return self._open_request(asked, message)
-            case Refused(answers=str() | int() as asked):
-                self.our_requests.discard(asked)
+            case Refused(request_id=str() | int() as request_id):
+                return self._open_request(request_id, message)
+            case Refused(answers=str() | int() as request_id):
+                self.our_requests.discard(request_id)
             case _ if not may_send(self.role.peer, message):
                 return self._refuse(message)
-            case ControlRequest(request_id=asked):
-                return self._open_request(asked, message)
+            case ControlRequest(request_id=request_id):
+                return self._open_request(request_id, message)
             case ControlResponse(response=answer):
                 if answer.request_id not in self.our_requests:
-                    waiting = [str(asked) for asked in self.our_requests]
+                    waiting = [str(open_id) for open_id in self.our_requests]
                     reason = str(UnexpectedAnswer(answer.request_id, waiting))
                     return Refused(reason=reason, kind="control_response")
                 self.our_requests.discard(answer.request_id)
-            case ControlCancelRequest(request_id=asked):
-                self.peer_requests.discard(asked)
+            case ControlCancelRequest(request_id=request_id):
+                self.peer_requests.discard(request_id)
         return message
 
     def _refuse(self, message: Message) -> Message:
         name, peer = type(message).__name__, self.role.peer.value
         if isinstance(message, ControlRequest):
-            reason = f"the {peer} may not ask {message.request.subtype}"
+            reason = f"the {peer} may not send the request {message.request.subtype}"
             refused = Refused(reason=reason, kind="control_request", request_id=message.request_id)
             return self._open_request(message.request_id, refused)
-        return Refused(reason=f"the {peer} may not say {name}", kind=name.lower())
+        return Refused(reason=f"the {peer} may not send {name}", kind=name.lower())
 
-    def _open_request(self, asked: RequestId, message: Message) -> Message:
-        """Note that the peer waits for an answer. An id that is open already must not be answered twice."""
-        if asked in self.peer_requests:
-            return Refused(reason=f"request id {asked!r} is still open", kind="control_request")
-        self.peer_requests.add(asked)
+    def _open_request(self, request_id: RequestId, message: Message) -> Message:
+        """Record that the peer waits for a reply. An open id must not be answered twice."""
+        if request_id in self.peer_requests:
+            return Refused(reason=f"request id {request_id!r} is still open", kind="control_request")
+        self.peer_requests.add(request_id)
         return message
 
 
 def refuse_duplicate_keys(message: ControlResponse, line: bytes) -> ControlResponse | Refused:
-    """The answer of a host, which decides something: it is refused if a key is there twice, at whatever depth."""
+    """Refuse a reply with duplicate keys at any depth, because replies carry decisions."""
     from parley.protocol.duplicate_keys import find_duplicate_key
 
-    wrong = find_duplicate_key(line)
-    if wrong is None:
+    problem = find_duplicate_key(line)
+    if problem is None:
         return message
     answers = message.response.request_id
     return Refused(
-        reason=f"control_response: {wrong}",
+        reason=f"control_response: {problem}",
         kind="control_response",
         answers=answers if isinstance(answers, str | int) else None,
     )
 
 
 def refuse_overlong(line: OverlongLine) -> Refused:
-    """A line that was too long. Whoever waits for what follows from it must be told, so far as its head names him."""
-    reason = f"a line is longer than {line.cap_bytes} bytes; it was dropped"
+    """The refusal of an overlong line, with the ids that its head contains, so that a waiting peer gets a reply."""
+    reason = f"the line is longer than {line.cap_bytes} bytes and was dropped"
     found = read_members(line.head)
     match found:
-        case {"type": "control_request", "request_id": str() | int() as asked} if not isinstance(asked, bool):
-            return Refused(reason=reason, kind="control_request", request_id=asked)
+        case {"type": "control_request", "request_id": str() | int() as request_id} if not isinstance(request_id, bool):
+            return Refused(reason=reason, kind="control_request", request_id=request_id)
         case {"type": "control_response"}:
             answers = read_members(line.head.partition(b'"response":')[2]).get("request_id")
             is_id = isinstance(answers, str | int) and not isinstance(answers, bool)
@@ -160,3 +164,19 @@ def refuse_overlong(line: OverlongLine) -> Refused:
         case {"type": str() as kind}:
             return Refused(reason=reason, kind=kind)
     return Refused(reason=reason)
+
+
+def read_members(head: bytes) -> Json:
+    """The simple members of a truncated JSON object, before its first long or nested value.
+
+    Clients write the type and id of a line before any long value, so they are enough to answer a dropped line.
+    """
+    found: Json = {}
+    member = re.compile(MEMBER)
+    match = re.match(OPENING, head)
+    while match is not None and (match := member.match(head, match.end())) is not None:
+        try:
+            found[msgspec.json.decode(match[1], type=str)] = msgspec.json.decode(match[2])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            break
+    return found

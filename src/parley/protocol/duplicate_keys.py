@@ -1,7 +1,7 @@
-"""Keys that a JSON object has twice.
+"""Detect duplicate keys in JSON objects.
 
-Decoders take the last one. A reader of the same line that takes the first (a proxy, a log, a person) then sees another
-decision than the one that takes effect, so a line that decides something must not have any.
+Decoders use the last one. A reader that uses the first (a proxy, a log, a person) sees a different decision than the
+one that takes effect, so a line that carries a decision must not have any.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ class _DuplicateKey(Exception):
 
 
 def find_duplicate_key(data: bytes | str) -> str | None:
-    """What is wrong with the keys of a JSON text that was decoded before: one is there twice, however it is spelled."""
-    import json  # not needed for a session in which the peer is asked nothing
+    """Describe the first duplicate key of a JSON text that was already decoded; None if all are unique."""
+    import json  # most sessions do not need it
 
     text = data if isinstance(data, str) else data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
     try:
-        # Numbers stay texts: a long one is an error otherwise, and their values do not matter here.
+        # Numbers stay strings: long ones would raise an error, and their values do not matter here.
         json.loads(text, object_pairs_hook=_check, parse_int=str, parse_float=str)
     except _DuplicateKey as exc:
-        return f"the key {str(exc)!r:.100} is there twice"
+        return f"duplicate key {str(exc)!r:.100}"
     except (ValueError, RecursionError) as exc:
-        return f"its keys cannot be checked: {exc}"
+        return f"the keys cannot be checked: {exc}"
     return None
 
 

@@ -1,11 +1,10 @@
-"""Bytes to lines and back.
+r"""Split bytes into lines.
 
-A line ends at LF, nowhere else: a CR before it is dropped, a blank line means nothing,
-and the separators U+2028 and U+2029 are ordinary characters. A line that grows over
-the cap is drained, not buffered, and reported once as `OverLong`.
+A line ends at LF only. A CR before it is dropped, blank lines are skipped, and the separators U+2028 and U+2029 are
+ordinary characters. A line over the size cap is discarded as it arrives and reported once as `OverlongLine`.
 
     framer = Framer()
-    framer.feed(b'{"a":1}\\n{"b"')   ->  [b'{"a":1}']
+    framer.feed(b'{"a":1}\n{"b"')    ->  [b'{"a":1}']
     framer.feed(b':2}')             ->  []
     framer.end()                    ->  [b'{"b":2}']     the last line may lack its LF
 """
@@ -20,18 +19,18 @@ BOM = b"\xef\xbb\xbf"
 
 
 class OverlongLine(Struct, frozen=True):
-    """A line was dropped because it was too long."""
+    """A line that was discarded because it was too long."""
 
     cap_bytes: int
     head: bytes = b""
-    """How it began: enough to see what it was and who waits for an answer to it."""
+    """The start of the line, enough to read its type and ids."""
 
 
 Line = bytes | OverlongLine
 
 
 class Framer:
-    """Cuts a stream of bytes into lines, however the bytes arrive."""
+    """Splits a byte stream into lines, wherever the chunks end."""
 
     def __init__(self, cap_bytes: int = INBOUND_CAP) -> None:
         self._cap_bytes = cap_bytes
@@ -56,7 +55,7 @@ class Framer:
         return self._finish()
 
     def _append(self, piece: bytes) -> list[Line]:
-        """Hold a piece of an unfinished line; the first piece that goes over the cap reports the line."""
+        """Add a piece of an unfinished line. The first piece over the cap reports the line."""
         if self._draining or not piece:
             return []
         self._size += len(piece)
@@ -76,7 +75,7 @@ class Framer:
 
     def _over_long(self, pieces: list[bytes]) -> OverlongLine:
         size = min(HEAD_BYTES, self._cap_bytes)
-        # No piece is empty, so this many pieces hold the head at least.
+        # No piece is empty, so this many pieces contain the head.
         head = b"".join(piece[:size] for piece in pieces[:size])[:size]
         if self._at_start:
             self._at_start = False

@@ -1,7 +1,6 @@
-"""Who may say what: the rules of the conversation, as a table.
+"""Which end may send which message.
 
-A line the other end may not say is refused with a complaint; it changes nothing.
-Not here: matching answers to questions (connection.py).
+A message that the peer may not send is refused and has no effect. `connection.py` matches replies to requests.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from parley.protocol.messages.requests import (
 
 
 class Role(Enum):
-    """The two ends."""
+    """The two ends of a connection."""
 
     ENGINE = "engine"
     HOST = "host"
@@ -42,7 +41,7 @@ class Role(Enum):
 
 BOTH = frozenset(Role)
 
-# Whatever is not listed is the engine's to say: assistant, result, system, stream_event, notices.
+# Messages that are not listed are sent by the engine only: assistant, result, system, stream_event and others.
 SENDERS: dict[type[Message], frozenset[Role]] = {
     User: BOTH,
     ControlRequest: BOTH,
@@ -59,7 +58,7 @@ SENDERS: dict[type[Message], frozenset[Role]] = {
     UpdateEnvironment: frozenset({Role.HOST}),
 }
 
-# Whatever is not listed is the host's to ask: initialize, interrupt, set_model and the rest.
+# Requests that are not listed are sent by the host only: initialize, interrupt, set_model and others.
 REQUESTERS: dict[type[Request], frozenset[Role]] = {
     CanUseTool: frozenset({Role.ENGINE}),
     HookCallback: frozenset({Role.ENGINE}),
@@ -71,7 +70,7 @@ REQUESTERS: dict[type[Request], frozenset[Role]] = {
 
 
 def may_send(role: Role, message: Message) -> bool:
-    """Whether this end may say this message."""
+    """Whether this end may send this message."""
     if role not in SENDERS.get(type(message), frozenset({Role.ENGINE})):
         return False
     if isinstance(message, ControlRequest) and isinstance(message.request, Request):

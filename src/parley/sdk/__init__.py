@@ -1,1 +1,1 @@
-"""The other end of the wire: what people import. `import parley` finds everything here by itself."""
+"""The Python SDK: the client side of the protocol. `import parley` exports its public names."""

@@ -3,8 +3,8 @@
     async for line in attach(session_id, after=41):
         line.seq, line.message
 
-Every line has a number. Whoever remembers the last one he has seen goes on behind it, after whatever
-break: nothing is seen twice and nothing is missed. Nobody is kept from the session.
+Every line has a sequence number. Pass the last one you have seen as `after` to continue from there: no line is
+repeated and none is missed. Attaching only reads; it does not lock the session.
 """
 
 from __future__ import annotations
@@ -27,22 +27,26 @@ from parley.stores.base import Entry
 
 LINES: dict[str, type[WireMessage]] = {"user": User, "assistant": Assistant, "result": Result}
 POLL_SECONDS = 0.05
-SHARE = 5
-"""To look for news takes at most one part in so many of our time, however long the session is."""
+IDLE_RATIO = 5
+"""Sleep at least this many times as long as a poll took, so that long sessions do not keep a core busy."""
 
 
 @dataclass
 class Attached:
+    """One line of a session."""
+
     seq: int
     message: Message
 
 
 class Attachment(AsyncIterator[Attached]):
+    """The lines of a session, read from its store."""
+
     def __init__(self, lookup: SessionLookup, session_id: str, after: int, follow: bool) -> None:
         self._store = lookup.store(session_id)
         self._session_id = session_id
         self.after = after
-        """The number of the last line that was seen: the cursor for the next time."""
+        """The sequence number of the last line returned: the cursor for the next call."""
         self._read = after
         self._follow = follow
         self._held: deque[Attached] = deque()
@@ -52,22 +56,22 @@ class Attachment(AsyncIterator[Attached]):
         return self
 
     async def __anext__(self) -> Attached:
-        """Raises UnknownSession, SessionError, StopAsyncIteration once nobody holds the session any more."""
+        """Raises UnknownSession, SessionError. The iteration ends when no process holds the session."""
         from anyio import sleep, to_thread
 
         while not self._held:
             if self._is_finished:
                 raise StopAsyncIteration
-            begun = time.monotonic()
+            started = time.monotonic()
             await to_thread.run_sync(self._poll)
             if not self._held and not self._is_finished:
-                await sleep(max(POLL_SECONDS, SHARE * (time.monotonic() - begun)))
+                await sleep(max(POLL_SECONDS, IDLE_RATIO * (time.monotonic() - started)))
         found = self._held.popleft()
         self.after = found.seq
         return found
 
     def _poll(self) -> None:
-        # Asked first: what is written between the two is read by the next look.
+        # Check the lease first: a line written between the two calls is read by the next poll.
         is_held = self._store.is_held(self._session_id)
         for entry in self._store.read(self._session_id, self._read):
             self._read = entry.seq
@@ -78,7 +82,7 @@ class Attachment(AsyncIterator[Attached]):
 
 
 def decode_entry(entry: Entry) -> Message | None:
-    """An entry as it was told; None for what is never told."""
+    """Return the message of an entry, or None for a kind of entry that is never sent to clients."""
     cls = LINES.get(entry.kind)
     if cls is None:
         return None
@@ -98,5 +102,8 @@ def attach(
     store: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Attachment:
-    """The messages of a session after number `after`; with `follow`, also new ones while a process holds it."""
+    """Iterate over the messages of a session after number `after`.
+
+    With `follow`, wait for new messages while a process holds the session.
+    """
     return Attachment(SessionLookup(directory, store, env), session_id, after, follow)

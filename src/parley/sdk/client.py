@@ -4,9 +4,11 @@
         async for message in await client.ask("What is in this folder?"):
             ...                                 this turn's messages, the result last
 
-`ClaudeSDKClient` is the same class: `query`, `receive_response` and `receive_messages` do what
-programs of the official SDK expect. The input of the engine stays open until `close()`, so that
-callbacks are answered as long as anything runs. A client may be used and closed by any task.
+`ClaudeSDKClient` is the same class: `query`, `receive_response` and `receive_messages` behave as in
+the official SDK. The engine's input stays open until `close()`, so callbacks are answered for as long
+as anything runs. Any task may use or close a client.
+
+See also: `query.py` for one-shot use, `sync.py` for use without `async`, `runtime/` for the connection.
 """
 
 from __future__ import annotations
@@ -39,10 +41,12 @@ from parley.sdk.store.stored_session import StoredSession
 from parley.sdk.structured import parser_of
 
 DRAIN_SECONDS = 1.0
-"""How long an engine that does not listen any more has to say why."""
+"""How long to wait for the remaining output of an engine that failed during the handshake."""
 
 
 class Client(Controls):
+    """A connection to one engine and its session."""
+
     def __init__(self, options: Options | None = None, transport: Any = None) -> None:
         self.options = check_types(options)
         self._transport = transport
@@ -56,19 +60,19 @@ class Client(Controls):
         self._finalizer: weakref.finalize[Any, Client] | None = None
         self._stored_session: StoredSession | None = None
 
-    # Its life.
+    # Connecting and closing.
 
     async def connect(self, prompt: str | AsyncIterable[Json] | None = None) -> None:
         """Start the engine and initialize the session. Raises CLIConnectionError, ProcessError, ControlError.
 
-        Whatever goes wrong, nothing is left running.
+        If connecting fails, the engine and its children are ended first.
         """
         if prompt is not None:
             check_prompt(prompt)
         if self._connection is not None:
             return
         if self._is_connecting:
-            raise CLIConnectionError("this client is connecting already")
+            raise CLIConnectionError("the client is already connecting: connect() was called twice")
         self._is_connecting = True
         try:
             link = self._connection = await self._open()
@@ -80,18 +84,18 @@ class Client(Controls):
             self._feeding = start(lambda: send_prompts(link, self.router, prompt, self.options.verbatim_prompts))
 
     async def _open(self) -> EngineConnection:
-        link, made = self._build_connection(await self._resume_from_store())
+        link, spec = self._build_connection(await self._resume_from_store())
         self._finalizer = weakref.finalize(self, link.abandon)
         try:
             await link.open()
-            self._info = await self._handshake(link, made.initialize, self.request_handler)
+            self._info = await self._handshake(link, spec.initialize, self.request_handler)
         except BaseException as exc:
             await self._undo(link, exc)
             raise
         return link
 
     async def _resume_from_store(self) -> Options:
-        """The options for an engine that goes on with a session of the program's own store."""
+        """Return the options for an engine that resumes a session of the program's own store."""
         options = self.options
         if options.session_store is None:
             return options
@@ -99,65 +103,68 @@ class Client(Controls):
         return options if self._transport is not None else await self._stored_session.resume_options()
 
     def _build_connection(self, options: Options) -> tuple[EngineConnection, LaunchSpec]:
-        inbox = MessageRouter()
-        self.router = inbox
+        router = MessageRouter()
+        self.router = router
         servers: dict[str, HostedServer] = {}
-        answerer = self.request_handler = RequestHandler(check_types(options), servers)
-        made = build_launch(options, answerer.hooks, os.environ)
+        handler = self.request_handler = RequestHandler(check_types(options), servers)
+        spec = build_launch(options, handler.hooks, os.environ)
         try:
-            servers.update((name, to_hosted(instance)) for name, instance in made.servers.items())
-            mirror = None if self._stored_session is None else self._stored_session.open_mirror(inbox)
-            deliver = inbox.receive if mirror is None else mirror.receive
+            servers.update((name, to_hosted(instance)) for name, instance in spec.servers.items())
+            mirror = None if self._stored_session is None else self._stored_session.open_mirror(router)
+            deliver = router.receive if mirror is None else mirror.receive
             link = EngineConnection(
-                self._open_wire(made, options), deliver, answerer, options.max_buffer_size or LINE_CAP_BYTES
+                self._open_wire(spec, options), deliver, handler, options.max_buffer_size or LINE_CAP_BYTES
             )
         except BaseException:
-            made.remove_files()
+            spec.remove_files()
             raise
         self.servers = servers
 
         def finish() -> None:
-            inbox.finish(end_error(link.end or Ended(), link.error, inbox.last_result), link.closing)
+            router.finish(end_error(link.end or Ended(), link.error, router.last_result), link.closing)
 
         link.on_end = finish if mirror is None else lambda: mirror.run_after_flush(finish)
-        return link, made
+        return link, spec
 
-    def _open_wire(self, made: LaunchSpec, options: Options) -> Wire:
+    def _open_wire(self, spec: LaunchSpec, options: Options) -> Wire:
         if self._transport is not None:
-            made.remove_files()
+            spec.remove_files()
             return self._transport if hasattr(self._transport, "chunks") else CustomWire(self._transport)
         cwd = os.path.abspath(options.cwd or os.curdir)
-        told = options.stderr or write_stderr
+        on_stderr = options.stderr or write_stderr
         if options.engine == "local":
             if not os.path.isdir(cwd):
                 raise CLIConnectionError(f"the working directory does not exist: {cwd}")
-            return connect_in_process(InProcessEngine(made.argv, cwd, made.environment, told))
+            return connect_in_process(InProcessEngine(spec.argv, cwd, spec.environment, on_stderr))
         from parley.sdk.launch.find_cli import find_engine
         from parley.sdk.launch.process import EngineProcess
 
-        argv = [find_engine(options.cli_path, made.environment), *made.argv]
-        return EngineProcess(argv, cwd, made.environment, told, options.user, made.remove_files)
+        argv = [find_engine(options.cli_path, spec.environment), *spec.argv]
+        return EngineProcess(argv, cwd, spec.environment, on_stderr, options.user, spec.remove_files)
 
-    async def _handshake(self, link: EngineConnection, initialize: wire.Initialize, answerer: RequestHandler) -> Json:
-        patience = max(self.options.control_timeout_seconds, stream_close_seconds(self.options.env))
-        info = await link.request(initialize, patience)
+    async def _handshake(self, link: EngineConnection, initialize: wire.Initialize, handler: RequestHandler) -> Json:
+        timeout_seconds = max(self.options.control_timeout_seconds, stream_close_seconds(self.options.env))
+        info = await link.request(initialize, timeout_seconds)
         info = info if isinstance(info, dict) else {}
-        if answerer.hooks.needs_failure_support and not info.get("hook_on_failure_supported"):
+        if handler.hooks.needs_failure_support and not info.get("hook_on_failure_supported"):
             raise Unfit("the engine does not support hooks that block when they fail (on_failure='block')")
         self.router.turns.has_lifecycle = "msg_lifecycle_v1" in (info.get("capabilities") or ())
         return info
 
-    async def _undo(self, link: EngineConnection, flaw: BaseException) -> None:
-        """End an engine that could not be connected to; what it said of the reason counts more than that it ended."""
-        if isinstance(flaw, CLIConnectionError) and not isinstance(flaw, Unfit):
+    async def _undo(self, link: EngineConnection, error: BaseException) -> None:
+        """End an engine after a failed handshake.
+
+        Raises the error that the engine reported, if any, because it explains why the connection was lost.
+        """
+        if isinstance(error, CLIConnectionError) and not isinstance(error, Unfit):
             await link.wait_finished(DRAIN_SECONDS)
         before, link.closing = link.end, True
         await link.close(busy=True)
         await self._close_rest()
-        if isinstance(flaw, CLIConnectionError) and before is not None:
-            truth = end_error(before, link.error, self.router.last_result)
-            if truth is not None:
-                raise truth from flaw
+        if isinstance(error, CLIConnectionError) and before is not None:
+            reported = end_error(before, link.error, self.router.last_result)
+            if reported is not None:
+                raise reported from error
 
     async def close(self) -> None:
         """End the session. Returns when the engine and all its children have exited; may be called again."""
@@ -173,7 +180,7 @@ class Client(Controls):
     disconnect = close
 
     async def _close_rest(self) -> None:
-        """What lives as long as the engine."""
+        """Close what belongs to the engine: MCP servers, the mirror of the session store, the finalizer."""
         for server in self.servers.values():
             await server.close()
         if self._stored_session is not None:
@@ -186,16 +193,16 @@ class Client(Controls):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, flaw: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
 
-    # Speaking.
+    # Sending.
 
     async def ask(self, prompt: Prompt, *, uuid: str | None = None, priority: str | None = None) -> Turn:
         """Send a prompt; returns its turn. During another turn, the prompt joins that turn or waits for its end.
 
-        Raises ValueError for the `uuid` of a prompt that still waits.
+        Raises ValueError if a prompt with this `uuid` is still waiting.
         """
         link = self.connected()
         parser = None if self.options.output_type is None else parser_of(self.options.output_type)
@@ -204,14 +211,14 @@ class Client(Controls):
         self.router.turns.add(turn)
         try:
             link.send(message)
-        except BaseException:  # the engine is gone, or no line can say it
+        except BaseException:  # the engine has exited, or the message cannot be encoded
             self.router.turns.drop(turn)
             raise
         await link.flush()
         return turn
 
     send = ask
-    """The receipt of a prompt in the middle of a turn is a Turn: `state`, `until("started")`, `result`."""
+    """The same as `ask`, named for prompts sent during a turn: see `Turn.state`, `Turn.until("started")`."""
 
     async def cancel(self, turn: Turn) -> bool:
         """Withdraw a waiting prompt. Returns whether it was still waiting."""
@@ -235,7 +242,7 @@ class Client(Controls):
                 send_prompt(link, self.router, build_line(line, session_id), self.options.verbatim_prompts)
         await link.flush()
 
-    # Listening.
+    # Receiving.
 
     def receive_messages(self) -> MessageStream:
         """All messages that do not belong to an `ask`, until the session ends."""
@@ -243,7 +250,7 @@ class Client(Controls):
         return self.router.stream
 
     def receive_response(self) -> ResponseStream:
-        """The same, up to and including the next result."""
+        """The same as `receive_messages()`, up to and including the next result."""
         self._check_was_connected()
         return ResponseStream(self.router.stream)
 
@@ -284,8 +291,8 @@ class Client(Controls):
         return None if self._connection is None or self._connection.end is None else self._connection.end.exit_code
 
     async def request(self, request: wire.Request, timeout_seconds: float | None = None) -> Any:
-        patience = self.options.control_timeout_seconds if timeout_seconds is None else timeout_seconds
-        return await self.connected().request(request, patience)
+        seconds = self.options.control_timeout_seconds if timeout_seconds is None else timeout_seconds
+        return await self.connected().request(request, seconds)
 
     async def end_input(self) -> None:
         """Close the engine's input: it finishes its work and exits."""
@@ -298,7 +305,7 @@ class Client(Controls):
         return self._connection
 
     def _check_was_connected(self) -> None:
-        """What was said before the end can still be read after it."""
+        """Messages received before the engine exited can still be read after close()."""
         if self._info is None:
             raise NotConnected("the client is not connected: call connect() first")
 

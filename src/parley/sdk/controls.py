@@ -1,4 +1,4 @@
-"""What can be asked of an engine while a session lives: one method a question."""
+"""Control requests to a running engine: one method for each request."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from parley.sdk.types.shapes import ContextUsageResponse, McpStatusResponse, Per
 
 
 class Controls:
-    """Methods of a client; `request` sends."""
+    """The control methods of `Client`. A subclass implements `request`."""
 
     async def request(self, request: wire.Request, timeout_seconds: float | None = None) -> Any:
-        """The payload of the answer. Raises ControlError, ControlTimeout, CLIConnectionError."""
+        """Send a request; returns the reply's payload. Raises ControlError, ControlTimeout, CLIConnectionError."""
         raise NotImplementedError
 
     async def interrupt(self, cancel_queued: bool = False) -> Json:
@@ -32,8 +32,8 @@ class Controls:
 
     async def rewind_files(self, user_message_id: str, dry_run: bool = False) -> Json:
         """Restore files to their state before a prompt; with `dry_run`, only report what would change."""
-        wish = True if dry_run else UNSET
-        return await self._object(wire.RewindFiles(user_message_id=user_message_id, dry_run=wish))
+        flag = True if dry_run else UNSET
+        return await self._object(wire.RewindFiles(user_message_id=user_message_id, dry_run=flag))
 
     rewind = rewind_files
 
@@ -54,7 +54,7 @@ class Controls:
     mcp_toggle = toggle_mcp_server
 
     async def set_mcp_servers(self, servers: Json) -> Json:
-        """Replace the servers set by an earlier call; returns what was added, removed and failed."""
+        """Replace the servers set by an earlier call; returns which were added, removed and failed."""
         return await self._object(wire.McpSetServers(servers=servers))
 
     async def mcp_call(self, tool: str, arguments: Json | None = None) -> Any:

@@ -1,18 +1,18 @@
 """Exceptions, with the names of the official SDK.
 
     ClaudeSDKError
-    ├── CLIConnectionError     no engine, or none any more
-    │   ├── CLINotFoundError   there is no such program
-    │   ├── NotConnected       a method was called before connect() or after the end
-    │   └── Unfit              the engine cannot do what the options ask for
-    ├── ProcessError           the engine ended badly: exit code, stderr, argv
-    │   └── ResultError        it did so after a result that says why
+    ├── CLIConnectionError     the engine cannot be reached or has exited
+    │   ├── CLINotFoundError   the engine's executable was not found
+    │   ├── NotConnected       a method was called before connect() or after close()
+    │   └── Unfit              the engine does not support a requested option
+    ├── ProcessError           the engine exited with an error: exit code, stderr, argv
+    │   └── ResultError        the same, after a result that gives the reason
     ├── ControlError           the engine refused a control request
-    │   └── ControlTimeout     or did not answer it in time
-    ├── CLIJSONDecodeError     a line that is no JSON
-    └── MessageParseError      an answer that is not what it should be
+    │   └── ControlTimeout     the engine did not answer a control request in time
+    ├── CLIJSONDecodeError     a line is not JSON
+    └── MessageParseError      a message does not have the expected content
 
-A bad line in a stream raises nothing: it is a message of its own (types/messages.py, `Unreadable`).
+An invalid line in a stream raises no exception: it becomes an `Unreadable` message (types/messages.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NotConnected(CLIConnectionError):
 
 
 class Unfit(CLIConnectionError):
-    """The engine is there and cannot do what the options ask for."""
+    """The engine does not support a requested option."""
 
 
 class CLINotFoundError(CLIConnectionError):
@@ -51,7 +51,7 @@ class ProcessError(ClaudeSDKError):
     """The engine exited with an error."""
 
     argv: Sequence[str] = ()
-    """How it was started; what is long or secret is never on a command line."""
+    """The engine's command line. It contains no secrets."""
 
     def __init__(self, message: str, exit_code: int | None = None, stderr: str | None = None) -> None:
         self.exit_code = exit_code
@@ -88,9 +88,9 @@ class ControlError(ClaudeSDKError):
     def __init__(self, message: str, subtype: str = "", code: str | None = None) -> None:
         super().__init__(message)
         self.subtype = subtype
-        """What was asked, e.g. `set_model`."""
+        """The subtype of the request, e.g. `set_model`."""
         self.code = code
-        """The engine's own name for the reason."""
+        """The engine's error code."""
 
 
 class ControlTimeout(ControlError, TimeoutError):
@@ -103,11 +103,11 @@ class CLIJSONDecodeError(ClaudeSDKError):
     def __init__(self, line: str, original_error: Exception) -> None:
         self.line = line
         self.original_error = original_error
-        super().__init__(f"a line is no JSON: {line[:100]}")
+        super().__init__(f"a line is not JSON: {line[:100]}")
 
 
 class MessageParseError(ClaudeSDKError):
-    """Something the engine said is not what it should be."""
+    """A message of the engine does not have the expected content."""
 
     def __init__(self, message: str, data: dict[str, Any] | None = None) -> None:
         self.data = data
@@ -115,6 +115,6 @@ class MessageParseError(ClaudeSDKError):
 
 
 def sentences(errors: object) -> list[str]:
-    """The errors of a result, whatever an engine puts there."""
+    """Return the errors of a result as a list of strings. Engines send a string or a list."""
     listed = [errors] if isinstance(errors, str) else errors if isinstance(errors, list) else []
     return [error.strip() for error in listed if isinstance(error, str) and error.strip()]

@@ -15,7 +15,7 @@ from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as wire
 
 RENAMED = {"async_": "async", "continue_": "continue"}
-"""Words of Python that the wire uses as keys."""
+"""Keys of the wire that are Python keywords, and how they are written in Python."""
 
 
 class HookContext(TypedDict):
@@ -39,21 +39,21 @@ class HookMatcher:
 
 
 class Registry:
-    """All hooks of a session under the ids the engine calls them by."""
+    """The hooks of a session by callback id, which is how the engine refers to them."""
 
     def __init__(self, hooks: Mapping[Any, Sequence[HookMatcher]] | None) -> None:
-        """Raises TypeError for what cannot be called."""
+        """Raises TypeError for a hook that is not callable."""
         self.callbacks: dict[str, HookCallback] = {}
         self.events: dict[str, list[str]] = {}
         self.matchers: dict[str, list[wire.HookMatcher]] = {}
         for event, matchers in (hooks or {}).items():
-            self.matchers[event] = [self._filed(event, matcher) for matcher in matchers]
+            self.matchers[event] = [self._register(event, matcher) for matcher in matchers]
 
-    def _filed(self, event: str, matcher: HookMatcher) -> wire.HookMatcher:
+    def _register(self, event: str, matcher: HookMatcher) -> wire.HookMatcher:
         ids = []
         for hook in matcher.hooks:
             if not callable(hook):
-                raise TypeError(f"a hook of {event} must be a function, not {type(hook).__name__}")
+                raise TypeError(f"a hook for {event} must be a function, not {type(hook).__name__}")
             name = f"hook_{len(self.callbacks)}"
             self.callbacks[name] = hook
             ids.append(name)
@@ -67,27 +67,27 @@ class Registry:
 
     @property
     def needs_failure_support(self) -> bool:
-        """Whether a hook that fails must block: an engine that cannot see to that must not be used."""
+        """Whether a hook uses `on_failure="block"`. An engine without support for it must not be used."""
         return any(matcher.onFailure == "block" for listed in self.matchers.values() for matcher in listed)
 
     def find(self, callback_id: str, event: str) -> list[HookCallback]:
-        """The hook of an id; where an engine names the event instead, all of that event."""
+        """Return the hook with this id, or all hooks of the event if the engine sent no known id."""
         if callback_id in self.callbacks:
             return [self.callbacks[callback_id]]
         return [self.callbacks[name] for name in self.events.get(event or callback_id, ())]
 
 
-def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
-    """The keys of an answer that an engine does not know: a decision that is misspelt is none."""
+def unknown_keys(event: str, output: Json) -> tuple[str, ...]:
+    """Return the keys of a hook's output that engines do not know. A misspelled decision would have no effect."""
     from parley.hooks.output import unknown_keys as find
 
-    return find(event, answer)
+    return find(event, output)
 
 
-def spelled(answer: object) -> Json:
-    """A hook's answer as the wire spells it. Raises TypeError for what is none."""
-    if answer is None:
+def encode_output(output: object) -> Json:
+    """Encode a hook's output with the keys of the wire. Raises TypeError if it is not a dict or None."""
+    if output is None:
         return {}
-    if not isinstance(answer, Mapping):
-        raise TypeError(f"a hook must return a dict, not {type(answer).__name__}: {answer!r:.200}")
-    return {RENAMED.get(str(key), str(key)): value for key, value in answer.items()}
+    if not isinstance(output, Mapping):
+        raise TypeError(f"a hook must return a dict, not {type(output).__name__}: {output!r:.200}")
+    return {RENAMED.get(str(key), str(key)): value for key, value in output.items()}

@@ -2,9 +2,9 @@
 
     Options(model="sonnet", cwd="/srv/app", can_use_tool=ask, engine="local")
 
-The names are those of the official SDK, so `ClaudeAgentOptions` is the same class. What the
-engine takes on its command line has a row in protocol/options.py under the same name;
-launch/args.py finds it there. The last group is ours.
+The names are those of the official SDK, and `ClaudeAgentOptions` is the same class. An option that
+is a command-line flag has a row of the same name in protocol/options.py, which launch/args.py reads.
+The last group exists only in Parley.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class AgentDefinition:
 
 @dataclass
 class Options:
-    """Most options are the flag of the same name (docs/cli.md). Those from `engine` on are not in the official SDK."""
+    """Most options are the flag of the same name (docs/cli.md). From `engine` on, they are not in the official SDK."""
 
-    # Tools and permission.
+    # Tools and permissions.
     tools: list[str] | ToolsPreset | None = None
     allowed_tools: list[str] = field(default_factory=list)
     system_prompt: str | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | None = None
@@ -120,7 +120,7 @@ class Options:
     load_timeout_ms: int = 60_000
     task_budget: TaskBudget | None = None
     client_app: str | None = None
-    # Ours.
+    # Only in Parley.
     engine: Literal["process", "local"] = "process"
     """`local`: run the engine in this process."""
     output_type: Any = None

@@ -38,17 +38,17 @@ class PermissionUpdate:
 
     def to_dict(self) -> Json:
         """The update as the protocol encodes it."""
-        spelled: Json = {"type": self.type}
+        update: Json = {"type": self.type}
         if self.rules is not None:
-            spelled["rules"] = [{"toolName": rule.tool_name, "ruleContent": rule.rule_content} for rule in self.rules]
+            update["rules"] = [{"toolName": rule.tool_name, "ruleContent": rule.rule_content} for rule in self.rules]
         for name in ("behavior", "mode", "directories", "destination"):
             if (value := getattr(self, name)) is not None:
-                spelled[name] = value
-        return spelled
+                update[name] = value
+        return update
 
     @classmethod
     def from_dict(cls, data: Json) -> PermissionUpdate:
-        """Raises KeyError or TypeError for what is none."""
+        """Raises KeyError or TypeError for an invalid update."""
         rules = data.get("rules")
         return cls(
             type=data["type"],
@@ -63,7 +63,7 @@ class PermissionUpdate:
 
 
 class Signal:
-    """Tells a callback that nobody waits for its answer any more."""
+    """Tells a callback that its request was cancelled."""
 
     def __init__(self) -> None:
         self.aborted = False
@@ -103,26 +103,26 @@ PermissionResult = PermissionResultAllow | PermissionResultDeny
 CanUseTool = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResult] | PermissionResult]
 
 
-def context(question: Question, signal: Signal) -> ToolPermissionContext:
-    """What a callback is told beside the call."""
-    updates, hints = suggestions(question.permission_suggestions)
+def build_context(question: Question, signal: Signal) -> ToolPermissionContext:
+    """Build the context that a callback receives with the call."""
+    updates, hints = split_suggestions(question.permission_suggestions)
     return ToolPermissionContext(
         signal=signal,
         suggestions=updates,
         hints=hints,
-        **{name: told(getattr(question, name)) for name in CONTEXT},
+        **{name: or_none(getattr(question, name)) for name in CONTEXT},
     )
 
 
 CONTEXT = ("tool_use_id", "agent_id", "blocked_path", "decision_reason", "title", "display_name", "description")
 
 
-def told(value: Any) -> Any:
+def or_none(value: Any) -> Any:
     return None if value is UNSET else value
 
 
-def suggestions(given: Any) -> tuple[list[PermissionUpdate], list[str]]:
-    """Updates, and suggestions that are mere text. What is neither is left out: an answer needs no suggestion."""
+def split_suggestions(given: Any) -> tuple[list[PermissionUpdate], list[str]]:
+    """Split suggestions into typed updates and hints. What is not a valid update becomes a hint."""
     updates: list[PermissionUpdate] = []
     hints: list[str] = []
     for one in given if isinstance(given, list) else ():
@@ -136,17 +136,17 @@ def suggestions(given: Any) -> tuple[list[PermissionUpdate], list[str]]:
     return updates, hints
 
 
-def answer(decision: object, question: Question) -> Json:
-    """A callback's answer as the wire spells it. Raises TypeError for what is none."""
+def encode_decision(decision: object, question: Question) -> Json:
+    """Encode a callback's decision for the wire. Raises TypeError if it is not a PermissionResult."""
     if isinstance(decision, PermissionResultAllow):
         updated = question.input if decision.updated_input is None else decision.updated_input
-        spelled: Json = {"behavior": "allow", "updatedInput": updated}
+        reply: Json = {"behavior": "allow", "updatedInput": updated}
         if decision.updated_permissions is not None:
-            spelled["updatedPermissions"] = [update.to_dict() for update in decision.updated_permissions]
-        return spelled
+            reply["updatedPermissions"] = [update.to_dict() for update in decision.updated_permissions]
+        return reply
     if isinstance(decision, PermissionResultDeny):
-        spelled = {"behavior": "deny", "message": decision.message}
-        return {**spelled, "interrupt": True} if decision.interrupt else spelled
+        reply = {"behavior": "deny", "message": decision.message}
+        return {**reply, "interrupt": True} if decision.interrupt else reply
     raise TypeError(
         "can_use_tool must return PermissionResultAllow or PermissionResultDeny, "
         f"not {type(decision).__name__}: {decision!r:.200}"

@@ -2,9 +2,9 @@
 
     async for message in query(prompt="What is 2 + 2?", options=Options(...)): ...
 
-The engine's input stays open for as long as one of its questions could come: callbacks are
-answered also for agents that go on in the background. `break` is enough to end it; a `with
-aclosing(...)` ends it at once and in good order.
+The engine's input stays open while the engine may still send a request, so callbacks are also
+answered for agents that run in the background. `break` ends the engine eventually; use
+`async with aclosing(...)` to end it immediately.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from parley.sdk.runtime.prompts import build_line, check_prompt, new_uuid, send_
 from parley.sdk.types import messages as ours
 
 BACKGROUND_SECONDS = 600.0
-"""How long the input stays open for tasks in the background; the engine has the same patience."""
+"""How long the input stays open for background tasks. The engine waits for the same time."""
 NOTICE_SECONDS = 2.0
-"""How long after the end of a task its notice may begin a turn."""
+"""How long after a task has ended its notification may still start a turn."""
 
 
 class QueryProgress:
-    """Whether everything that was asked has been answered."""
+    """Tracks whether every prompt has been answered."""
 
     def __init__(self) -> None:
         self.all_sent = False
         self.has_lifecycle = False
-        """Whether the engine tells what becomes of prompts; where it does not, its results have to do."""
+        """Whether the engine reports the state of prompts. If it does not, results are counted instead."""
         self.open: set[str] = set()
         self.ended: set[str] = set()
         self.results = 0
@@ -44,7 +44,7 @@ class QueryProgress:
         self.tasks = 0
         self.in_turn = False
         self.error: Exception | None = None
-        """What ended the prompts of the program too early."""
+        """The exception that the program's iterable of prompts raised."""
 
     def update(self, message: base.Message) -> None:
         match message:
@@ -65,7 +65,7 @@ class QueryProgress:
                 self.tasks = len(tasks)
 
     def add(self, uuid: str) -> None:
-        """A prompt is on its way. One that has been answered is not run again."""
+        """Record a sent prompt. The engine does not run a prompt again that it has already answered."""
         if uuid not in self.ended:
             self.open.add(uuid)
 
@@ -75,11 +75,13 @@ class QueryProgress:
 
     @property
     def is_answered(self) -> bool:
-        waits = self.open and self.has_lifecycle
-        return self.all_sent and not waits and not self.in_turn and (self.results > 0 or self.sent == 0)
+        has_open = self.open and self.has_lifecycle
+        return self.all_sent and not has_open and not self.in_turn and (self.results > 0 or self.sent == 0)
 
 
 class QueryStream(AsyncIterator[ours.Message]):
+    """The messages of one `query()`. The engine is started by the first `anext`."""
+
     def __init__(self, prompt: str | AsyncIterable[Json], options: Options | None, transport: Any) -> None:
         check_prompt(prompt)
         self._prompt = prompt
@@ -107,7 +109,7 @@ class QueryStream(AsyncIterator[ours.Message]):
         raise self._progress.error or StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End it now, and all that it started."""
+        """End the engine and its children now."""
         self._finished = True
         for job in self._jobs:
             job.cancel()
@@ -136,7 +138,10 @@ class QueryStream(AsyncIterator[ours.Message]):
 
 
 class PromptFeed:
-    """Sends what a program generates. What goes wrong in that is told when everything sent before is answered."""
+    """Sends the prompts of an async iterable.
+
+    An exception that the iterable raises is raised by the stream, after the prompts before it are answered.
+    """
 
     def __init__(self, client: Client, prompts: AsyncIterable[Json], progress: QueryProgress) -> None:
         self._router, self._connection = client.router, client.connected()
@@ -151,19 +156,19 @@ class PromptFeed:
                     self._send(build_line(given))
                     await self._connection.flush()
                 except ClaudeSDKError:
-                    log.debug("the prompts ended with the engine", exc_info=True)
+                    log.debug("the engine exited before all prompts were sent", exc_info=True)
                     return
         except Exception as exc:
             self._fail(exc)
         except BaseException as exc:
             if not is_stray(exc):
                 raise
-            made = RuntimeError("the prompts of the program were cancelled")
-            made.__cause__ = exc
-            self._fail(made)
+            error = RuntimeError("the iterable of prompts was cancelled")
+            error.__cause__ = exc
+            self._fail(error)
 
     def _send(self, line: Json) -> None:
-        """With an id, so that its end is known."""
+        """Send a line. User messages get an id, so that their end can be recognized."""
         if line.get("type") == "user" and not line.get("uuid"):
             line["uuid"] = new_uuid()
             self._router.own_uuids.add(line["uuid"])
@@ -172,14 +177,17 @@ class PromptFeed:
         if line.get("type") == "user":
             self._progress.add(str(line["uuid"]))
 
-    def _fail(self, flaw: Exception) -> None:
-        # Whoever does not read to the end finds it in the log.
-        log.warning("the prompts of the program failed", exc_info=flaw)
-        self._progress.error = flaw
+    def _fail(self, error: Exception) -> None:
+        # A program that does not read the stream to its end finds the error in the log.
+        log.warning("the iterable of prompts raised an exception", exc_info=error)
+        self._progress.error = error
 
 
 class EndWatcher:
-    """Ends the input when there is nothing left to answer. It belongs to the inbox and knows no iterator."""
+    """Closes the engine's input when nothing is left to answer.
+
+    The router owns it; it holds no reference to the stream, so that a dropped stream can be collected.
+    """
 
     def __init__(self, progress: QueryProgress, client: Client) -> None:
         self._progress = progress
@@ -226,6 +234,6 @@ def query(
 ) -> QueryStream:
     """Send the prompt and yield all messages. Raises ProcessError or ResultError if the engine exits with an error.
 
-    Raises TypeError at once for a prompt that is none; what an iterable of prompts raises is raised at the end.
+    Raises TypeError immediately for an invalid prompt. An exception of an iterable of prompts is raised at the end.
     """
     return QueryStream(prompt, options, transport)

@@ -1,15 +1,15 @@
 """Questions and plans of the model, with typed answers.
 
-    async def choose(asked: Questions) -> Answers | None:
-        return asked.answer({"Which one?": "B"})
+    async def choose(questions: Questions) -> Answers | None:
+        return questions.answer({"Which one?": "B"})
 
     async def review(plan: Plan) -> PlanDecision:
         return plan.approve(mode="acceptEdits") if "tests" in plan.text else plan.reject("Test it, too.")
 
     Options(on_question=choose, on_plan=review)
 
-None is "not answered": the model is told so, and goes on without. Both are calls of tools
-(AskUserQuestion, ExitPlanMode), so a `can_use_tool` that handles them itself needs neither.
+None means "not answered": the model is told so and continues. Questions and plans are calls of the
+tools AskUserQuestion and ExitPlanMode; a `can_use_tool` that handles these needs neither callback.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Questions:
     def answer(self, answers: Mapping[str, str | Sequence[str]]) -> Answers:
         """Answers by question text, several choices as a list. Raises ValueError for an unknown question."""
         texts = {question.text for question in self.questions}
-        if strange := sorted(set(answers) - texts):
-            raise ValueError(f"nobody asked {strange[0]!r}; asked were {sorted(texts)}")
-        return Answers({text: given if isinstance(given, str) else ", ".join(given) for text, given in answers.items()})
+        if unknown := sorted(set(answers) - texts):
+            raise ValueError(f"unknown question {unknown[0]!r} (the questions are {sorted(texts)})")
+        return Answers({text: value if isinstance(value, str) else ", ".join(value) for text, value in answers.items()})
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class PlanDecision:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan that the model asks to carry out."""
+    """A plan that the model asks to execute."""
 
     text: str
     path: str | None = None
@@ -90,11 +90,11 @@ OnPlan = Callable[[Plan], Awaitable[PlanDecision] | PlanDecision]
 
 
 def read_questions(input: Json, tool_use_id: str | None) -> Questions:
-    """Whatever a model writes: what is no question is left out."""
-    listed = input.get("questions")
+    """Read the tool input that the model wrote. Entries that are not objects are skipped."""
+    entries = input.get("questions")
     return Questions(
-        questions=tuple(parse_question(one) for one in listed if isinstance(one, dict))
-        if isinstance(listed, list)
+        questions=tuple(parse_question(entry) for entry in entries if isinstance(entry, dict))
+        if isinstance(entries, list)
         else (),
         tool_use_id=tool_use_id,
         input=input,
@@ -122,17 +122,17 @@ def read_plan(input: Json, tool_use_id: str | None) -> Plan:
     return Plan(str(input.get("plan", "")), path if isinstance(path, str) else None, tool_use_id, input)
 
 
-def question_decision(asked: Questions, answers: object) -> PermissionResult:
-    """Raises TypeError for what is no answer."""
+def question_decision(questions: Questions, answers: object) -> PermissionResult:
+    """Raises TypeError if the callback returned neither Answers nor None."""
     if answers is None:
         return PermissionResultDeny(message=NOT_ANSWERED)
     if not isinstance(answers, Answers):
         raise TypeError(f"on_question must return Answers or None, not {type(answers).__name__}")
-    return PermissionResultAllow(updated_input={**asked.input, "answers": dict(answers.by_question)})
+    return PermissionResultAllow(updated_input={**questions.input, "answers": dict(answers.by_question)})
 
 
 def plan_decision(plan: Plan, decision: object) -> PermissionResult:
-    """Raises TypeError for what is no decision."""
+    """Raises TypeError if the callback did not return a PlanDecision."""
     if not isinstance(decision, PlanDecision):
         raise TypeError(f"on_plan must return a PlanDecision, not {type(decision).__name__}")
     if not decision.approved:

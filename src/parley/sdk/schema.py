@@ -1,4 +1,4 @@
-"""JSON Schemas of tools: from type hints, from `{name: type}`, from a TypedDict, or given as they are."""
+"""JSON Schemas of tools: from type hints, from `{name: type}`, from a TypedDict, or given as a schema."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ SIMPLE: dict[Any, Json] = {
 
 
 def type_schema(kind: Any, nulls: bool = False) -> Json:
-    """What a value of this type looks like. What is strange is a string: a model can always write one.
+    """Return the JSON Schema of a type. An unsupported type becomes a string, which a model can always write.
 
-    The official SDK leaves None out of a union; `nulls` keeps it.
+    The official SDK drops None from a union; `nulls` keeps it.
     """
     if get_origin(kind) is Annotated:
         inner, *notes = get_args(kind)
-        words = [note for note in notes if isinstance(note, str)]
-        return {**type_schema(inner, nulls), "description": words[0]} if words else type_schema(inner, nulls)
+        texts = [note for note in notes if isinstance(note, str)]
+        return {**type_schema(inner, nulls), "description": texts[0]} if texts else type_schema(inner, nulls)
     if get_origin(kind) in (typing.Required, typing.NotRequired):
         return type_schema(get_args(kind)[0], nulls)
     if isinstance(kind, Mapping):
-        return dict(kind)  # a schema already
+        return dict(kind)  # already a schema
     if kind in SIMPLE:
         return dict(SIMPLE[kind])
     if typing.is_typeddict(kind):
@@ -67,7 +67,7 @@ def generic_schema(kind: Any, nulls: bool) -> Json:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return {"enum": [member.value for member in kind]}
     if nulls or hasattr(kind, "__struct_fields__") or hasattr(kind, "__dataclass_fields__"):
-        # The arguments of a plain function are made what its hints say, so the schema must say the same.
+        # Arguments of a plain function are converted to the types of its hints, so the schema must match them.
         with suppress(TypeError):
             return schema_of(kind)
     return {"type": "string"}
@@ -79,7 +79,7 @@ def typed_dict_schema(kind: Any, nulls: bool = False) -> Json:
 
 
 def is_required(kind: Any, name: str, hint: Any) -> bool:
-    """Where annotations are strings only the hint tells: `__required_keys__` does not look into them."""
+    """Check the hint first: with string annotations, `__required_keys__` misses Required and NotRequired."""
     origin = get_origin(hint)
     if origin in (typing.Required, typing.NotRequired):
         return origin is typing.Required
@@ -97,9 +97,9 @@ def object_schema(fields: Mapping[str, Any], required: list[str], nulls: bool = 
 
 
 def hoist_definitions(schema: Json) -> Json:
-    """With the definitions of its parts at the root, where references look for them.
+    """Move the `$defs` of all parts to the root, where `$ref` looks for them.
 
-    Raises TypeError for two of one name that differ.
+    Raises TypeError if two different definitions have the same name.
     """
     found: Json = {}
 
@@ -110,7 +110,7 @@ def hoist_definitions(schema: Json) -> Json:
             return part
         for name, one in part.get("$defs", {}).items():
             if found.setdefault(name, without(one)) != without(one):
-                raise TypeError(f"two types of a tool's input have the name {name!r}")
+                raise TypeError(f"two types in the tool's input are both named {name!r}; rename one")
         return {name: without(one) for name, one in part.items() if name != "$defs"}
 
     made: Json = without(schema)
@@ -118,10 +118,10 @@ def hoist_definitions(schema: Json) -> Json:
 
 
 def schema_of_input(given: Any) -> Json:
-    """The schema of a tool's input as the decorator takes it. Raises TypeError."""
+    """Return the JSON Schema for the `input_schema` of `@tool`. Raises TypeError."""
     if isinstance(given, Mapping):
         is_schema = "properties" in given and isinstance(given.get("type"), str)
-        # No type of Python is text, so these are words of JSON Schema, too.
+        # In `{name: type}` the values are types, never strings, so these can only be JSON Schema keywords.
         if is_schema or given.get("type") == "object" or isinstance(given.get("$ref"), str):
             return dict(given)
         return object_schema(given, list(given))
@@ -133,16 +133,18 @@ def schema_of_input(given: Any) -> Json:
 
 
 class Parameters:
-    """The parameters of a plain function: their schema, and the way from JSON to values."""
+    """The parameters of a plain function: their schema, and the conversion of JSON to their types."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Raises TypeError for what no JSON object can be handed to."""
+        """Raises TypeError for a function with parameters that cannot be passed by name."""
         hints = get_type_hints(function, include_extras=True)
         self.schema: Json = {"type": "object", "properties": {}, "required": []}
         self._types: dict[str, Any] = {}
         for name, parameter in inspect.signature(function).parameters.items():
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise TypeError(f"the parameter {name!r} of {function.__name__} cannot be given by its name")
+                raise TypeError(
+                    f"parameter {name!r} of {function.__name__} cannot be passed by name; a tool takes named parameters"
+                )
             kind = self._types[name] = hints.get(name, Any)
             described = type_schema(kind, nulls=True)
             if parameter.default is parameter.empty:
@@ -154,11 +156,11 @@ class Parameters:
         self.schema = hoist_definitions(self.schema)
 
     def values(self, arguments: Json) -> dict[str, Any]:
-        """Raises ValueError for what does not fit."""
-        if strange := sorted(set(arguments) - set(self._types)):
-            raise ValueError(f"there is no parameter {strange[0]!r}")
+        """Convert arguments to the types of the parameters. Raises ValueError."""
+        if unknown := sorted(set(arguments) - set(self._types)):
+            raise ValueError(f"unknown parameter {unknown[0]!r} (the parameters are {list(self._types)})")
         if missing := [name for name in self.schema["required"] if name not in arguments]:
-            raise ValueError(f"the parameter {missing[0]!r} is missing")
+            raise ValueError(f"parameter {missing[0]!r} is missing")
         try:
             return {
                 name: msgspec.convert(value, strip_annotations(self._types[name]), dec_hook=build_value)
@@ -169,14 +171,14 @@ class Parameters:
 
 
 def build_value(kind: Any, value: Any) -> Any:
-    """A value of a type that msgspec does not know. Raises ValueError."""
+    """Convert a value to a type that msgspec does not support. Raises ValueError."""
     if is_pydantic(kind):
         return kind.model_validate(value)
     if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
-    raise ValueError(f"no {getattr(kind, '__name__', kind)} can be made of JSON")
+    raise ValueError(f"cannot convert JSON to {getattr(kind, '__name__', kind)}")
 
 
 def strip_annotations(kind: Any) -> Any:
-    """A type without its notes: msgspec takes notes of its own kind only."""
+    """Return a type without `Annotated`: msgspec accepts only its own annotations."""
     return strip_annotations(get_args(kind)[0]) if get_origin(kind) is Annotated else kind

@@ -3,8 +3,8 @@
     for info in list_sessions(directory="."): ...
     get_session_messages(info.session_id, store="sqlite:/srv/sessions.db")
 
-Without `store` it is found as the engine finds it (PARLEY_STORE, else the original's layout and our own).
-Everything here is synchronous, as it is in the official SDK, but `attach`, which waits for what comes.
+Without `store`, the engine's rule applies: PARLEY_STORE, else the files of Claude Code and of Parley.
+As in the official SDK, the functions are synchronous. To follow a running session, use `attach`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from parley.stores.export import import_session, set_labels
 from parley.stores.files.transcript_lines import with_figures
 from parley.stores.session_open import check_answers, entries_before_cut, is_conversation, is_prompt, is_uuid
 
-NOT_FOUND = "there is no session {}"
+NOT_FOUND = "no session with id {}"
 
 
 @dataclass
@@ -64,7 +64,7 @@ class ForkSessionResult:
 
 
 class SessionLookup:
-    """The store of one place, and what belongs to its sessions beside their logs."""
+    """Finds the store of a directory and the sessions in it."""
 
     def __init__(
         self, directory: str | os.PathLike[str] | None, store: str | None, env: Mapping[str, str] | None
@@ -78,9 +78,9 @@ class SessionLookup:
         return self.sessions.store(session_id)
 
     def find(self, session_id: str) -> tuple[Store, Info]:
-        """Raises ValueError for what is no id, FileNotFoundError for what is not there."""
+        """Raises ValueError for an invalid id, FileNotFoundError for an unknown session."""
         if not is_uuid(session_id):
-            raise ValueError(f"{session_id!r} is no id of a session")
+            raise ValueError(f"invalid session id {session_id!r} (expected a UUID)")
         store = self.store(session_id)
         info = store.info(session_id)
         if info is None:
@@ -97,7 +97,7 @@ def list_sessions(
     store: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[SDKSessionInfo]:
-    """The sessions of a directory, or of all; most recent first."""
+    """The sessions of a directory, or of all directories; most recent first."""
     found = SessionLookup(directory, store, env).store()
     if directory is None:
         return [convert_info(info) for info in found.list(None, limit, offset)]
@@ -172,7 +172,7 @@ def rename_session(
 ) -> None:
     """Raises ValueError for an empty title, FileNotFoundError for an unknown session."""
     if not title.strip():
-        raise ValueError("a title must have a letter")
+        raise ValueError("title must not be empty")
     found, _ = SessionLookup(directory, store, env).find(session_id)
     found.rename(session_id, title.strip())
 
@@ -187,7 +187,7 @@ def tag_session(
 ) -> None:
     """None removes the tag. Raises ValueError for an empty tag, FileNotFoundError for an unknown session."""
     if tag is not None and not tag.strip():
-        raise ValueError("a tag must have a letter; None takes it away")
+        raise ValueError("tag must not be empty; pass None to remove it")
     found, _ = SessionLookup(directory, store, env).find(session_id)
     found.tag(session_id, None if tag is None else tag.strip())
 
@@ -196,12 +196,12 @@ def delete_session(
     session_id: str, directory: str | None = None, *, store: str | None = None, env: Mapping[str, str] | None = None
 ) -> None:
     """Raises FileNotFoundError, or SessionBusy if a process holds the session."""
-    shelf = SessionLookup(directory, store, env)
-    found, _ = shelf.find(session_id)
+    lookup = SessionLookup(directory, store, env)
+    found, _ = lookup.find(session_id)
     found.delete(session_id)
-    memory.forget(shelf.basis, session_id)
-    # The states of files it could go back to are of no use to anybody else.
-    forget_history(shelf.basis, session_id)
+    memory.forget(lookup.basis, session_id)
+    # Without the session, its file checkpoints cannot be restored.
+    forget_history(lookup.basis, session_id)
 
 
 def fork_session(
@@ -213,23 +213,23 @@ def fork_session(
     store: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> ForkSessionResult:
-    """A copy to continue, up to a message if one is given. Raises ValueError, FileNotFoundError, SessionError."""
-    shelf = SessionLookup(directory, store, env)
-    found, info = shelf.find(session_id)
+    """Copy a session, up to a message if one is given. Raises ValueError, FileNotFoundError, SessionError."""
+    lookup = SessionLookup(directory, store, env)
+    found, info = lookup.find(session_id)
     entries = list(found.read(session_id))
     if up_to_message_id is not None:
         kept = entries_before_cut(entries, up_to_message_id, None)
         entries = [*kept, *check_answers(kept, entries[len(kept) :])]
     if not any(is_prompt(entry.message) for entry in entries if entry.kind == "user"):
-        raise ValueError(f"the session {session_id} has nothing to be forked")
+        raise ValueError(f"session {session_id} has no prompt to fork from")
     if directory is None and info.cwd:
-        # A fork stays in the project of the session it comes from.
-        shelf = SessionLookup(info.cwd, store, env)
-        found = shelf.store(session_id)
+        # A fork belongs to the project of its source.
+        lookup = SessionLookup(info.cwd, store, env)
+        found = lookup.store(session_id)
     new = Clock().new_uuid()
     import_session(found, new, copy_entries(entries, new))
     set_labels(found, new, title or f"{info.title or info.first_prompt or 'session'} (fork)", info.tag)
-    shelf.sessions.inherit(new, session_id)
+    lookup.sessions.inherit(new, session_id)
     return ForkSessionResult(new)
 
 
@@ -279,7 +279,7 @@ def parse_milliseconds(iso: str) -> int:
 
 
 def list_worktrees(folder: Path) -> list[str]:
-    """A folder, and those that share its repository. Read off git's own files: nothing of the tree is run."""
+    """Return a folder and the other worktrees of its repository. Reads git's files; runs no command."""
     folder = folder.absolute()
     git = folder / ".git"
     try:
@@ -287,7 +287,7 @@ def list_worktrees(folder: Path) -> list[str]:
             git = (folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()).resolve()
             git = (git / (git / "commondir").read_text(encoding="utf-8").strip()).resolve()
         named = [path.read_text(encoding="utf-8").strip() for path in git.glob("worktrees/*/gitdir")]
-    except (OSError, ValueError):  # also what is no text, or no path
+    except (OSError, ValueError):  # ValueError: not UTF-8, or not a valid path
         return [str(folder)]
     others = [str(git.parent), *(str(Path(path).parent) for path in named)]
     return list(dict.fromkeys([str(folder), *others])) if named else [str(folder)]

@@ -1,6 +1,6 @@
 """Structured results as values of a given type: msgspec, dataclass, TypedDict or pydantic.
 
-schema_of(City)              the JSON Schema the answer must fit
+schema_of(City)              the JSON Schema that the output must match
 parser_of(City)(value)       the value as a City
 """
 
@@ -21,12 +21,12 @@ def is_pydantic(kind: Any) -> bool:
 
 
 def schema_of(kind: Any) -> Json:
-    """Raises TypeError for a type that has none."""
+    """Return the JSON Schema of a type. Raises TypeError for a type that has none."""
     if is_pydantic(kind):
         found: Json = kind.model_json_schema()
         return found
     schema = msgspec.json.schema(kind)
-    # The root must be an object of its own: some backends take no reference there.
+    # Inline the root: some backends reject a schema whose root is a reference.
     if set(schema) == {"$ref", "$defs"}:
         root = schema["$defs"][schema["$ref"].rpartition("/")[2]]
         refers = len(schema["$defs"]) > 1 or schema["$ref"] in str(root)
@@ -42,9 +42,9 @@ def parser_of(kind: Any) -> Callable[[Any], Any]:
 
 
 def parse(result: ResultMessage | None, parser: Callable[[Any], Any] | None) -> Any:
-    """Raises MessageParseError if there is no structured output, or it does not fit."""
+    """Raises MessageParseError if the structured output is missing or does not match the schema."""
     if result is None:
-        raise MessageParseError("the prompt was cancelled: there is no result")
+        raise MessageParseError("the prompt was cancelled, so it has no result")
     if result.structured_output is None:
         reason = "; ".join(result.errors or []) or result.result or result.subtype
         raise MessageParseError(f"the result has no structured output: {reason}", result.raw)
@@ -53,4 +53,4 @@ def parse(result: ResultMessage | None, parser: Callable[[Any], Any] | None) -> 
     try:
         return parser(result.structured_output)
     except (msgspec.ValidationError, ValueError) as exc:
-        raise MessageParseError(f"the structured output does not fit: {exc}", result.raw) from exc
+        raise MessageParseError(f"the structured output does not match the schema: {exc}", result.raw) from exc

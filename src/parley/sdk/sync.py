@@ -6,8 +6,8 @@
 
     for message in query_sync(prompt="What is 2 + 2?"): ...
 
-A loop in a thread of its own does the work; callbacks run there. Any thread may call, and Ctrl-C in a
-`for` ends the wait and leaves the session usable.
+An event loop in a separate thread does the work; callbacks run in that thread. A client can be used from
+any thread. Ctrl-C in a `for` stops waiting; the session stays usable.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """A loop in a thread of its own."""
+    """An event loop in a separate thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -47,13 +47,13 @@ class LoopThread:
             runner.run(self._stopped.wait())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it there, and wait here. Whoever is interrupted here cancels it there.
+        """Run a coroutine in the loop's thread and wait for it. An interrupt here cancels the coroutine.
 
-        Raises RuntimeError in a callback: it runs there, so it would wait for itself.
+        Raises RuntimeError if called from a callback: callbacks run in the loop's thread, so this would deadlock.
         """
         if threading.current_thread() is self._thread:
             work.close()
-            raise RuntimeError("a callback cannot call its own SyncClient: it would wait for itself")
+            raise RuntimeError("a callback cannot use the SyncClient that called it: this would deadlock")
         if self._loop.is_closed():
             return run_without_loop(work)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -64,7 +64,7 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        with suppress(RuntimeError):  # it has ended already
+        with suppress(RuntimeError):  # the loop is already closed
             self._loop.call_soon_threadsafe(self._stopped.set)
 
     def close(self) -> None:
@@ -73,7 +73,10 @@ class LoopThread:
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
-    """What needs no loop: reading what was said before the end. Raises NotConnected for what would have to wait."""
+    """Run a coroutine that does not wait, e.g. to read received messages after close().
+
+    Raises NotConnected if it would have to wait.
+    """
     try:
         work.send(None)
     except StopIteration as exc:
@@ -166,7 +169,7 @@ class SyncClient:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, flaw: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 

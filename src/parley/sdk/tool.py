@@ -1,16 +1,16 @@
 """Your functions as tools.
 
-    @tool                                                   a plain function: its hints are the schema
+    @tool                                                   a plain function: its type hints are the schema
     def add(a: float, b: float) -> float:
         "Add two numbers."
         return a + b
 
-    @tool("add", "Add two numbers.", {"a": float, "b": float})        as the official SDK has it
+    @tool("add", "Add two numbers.", {"a": float, "b": float})        as in the official SDK
     async def add(args): return {"content": [{"type": "text", "text": str(args["a"] + args["b"])}]}
 
     Options(mcp_servers={"calc": create_sdk_mcp_server("calc", tools=[add])})
 
-The engine calls them over the control channel; nothing is started and nothing listens.
+The engine calls tools over the control channel; no process is started and no port is opened.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SdkMcpTool(Generic[T]):
 
     def listed(self) -> Json:
         """The tool's entry in `tools/list`."""
-        told: Json = {
+        entry: Json = {
             "name": self.name,
             "description": self.description,
             "inputSchema": schema.schema_of_input(self.input_schema),
@@ -82,14 +82,14 @@ class SdkMcpTool(Generic[T]):
         hints = read_hints(self.annotations)
         size = hints.pop("maxResultSizeChars", None)
         if hints:
-            told["annotations"] = hints
+            entry["annotations"] = hints
         if size is not None:
-            told["_meta"] = {"anthropic/maxResultSizeChars": size}
-        return told
+            entry["_meta"] = {"anthropic/maxResultSizeChars": size}
+        return entry
 
 
 def read_hints(annotations: Any) -> Json:
-    """Of ours, of a dict, or of the `mcp` package's class."""
+    """Return the hints of a ToolAnnotations, a dict, or the `mcp` package's ToolAnnotations."""
     if annotations is None:
         return {}
     if isinstance(annotations, ToolAnnotations):
@@ -122,7 +122,7 @@ def tool(
         return lambda function: build_tool(function, name, description, annotations)
     if name is None or description is None:
         raise TypeError("a tool with an input_schema needs a name and a description")
-    schema.schema_of_input(input_schema)  # what is wrong with it is told here, not in the first call
+    schema.schema_of_input(input_schema)  # raise for an invalid schema now, not at the first call
     return lambda handler: SdkMcpTool(name, description, input_schema, handler, annotations)
 
 
@@ -130,9 +130,9 @@ def build_tool(
     function: Callable[..., Any], name: str | None, description: str | None, annotations: Any
 ) -> SdkMcpTool[Any]:
     parameters = schema.Parameters(function)
-    called = str(name or getattr(function, "__name__", "<nameless>"))
-    if called.startswith("<"):
-        raise TypeError(f'a tool needs a name, and {function!r} has none: write tool("name", "description")(...)')
+    tool_name = str(name or getattr(function, "__name__", "<nameless>"))
+    if tool_name.startswith("<"):
+        raise TypeError(f'{function!r} has no name; use tool("name", "description")(...) to give it one')
 
     async def handler(arguments: Json) -> dict[str, Any]:
         values = parameters.values(arguments)
@@ -142,12 +142,12 @@ def build_tool(
 
         return convert_content(await maybe_await(await to_thread.run_sync(partial(function, **values))))
 
-    told = description or inspect.getdoc(function) or called
-    return SdkMcpTool(called, told, parameters.schema, handler, annotations)
+    text = description or inspect.getdoc(function) or tool_name
+    return SdkMcpTool(tool_name, text, parameters.schema, handler, annotations)
 
 
 def convert_content(value: Any) -> dict[str, Any]:
-    """What a plain function returns, as a tool's result."""
+    """Convert the return value of a plain function to a tool result."""
     if isinstance(value, dict) and isinstance(value.get("content"), list):
         return value
     if value is None:
@@ -161,7 +161,7 @@ def to_tool(given: object) -> SdkMcpTool[Any]:
         return given
     if callable(given):
         return build_tool(given, None, None, None)
-    raise TypeError(f"a tool must be a function or made by @tool, not {type(given).__name__}")
+    raise TypeError(f"a tool must be a function or the result of @tool, not {type(given).__name__}")
 
 
 def create_sdk_mcp_server(
@@ -169,14 +169,14 @@ def create_sdk_mcp_server(
 ) -> McpSdkServerConfig:
     """An MCP server in this process, for `Options.mcp_servers`. Plain functions become tools.
 
-    Raises TypeError for what can be no tool, ValueError for two of one name.
+    Raises TypeError for an invalid tool, ValueError for two tools with the same name.
     """
     from parley.sdk.runtime.mcp_servers import SdkMcpServer
 
     if not isinstance(tools, Iterable | None) or isinstance(tools, str):
         raise TypeError(f"the tools of the server {name!r} must be a list, not {type(tools).__name__}")
-    made = [to_tool(one) for one in tools or ()]
-    names = [one.name for one in made]
-    if twice := sorted({one for one in names if names.count(one) > 1}):
-        raise ValueError(f"the server {name!r} has more than one tool of the name {twice[0]!r}")
-    return {"type": "sdk", "name": name, "instance": SdkMcpServer(name, version, made)}
+    converted = [to_tool(given) for given in tools or ()]
+    names = [each.name for each in converted]
+    if duplicates := sorted({each for each in names if names.count(each) > 1}):
+        raise ValueError(f"the server {name!r} has more than one tool named {duplicates[0]!r}")
+    return {"type": "sdk", "name": name, "instance": SdkMcpServer(name, version, converted)}

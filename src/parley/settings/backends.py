@@ -1,22 +1,23 @@
-"""Where the models' servers are, and the keys for them, as the environment and the settings say.
+"""The base URL and the key of each model backend, from the environment and the settings.
 
-A key goes to the one server it belongs to. A server on this machine needs none. What is
-wrong with an address is told at the start (`UsageError`), a missing key by the first call.
+A key is sent only to the server it belongs to. A server on this machine needs no key. An invalid URL
+is reported at the start (`UsageError`), a missing key by the first model call (`ModelError`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from parley.errors import ModelError, UsageError
 from parley.models.endpoint import ModelEndpoint, check_url, is_loopback
+from parley.protocol.base import Struct
 from parley.settings import credentials
 from parley.settings.env_vars import custom_headers, extra_body, is_truthy
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_DEFAULTS = frozenset({"max_completion_tokens", "reasoning_effort", "response_format"})
-"""What the service that the API is named after knows."""
+"""Optional fields that OpenAI's own service supports."""
 NO_OPENAI_KEY = "No API key: set OPENAI_API_KEY, or point OPENAI_BASE_URL at a local server."
 
 
@@ -30,11 +31,11 @@ def openai_url(environment: Mapping[str, str]) -> str:
     return check_url(environment.get("OPENAI_BASE_URL") or OPENAI_URL, "OPENAI_BASE_URL")
 
 
-def anthropic_endpoint(places: credentials.CredentialSources) -> ModelEndpoint:
-    """The Messages API and the key for it. Raises UsageError, or ModelError if there must be a key and is none."""
-    environment = places.environment
+def anthropic_endpoint(sources: credentials.CredentialSources) -> ModelEndpoint:
+    """The Messages API and its key. Raises UsageError, or ModelError if a key is required and missing."""
+    environment = sources.environment
     base_url = anthropic_url(environment)
-    found = credentials.find_credential(places)
+    found = credentials.find_credential(sources)
     if found is None and not is_loopback(base_url):
         raise ModelError(credentials.ADVICE, kind="no_key")
     return ModelEndpoint(
@@ -46,7 +47,7 @@ def anthropic_endpoint(places: credentials.CredentialSources) -> ModelEndpoint:
 
 
 def openai_endpoint(environment: Mapping[str, str]) -> ModelEndpoint:
-    """The chat completions API and the key for it. Raises UsageError, or ModelError as above."""
+    """The chat completions API and its key. Raises UsageError, or ModelError if a key is required and missing."""
     base_url = openai_url(environment)
     headers = custom_headers(environment.get("OPENAI_CUSTOM_HEADERS", ""))
     key = environment.get("OPENAI_API_KEY")
@@ -67,6 +68,39 @@ def openai_key_source(environment: Mapping[str, str]) -> str:
     return next(given, "none")
 
 
+class Service(Struct, frozen=True):
+    """A server with an address and a key: which variables and settings say what they are."""
+
+    url: Callable[[Mapping[str, str]], str]
+    """Raises UsageError."""
+    find_endpoint: Callable[[credentials.CredentialSources], ModelEndpoint]
+    """Raises UsageError or ModelError."""
+    key_source: Callable[[credentials.CredentialSources], str]
+    """Where the key comes from, never the key itself."""
+    declared_fields: Callable[[Mapping[str, str]], frozenset[str]] | None = None
+    """The optional request fields that the server accepts; None if that depends on the model alone."""
+
+
+SERVICES = {
+    "anthropic": Service(anthropic_url, anthropic_endpoint, credentials.find_source),
+    "openai": Service(
+        openai_url,
+        lambda sources: openai_endpoint(sources.environment),
+        lambda sources: openai_key_source(sources.environment),
+        lambda environment: declared_fields(environment, openai_url(environment)),
+    ),
+}
+"""The services that settings know, by their backends."""
+
+
+def check_service(name: str, environment: Mapping[str, str]) -> None:
+    """Raises UsageError if a backend can never be reached: its address is wrong, or a package is missing."""
+    if name in CLOUDS:
+        check_cloud(name)
+    elif name in SERVICES:
+        SERVICES[name].url(environment)
+
+
 CLOUDS = {
     "bedrock": {
         "aws_region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
@@ -83,37 +117,40 @@ CLOUDS = {
         "base_url": ("ANTHROPIC_VERTEX_BASE_URL",),
     },
 }
-"""What each cloud's client is told, and the variables it is in; the first that is set counts."""
+"""The options of each cloud's client, and the variables they are read from; the first that is set is used."""
 
 
 def selected_cloud(environment: Mapping[str, str]) -> str | None:
-    """The cloud that stands before the Messages API, if one was asked for."""
+    """Return the cloud that serves the Messages API, if one is selected."""
     return next((name for name in CLOUDS if is_truthy(environment.get(f"CLAUDE_CODE_USE_{name.upper()}"))), None)
 
 
 def check_cloud(name: str) -> None:
-    """Raises UsageError if what signs requests for a cloud is not installed."""
+    """Raises UsageError if the package that signs requests for a cloud is not installed."""
     from importlib.util import find_spec
 
     if find_spec("anthropic") is None:
-        raise UsageError(f"CLAUDE_CODE_USE_{name.upper()} needs an extra: pip install 'parley-agent[{name}]'")
+        raise UsageError(
+            f"CLAUDE_CODE_USE_{name.upper()} requires an extra that is not installed: "
+            f"pip install 'parley-agent[{name}]'"
+        )
 
 
 def cloud_options(name: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """What the cloud's client is told."""
+    """Return the options of the cloud's client that are set."""
     found = {
         option: next((environment[variable] for variable in variables if environment.get(variable)), None)
         for option, variables in CLOUDS[name].items()
     }
     if found.get("api_key"):
-        # The one or the other: a token goes instead of a signature.
+        # A token replaces the signature; the client accepts only one of the two.
         found |= dict.fromkeys(("aws_access_key", "aws_secret_key", "aws_session_token", "aws_profile"))
     return {option: value for option, value in found.items() if value is not None}
 
 
 def declared_fields(environment: Mapping[str, str], base_url: str) -> frozenset[str]:
-    """The optional fields that the server is said to know."""
-    said = environment.get("PARLEY_OPENAI_FIELDS")
-    if said is None:
+    """Return the optional fields that the server supports."""
+    given = environment.get("PARLEY_OPENAI_FIELDS")
+    if given is None:
         return OPENAI_DEFAULTS if base_url.startswith(OPENAI_URL.removesuffix("/v1")) else frozenset()
-    return frozenset(name.strip() for name in said.split(",") if name.strip())
+    return frozenset(name.strip() for name in given.split(",") if name.strip())

@@ -1,9 +1,10 @@
-"""What settings are once they are read: layers of files, values that know their file, rules as plain data.
+"""The data types of settings: layers, values with their source, rules as text.
 
-    managed > flag > local > project > user        the first layer that says something counts
+    managed > flag > local > project > user        the first layer that sets a key wins
 
-`project` and `local` come with the working tree; what of them counts is merge.py's business.
-Not here: where the files are (sources.py), what the keys mean (keys.py), who may write (writer.py).
+`project` and `local` come from the working tree, so only a part of them takes effect (merge.py).
+
+See also: where the files are (sources.py), what the keys mean (keys.py), how files are written (writer.py).
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from parley.protocol.messages.requests import AgentDefinition
 
 Source = Literal["managed", "flag", "local", "project", "user"]
 SOURCES: tuple[Source, ...] = ("managed", "flag", "local", "project", "user")
-"""The strongest first."""
+"""Highest precedence first."""
 TREE: frozenset[Source] = frozenset({"local", "project"})
-"""What the working tree brings."""
+"""The layers that come from the working tree."""
 WIRE_NAMES: dict[str, str] = {
     "managed": "policySettings",
     "flag": "flagSettings",
@@ -29,28 +30,30 @@ WIRE_NAMES: dict[str, str] = {
 MCP_FILE = ".mcp.json"
 DEFAULT_STYLE = "default"
 NOT_TRUSTED = "the folder is not trusted"
-CHANGED = "it is new or was changed since the folder was trusted"
+CHANGED = "it is new or has changed since the folder was trusted"
 MAX_SHOWN = 200
 
 
 class SettingsWriteError(Exception):
-    """Settings could not be written, and why."""
+    """Settings cannot be written."""
 
 
 class SettingsLayer(Struct, frozen=True, kw_only=True):
-    """One file, or what a flag says."""
+    """The settings of one file or flag."""
 
     source: Source
     path: str
-    """The file; for settings given inline the flag."""
+    """The file, or the flag for inline settings."""
     root: str
-    """The folder that a leading `/` in a path of a rule stands for."""
+    """The folder that a leading `/` in a rule's path refers to."""
     values: Json
     text: bytes = b""
-    """As it was read, to say in which line something stands."""
+    """The file's content, to find line numbers."""
 
 
 class SettingsValue(Struct, frozen=True, kw_only=True):
+    """A value and the layer it comes from."""
+
     value: Any
     source: Source
     path: str
@@ -58,7 +61,7 @@ class SettingsValue(Struct, frozen=True, kw_only=True):
 
 
 class RuleText(Struct, frozen=True, kw_only=True):
-    """A permission rule as somebody wrote it, not yet understood."""
+    """A permission rule as it is written in a file, not yet parsed."""
 
     behavior: Literal["allow", "deny", "ask"]
     text: str
@@ -69,30 +72,30 @@ class RuleText(Struct, frozen=True, kw_only=True):
 
 
 class IgnoredEntry(Struct, frozen=True, kw_only=True):
-    """Something that is written but does not count."""
+    """An entry of a file that has no effect."""
 
     key: str
     source: Source
     path: str
     reason: str
     entry: str
-    """What one consents to who lets it count."""
+    """The text by which a consent names it (`format_entry`)."""
 
 
 class SettingsProblem(Struct, frozen=True, kw_only=True):
-    """Something wrong in a file."""
+    """A problem in a settings file. Its string is the warning line."""
 
     path: str
     text: str
     line: int | None = None
 
     def __str__(self) -> str:
-        place = printable(self.path) if self.line is None else f"{printable(self.path)}:{self.line}"
-        return f"settings: {place}: {self.text}"
+        location = printable(self.path) if self.line is None else f"{printable(self.path)}:{self.line}"
+        return f"settings: {location}: {self.text}"
 
 
 class OutputStyle(Struct, frozen=True, kw_only=True):
-    """How a model is to answer."""
+    """Instructions on how the model writes its answers."""
 
     name: str = DEFAULT_STYLE
     text: str = ""
@@ -100,95 +103,95 @@ class OutputStyle(Struct, frozen=True, kw_only=True):
 
 
 class PromptTemplate(Struct, frozen=True, kw_only=True):
-    """A command or a skill: a text with a name, which somebody wrote for a model."""
+    """A command or a skill: a named prompt."""
 
     name: str
     kind: Literal["command", "skill"]
     source: str
-    """`user`, `project`, `plugin`, or `builtin` for our own."""
+    """`user`, `project`, `plugin` or `builtin`."""
     text: str
     path: str = ""
     description: str = ""
     hint: str = ""
-    """What arguments it takes, for people."""
+    """The arguments it takes, for display."""
     tools: tuple[str, ...] = ()
-    """Rules that hold while it is followed."""
+    """Allow rules that apply while it runs."""
     model: str | None = None
     model_invocable: bool = True
-    """Whether a model may use it by itself."""
+    """Whether the model may use it."""
     user_invocable: bool = True
-    """Whether it is a command for people."""
+    """Whether the user can call it as a slash command."""
     is_trusted: bool = False
-    """Whether it may run commands, and bring rules and a model: not if it comes from a tree nobody trusts."""
+    """Whether it may run commands and set rules and a model. False for files of an untrusted project."""
 
 
 class Plugin(Struct, frozen=True, kw_only=True):
-    """A folder that brings commands, skills, agents, hooks and servers under one name."""
+    """A folder with commands, skills, agents, hooks and MCP servers under one name."""
 
     name: str
     path: str
     version: str = ""
     hooks: SettingsValue | None = None
     servers: Json = {}
-    """By the names they go by here."""
+    """By name, with the plugin's prefix."""
     agents: dict[str, AgentDefinition] = {}
-    """By the names they go by here, too."""
+    """By name, with the plugin's prefix."""
 
     def json(self) -> Json:
-        """As hosts are told of it."""
+        """The plugin's entry in messages to the client."""
         return {"name": self.name, "path": self.path, **({"version": self.version} if self.version else {})}
 
 
 class Plugins(Struct, frozen=True, kw_only=True):
-    """Those of a session, and what is wrong with the others."""
+    """The plugins of a session, and the errors of those that could not be loaded."""
 
     found: tuple[Plugin, ...] = ()
     errors: tuple[Json, ...] = ()
 
 
 class ProjectTrust(Struct, frozen=True, kw_only=True):
-    """What of the working tree may act."""
+    """Which entries of the working tree take effect."""
 
     sources: frozenset[str] = frozenset()
     """The layers of the tree that are trusted."""
     consents: frozenset[str] = frozenset()
-    """Single entries that the person agreed to; see `entry`."""
+    """Single entries that the user agreed to (`format_entry`)."""
     covered: frozenset[str] | None = None
-    """The digests of what the tree said when the person trusted it, and of it nothing else counts; None: all counts."""
+    """Digests of the entries that the user trusted; other entries have no effect. None: all entries are trusted."""
     named: frozenset[str] = frozenset()
-    """The layers that the command line names: all that they say counts."""
+    """Layers named on the command line; all their entries take effect."""
 
-    def find_obstacle(self, source: str, said: str | bytes) -> str | None:
-        """Why something that a layer of the tree says does not count; None if it does."""
+    def find_obstacle(self, source: str, entry: str | bytes) -> str | None:
+        """Return why an entry of a layer has no effect, or None if it takes effect."""
         if source not in self.sources:
             return NOT_TRUSTED
-        if self.covered is None or source in self.named or digest(said) in self.covered:
+        if self.covered is None or source in self.named or digest(entry) in self.covered:
             return None
         return CHANGED
 
 
-def digest(said: str | bytes) -> str:
-    """What a record of trust keeps of something that it covers."""
+def digest(entry: str | bytes) -> str:
+    """Return the digest of an entry, as trust records store it."""
     try:
-        from _blake2 import blake2b  # hashlib has the same, and loads OpenSSL, which takes longer than the rest
+        from _blake2 import blake2b  # hashlib would load OpenSSL, which takes longer than everything else here
     except ImportError:
         from hashlib import blake2b
 
-    data = said.encode("utf-8", "surrogatepass") if isinstance(said, str) else said
+    data = entry.encode("utf-8", "surrogatepass") if isinstance(entry, str) else entry
     return blake2b(data, digest_size=16).hexdigest()
 
 
 class MergedSettings(Struct, frozen=True, kw_only=True):
-    """What counts, each with the place it comes from."""
+    """The settings in effect, each with its source."""
 
     values: dict[str, SettingsValue] = {}
-    """All keys but `permissions`, `env`, `hooks` and `mcpServers`."""
+    """All keys except `permissions`, `env`, `hooks` and `mcpServers`."""
     rules: tuple[RuleText, ...] = ()
-    """Of all layers, the strongest first."""
+    """The rules of all layers, highest precedence first."""
     directories: tuple[SettingsValue, ...] = ()
     environment: dict[str, SettingsValue] = {}
     hooks: tuple[SettingsValue, ...] = ()
-    """One `hooks` object a layer."""
+    """One `hooks` object for each layer."""
     servers: dict[str, SettingsValue] = {}
     """The entries of `mcpServers`."""
     mode: SettingsValue | None = None
@@ -201,7 +204,7 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
         return default if found is None else found.value
 
     def to_json(self) -> Json:
-        """As one settings file would say it."""
+        """Return the settings in the format of one settings file."""
         permissions: Json = {}
         for rule in self.rules:
             permissions.setdefault(rule.behavior, []).append(rule.text)
@@ -222,25 +225,25 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
 
 
 class SettingsAccess(Protocol):
-    """The settings of a live session."""
+    """The settings of a running session."""
 
     merged: MergedSettings
 
     def layers(self) -> Sequence[SettingsLayer]:
-        """The strongest first."""
+        """The layers, highest precedence first."""
 
     def apply(self, settings: Json) -> MergedSettings:
-        """Merge into the flag layer, key by key; null takes a key out. Raises NotWritten if a value is wrong."""
+        """Merge keys into the flag layer; null removes a key. Raises SettingsWriteError for an invalid value."""
 
     def update(self, destination: str, settings: Json) -> MergedSettings:
-        """Write keys to a file; null takes a key out. Raises NotWritten."""
+        """Write keys to a file; null removes a key. Raises SettingsWriteError."""
 
     def child_environment(self) -> dict[str, str]:
-        """What commands see."""
+        """The environment of commands."""
 
 
 def combine_hooks(hooks: Sequence[SettingsValue]) -> Json:
-    """The hooks of all layers under their events."""
+    """Merge the hooks of all layers, by event."""
     events: dict[str, list[Any]] = {}
     for layer in hooks:
         for event, entries in layer.value.items():
@@ -249,13 +252,13 @@ def combine_hooks(hooks: Sequence[SettingsValue]) -> Json:
 
 
 def format_entry(key: str, value: Any) -> str:
-    """How a consent names one setting."""
+    """Return the text by which consents and trust records name an entry."""
     import msgspec
 
     return f"{key}={value if isinstance(value, str) else msgspec.json.encode(value, order='sorted').decode()}"
 
 
 def printable(text: str, most_chars: int = MAX_SHOWN) -> str:
-    """For a terminal: no control characters, not endless."""
+    """Escape control characters and shorten a text, to print it on a terminal."""
     cut = text if len(text) <= most_chars else f"{text[:most_chars]}…"
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)

@@ -1,12 +1,12 @@
-"""Where the API key comes from. API keys only: tokens of a subscription login are never used.
+"""Find the API key. Only API keys are used, never tokens of a subscription login.
 
-The first that is given counts:
+The first of these that is set is used:
 
-    --api-key              on the process list for everybody to see; better use the environment
+    --api-key              visible in the process list; prefer the environment
     ANTHROPIC_API_KEY
     ANTHROPIC_AUTH_TOKEN   sent as a bearer token, for gateways
-    apiKeyHelper           a command in the user's or the given settings, never the project's
-    ~/.config/claude/config.json   `apiKey` (source document 001)
+    apiKeyHelper           a command in the user's settings or in --settings, never in the project's
+    ~/.config/claude/config.json   `apiKey` (dialect spec001)
 """
 
 from __future__ import annotations
@@ -39,20 +39,23 @@ class Credential(Struct, frozen=True):
         return f"Credential({self.source})"
 
     def pair(self) -> tuple[str, str]:
-        """Raises ModelError for a key that we must not or cannot use."""
+        """Return the header's name and value. Raises ModelError for an invalid key or a subscription token."""
         value = self.value.strip()
         if not value.isascii() or not value.isprintable() or " " in value:
-            raise ModelError(f"The key from {self.source} has characters that no key has.", kind="no_key")
+            raise ModelError(
+                f"The key from {self.source} contains spaces, control or non-ASCII characters, which no key has.",
+                kind="no_key",
+            )
         if value.startswith(SUBSCRIPTION_TOKEN):
             raise ModelError(
-                f"The key from {self.source} is a token of a subscription login. Parley takes API keys only.",
+                f"The key from {self.source} is a token of a subscription login. Parley accepts only API keys.",
                 kind="no_key",
             )
         return self.header, f"Bearer {value}" if self.header == "authorization" else value
 
 
 class CredentialSources(Struct, frozen=True, kw_only=True):
-    """Where to look."""
+    """Where to look for a key. The repr never shows one."""
 
     flag: str | None
     environment: Mapping[str, str]
@@ -60,41 +63,42 @@ class CredentialSources(Struct, frozen=True, kw_only=True):
     home: Path
 
     def __repr__(self) -> str:
-        return f"Places(home={str(self.home)!r})"
+        return f"CredentialSources(home={str(self.home)!r})"
 
 
-def find_credential(places: CredentialSources) -> Credential | None:
-    """The key, or None if there is none. Raises ModelError if a helper fails."""
-    if places.flag:
-        return Credential("x-api-key", places.flag, "--api-key")
-    if key := places.environment.get("ANTHROPIC_API_KEY"):
+def find_credential(sources: CredentialSources) -> Credential | None:
+    """Return the key, or None if none is set. Raises ModelError if a helper fails."""
+    if sources.flag:
+        return Credential("x-api-key", sources.flag, "--api-key")
+    if key := sources.environment.get("ANTHROPIC_API_KEY"):
         return Credential("x-api-key", key, "ANTHROPIC_API_KEY")
-    if token := places.environment.get("ANTHROPIC_AUTH_TOKEN"):
+    if token := sources.environment.get("ANTHROPIC_AUTH_TOKEN"):
         return Credential("authorization", token, "ANTHROPIC_AUTH_TOKEN")
-    if helper := places.settings.get("apiKeyHelper"):
-        return Credential("x-api-key", run_helper(str(helper), places.environment), "apiKeyHelper")
-    if key := config_key(places.home / ".config" / "claude" / "config.json"):
+    if helper := sources.settings.get("apiKeyHelper"):
+        return Credential("x-api-key", run_helper(str(helper), sources.environment), "apiKeyHelper")
+    if key := config_key(sources.home / ".config" / "claude" / "config.json"):
         return Credential("x-api-key", key, "config.json")
     return None
 
 
-def find_source(places: CredentialSources) -> str:
-    """What `apiKeySource` says; a helper is not run for it."""
-    given = places.flag or any(places.environment.get(name) for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
-    if not given and places.settings.get("apiKeyHelper"):
+def find_source(sources: CredentialSources) -> str:
+    """Return the value of `apiKeySource`, without running a helper."""
+    environment = sources.environment
+    given = sources.flag or environment.get("ANTHROPIC_API_KEY") or environment.get("ANTHROPIC_AUTH_TOKEN")
+    if not given and sources.settings.get("apiKeyHelper"):
         return "apiKeyHelper"
-    found = find_credential(places)
+    found = find_credential(sources)
     return found.source if found else "none"
 
 
-def known_secrets(places: CredentialSources) -> list[str]:
-    """The keys that can be known without running anything."""
-    given = (places.flag, config_key(places.home / ".config" / "claude" / "config.json"))
+def known_secrets(sources: CredentialSources) -> list[str]:
+    """Return the keys that are known without running a helper."""
+    given = (sources.flag, config_key(sources.home / ".config" / "claude" / "config.json"))
     return [key for key in given if key]
 
 
 def run_helper(command: str, environment: Mapping[str, str]) -> str:
-    """Raises ModelError. The command's output never shows in the message: it may be half a key."""
+    """Run a helper; returns the key. Raises ModelError, without the output, which may contain a part of a key."""
     import subprocess
 
     try:
@@ -108,10 +112,10 @@ def run_helper(command: str, environment: Mapping[str, str]) -> str:
             check=False,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
-        raise ModelError(f"apiKeyHelper did not give a key: {type(exc).__name__}", kind="no_key") from None
+        raise ModelError(f"apiKeyHelper failed to print a key: {type(exc).__name__}", kind="no_key") from None
     key = done.stdout.strip()
     if done.returncode != 0 or not key:
-        raise ModelError(f"apiKeyHelper did not give a key: it exited {done.returncode}", kind="no_key")
+        raise ModelError(f"apiKeyHelper failed to print a key: exit code {done.returncode}", kind="no_key")
     return key
 
 

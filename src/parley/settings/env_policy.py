@@ -1,9 +1,9 @@
-"""Which variables settings may set, and for whom.
+"""Which environment variables settings may set, and who sees them.
 
-What the person sets reaches commands and our own lookups. What a trusted project sets
-reaches commands, and our own lookups only where nothing but the conversation depends on
-it. Whatever leads to a server, carries a key, vouches for a certificate, moves the config
-folder or changes what a judged command means is refused from a project in any case.
+Variables that the user sets reach commands and the engine. Variables that a trusted project sets
+reach commands, and the engine only if nothing but the conversation depends on them. Variables that
+select a server, contain a key, add a certificate, move the config directory or change the meaning of
+a command are never accepted from a project.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from parley.settings.base import TREE, MergedSettings
 
 REFUSED_FROM_TREE = r"""
-    ANTHROPIC_(?!(DEFAULT_\w+_)?MODEL$|SMALL_FAST_MODEL$).*   # endpoint, key, headers; a model's name is none
+    ANTHROPIC_(?!(DEFAULT_\w+_)?MODEL$|SMALL_FAST_MODEL$).*   # endpoint, key, headers; a model's name is allowed
     | (OPENAI|AWS|AZURE|GOOGLE|GCLOUD|CLOUDSDK|VERTEX|BEDROCK|PARLEY)_.*
     | CLAUDE_CODE_(OAUTH|API_KEY|USE|SKIP|EXTRA_BODY|PROXY|CERT|CLIENT|HOST|ENABLE_TELEMETRY|TMPDIR|SHELL).*
     | OTEL_.* | CLOUD_ML_REGION
@@ -31,29 +31,29 @@ OURS_FROM_TREE = frozenset(
     {"ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL", "CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_MAX_OUTPUT_TOKENS"}
     | {"CLAUDE_CODE_ENABLE_TASKS", "MAX_THINKING_TOKENS"}
 )
-"""The lookups of ours that a trusted project may answer."""
+"""Variables of a trusted project that the engine itself reads."""
 NEVER_OURS = frozenset({"HOME", "CLAUDE_CONFIG_DIR", "IS_SANDBOX"})
-"""Where the person's files are, and in what we run, is said by the real environment alone."""
+"""Variables that the engine reads only from the real environment: where the user's files are, and the sandbox."""
 
 
 def is_refused(name: str) -> bool:
-    """Whether a variable does not count from a project, trusted or not."""
+    """Whether a variable is never accepted from a project, even a trusted one."""
     return refused_names().fullmatch(name) is not None
 
 
 @functools.cache
 def refused_names() -> re.Pattern[str]:
-    """Compiled when a project sets a variable: most do not, and it takes 2 ms."""
+    """Compiled on first use: it takes 2 ms, and most projects set no variable."""
     return re.compile(REFUSED_FROM_TREE, re.VERBOSE | re.IGNORECASE | re.DOTALL)
 
 
 def environment_for_commands(base: Mapping[str, str], merged: MergedSettings) -> dict[str, str]:
-    """The environment of children, keys not yet taken out."""
+    """Return the environment of child processes, before secrets are removed."""
     return {**base, **{name: value.value for name, value in merged.environment.items()}}
 
 
 def own_environment(base: Mapping[str, str], merged: MergedSettings) -> dict[str, str]:
-    """The environment that our own lookups see."""
+    """Return the environment that the engine reads."""
     ours = {
         name: value.value
         for name, value in merged.environment.items()

@@ -1,7 +1,8 @@
-"""What the environment says: the variables the engine reads, and those its children must not see."""
+"""Read environment variables of the engine, and build the environment of its child processes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,18 +13,23 @@ from parley.protocol.options import SYNC_POLICIES
 from parley.settings.secret_variables import without_secrets
 from parley.workspace.search_path import with_absolute_path
 
+FIRST_TOLERANT_PYTHON = (0, 1, 50)
+"""The first release of the official Python SDK known to accept unknown message types; 0.1.20 fails on them."""
+STRICT = ("sdk-go", "sdk-go-client")
+"""Clients that end the session after a message of an unknown type."""
+
 
 def child_environment(environment: dict[str, str]) -> dict[str, str]:
-    """What commands see: everything but our keys, no address with a password in it, and a PATH of absolute folders."""
-    harmless = without_secrets(environment)
-    kept = with_absolute_path(harmless) if "PATH" in harmless else harmless
-    return {**kept, "CLAUDECODE": "1"}
+    """Return the environment of commands: without secrets, and with only absolute folders in PATH."""
+    cleaned = without_secrets(environment)
+    cleaned = with_absolute_path(cleaned) if "PATH" in cleaned else cleaned
+    return {**cleaned, "CLAUDECODE": "1"}
 
 
 def state_events(environment: dict[str, str]) -> str | None:
-    """Who reads session_state_changed lines."""
+    """Return which clients receive `session_state_changed`: `all`, `sdk` or None."""
     if is_truthy(environment.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")):
-        return "everybody"
+        return "all"
     return "sdk" if is_truthy(environment.get("CLAUDE_CODE_SDK_READS_SESSION_STATE")) else None
 
 
@@ -32,7 +38,7 @@ def is_truthy(value: str | None) -> bool:
 
 
 def read_int(environment: dict[str, str], name: str) -> int | None:
-    """A variable that holds a whole number. Raises UsageError."""
+    """Read a variable that is a whole number. Raises UsageError."""
     value = environment.get(name)
     if not value:
         return None
@@ -43,11 +49,11 @@ def read_int(environment: dict[str, str], name: str) -> int | None:
 
 
 def sync_policy(flag: str | None, environment: dict[str, str], setting: Any) -> str:
-    """When a session's log is forced to the device: the first of these that says so. Raises UsageError."""
-    wanted = flag or environment.get("PARLEY_FSYNC") or setting or "turn"
-    if wanted not in SYNC_POLICIES:
-        raise UsageError(f"PARLEY_FSYNC must be always, turn or off, not {wanted!r}")
-    return str(wanted)
+    """Return when a session's log is synced to disk: the flag, PARLEY_FSYNC, or the setting. Raises UsageError."""
+    policy = flag or environment.get("PARLEY_FSYNC") or setting or "turn"
+    if policy not in SYNC_POLICIES:
+        raise UsageError(f"PARLEY_FSYNC must be always, turn or off, not {policy!r}")
+    return str(policy)
 
 
 def read_int_or(environment: dict[str, str], name: str, default: int) -> int:
@@ -56,19 +62,19 @@ def read_int_or(environment: dict[str, str], name: str, default: int) -> int:
 
 
 def background_wait_seconds(environment: dict[str, str]) -> float | None:
-    """How long background tasks are waited for once the input has ended; 0 in the variable means for ever."""
+    """How long to wait for background tasks after the input has ended; 0 in the variable means no limit."""
     milliseconds = read_int_or(environment, "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS", 600_000)
     return milliseconds / 1000 if milliseconds > 0 else None
 
 
 def heartbeat_seconds(environment: dict[str, str]) -> float | None:
-    """How often a silent turn gives a sign of life; 0 in the variable means never."""
+    """How often an idle turn sends a heartbeat; 0 in the variable means never."""
     milliseconds = read_int_or(environment, "PARLEY_HEARTBEAT_MS", 30_000)
     return milliseconds / 1000 if milliseconds > 0 else None
 
 
 def custom_headers(text: str) -> dict[str, str]:
-    """`Name: value` lines."""
+    """Parse `Name: value` lines."""
     pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
@@ -80,3 +86,17 @@ def extra_body(text: str | None) -> Json:
         return msgspec.json.decode(text, type=dict)
     except msgspec.DecodeError as exc:
         raise ModelError(f"CLAUDE_CODE_EXTRA_BODY is not a JSON object: {exc}", kind="no_key") from None
+
+
+def takes_rate_limits(environment: Mapping[str, str]) -> bool:
+    """Whether the client accepts `rate_limit_event` messages."""
+    entrypoint = environment.get("CLAUDE_CODE_ENTRYPOINT")
+    if entrypoint == "sdk-py":
+        return parse_version(environment.get("CLAUDE_AGENT_SDK_VERSION", "")) >= FIRST_TOLERANT_PYTHON
+    return entrypoint not in STRICT
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """Parse a release number; (0,) if it is invalid."""
+    parts = text.split(".")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else (0,)

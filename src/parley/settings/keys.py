@@ -1,8 +1,8 @@
-"""The keys we know: what kind of value each has, and who may set it.
+"""The known settings keys: the type of each value, and which layers may set it.
 
-What the working tree says can harm nobody (ANYONE), or counts once the folder is trusted
-(TRUSTED), or never counts (PERSON): whatever moves credentials, endpoints or consent.
-A key that is not in the table needs trust.
+A key from the working tree always takes effect (ANYONE), takes effect if the folder is trusted (TRUSTED),
+or never takes effect (PERSON) because it changes credentials, endpoints or consent. An unknown key
+requires trust.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ PERSON: KeyScope = "person"
 
 
 class ValueKind(Struct, frozen=True):
-    words: str
+    """A type of values, with its description for error messages."""
+
+    description: str
     accepts: Callable[[Any], bool]
 
 
@@ -40,19 +42,21 @@ def is_texts(value: Any) -> bool:
 TEXT = ValueKind("a string", lambda value: isinstance(value, str))
 SWITCH = ValueKind("true or false", lambda value: isinstance(value, bool))
 WHOLE = ValueKind("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
-COUNT = ValueKind("a whole number from 0 on", lambda value: WHOLE.accepts(value) and value >= 0)
+COUNT = ValueKind("a whole number, 0 or more", lambda value: WHOLE.accepts(value) and value >= 0)
 OBJECT = ValueKind("an object", lambda value: isinstance(value, dict))
 LIST = ValueKind("a list", lambda value: isinstance(value, list))
 TEXTS = ValueKind("a list of strings", is_texts)
 MODE = ValueKind(f"one of {', '.join(MODES)}", lambda value: value in (*MODES, "manual"))
 SYNC = ValueKind(f"one of {', '.join(SYNC_POLICIES)}", lambda value: value in SYNC_POLICIES)
 DISABLE = ValueKind('"disable"', lambda value: value == "disable")
-LIMIT_OBJECT = ValueKind(f"an object of numbers that may have {', '.join(LIMITS)}", are_limits)
-MEMORY_OBJECT = ValueKind("an object with known keys and fitting values (docs/memory.md)", is_memory)
+LIMIT_OBJECT = ValueKind(f"an object of numbers with keys from {', '.join(LIMITS)}", are_limits)
+MEMORY_OBJECT = ValueKind("an object with known keys and valid values (docs/memory.md)", is_memory)
 ANY = ValueKind("anything", lambda value: True)
 
 
 class SettingKey(Struct, frozen=True):
+    """The type of a key's value, and which layers may set it."""
+
     kind: ValueKind
     scope: KeyScope = TRUSTED
 
@@ -109,7 +113,7 @@ UPDATABLE = frozenset(
     {"alwaysThinkingEnabled", "autoCompactEnabled", "cleanupPeriodDays", "effortLevel", "fallbackModel"}
     | {"fileCheckpointingEnabled", "includeCoAuthoredBy", "language", "model", "outputStyle", "respectGitignore"}
 )
-"""What a host may write with update_settings: nothing that runs, grants or leads elsewhere."""
+"""Keys that a client may write with update_settings: none of them runs a command or grants permissions."""
 
 
 def scope_of(key: str) -> KeyScope:
@@ -118,73 +122,73 @@ def scope_of(key: str) -> KeyScope:
 
 
 def validate_layer(layer: SettingsLayer) -> tuple[Json, list[SettingsProblem]]:
-    """The values whose kinds are right, and what is wrong with the others."""
-    flaws = find_repeated_keys(layer)
-    values = check_kinds(layer, layer.values, KEYS, "", flaws)
+    """Return the values with the right types, and the problems of the others."""
+    problems = find_repeated_keys(layer)
+    values = check_kinds(layer, layer.values, KEYS, "", problems)
     if "permissions" in values:
-        values["permissions"] = check_permissions(layer, values["permissions"], flaws)
+        values["permissions"] = check_permissions(layer, values["permissions"], problems)
     if "env" in values:
-        values["env"] = check_environment(layer, values["env"], flaws)
-    return values, flaws
+        values["env"] = check_environment(layer, values["env"], problems)
+    return values, problems
 
 
 def check_kinds(
-    layer: SettingsLayer, values: Json, keys: dict[str, SettingKey], before: str, flaws: list[SettingsProblem]
+    layer: SettingsLayer, values: Json, keys: dict[str, SettingKey], prefix: str, problems: list[SettingsProblem]
 ) -> Json:
-    right: Json = {}
+    valid: Json = {}
     for key, value in values.items():
         known = keys.get(key)
         if known is None or known.kind.accepts(value):
-            right[key] = value
+            valid[key] = value
             continue
-        loss = "; its rules do not hold" if key in ("deny", "ask", "permissions") else ""
-        text = f"{before}{key} must be {known.kind.words} and is ignored{loss}"
-        flaws.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{key}"')))
-    return right
+        loss = "; its rules are not enforced" if key in ("deny", "ask", "permissions") else ""
+        text = f"{prefix}{key} must be {known.kind.description}; ignored{loss}"
+        problems.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{key}"')))
+    return valid
 
 
-def check_permissions(layer: SettingsLayer, permissions: Json, flaws: list[SettingsProblem]) -> Json:
-    right = check_kinds(layer, permissions, PERMISSIONS, "permissions.", flaws)
+def check_permissions(layer: SettingsLayer, permissions: Json, problems: list[SettingsProblem]) -> Json:
+    valid = check_kinds(layer, permissions, PERMISSIONS, "permissions.", problems)
     for key in ("allow", "deny", "ask", "additionalDirectories"):
-        if any(not isinstance(item, str) for item in right.get(key, ())):
-            text = f"permissions.{key} must be a list of strings; what is no string in it is ignored"
-            flaws.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{key}"')))
-            right[key] = [item for item in right[key] if isinstance(item, str)]
-    return right
+        if any(not isinstance(item, str) for item in valid.get(key, ())):
+            text = f"permissions.{key} must be a list of strings; its other items are ignored"
+            problems.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{key}"')))
+            valid[key] = [item for item in valid[key] if isinstance(item, str)]
+    return valid
 
 
-def check_environment(layer: SettingsLayer, variables: Json, flaws: list[SettingsProblem]) -> Json:
-    right: Json = {}
+def check_environment(layer: SettingsLayer, variables: Json, problems: list[SettingsProblem]) -> Json:
+    valid: Json = {}
     for name, value in variables.items():
         if name and not set(name) & {"=", "\0"} and isinstance(value, str) and "\0" not in value:
-            right[name] = value
+            valid[name] = value
         else:
-            text = f"env {name!a} must be a name and a string, and is ignored"
-            flaws.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{name}"')))
-    return right
+            text = f"env: {name!a} must be a valid variable name with a string as its value; ignored"
+            problems.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{name}"')))
+    return valid
 
 
 def find_repeated_keys(layer: SettingsLayer) -> list[SettingsProblem]:
-    """Keys that an object has twice: the first is lost, and it may be the one with the deny rules or the hooks."""
+    """Report duplicate keys: the first value is lost, and it may contain the deny rules or the hooks."""
     names = re.findall(rb'"([^"\\]*)"\s*:', layer.text)
     if len(set(names)) == len(names) and b"\\" not in layer.text:
         return []
-    import json  # slow to load, and seldom needed
+    import json  # slow to import and rarely needed
 
-    flaws: list[SettingsProblem] = []
+    problems: list[SettingsProblem] = []
 
-    def noted(pairs: list[tuple[str, Any]]) -> Json:
+    def check_pairs(pairs: list[tuple[str, Any]]) -> Json:
         names = [name for name, _ in pairs]
         for name in sorted({name for name in names if names.count(name) > 1}):
-            text = f"{name!a} is there twice, and only the last one counts"
-            flaws.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{name}"')))
+            text = f"duplicate key {name!a}; only the last one takes effect"
+            problems.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{name}"')))
         return dict(pairs)
 
-    json.loads(layer.text.removeprefix(b"\xef\xbb\xbf"), object_pairs_hook=noted)
-    return flaws
+    json.loads(layer.text.removeprefix(b"\xef\xbb\xbf"), object_pairs_hook=check_pairs)
+    return problems
 
 
-def find_line(layer: SettingsLayer, words: str) -> int | None:
-    """The line in which something stands first; None if that cannot be told."""
-    at = layer.text.find(words.encode("utf-8", "replace"))
+def find_line(layer: SettingsLayer, text: str) -> int | None:
+    """Return the line of the first occurrence of a text in the file, or None."""
+    at = layer.text.find(text.encode("utf-8", "replace"))
     return None if at < 0 else layer.text.count(b"\n", 0, at) + 1

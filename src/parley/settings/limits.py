@@ -1,10 +1,10 @@
-"""Limits that a person sets: by a flag, by a variable, or under `limits` in settings. One row each.
+"""Limits that a user sets by a flag, by an environment variable, or under `limits` in settings.
 
-    given = Given(options, environment, merged.get("limits"))
-    given.get("maxTurns")       # what is set, or None
-    given.deadlines()           # those of model calls that are set, in seconds
+    limits = LimitValues(options, environment, merged.get("limits"))
+    limits.get("maxTurns")       # the value, or None
+    limits.deadlines()           # the timeouts of model calls that are set, in seconds
 
-The flag counts first, then the variable, then the settings.
+The flag takes precedence over the variable, and the variable over the settings.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from parley.protocol.options import BY_FLAG, CliOptions
 
 
 class Limit(Struct, frozen=True, kw_only=True):
+    """Where a limit can be set, and its range."""
+
     flag: str | None = None
     variable: str | None = None
     whole: bool = True
@@ -34,8 +36,8 @@ LIMITS: dict[str, Limit] = {
     "maxRetries": Limit(variable="CLAUDE_CODE_MAX_RETRIES", least=0),
     "maxOutputTokens": Limit(variable="CLAUDE_CODE_MAX_OUTPUT_TOKENS"),
     "structuredOutputAttempts": Limit(variable="MAX_STRUCTURED_OUTPUT_RETRIES"),
-    # No wait is endless: 0 is the default. A variable bounds all that it names: the whole request with its first
-    # byte, and a stream without content whether or not there are pings.
+    # 0 means the default; no timeout can be disabled. One variable can set two limits: API_TIMEOUT_MS limits the
+    # request and its first byte, CLAUDE_STREAM_IDLE_TIMEOUT_MS a stream without data and one with only pings.
     "connectTimeoutMs": Limit(least=0),
     "firstByteTimeoutMs": Limit(variable="API_TIMEOUT_MS", least=0),
     "streamIdleTimeoutMs": Limit(variable="CLAUDE_STREAM_IDLE_TIMEOUT_MS", least=0),
@@ -54,14 +56,14 @@ DEADLINES = {
 
 
 class LimitValues(Struct, frozen=True):
-    """What a person said about limits."""
+    """The limits of a session."""
 
     options: CliOptions
     environment: Mapping[str, str]
     settings: Mapping[str, Any] | None
 
     def get(self, name: str) -> Any:
-        """What is set, or None. Raises UsageError for what no such limit can be."""
+        """Return the value of a limit, or None. Raises UsageError for an invalid value."""
         row = LIMITS[name]
         flag = self.options.given.get(BY_FLAG[row.flag].field) if row.flag else None
         if flag is not None:
@@ -75,7 +77,7 @@ class LimitValues(Struct, frozen=True):
         return default if value is None else value
 
     def deadlines(self) -> dict[str, float]:
-        """By the names that the adapters have for them. Raises UsageError."""
+        """Return the timeouts by the names that the model backends use. Raises UsageError."""
         named = ((field, self.get(name)) for name, field in DEADLINES.items())
         return {field: value / 1000 for field, value in named if value}
 
@@ -89,7 +91,7 @@ def parse_number(text: str, name: str) -> float:
 
 def check_value(value: float, row: Limit, name: str) -> float:
     if not is_in_range(value, row):
-        raise UsageError(f"{name} must be {'a whole number' if row.whole else 'a number'} of at least {row.least}")
+        raise UsageError(f"{name} must be {'a whole number' if row.whole else 'a number'}, {row.least} or more")
     return value
 
 
@@ -99,7 +101,7 @@ def is_in_range(value: Any, row: Limit) -> bool:
 
 
 def are_limits(value: Any) -> bool:
-    """Whether this can stand under `limits`: a name that is spelled wrong would be a limit that never applies."""
+    """Whether a value is valid under `limits`. Unknown names are invalid: a misspelled limit would never apply."""
     return isinstance(value, dict) and all(
         name in LIMITS and is_in_range(given, LIMITS[name]) for name, given in value.items()
     )

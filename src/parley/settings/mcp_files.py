@@ -1,11 +1,11 @@
-"""Where the configuration of MCP servers is written, and by whom; what it means is said elsewhere.
+"""Collect declarations of MCP servers. `parley.mcp` interprets them.
 
-    dynamic   --mcp-config, each a file or JSON: the person's word, must be readable
-    managed, local, user, project   `mcpServers` of settings, as far as their layer counts
-    project   .mcp.json of the project, once the folder is trusted
+    dynamic   --mcp-config, each a file or JSON; an error is fatal
+    managed, local, user, project   `mcpServers` in settings, as far as the layer takes effect
+    project   .mcp.json of the project, if the folder is trusted
 
-The strongest first: of servers with one name the first counts. With --strict-mcp-config only
-the command line does.
+Highest precedence first: if two servers have the same name, the first is used. With
+--strict-mcp-config, only the command line is used.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from parley.settings.base import MCP_FILE, TREE, MergedSettings, ProjectTrust, S
 
 
 class ServerDeclaration(Struct, frozen=True, kw_only=True):
-    """Some servers, as somebody wrote them."""
+    """Servers as they are written in one file or flag."""
 
     source: str
     path: str
     servers: Json
     by_tree: bool = False
-    """Whether the working tree says so: then our keys are not filled in."""
+    """Whether it comes from the working tree. Secrets of the environment are not expanded then."""
 
 
 def from_command_line(texts: Sequence[str], cwd: str) -> list[ServerDeclaration]:
@@ -36,24 +36,24 @@ def from_command_line(texts: Sequence[str], cwd: str) -> list[ServerDeclaration]
 
 def parse_given(text: str, cwd: str) -> ServerDeclaration:
     inline = text.lstrip().startswith("{")
-    place = "--mcp-config" if inline else text
+    path = "--mcp-config" if inline else text
     try:
         if inline:
             data = text.encode("utf-8", "surrogateescape")
         else:
-            with open(os.path.join(cwd, text), "rb") as opened:  # the person names it: it may be a pipe of their shell
+            with open(os.path.join(cwd, text), "rb") as opened:  # the user names it, so it may be a pipe of the shell
                 data = opened.read(safe_read.MOST_BYTES + 1)
         values = safe_read.parse_json_object(data)
     except OSError as exc:
-        raise UsageError(f"the MCP configuration {place} cannot be read: {exc.strerror}") from None
+        raise UsageError(f"cannot read the MCP configuration {path}: {exc.strerror}") from None
     except safe_read.UnreadableFile as exc:
-        raise UsageError(f"the MCP configuration {place} {exc}") from None
-    if (doubled := check_duplicate_keys(data)) is not None:
-        raise UsageError(f"the MCP configuration {place}: {doubled}")
+        raise UsageError(f"the MCP configuration {path} {exc}") from None
+    if (duplicate := check_duplicate_keys(data)) is not None:
+        raise UsageError(f"the MCP configuration {path}: {duplicate}")
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
-        raise UsageError(f"the MCP configuration {place} must have the object mcpServers")
-    return ServerDeclaration(source="dynamic", path=place, servers=servers)
+        raise UsageError(f"the MCP configuration {path} must have an object `mcpServers`")
+    return ServerDeclaration(source="dynamic", path=path, servers=servers)
 
 
 def check_duplicate_keys(data: bytes) -> str | None:
@@ -75,7 +75,7 @@ def from_settings(merged: MergedSettings) -> list[ServerDeclaration]:
 
 
 def from_project(path: str, trust: ProjectTrust, merged: MergedSettings) -> tuple[list[ServerDeclaration], list[str]]:
-    """What `.mcp.json` says, if the folder is trusted; and what is wrong with it, or why it does not count."""
+    """Return the servers of `.mcp.json` that take effect, and warnings about problems and untrusted servers."""
     folder = os.path.dirname(path)
     try:
         data = safe_read.read_file(path, beneath=(folder,)).data
@@ -87,22 +87,22 @@ def from_project(path: str, trust: ProjectTrust, merged: MergedSettings) -> tupl
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
         return [], [
-            str(SettingsProblem(path=path, text="must have the object mcpServers; its MCP servers are not used"))
+            str(SettingsProblem(path=path, text="must have an object `mcpServers`; its MCP servers are not used"))
         ]
     obstacles = {
         name: trust.find_obstacle("project", format_entry(f"{MCP_FILE}.{name}", servers[name])) for name in servers
     }
-    flaws = (
-        [str(SettingsProblem(path=path, text=f"{doubled}, and only the last one counts"))]
-        if (doubled := check_duplicate_keys(data))
+    warnings = (
+        [str(SettingsProblem(path=path, text=f"{duplicate}; only the last one takes effect"))]
+        if (duplicate := check_duplicate_keys(data))
         else []
     )
     for reason in dict.fromkeys(reason for reason in obstacles.values() if reason is not None):
         names = ", ".join(printable(name) for name in [name for name in servers if obstacles[name] == reason][:12])
-        advice = f"{reason} (`parley trust {printable(folder)}` trusts it)"
-        flaws.append(f"settings: {printable(path)}: without effect: MCP servers {names}: {advice}")
-    off = merged.get("disabledMcpjsonServers", ())
-    kept = {name: server for name, server in servers.items() if name not in off and obstacles[name] is None}
+        advice = f"{reason} (to trust it, run `parley trust {printable(folder)}`)"
+        warnings.append(f"settings: {printable(path)}: no effect: MCP servers {names}: {advice}")
+    disabled = merged.get("disabledMcpjsonServers", ())
+    active = {name: server for name, server in servers.items() if name not in disabled and obstacles[name] is None}
     return [
-        ServerDeclaration(source="project", path=printable(path), servers=kept, by_tree=True)
-    ] if kept else [], flaws
+        ServerDeclaration(source="project", path=printable(path), servers=active, by_tree=True)
+    ] if active else [], warnings

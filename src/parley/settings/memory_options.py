@@ -1,4 +1,4 @@
-"""What settings say under `memory`: the keys, and what each may be."""
+"""The keys under `memory` in settings, and their valid values."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ MEMORY: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "maxCalls": ("max_calls", is_count),
     "maxSeconds": ("max_seconds", is_count),
 }
-"""For each key the field of the policy it sets, and what it may be."""
+"""Each key with the field of the memory policy that it sets, and the check of its value."""
 
 
 def is_valid(value: Any) -> bool:
-    """Whether this can stand under `memory`: a name that is spelled wrong would be a wish that is never heeded."""
+    """Whether a value is valid under `memory`. Unknown names are invalid: a misspelled key would have no effect."""
     return isinstance(value, dict) and all(name in MEMORY and MEMORY[name][1](given) for name, given in value.items())
 
 
 def policy_fields(value: dict[str, Any]) -> dict[str, Any]:
-    """What is set, by the names that the policy has for it."""
+    """Return the values by the names of the policy's fields."""
     return {MEMORY[name][0]: given for name, given in value.items() if MEMORY[name][0]}

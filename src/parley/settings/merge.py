@@ -1,8 +1,8 @@
-"""From layers to what counts: a pure function, and the reason for everything that does not.
+"""Merge layers into the settings in effect, with a reason for every entry that has no effect. Pure.
 
-Plain values: the strongest layer that has the key. `env` and `mcpServers`: the same, entry by entry.
-Permission rules, directories and hooks: those of all layers. The mode: the strongest of
-the person's, which the working tree may only tighten.
+Plain values: the first layer that has the key. `env` and `mcpServers`: the same, entry by entry.
+Permission rules, directories and hooks: those of all layers. The mode: that of the first layer outside
+the working tree; the tree may only tighten it.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ TIGHTER = {
     "dontAsk": set[str](),
     "plan": set[str](),
 }
-"""For a mode, those that allow nothing that it does not allow."""
-NOT_THE_TREES = "no project may set this"
-ONLY_TIGHTER = "a project may only tighten the mode"
+"""For each mode, the modes that allow nothing more."""
+NOT_FROM_TREE = "a project cannot set this"
+ONLY_TIGHTER = "a project can only tighten the mode"
 
 
 def merge(layers: Sequence[SettingsLayer], trust: ProjectTrust) -> MergedSettings:
-    """What counts of `layers`, the strongest first."""
-    work = SettingsMerger(trust)
+    """Merge layers, which are ordered by precedence, highest first."""
+    merger = SettingsMerger(trust)
     for layer in layers:
-        values, flaws = validate_layer(layer)
-        work.problems += flaws
-        work.add(layer, values)
-    return work.result()
+        values, problems = validate_layer(layer)
+        merger.problems += problems
+        merger.add(layer, values)
+    return merger.result()
 
 
 class SettingsMerger:
-    """A merge on its way."""
+    """Collects the entries of layers that take effect."""
 
     def __init__(self, trust: ProjectTrust) -> None:
         self._trust = trust
@@ -97,43 +97,43 @@ class SettingsMerger:
             self._bypass_disabled = value_at(layer, permissions["disableBypassPermissionsMode"])
 
     def _accept(self, layer: SettingsLayer, key: str, permissions: Json) -> list[str]:
-        """What counts of a list in `permissions`."""
-        reach = PERMISSIONS[key].scope
+        """Return the items of a list in `permissions` that take effect."""
+        scope = PERMISSIONS[key].scope
         return [
-            text for text in permissions.get(key, ()) if self._takes_effect(layer, f"permissions.{key}", text, reach)
+            text for text in permissions.get(key, ()) if self._takes_effect(layer, f"permissions.{key}", text, scope)
         ]
 
-    def _takes_effect(self, layer: SettingsLayer, key: str, value: Any, reach: KeyScope) -> bool:
-        written = format_entry(key, value)
-        reason = self._obstacle(layer, written, reach)
+    def _takes_effect(self, layer: SettingsLayer, key: str, value: Any, scope: KeyScope) -> bool:
+        entry = format_entry(key, value)
+        reason = self._obstacle(layer, entry, scope)
         if reason is not None:
             self._ignored.append(
-                IgnoredEntry(key=key, source=layer.source, path=layer.path, reason=reason, entry=written)
+                IgnoredEntry(key=key, source=layer.source, path=layer.path, reason=reason, entry=entry)
             )
         return reason is None
 
-    def _obstacle(self, layer: SettingsLayer, written: str, reach: KeyScope) -> str | None:
-        if layer.source not in TREE or reach == "anyone":
+    def _obstacle(self, layer: SettingsLayer, entry: str, scope: KeyScope) -> str | None:
+        if layer.source not in TREE or scope == "anyone":
             return None
-        if reach == PERSON:
-            return NOT_THE_TREES
-        return None if written in self._trust.consents else self._trust.find_obstacle(layer.source, written)
+        if scope == PERSON:
+            return NOT_FROM_TREE
+        return None if entry in self._trust.consents else self._trust.find_obstacle(layer.source, entry)
 
     def _mode(self) -> SettingsValue | None:
-        """The mode, which a project may tighten where the person did not fix it for this very session."""
+        """Choose the mode. A project may tighten it, unless it is set by a flag or an administrator."""
         chosen = next((mode for mode in self._modes if mode.source not in TREE), None)
-        for wish in (mode for mode in self._modes if mode.source in TREE):
-            fixed = chosen is not None and chosen.source in ("managed", "flag")
-            if not fixed and wish.value in TIGHTER["default" if chosen is None else chosen.value]:
-                chosen = wish
-            elif chosen is None or wish.value != chosen.value:
+        for mode in (mode for mode in self._modes if mode.source in TREE):
+            is_fixed = chosen is not None and chosen.source in ("managed", "flag")
+            if not is_fixed and mode.value in TIGHTER["default" if chosen is None else chosen.value]:
+                chosen = mode
+            elif chosen is None or mode.value != chosen.value:
                 self._ignored.append(
                     IgnoredEntry(
                         key="permissions.defaultMode",
-                        source=wish.source,
-                        path=wish.path,
+                        source=mode.source,
+                        path=mode.path,
                         reason=ONLY_TIGHTER,
-                        entry=format_entry("permissions.defaultMode", wish.value),
+                        entry=format_entry("permissions.defaultMode", mode.value),
                     )
                 )
         return chosen
@@ -162,12 +162,12 @@ def value_at(layer: SettingsLayer, value: Any) -> SettingsValue:
 
 
 def rule_text(layer: SettingsLayer, behavior: Literal["allow", "deny", "ask"], text: str) -> RuleText:
-    spelled = msgspec.json.encode(text).decode()
+    quoted = msgspec.json.encode(text).decode()
     return RuleText(
         behavior=behavior,
         text=text,
         source=layer.source,
         root=layer.root,
         path=layer.path,
-        line=find_line(layer, spelled),
+        line=find_line(layer, quoted),
     )

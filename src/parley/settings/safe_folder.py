@@ -1,11 +1,10 @@
-"""A folder in which we replace files, safe from whoever may write beside us.
+"""Replace files in a folder that other processes may write to.
 
-    with opened("/home/me/project", (".claude",)) as folder, folder.locked():
+    with open_folder("/home/me/project", (".claude",)) as folder, folder.lock():
         folder.replace("settings.local.json", data)
 
-The names below the first are never followed if they are links. A file is at every moment
-the old one or the new one. The lock is on the folder itself, so that nothing is left
-behind; where a file system cannot do that, it is on a file in it.
+Names below the base folder are never followed if they are links. A file is replaced atomically. The lock
+is on the folder itself, so no lock file remains; on file systems without such locks, a file in it is locked.
 """
 
 from __future__ import annotations
@@ -29,19 +28,21 @@ LOCK_FILE = ".settings.lock"
 
 
 class SafeFolder:
+    """An open folder; files in it are accessed through its descriptor."""
+
     def __init__(self, descriptor: int, path: str) -> None:
         self._descriptor = descriptor
         self.path = path
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Nobody else of us writes here until the folder is closed. Raises NotWritten."""
+        """Keep other Parley processes from writing here. Raises SettingsWriteError."""
         try:
             own = self._lock()
         except BlockingIOError:
-            raise SettingsWriteError(f"{self.path} is locked by another process") from None
+            raise SettingsWriteError(f"{self.path} is locked by another process; try again") from None
         except OSError as exc:
-            raise SettingsWriteError(f"{self.path} cannot be locked: {exc.strerror}") from None
+            raise SettingsWriteError(f"cannot lock {self.path}: {exc.strerror}") from None
         try:
             yield
         finally:
@@ -49,7 +50,7 @@ class SafeFolder:
                 os.close(own)
 
     def _lock(self) -> int | None:
-        """None, or the descriptor of the file that is locked instead. Raises OSError."""
+        """Return None, or the descriptor of the lock file if the folder cannot be locked. Raises OSError."""
         try:
             self._wait_for(self._descriptor)
         except BlockingIOError:
@@ -78,13 +79,13 @@ class SafeFolder:
                 return
 
     def read(self, name: str) -> bytes | None:
-        """A file; None if there is none. Raises NotWritten for a link or anything else that is no file."""
+        """Read a file; None if it does not exist. Raises SettingsWriteError if it is not a regular file."""
         try:
             descriptor = os.open(name, safe_read.FLAGS | os.O_NOFOLLOW, dir_fd=self._descriptor)
         except FileNotFoundError:
             return None
         except OSError as exc:
-            raise SettingsWriteError(f"{self.path}/{name} is a link or cannot be read: {exc.strerror}") from None
+            raise SettingsWriteError(f"cannot read {self.path}/{name}, or it is a link: {exc.strerror}") from None
         try:
             safe_read.check_regular(os.fstat(descriptor).st_mode)
             return safe_read.read_all(descriptor, safe_read.MOST_BYTES)
@@ -94,21 +95,21 @@ class SafeFolder:
             os.close(descriptor)
 
     def replace(self, name: str, data: bytes) -> None:
-        """Make `data` the content; a file keeps its mode, a new one is private. Raises NotWritten."""
-        beside = f".{name}.{os.getpid()}.{os.urandom(6).hex()}"
+        """Replace a file's content. It keeps its mode; a new file gets mode 0600. Raises SettingsWriteError."""
+        temporary = f".{name}.{os.getpid()}.{os.urandom(6).hex()}"
         try:
             mode = self._mode(name)
-            descriptor = os.open(beside, NEW, PRIVATE, dir_fd=self._descriptor)
+            descriptor = os.open(temporary, NEW, PRIVATE, dir_fd=self._descriptor)
             try:
                 self._fill(descriptor, data, mode)
-                os.rename(beside, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+                os.rename(temporary, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
             except BaseException:
                 with suppress(OSError):
-                    os.unlink(beside, dir_fd=self._descriptor)
+                    os.unlink(temporary, dir_fd=self._descriptor)
                 raise
             os.fsync(self._descriptor)
         except OSError as exc:
-            raise SettingsWriteError(f"{self.path}/{name} cannot be written: {exc.strerror}") from None
+            raise SettingsWriteError(f"cannot write {self.path}/{name}: {exc.strerror}") from None
 
     def _mode(self, name: str) -> int:
         try:
@@ -116,7 +117,7 @@ class SafeFolder:
         except FileNotFoundError:
             return PRIVATE
         if not stat.S_ISREG(old.st_mode):
-            raise SettingsWriteError(f"{self.path}/{name} is no regular file, and is left alone")
+            raise SettingsWriteError(f"{self.path}/{name} is not a regular file; left unchanged")
         return stat.S_IMODE(old.st_mode) & 0o777
 
     def _fill(self, descriptor: int, data: bytes, mode: int) -> None:
@@ -132,14 +133,14 @@ class SafeFolder:
 
 @contextmanager
 def open_folder(base: Path | str, names: tuple[str, ...] = ()) -> Iterator[SafeFolder]:
-    """A folder below `base`, made where it is missing. Raises NotWritten."""
+    """Open a folder below `base`, creating it if it is missing. Raises SettingsWriteError."""
     path = str(base)
     try:
         if not names:
             os.makedirs(path, mode=0o700, exist_ok=True)
         descriptor = os.open(path, FOLDER)
     except OSError as exc:
-        raise SettingsWriteError(f"{path} cannot be used: {exc.strerror}") from None
+        raise SettingsWriteError(f"cannot open the folder {path}: {exc.strerror}") from None
     try:
         for name in names:
             path = f"{path}/{name}"
@@ -148,7 +149,7 @@ def open_folder(base: Path | str, names: tuple[str, ...] = ()) -> Iterator[SafeF
                     os.mkdir(name, 0o755, dir_fd=descriptor)
                 inner = os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
             except OSError as exc:
-                raise SettingsWriteError(f"{path} is a link or cannot be used: {exc.strerror}") from None
+                raise SettingsWriteError(f"cannot open the folder {path}, or it is a link: {exc.strerror}") from None
             os.close(descriptor)
             descriptor = inner
         yield SafeFolder(descriptor, path)

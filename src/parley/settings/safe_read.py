@@ -1,7 +1,7 @@
-"""Reading one file that somebody else may have planted: never a wait, never a flood, never a surprise.
+"""Read a file that may have been planted by an attacker.
 
-Only regular files are read, as many bytes as are meant to be there. What is checked is
-what was opened.
+Only regular files are read, up to a maximum size, without blocking. The checks apply to the opened
+descriptor, so the file cannot be exchanged between check and read.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ import msgspec
 from parley.protocol.base import Json, Struct
 
 MOST_BYTES = 1_000_000
-# O_NONBLOCK: to open a pipe must not hang us.
+# O_NONBLOCK: opening a pipe must not block.
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
+NOT_UTF8 = "is not UTF-8 text"
+
+
 class UnreadableFile(Exception):
-    """A file that cannot be used, and why."""
+    """A file cannot be used. The text continues a sentence that starts with the path: "is too large"."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
@@ -31,15 +34,15 @@ class UnreadableFile(Exception):
 
 
 class MissingFile(UnreadableFile):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class FileContent(Struct, frozen=True, kw_only=True):
-    """A file as it was found."""
+    """The content of a file."""
 
     data: bytes
     real: str
-    """Where it really is."""
+    """The real path, with links resolved."""
     status: os.stat_result
 
     @property
@@ -48,16 +51,16 @@ class FileContent(Struct, frozen=True, kw_only=True):
 
 
 def read_file(path: Path | str, beneath: tuple[str, ...] | None = None, most_bytes: int = MOST_BYTES) -> FileContent:
-    """A regular file, at most so long; with `beneath`, only one that really lies in one of these folders.
+    """Read a regular file; with `beneath`, only if its real path is inside one of these folders.
 
-    Raises Unfit, or Absent if nothing is there.
+    Raises UnreadableFile, or MissingFile if it does not exist.
     """
     try:
-        # To open a device can be an act of its own, so we look first.
+        # Opening a device can have an effect, so check first.
         check_regular(os.stat(path).st_mode)
         descriptor = os.open(path, FLAGS)
     except (FileNotFoundError, NotADirectoryError):
-        raise MissingFile("is not there") from None
+        raise MissingFile("does not exist") from None
     except (OSError, ValueError) as exc:
         raise UnreadableFile(f"cannot be read: {describe_error(exc)}") from None
     try:
@@ -65,9 +68,9 @@ def read_file(path: Path | str, beneath: tuple[str, ...] | None = None, most_byt
         check_regular(status.st_mode)
         real = real_path(descriptor, path)
         if beneath is not None and not any(is_beneath(real, os.path.realpath(folder)) for folder in beneath):
-            raise UnreadableFile("is a link that leads out of its folder, and is not followed")
+            raise UnreadableFile("is a link that leads out of its folder; not followed")
         if status.st_size > most_bytes:
-            raise UnreadableFile(f"has {status.st_size:,} bytes; more than {most_bytes:,} are not read")
+            raise UnreadableFile(f"is too large: {status.st_size:,} bytes (the limit is {most_bytes:,})")
         return FileContent(data=read_all(descriptor, most_bytes), real=real, status=status)
     except OSError as exc:
         raise UnreadableFile(f"cannot be read: {describe_error(exc)}") from None
@@ -83,15 +86,15 @@ def read_all(descriptor: int, most_bytes: int) -> bytes:
 
 
 def check_regular(mode: int) -> None:
-    """Raises Unfit."""
+    """Raises UnreadableFile."""
     if stat.S_ISDIR(mode):
         raise UnreadableFile("is a folder, not a file")
     if not stat.S_ISREG(mode):
-        raise UnreadableFile("is no regular file")
+        raise UnreadableFile("is not a regular file")
 
 
 def real_path(descriptor: int, path: Path | str) -> str:
-    """The path of the opened object itself."""
+    """Return the path of an opened file."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
@@ -99,21 +102,21 @@ def real_path(descriptor: int, path: Path | str) -> str:
 
 
 def is_beneath(path: str, folder: str) -> bool:
-    """Whether a real path is in a real folder."""
+    """Whether a path is inside a folder; both must be real paths."""
     return path.startswith(folder.rstrip("/") + "/")
 
 
-def describe_error(flaw: OSError | ValueError) -> str:
-    number = flaw.errno if isinstance(flaw, OSError) else errno.EINVAL
+def describe_error(exc: OSError | ValueError) -> str:
+    number = exc.errno if isinstance(exc, OSError) else errno.EINVAL
     return os.strerror(number or errno.EIO)
 
 
 def parse_json_object(data: bytes) -> Json:
-    """Raises Unfit with the line of the first flaw."""
+    """Raises UnreadableFile with the line of the first error."""
     try:
         value: Any = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise UnreadableFile(f"is no JSON: {exc}", line_of_error(data, str(exc))) from None
+        raise UnreadableFile(f"is not valid JSON: {exc}", line_of_error(data, str(exc))) from None
     except RecursionError:
         raise UnreadableFile("is nested too deeply") from None
     if not isinstance(value, dict):
@@ -122,6 +125,6 @@ def parse_json_object(data: bytes) -> Json:
 
 
 def line_of_error(data: bytes, text: str) -> int:
-    """msgspec names the byte, or says that the data ends too early."""
+    """Return the line of a msgspec error, which names the byte or says that the data is truncated."""
     found = re.search(r"\(byte (\d+)\)", text)
     return data.count(b"\n", 0, int(found[1]) if found else len(data.rstrip())) + 1

@@ -1,8 +1,7 @@
-"""The variables that carry a key of ours. Commands, hooks and MCP servers do not get them.
+"""Environment variables that contain a secret. Commands, hooks and MCP servers do not receive them.
 
-One list for all who need it: the environment of children (env_vars.py), the environment that the kernel shows of
-this process (cli/process_secrets.py), and the tests of both. A backend that takes another variable as a key has a
-row here.
+The list is used for the environment of child processes (env_vars.py) and to erase secrets from /proc
+(cli/process_secrets.py). A backend that reads a key from another variable adds it here.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ KEYS: dict[str, tuple[str, ...]] = {
     "search": ("PARLEY_SEARCH_URL",),
     "spans": ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
 }
-"""By who takes them. Credentials of Vertex are in a file, not in a variable."""
+"""By the component that reads them. Vertex credentials are in a file, not in a variable."""
 NAMES = frozenset(name for names in KEYS.values() for name in names)
 OWNERS = ("ANTHROPIC_", "OPENAI_", "CLAUDE_CODE_OAUTH_", "OTEL_EXPORTER_")
 WORDS = ("KEY", "TOKEN", "HEADERS")
-"""What the names of keys have in them that later versions of a service may add."""
+"""Parts of variable names that mark a secret, for variables that later versions of a service may add."""
 PASSED = "PARLEY_PASS_VARIABLES"
-"""Names, separated by commas, that the person lets commands have all the same: `AWS_SECRET_ACCESS_KEY` for `aws`."""
+"""A comma-separated list of secrets that commands receive anyway, e.g. `AWS_SECRET_ACCESS_KEY` for `aws`."""
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable carries a key of a backend or of an exporter of spans, or an address with a password in it."""
+    """Whether a variable contains a key of a backend or of a trace exporter, or a URL with a password."""
     name = name.upper()
     if name in NAMES or (name.startswith(OWNERS) and any(word in name for word in WORDS)):
         return True
@@ -35,6 +34,6 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that children may have."""
+    """Return the variables that child processes may receive."""
     passed = {name.strip() for name in environment.get(PASSED, "").split(",")}
     return {name: value for name, value in environment.items() if name in passed or not is_secret(name, value)}

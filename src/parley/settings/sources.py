@@ -1,13 +1,13 @@
-"""Where settings are, and reading them.
+"""Find and load settings files.
 
     managed   /etc/claude-code/managed-settings.json, and --managed-settings
     flag      --settings, a file or inline JSON
     local     .claude/settings.local.json in the project
     project   .claude/settings.json in the project
-    user      settings.json in the config folder
+    user      settings.json in the config directory
 
-A file of the last three that cannot be used is reported and left out; the others hold.
-What the command line names, and what an administrator wrote, must be right.
+An invalid file of the last three is reported and skipped. Invalid settings on the command line or in
+the managed file are fatal.
 """
 
 from __future__ import annotations
@@ -24,100 +24,104 @@ from parley.settings.base import SettingsLayer, SettingsProblem, Source
 
 MANAGED_FILE = Path("/etc/claude-code/managed-settings.json")
 AMBIENT: tuple[Source, ...] = ("local", "project", "user")
-UNSAFE = "is not used: it and its folder must belong to root or to you, and nobody else may write there"
-LOSS = "nothing in it counts, and if it has deny or ask rules, they do not hold"
+UNSAFE = "is not used: it and its folder must be owned by root or by you, and must not be writable by others"
+LOSS = "the file is ignored, and any deny or ask rules in it are not enforced"
 
 
 class SourceSelection(Struct, frozen=True, kw_only=True):
-    """What to read."""
+    """Which settings to load."""
 
     config: Path
     project: str
-    """The folder whose `.claude` counts."""
+    """The folder whose `.claude` is used."""
     given: str | None = None
     managed: str | None = None
     sources: tuple[str, ...] | None = None
-    """Of user, project and local; None is all of them."""
+    """From user, project and local; None means all of them."""
     bare: bool = False
     managed_hooks_only: bool = False
-    """Whether hooks count only where an administrator wrote them."""
+    """Whether only hooks of managed settings are used."""
     managed_file: Path = MANAGED_FILE
 
-    def wants(self, source: str) -> bool:
+    def includes(self, source: str) -> bool:
         return not self.bare and (self.sources is None or source in self.sources)
 
 
 class LoadedLayers(Struct, frozen=True, kw_only=True):
+    """The layers, and the problems of files that were skipped."""
+
     layers: tuple[SettingsLayer, ...]
-    """The strongest first."""
+    """Highest precedence first."""
     problems: tuple[SettingsProblem, ...] = ()
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:
-    """Where sessions and settings live: one variable relocates everything."""
+    """Return the folder of sessions and settings, which CLAUDE_CONFIG_DIR relocates."""
     if given := environment.get("CLAUDE_CONFIG_DIR"):
         return Path(given)
     return home(environment) / ".claude"
 
 
 def home(environment: Mapping[str, str]) -> Path:
-    """Raises SessionError for a user whom nobody knows."""
+    """Raises SessionError if HOME is not set and the user has no entry in the password database."""
     try:
         return Path(environment.get("HOME") or "~").expanduser()
     except RuntimeError:
-        raise SessionError("there is no home folder to keep sessions and settings in: set HOME") from None
+        raise SessionError("no home folder for sessions and settings was found; set HOME") from None
 
 
-def load_layers(wanted: SourceSelection) -> LoadedLayers:
-    """All layers that are wanted and there. Raises UsageError."""
-    check_sources(wanted.sources)
-    flaws: list[SettingsProblem] = []
+def load_layers(selection: SourceSelection) -> LoadedLayers:
+    """Load all selected layers that exist. Raises UsageError."""
+    check_sources(selection.sources)
+    problems: list[SettingsProblem] = []
     layers = [
-        load_managed_file(wanted.managed_file, flaws),
-        parse_given("managed", "--managed-settings", wanted.managed, wanted.project),
-        parse_given("flag", "--settings", wanted.given, wanted.project),
-        *(load_file_layer(wanted, source, flaws) for source in AMBIENT if wanted.wants(source)),
+        load_managed_file(selection.managed_file, problems),
+        parse_given("managed", "--managed-settings", selection.managed, selection.project),
+        parse_given("flag", "--settings", selection.given, selection.project),
+        *(load_file_layer(selection, source, problems) for source in AMBIENT if selection.includes(source)),
     ]
-    return LoadedLayers(layers=tuple(layer for layer in layers if layer is not None), problems=tuple(flaws))
+    return LoadedLayers(layers=tuple(layer for layer in layers if layer is not None), problems=tuple(problems))
 
 
 def check_sources(sources: tuple[str, ...] | None) -> None:
-    if strange := [source for source in sources or () if source not in AMBIENT]:
+    if unknown := [source for source in sources or () if source not in AMBIENT]:
         raise UsageError(
-            f"option '--setting-sources': there is no source {strange[0]!r}; there are {', '.join(reversed(AMBIENT))}"
+            f"option '--setting-sources': unknown source {unknown[0]!r} (choose from {', '.join(reversed(AMBIENT))})"
         )
 
 
 def path_of(config: Path, project: str, source: Source) -> Path:
-    """The file of a layer that is not on the command line."""
+    """Return the file of the local, project or user layer."""
     names = {"local": "settings.local.json", "project": "settings.json"}
     return Path(project, ".claude", names[source]) if source in names else config / "settings.json"
 
 
-def load_file_layer(wanted: SourceSelection, source: Source, flaws: list[SettingsProblem]) -> SettingsLayer | None:
-    """A file that is read if it is there; a flaw of it is noted."""
-    path = path_of(wanted.config, wanted.project, source)
-    if source == "project" and path.parent.resolve() == wanted.config.resolve():
-        return None  # in the home folder the person's file has the project's name
-    beneath = None if source == "user" else (wanted.project,)
+def load_file_layer(
+    selection: SourceSelection, source: Source, problems: list[SettingsProblem]
+) -> SettingsLayer | None:
+    """Load a file if it exists; a problem is added to the list."""
+    path = path_of(selection.config, selection.project, source)
+    if source == "project" and path.parent.resolve() == selection.config.resolve():
+        return None  # in the home folder, this is the user's file
+    beneath = None if source == "user" else (selection.project,)
     try:
         data = safe_read.read_file(path, beneath).data
         values = safe_read.parse_json_object(data)
     except safe_read.MissingFile:
         return None
     except safe_read.UnreadableFile as exc:
-        flaws.append(SettingsProblem(path=str(path), text=f"{exc}; {LOSS}", line=exc.line))
+        problems.append(SettingsProblem(path=str(path), text=f"{exc}; {LOSS}", line=exc.line))
         return None
-    root = str(wanted.config) if source == "user" else wanted.project
+    root = str(selection.config) if source == "user" else selection.project
     return SettingsLayer(source=source, path=str(path), root=root, values=values, text=data)
 
 
-def load_managed_file(path: Path, flaws: list[SettingsProblem]) -> SettingsLayer | None:
-    """The administrator's file. Raises UsageError if it is broken: nobody works past a policy that was meant to be."""
+def load_managed_file(path: Path, problems: list[SettingsProblem]) -> SettingsLayer | None:
+    """Load the administrator's file. Raises UsageError if it is invalid, because its policy must not be skipped."""
     try:
         found = safe_read.read_file(path)
         if not is_safe(found.status) or not is_safe(path.parent.stat()):
-            flaws.append(SettingsProblem(path=str(path), text=UNSAFE))
+            problems.append(SettingsProblem(path=str(path), text=UNSAFE))
             return None
         values = safe_read.parse_json_object(found.data)
     except safe_read.MissingFile:
@@ -128,12 +132,12 @@ def load_managed_file(path: Path, flaws: list[SettingsProblem]) -> SettingsLayer
 
 
 def is_safe(status: os.stat_result) -> bool:
-    """Whether only root and we could have written a file."""
+    """Whether only root and the current user can write a file."""
     return status.st_uid in (0, os.getuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def parse_given(source: Source, flag: str, text: str | None, project: str) -> SettingsLayer | None:
-    """What a flag says: inline JSON, or the name of a file. Raises UsageError."""
+    """Parse a flag that is inline JSON or the path of a file. Raises UsageError."""
     if not text:
         return None
     inline = text.lstrip().startswith("{")
@@ -142,18 +146,18 @@ def parse_given(source: Source, flag: str, text: str | None, project: str) -> Se
         data = text.encode("utf-8", "surrogateescape") if inline else read_given_file(path, source)
         values = safe_read.parse_json_object(data)
     except OSError as exc:
-        raise UsageError(f"the settings file {path} cannot be read: {exc.strerror}") from None
+        raise UsageError(f"cannot read the settings file {path}: {exc.strerror}") from None
     except safe_read.UnreadableFile as exc:
         raise UsageError(str(SettingsProblem(path=path, text=str(exc), line=exc.line))) from None
     return SettingsLayer(source=source, path=path, root=project, values=values, text=data)
 
 
 def read_given_file(path: str, source: Source) -> bytes:
-    """The person names it, so it may be a pipe of their shell. Raises OSError and Unfit."""
+    """Read a file that the user names, which may be a pipe of the shell. Raises OSError, UnreadableFile."""
     with open(path, "rb") as opened:
         if source == "managed" and not is_safe(os.fstat(opened.fileno())):
             raise safe_read.UnreadableFile(UNSAFE)
         data = opened.read(safe_read.MOST_BYTES + 1)
     if len(data) > safe_read.MOST_BYTES:
-        raise safe_read.UnreadableFile(f"has more than {safe_read.MOST_BYTES:,} bytes")
+        raise safe_read.UnreadableFile(f"is larger than the limit of {safe_read.MOST_BYTES:,} bytes")
     return data

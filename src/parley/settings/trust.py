@@ -1,16 +1,16 @@
-"""Which folders the person trusts, on record in `trust.json` of the config folder.
+"""The folders that the user trusts, recorded in `trust.json` of the config directory.
 
-A folder is known by its canonical path together with its device, its inode and the time it was made: another folder
-at the same path, even one that was given the same inode, or a name that a repository's files lead to, is not it. Where
-the file system does not record that time, `born` is null, and the other three must do.
+A folder is identified by its real path, device, inode and creation time. Another folder at the same path does not
+inherit the trust, even if it has the same inode. If the file system does not record the creation time, `born` is null
+and the other three are compared.
 
-A trusted folder is trusted with what its files said then: `covers` has the digests. Beside whole folders, single
-settings are on record that the person agreed to when they were asked.
+The trust covers only what the folder's files contained at that time: `covers` has the digests. In addition to whole
+folders, `consents` records single settings that the user agreed to.
 
     {"folders": {"/home/me/project": {"device": 1, "inode": 2, "born": 3, "trusted": true, "covers": ["ab…"],
                                       "consents": []}}}
 
-A record without `covers` was written by an older version, and vouches for nothing.
+A record without `covers` was written by an older version and has no effect.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 class Identity(Struct, frozen=True):
-    """One folder, and no other."""
+    """What identifies a folder."""
 
     path: str
     device: int
     inode: int
     born: int | None
-    """In nanoseconds since 1970; None where that is not known."""
+    """Creation time in nanoseconds since 1970; None if unknown."""
 
 
 class TrustRecord(Struct, frozen=True, kw_only=True):
+    """The entry of one folder."""
+
     device: int
     inode: int
     born: int | None = None
     trusted: bool = False
     covers: tuple[str, ...] | None = None
-    """Digests of what the folder is trusted with; None in the record of an older version."""
+    """Digests of the trusted entries; None in the record of an older version."""
     consents: tuple[str, ...] = ()
 
     def is_of(self, identity: Identity) -> bool:
@@ -58,7 +60,7 @@ class TrustRecord(Struct, frozen=True, kw_only=True):
 
 
 class TrustFile(Struct, frozen=True, kw_only=True):
-    """All that is on record."""
+    """The content of `trust.json`."""
 
     folders: dict[str, TrustRecord] = {}
     problem: SettingsProblem | None = None
@@ -71,7 +73,7 @@ class TrustFile(Struct, frozen=True, kw_only=True):
 
 
 def identify(folder: Path | str) -> Identity:
-    """Raises UsageError if it is no folder we can open."""
+    """Raises UsageError if the folder cannot be opened."""
     with open_folder(folder) as (descriptor, path):
         return identity(descriptor, path)
 
@@ -85,11 +87,11 @@ def identity(descriptor: int, path: str) -> Identity:
 
 @contextmanager
 def open_folder(folder: Path | str) -> Iterator[tuple[int, str]]:
-    """A folder and its real path. Raises UsageError."""
+    """Open a folder; yields its descriptor and real path. Raises UsageError."""
     try:
         descriptor = os.open(folder, FOLDER)
     except (OSError, ValueError) as exc:
-        raise UsageError(f"{folder} is no folder that can be opened: {safe_read.describe_error(exc)}") from None
+        raise UsageError(f"cannot open the folder {folder}: {safe_read.describe_error(exc)}") from None
     try:
         yield descriptor, safe_read.real_path(descriptor, folder)
     finally:
@@ -97,7 +99,7 @@ def open_folder(folder: Path | str) -> Iterator[tuple[int, str]]:
 
 
 def read_trust_file(config: Path) -> TrustFile:
-    """What is on record. A file that is broken or not safely ours vouches for nobody."""
+    """Read `trust.json`. If it is invalid or writable by others, no folder is trusted."""
     path = config / NAME
     try:
         found = safe_read.read_file(path, beneath=(str(config),))
@@ -111,18 +113,18 @@ def read_trust_file(config: Path) -> TrustFile:
 
 
 def parse_trust_file(data: bytes) -> TrustFile:
-    """Raises Unfit."""
+    """Raises UnreadableFile."""
     folders: Any = safe_read.parse_json_object(data).get("folders", {})
     try:
         return TrustFile(folders=msgspec.convert(folders, dict[str, TrustRecord]))
     except msgspec.ValidationError as exc:
-        raise safe_read.UnreadableFile(f"is wrong: {exc}") from None
+        raise safe_read.UnreadableFile(f"is invalid: {exc}") from None
 
 
 def evaluate(
     config: Path, project: str, sources: tuple[str, ...] | None
 ) -> tuple[ProjectTrust, SettingsProblem | None]:
-    """What of a project may act. Whoever names a source of the tree on the command line trusts it."""
+    """Return the trust in a project, and a problem. A source named in --setting-sources is trusted."""
     named = frozenset(sources or ()) & {"project", "local"}
     known = read_trust_file(config)
     nothing = ProjectTrust(sources=named)
@@ -131,13 +133,13 @@ def evaluate(
             found = known.folders.get(path)
             if found is None:
                 return nothing, known.problem
-            # Only now: the call for the birth time takes some milliseconds to load.
+            # Not earlier: importing the call for the creation time takes some milliseconds.
             is_same = found.is_of(identity(descriptor, path))
     except UsageError:
         return nothing, known.problem
     if not is_same:
         return nothing, SettingsProblem(
-            path=str(config / NAME), text=f"{mismatch_reason(found, path)}; `parley trust {path}` trusts it"
+            path=str(config / NAME), text=f"{mismatch_reason(found, path)}; to trust it, run `parley trust {path}`"
         )
     consents = frozenset(found.consents)
     if not found.trusted:
@@ -149,14 +151,14 @@ def evaluate(
 
 
 def mismatch_reason(found: TrustRecord, path: str) -> str:
-    """Why a record does not vouch for the folder that is there now."""
+    """Return why a record does not apply to the folder that is there now."""
     if found.covers is None:
-        return f"the record of {path} is of an older version, which did not note when it was made nor what it said"
-    return f"{path} is another folder than the one on record, in the same place"
+        return f"{path} was trusted by an older version, which did not record its creation time and content"
+    return f"{path} is not the folder that was trusted, but another one at the same path"
 
 
 def record_trust(config: Path, identity: Identity, trusted: bool, covers: Iterable[str] = ()) -> None:
-    """Trust a folder with what has these digests, or trust it no more. Raises NotWritten."""
+    """Record that a folder is trusted with the entries of these digests, or not trusted. Raises SettingsWriteError."""
     new = TrustRecord(
         device=identity.device,
         inode=identity.inode,
@@ -168,17 +170,17 @@ def record_trust(config: Path, identity: Identity, trusted: bool, covers: Iterab
 
 
 def record_consent(config: Path, identity: Identity, entries: Iterable[str]) -> None:
-    """Put single settings on record. Raises NotWritten."""
+    """Record consent to single settings. Raises SettingsWriteError."""
     new = tuple(entries)
     update_record(config, identity, lambda old: replace_consents(old, dict.fromkeys(old.consents + new)))
 
 
 def withdraw_consent(config: Path, identity: Identity, entries: Iterable[str]) -> None:
-    """Take single settings off the record. Raises NotWritten."""
-    gone = set(entries)
-    if gone & set(read_trust_file(config).find(identity).consents):
+    """Remove the consent to single settings. Raises SettingsWriteError."""
+    removed = set(entries)
+    if removed & set(read_trust_file(config).find(identity).consents):
         update_record(
-            config, identity, lambda old: replace_consents(old, (kept for kept in old.consents if kept not in gone))
+            config, identity, lambda old: replace_consents(old, (each for each in old.consents if each not in removed))
         )
 
 
@@ -193,7 +195,7 @@ def update_record(config: Path, identity: Identity, make: Callable[[TrustRecord]
         known = read_trust_file(config)
         if known.problem is not None:
             raise SettingsWriteError(str(known.problem))
-        folders: dict[str, Json] = {path: record_to_json(kept) for path, kept in known.folders.items()}
+        folders: dict[str, Json] = {path: record_to_json(record) for path, record in known.folders.items()}
         new = make(known.find(identity))
         folders[identity.path] = record_to_json(new)
         if not new.trusted and not new.consents:

@@ -1,10 +1,10 @@
-"""Writing settings: what a host decided to keep, into the file it is meant for.
+"""Write settings that a client changes to the settings files.
 
-Read, change and replace happen under a lock, so that nobody's change is lost. Keys that
-are not ours to change keep their spelling. A file that is no JSON is left alone.
+A file is read, changed and replaced under a lock, so that no concurrent change is lost. Other keys keep
+their exact text. A file that is not valid JSON is left unchanged.
 
-What is written into a project's files on the person's word is put on record as well
-(trust.py): the next session believes those entries, and no others that it finds there.
+Entries written to a project's files are also recorded as consents (trust.py), so that they take effect
+in the next session; other entries in these files still require trust.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ DIRECTORIES = "additionalDirectories"
 
 
 class SettingsWriter:
-    """The settings files of a person and a project."""
+    """Writes the settings files of a user and a project."""
 
     def __init__(self, config: Path, project: str) -> None:
         self._config = config
         self._project = project
 
-    # Each raises NotWritten.
+    # Each method raises SettingsWriteError.
 
     def add_rules(self, destination: str, behavior: Behavior, rules: Sequence[str]) -> None:
         self._edit_list(destination, behavior, lambda old: [*old, *rules])
@@ -71,18 +71,18 @@ class SettingsWriter:
         self._edit_permissions(destination, lambda permissions: permissions | {"defaultMode": encode(mode)})
 
     def update(self, destination: str, settings: Json) -> None:
-        """Set keys; None takes one out. Only harmless keys may be set."""
+        """Set keys; None removes one. Only the keys of UPDATABLE are allowed."""
         if destination not in ("localSettings", "userSettings"):
-            raise SettingsWriteError(f"settings are written to localSettings or userSettings, not to {destination!r}")
+            raise SettingsWriteError(f"destination must be localSettings or userSettings, not {destination!r}")
         for key, value in settings.items():
             if key not in UPDATABLE:
-                raise SettingsWriteError(f"{key} may not be set this way; these may: {', '.join(sorted(UPDATABLE))}")
+                raise SettingsWriteError(f"a client cannot set {key} (choose from {', '.join(sorted(UPDATABLE))})")
             if value is not None and not KEYS[key].kind.accepts(value):
-                raise SettingsWriteError(f"{key} must be {KEYS[key].kind.words}")
+                raise SettingsWriteError(f"{key} must be {KEYS[key].kind.description}")
 
         def change(old: dict[str, Raw]) -> dict[str, Raw]:
-            kept = {key: value for key, value in old.items() if settings.get(key, "") is not None}
-            return kept | {key: encode(value) for key, value in settings.items() if value is not None}
+            remaining = {key: value for key, value in old.items() if settings.get(key, "") is not None}
+            return remaining | {key: encode(value) for key, value in settings.items() if value is not None}
 
         self._edit(destination, change)
         self._consent(destination, (format_entry(key, value) for key, value in settings.items() if value is not None))
@@ -104,7 +104,7 @@ class SettingsWriter:
         name = FILES.get(destination)
         if name is None:
             raise SettingsWriteError(
-                f"there is no place {destination!r} to write settings to; there are {', '.join(FILES)}"
+                f"unknown destination {destination!r} for settings (choose from {', '.join(FILES)})"
             )
         with self._folder(destination) as folder, folder.lock():
             data = folder.read(name)
@@ -113,7 +113,7 @@ class SettingsWriter:
             folder.replace(name, new + b"\n")
 
     def _folder(self, destination: str) -> AbstractContextManager[SafeFolder]:
-        from parley.settings.safe_folder import open_folder  # every session has a store, and few write
+        from parley.settings.safe_folder import open_folder  # most sessions write no settings
 
         if destination == "userSettings":
             return open_folder(self._config)
@@ -133,22 +133,22 @@ def encode(value: object) -> Raw:
 
 
 def parse_object(raw: Raw | None, what: str) -> dict[str, Raw]:
-    """An object with its values as they are spelled. Raises NotWritten."""
+    """Parse an object, keeping the text of its values. Raises SettingsWriteError."""
     try:
         return {} if raw is None else msgspec.json.decode(raw, type=dict[str, Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise SettingsWriteError(f"{what} is no JSON object, and is left alone: {exc}") from None
+        raise SettingsWriteError(f"{what} is not a JSON object; left unchanged: {exc}") from None
 
 
 def parse_texts(raw: Raw | None, key: str) -> list[str]:
-    """Raises NotWritten."""
+    """Raises SettingsWriteError."""
     try:
         return [] if raw is None else msgspec.json.decode(raw, type=list[str])
     except msgspec.DecodeError as exc:
-        raise SettingsWriteError(f"permissions.{key} is no list of strings, and is left alone: {exc}") from None
+        raise SettingsWriteError(f"permissions.{key} is not a list of strings; left unchanged: {exc}") from None
 
 
 def detect_indent(data: bytes | None) -> int:
-    """As the file has it."""
+    """Return the indentation of a file, 2 by default."""
     found = re.match(rb'\s*\{\r?\n( +)"', data or b"")
     return len(found[1]) if found else 2

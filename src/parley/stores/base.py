@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Iterable, Iterator
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
 from parley.errors import SessionError
 from parley.protocol.base import Json, Struct
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from parley.stores.files.entry_codec import EntryContext
 
 ANNOUNCED_KINDS = ("user", "assistant", "result")
 """The kinds of entries that are lines of the wire."""
@@ -101,6 +106,18 @@ class Log(Protocol):
 
     def close(self) -> None:
         """Let go of the log and of the session."""
+
+
+class StoreSetup(Struct, frozen=True):
+    """What a store is opened with."""
+
+    place: str
+    """What follows the colon of `--store NAME:PLACE`, or the address; empty for the store's own place."""
+    path: Path
+    """The same as a path, seen from the working directory; without a place, the config folder."""
+    context: EntryContext
+    warn: Callable[[str], None]
+    """Writes a line to stderr."""
 
 
 class Store(Protocol):

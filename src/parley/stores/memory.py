@@ -8,7 +8,7 @@ from typing import Any
 
 from parley.errors import SessionBusy, UnknownSession
 from parley.protocol.base import Json, encode_json
-from parley.stores.base import AgentInfo, Entry, Info, RepairReport, SearchHit, check_id
+from parley.stores.base import AgentInfo, Entry, Info, RepairReport, SearchHit, StoreSetup, check_id
 from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
 
 
@@ -48,6 +48,10 @@ class MemoryStore:
         self._tags: dict[str, str] = {}
         self._agents: dict[str, dict[str, Json]] = {}
         self._said_by_agents: dict[str, dict[str, builtins.list[Entry]]] = {}
+
+    @classmethod
+    def from_setup(cls, setup: StoreSetup) -> MemoryStore:
+        return cls(setup.context.cwd)
 
     def exists(self, session_id: str) -> bool:
         return session_id in self._sessions

@@ -1,1 +1,1 @@
-"""Who watches what a session does, and where that is told."""
+"""Observability: OpenTelemetry spans."""

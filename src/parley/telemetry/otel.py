@@ -1,14 +1,14 @@
-"""Spans of OpenTelemetry for what a session does, under the names of its GenAI conventions.
+"""OpenTelemetry spans of a session, named by the GenAI semantic conventions.
 
-    invoke_agent           a turn, of the session or of a subagent
-      chat MODEL           a request to a model, with its tokens
-      execute_tool NAME    a call: what follows is in it
-        hook EVENT         a hook that was asked
-        permission NAME    a question that waited for its answer
+    invoke_agent           a turn of the session or of a subagent
+      chat MODEL           a model call, with its tokens
+      execute_tool NAME    a tool call, which contains:
+        hook EVENT         a hook run
+        permission NAME    a permission request until its answer
 
-The spans go to the program's own tracer provider where the engine runs in a program that has one; else to the
-exporters that OTEL_TRACES_EXPORTER names. `console` writes a line of JSON a span to stderr, since stdout belongs to
-the protocol; any other name is that of an installed exporter (`otlp` with opentelemetry-exporter-otlp).
+If the engine runs inside a program with a tracer provider, spans go there. Otherwise they go to the exporters in
+OTEL_TRACES_EXPORTER. `console` writes one line of JSON per span to stderr, because stdout carries the protocol. Other
+names are those of installed exporters (`otlp` with opentelemetry-exporter-otlp).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from parley.version import __version__
 
 W3C = TraceContextTextMapPropagator()
 EXPORTERS = "opentelemetry_traces_exporter"
-"""The group of entry points under which packages offer theirs."""
+"""The entry point group of exporters."""
 CLOSE_SECONDS = 3.0
-"""How long the end of a session waits for its last spans to be taken."""
+"""How long the end of a session waits for the last spans to be exported."""
 NAMES = {
     "response_model": "gen_ai.response.model",
     "response_id": "gen_ai.response.id",
@@ -46,7 +46,7 @@ NAMES = {
     "source": "parley.permission.source",
     "outcome": "parley.hook.outcome",
 }
-"""What facts are called. Those of the conventions where they have one."""
+"""Attribute names, from the conventions where they define one."""
 
 
 class Span(Observation):
@@ -56,13 +56,13 @@ class Span(Observation):
         self._traces_requests = traces_requests
         self._token: Any = None
 
-    def set_attributes(self, **facts: AttributeValue) -> None:
-        for name, value in facts.items():
+    def set_attributes(self, **attributes: AttributeValue) -> None:
+        for name, value in attributes.items():
             if name == "stop_reason" and value is not None:
                 self._span.set_attribute("gen_ai.response.finish_reasons", [str(value)])
             elif value is not None and name in NAMES:
                 self._span.set_attribute(NAMES[name], value)
-        if facts.get("error_type") is not None or facts.get("is_error") is True:
+        if attributes.get("error_type") is not None or attributes.get("is_error") is True:
             self._span.set_status(trace.StatusCode.ERROR)
 
     def headers(self) -> Mapping[str, str]:
@@ -74,10 +74,10 @@ class Span(Observation):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, flaw: BaseException | None, trace_back: TracebackType | None
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace_back: TracebackType | None
     ) -> None:
         if kind is not None and kind is not GeneratorExit:
-            self.set_attributes(error_type=getattr(flaw, "kind", None) or kind.__name__)
+            self.set_attributes(error_type=getattr(exc, "kind", None) or kind.__name__)
         if self._token is not None:
             contexts.detach(self._token)
         self._span.end()
@@ -95,89 +95,89 @@ class OpenTelemetry(Observer):
     ) -> None:
         self._tracer = provider.get_tracer("parley", __version__)
         self._parent = parse_parent(environment)
-        """Who started us, if that is known."""
+        """The span that started this process, if known."""
         self._traces_requests = environment.get("PARLEY_TRACE_REQUESTS", "") in ("1", "true")
         self._close = close
-        """Sends what is left; None where that is the program's business."""
+        """Exports the remaining spans; None if the program's own provider does."""
         self._close_seconds = close_seconds
 
     def turn(self, session_id: str, agent: str | None, traceparent: str | None = None) -> Observation:
         name = agent or "parley"
-        facts = {"gen_ai.agent.name": name, "gen_ai.conversation.id": session_id}
-        # A subagent's turn is in the call that started it; the session's own in what the prompt names, or in
-        # whatever started the session.
+        attributes = {"gen_ai.agent.name": name, "gen_ai.conversation.id": session_id}
+        # The parent of a subagent's turn is the call that started it. The parent of the session's turn is the span that
+        # the prompt names, or the one that started the process.
         named = parse_parent({"TRACEPARENT": traceparent}) if traceparent else None
         context = (named or self._parent) if agent is None else None
-        return self._start(f"invoke_agent {name}", "invoke_agent", facts, context=context)
+        return self._start(f"invoke_agent {name}", "invoke_agent", attributes, context=context)
 
     def model_call(self, provider: str, model: str) -> Observation:
-        facts = {"gen_ai.provider.name": provider, "gen_ai.request.model": model}
-        # Its events are taken one by one by somebody else, for whom it must not be the current one.
-        return self._start(f"chat {model}", "chat", facts, trace.SpanKind.CLIENT, is_current=False)
+        attributes = {"gen_ai.provider.name": provider, "gen_ai.request.model": model}
+        # The generator runs in its consumer's context, so the span must not become the current one.
+        return self._start(f"chat {model}", "chat", attributes, trace.SpanKind.CLIENT, is_current=False)
 
     def tool(self, name: str, tool_use_id: str) -> Observation:
-        facts = {"gen_ai.tool.name": name, "gen_ai.tool.call.id": tool_use_id, "gen_ai.tool.type": "function"}
-        return self._start(f"execute_tool {name}", "execute_tool", facts)
+        attributes = {"gen_ai.tool.name": name, "gen_ai.tool.call.id": tool_use_id, "gen_ai.tool.type": "function"}
+        return self._start(f"execute_tool {name}", "execute_tool", attributes)
 
     def hook(self, event: str, label: str) -> Observation:
         return self._start(f"hook {event}", None, {"parley.hook.event": event, "parley.hook.name": label})
 
     def permission(self, tool: str, tool_use_id: str) -> Observation:
-        facts = {"gen_ai.tool.name": tool, "gen_ai.tool.call.id": tool_use_id}
-        return self._start(f"permission {tool}", None, facts)
+        attributes = {"gen_ai.tool.name": tool, "gen_ai.tool.call.id": tool_use_id}
+        return self._start(f"permission {tool}", None, attributes)
 
     def child_environment(self) -> Mapping[str, str]:
         return {name.upper(): value for name, value in trace_headers(contexts.get_current()).items()}
 
     def close(self) -> None:
         if self._close is not None:
-            # Whoever takes the spans may not answer; the session does not wait for that.
-            last = threading.Thread(target=self._close, name="parley spans", daemon=True)
-            last.start()
-            last.join(self._close_seconds)
+            # The exporter may not answer; the session waits only briefly.
+            exporting = threading.Thread(target=self._close, name="parley spans", daemon=True)
+            exporting.start()
+            exporting.join(self._close_seconds)
 
     def _start(
         self,
         name: str,
         operation: str | None,
-        facts: dict[str, str],
+        attributes: dict[str, str],
         kind: trace.SpanKind = trace.SpanKind.INTERNAL,
         *,
         context: contexts.Context | None = None,
         is_current: bool = True,
     ) -> Span:
         if operation is not None:
-            facts = {"gen_ai.operation.name": operation, **facts}
-        span = self._tracer.start_span(name, context=context, kind=kind, attributes=facts)
+            attributes = {"gen_ai.operation.name": operation, **attributes}
+        span = self._tracer.start_span(name, context=context, kind=kind, attributes=attributes)
         return Span(span, is_current=is_current, traces_requests=self._traces_requests)
 
 
 def trace_headers(context: contexts.Context) -> dict[str, str]:
-    """The W3C fields for a context; nothing where there is no span."""
+    """The W3C headers of a context; empty if it has no span."""
     fields: dict[str, str] = {}
     W3C.inject(fields, context)
     return fields
 
 
 def parse_parent(environment: Mapping[str, str]) -> contexts.Context | None:
-    """The span that TRACEPARENT names; None if there is none, or what is there is no such thing."""
+    """The span in TRACEPARENT; None if it is missing or invalid."""
     fields = {name: environment[name.upper()] for name in ("traceparent", "tracestate") if name.upper() in environment}
     context = W3C.extract(fields, contexts.Context())
     return context if trace.get_current_span(context).get_span_context().is_valid else None
 
 
 def create_observer(environment: Mapping[str, str], warn: Callable[[str], None]) -> Observer | None:
-    """Who watches, if anybody: the program around us, or the exporters that the environment names."""
+    """The observer: the program's tracer provider, or the exporters named in the environment; None if neither."""
     provider = trace.get_tracer_provider()
     if not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
         return OpenTelemetry(provider, environment)
     names = [name.strip() for name in environment.get("OTEL_TRACES_EXPORTER", "").split(",")]
-    wanted = [name for name in names if name and name != "none"]
-    return create_exporting_observer(wanted, environment, warn) if wanted else None
+    exporters = [name for name in names if name and name != "none"]
+    return create_exporting_observer(exporters, environment, warn) if exporters else None
 
 
 def create_exporting_observer(
-    wanted: list[str], environment: Mapping[str, str], warn: Callable[[str], None]
+    exporters: list[str], environment: Mapping[str, str], warn: Callable[[str], None]
 ) -> Observer | None:
     try:
         from opentelemetry.sdk.resources import Resource
@@ -187,27 +187,27 @@ def create_exporting_observer(
         return None
     service = {"service.name": environment.get("OTEL_SERVICE_NAME") or "parley", "service.version": __version__}
     provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
-    processors = [made for name in wanted if (made := create_processor(name, warn)) is not None]
-    for each in processors:
-        provider.add_span_processor(each)
+    processors = [processor for name in exporters if (processor := create_processor(name, warn)) is not None]
+    for processor in processors:
+        provider.add_span_processor(processor)
     return OpenTelemetry(provider, environment, provider.shutdown) if processors else None
 
 
 def create_processor(name: str, warn: Callable[[str], None]) -> Any:
-    """What takes spans to an exporter; None, with a complaint, if there is no such exporter."""
+    """The span processor of an exporter; None, with a warning, if it cannot be used."""
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
 
     if name == "console":
-        spelled = ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: f"{span.to_json(indent=None)}\n")
-        return SimpleSpanProcessor(spelled)
+        exporter = ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: f"{span.to_json(indent=None)}\n")
+        return SimpleSpanProcessor(exporter)
     from importlib.metadata import entry_points
 
     found = [entry for entry in entry_points(group=EXPORTERS) if entry.name == name]
     if not found:
-        warn(f"OTEL_TRACES_EXPORTER names {name!r}, and no installed package has an exporter of that name")
+        warn(f"OTEL_TRACES_EXPORTER: no installed package provides the exporter {name!r}")
         return None
     try:
         return BatchSpanProcessor(found[0].load()())
     except Exception as exc:
-        warn(f"the exporter {name!r} of OTEL_TRACES_EXPORTER cannot be used: {type(exc).__name__}: {exc}")
+        warn(f"OTEL_TRACES_EXPORTER: cannot create the exporter {name!r}: {type(exc).__name__}: {exc}")
         return None

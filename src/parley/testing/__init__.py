@@ -1,4 +1,7 @@
-"""What users need to test their own agents. Nothing is loaded before it is used."""
+"""Tools to test your own agents: scripted model servers and checks for session stores.
+
+Submodules are imported on first use. `parley.testing.plugin` has pytest fixtures.
+"""
 
 TYPE_CHECKING = False
 

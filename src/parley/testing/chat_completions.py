@@ -1,7 +1,7 @@
-"""OpenAI's chat completions as a server speaks them.
+"""OpenAI's chat completions API, server side.
 
-Requests are read into the words of the Messages API, and answers are spelled out of them. The same from a client's side
-is models/backends/openai.py: the two meet only on the wire, so that each checks the other.
+Requests are converted to the Messages API, answers from it. `models/backends/openai.py` is the client side. The two
+share no code, so each tests the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from parley.testing.http import request_error
 from parley.testing.messages_api import ApiRequest
 
 STOP_REASONS = {"max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
-"""Any other is `stop`."""
+"""Others become `stop`."""
 DONE = b"data: [DONE]\n\n"
 
 
@@ -41,9 +41,7 @@ class ChatCompletionsApi:
     def read(self, raw: bytes) -> ApiRequest:
         try:
             body = msgspec.json.decode(raw, type=_ChatBody)
-            system = [
-                block for said in body.messages if is_system(said) for block in convert_content(said.get("content"))
-            ]
+            system = [block for one in body.messages if is_system(one) for block in convert_content(one.get("content"))]
             request = ModelRequest(
                 model=body.model,
                 system=system,
@@ -54,15 +52,17 @@ class ChatCompletionsApi:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             raise request_error(400, str(exc)) from None
         except (KeyError, TypeError, AttributeError) as exc:
-            raise request_error(400, f"a message cannot be read: {exc!r}") from None
+            raise request_error(400, f"invalid message: {exc!r}") from None
         return ApiRequest(
             request, bool(body.stream), body.stream_options is not None and body.stream_options.include_usage
         )
 
-    async def encode_events(self, events: AsyncIterator[ModelEvent], asked: ApiRequest) -> AsyncGenerator[bytes, None]:
-        telling = ChunkEncoder(asked.with_usage)
+    async def encode_events(
+        self, events: AsyncIterator[ModelEvent], request: ApiRequest
+    ) -> AsyncGenerator[bytes, None]:
+        encoder = ChunkEncoder(request.with_usage)
         async for event in events:
-            for chunk in telling.encode(event):
+            for chunk in encoder.encode(event):
                 yield b"data: %b\n\n" % msgspec.json.encode(chunk)
             if event.type == "ping":
                 yield b": ping\n\n"
@@ -70,35 +70,40 @@ class ChatCompletionsApi:
                 yield DONE
 
     def encode_message(self, message: Json) -> Json:
-        said: Json = {"role": "assistant", "content": join_texts(message, "text"), "refusal": None}
+        converted: Json = {"role": "assistant", "content": join_texts(message, "text"), "refusal": None}
         if thought := join_texts(message, "thinking"):
-            said["reasoning_content"] = thought
+            converted["reasoning_content"] = thought
         calls = [block for block in message["content"] if block["type"] == "tool_use"]
         if calls:
-            said["tool_calls"] = [
+            converted["tool_calls"] = [
                 {"id": call["id"], "type": "function", "function": build_function(call["name"], call["input"])}
                 for call in calls
             ]
-        choice = {"index": 0, "message": said, "finish_reason": finish_reason(message["stop_reason"]), "logprobs": None}
+        choice = {
+            "index": 0,
+            "message": converted,
+            "finish_reason": finish_reason(message["stop_reason"]),
+            "logprobs": None,
+        }
         head = {"id": message["id"], "object": "chat.completion", "created": 0, "model": message["model"]}
         return {**head, "choices": [choice], "usage": convert_usage(message["usage"])}
 
-    def error(self, flaw: ModelError) -> Json:
-        return {"error": {"message": flaw.message, "type": flaw.kind or "api_error", "param": None, "code": None}}
+    def error(self, exc: ModelError) -> Json:
+        return {"error": {"message": exc.message, "type": exc.kind or "api_error", "param": None, "code": None}}
 
 
 class ChunkEncoder:
-    """One answer, event by event."""
+    """Encodes one answer, event by event."""
 
     def __init__(self, with_usage: bool) -> None:
         self._with_usage = with_usage
         self._head: Json = {}
         self._usage: Json = {}
         self._calls: dict[int, int] = {}
-        """Which tool call a block is."""
+        """The tool call index of each block."""
 
     def encode(self, event: ModelEvent) -> list[Json]:
-        """The chunks that tell an event."""
+        """The chunks for an event."""
         match event.type:
             case "message_start" if event.message is not None:
                 message = event.message
@@ -109,8 +114,8 @@ class ChunkEncoder:
             case "content_block_start" if (event.content_block or {}).get("type") == "tool_use":
                 block = event.content_block or {}
                 number = self._calls.setdefault(event.index, len(self._calls))
-                begun = {"index": number, "id": block["id"], "type": "function"}
-                return [self._chunk({"tool_calls": [{**begun, "function": {"name": block["name"], "arguments": ""}}]})]
+                call = {"index": number, "id": block["id"], "type": "function"}
+                return [self._chunk({"tool_calls": [{**call, "function": {"name": block["name"], "arguments": ""}}]})]
             case "content_block_delta" if event.delta is not None:
                 return [self._chunk(delta) for delta in self._encode_delta(event)]
             case "message_delta" if event.delta is not None:
@@ -136,16 +141,13 @@ class ChunkEncoder:
         return {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}]}
 
 
-# Requests.
-
-
 def is_system(message: Json) -> bool:
     return message.get("role") in ("system", "developer")
 
 
 def convert_messages(messages: list[Json]) -> list[Json]:
-    """Results of calls that follow each other are one message of the user."""
-    told: list[Json] = []
+    """Consecutive tool results become one user message."""
+    converted: list[Json] = []
     for message in messages:
         if is_system(message):
             continue
@@ -154,11 +156,11 @@ def convert_messages(messages: list[Json]) -> list[Json]:
             role, content = "assistant", content + [convert_call(call) for call in message.get("tool_calls") or ()]
         elif message["role"] == "tool":
             content = [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}]
-        if told and told[-1]["role"] == role == "user":
-            told[-1]["content"] += content
+        if converted and converted[-1]["role"] == role == "user":
+            converted[-1]["content"] += content
         else:
-            told.append({"role": role, "content": content})
-    return told
+            converted.append({"role": role, "content": content})
+    return converted
 
 
 def convert_content(content: Any) -> list[Json]:
@@ -176,16 +178,13 @@ def convert_image(part: Json) -> Json:
 
 
 def convert_call(call: Json) -> Json:
-    asked = call["function"]
+    function = call["function"]
     return {
         "type": "tool_use",
         "id": call["id"],
-        "name": asked["name"],
-        "input": parse_input(asked.get("arguments") or ""),
+        "name": function["name"],
+        "input": parse_input(function.get("arguments") or ""),
     }
-
-
-# Answers.
 
 
 def join_texts(message: Json, kind: str) -> str | None:
@@ -204,10 +203,10 @@ def finish_reason(stop_reason: str | None) -> str | None:
 def convert_usage(usage: Json) -> Json:
     read = usage.get("cache_read_input_tokens") or 0
     prompt = (usage.get("input_tokens") or 0) + read + (usage.get("cache_creation_input_tokens") or 0)
-    said = usage.get("output_tokens") or 0
+    output = usage.get("output_tokens") or 0
     return {
         "prompt_tokens": prompt,
-        "completion_tokens": said,
-        "total_tokens": prompt + said,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
         "prompt_tokens_details": {"cached_tokens": read},
     }

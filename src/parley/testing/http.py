@@ -1,4 +1,4 @@
-"""HTTP as a model server needs it: read a request, write an answer, break the line. asyncio streams are enough."""
+"""A minimal HTTP server side on asyncio streams, for the model server: read a request, write a response, reset."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ REDACTED = "(redacted)"
 
 
 class Exchange(Struct, kw_only=True):
-    """A request as it came in, and how far its answer got: to a status, to its end."""
+    """A request and the state of its response."""
 
     method: str = ""
     path: str = ""
     headers: dict[str, str] = {}
-    """Names in lower case; keys are redacted."""
+    """Names are in lower case; keys are redacted."""
     raw: bytes = b""
     status: int | None = None
     complete: bool = False
 
     @property
     def body(self) -> Any:
-        """Raises msgspec.DecodeError if it is no JSON."""
+        """Raises msgspec.DecodeError if it is not JSON."""
         return msgspec.json.decode(self.raw)
 
 
 async def receive(reader: StreamReader, exchange: Exchange) -> None:
-    """Read one request. Raises ModelError, IncompleteReadError if there is none, LimitOverrunError if it is huge."""
+    """Read one request. Raises ModelError, IncompleteReadError at the end of input, or LimitOverrunError."""
     opening, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
     exchange.method, target, *_ = (*opening.split(" "), "")
     exchange.path = target.partition("?")[0]
@@ -44,7 +44,7 @@ async def receive(reader: StreamReader, exchange: Exchange) -> None:
     exchange.headers = {name: REDACTED if name in SECRETS else value for name, value in headers.items()}
     length = headers.get("content-length", "0")
     if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
-        raise request_error(411, "a content-length is needed")
+        raise request_error(411, "a content-length header is required")
     exchange.raw = await reader.readexactly(int(length))
 
 
@@ -53,7 +53,7 @@ def request_error(status: int, text: str, kind: str = "invalid_request_error") -
 
 
 class ResponseWriter:
-    """The answer to one exchange on its way out."""
+    """Writes the response of one exchange."""
 
     def __init__(self, exchange: Exchange, writer: StreamWriter, request_id: str) -> None:
         self._exchange = exchange
@@ -61,14 +61,14 @@ class ResponseWriter:
         self._request_id = request_id
 
     def send_json(self, status: int, value: Any, *lines: str) -> None:
-        """JSON in one piece."""
+        """Send a JSON body."""
         content = msgspec.json.encode(value)
         self._head(status, "application/json", f"content-length: {len(content)}", *lines)
         self._writer.write(content)
         self._exchange.complete = True
 
     async def stream(self, content_type: str, chunks: AsyncIterator[bytes]) -> None:
-        """Chunk by chunk, each on its way before the next is asked for; no byte goes out before the first."""
+        """Send chunks as they come. Nothing is sent before the first chunk."""
         async for chunk in chunks:
             if self._exchange.status is None:
                 self._head(200, content_type, "transfer-encoding: chunked")
@@ -83,15 +83,15 @@ class ResponseWriter:
     def _head(self, status: int, content_type: str, *lines: str) -> None:
         self._exchange.status = status
         first = (f"HTTP/1.1 {status} {responses.get(status, 'Error')}", f"content-type: {content_type}")
-        # Each ecosystem has its own name for it.
+        # The two APIs use different names for the request id.
         ids = (f"request-id: {self._request_id}", f"x-request-id: {self._request_id}")
         self._writer.write("\r\n".join((*first, *ids, *lines, "", "")).encode())
 
 
 async def reset(writer: StreamWriter) -> None:
-    """Break the line with a TCP reset, behind all that was written."""
+    """Reset the TCP connection after everything was written."""
     writer.transport.set_write_buffer_limits(high=0)
     await writer.drain()
-    line: socket.socket = writer.get_extra_info("socket")
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection: socket.socket = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

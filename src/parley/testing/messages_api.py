@@ -1,6 +1,6 @@
-"""The Messages API as a server speaks it. Its stream events are those of every model here, so they pass as they are.
+"""The Messages API, server side. Its stream events are those of our models and are passed on unchanged.
 
-Another API is another class of this shape (chat_completions.py).
+`chat_completions.py` implements the same interface for another API.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from parley.testing.http import request_error
 
 
 class ApiRequest(Struct, frozen=True):
-    """A request, and how it wants to be answered."""
+    """A request and the form of its response."""
 
     request: ModelRequest
     stream: bool
     with_usage: bool = True
-    """Whether a stream tells at its end what was used."""
+    """Whether a stream ends with the usage."""
 
 
 class ApiFormat(Protocol):
     def read(self, raw: bytes) -> ApiRequest:
         """Raises ModelError."""
 
-    def encode_events(self, events: AsyncIterator[ModelEvent], asked: ApiRequest) -> AsyncGenerator[bytes, None]:
-        """The stream, one event a chunk."""
+    def encode_events(self, events: AsyncIterator[ModelEvent], request: ApiRequest) -> AsyncGenerator[bytes, None]:
+        """The stream, one event per chunk."""
 
     def encode_message(self, message: Json) -> Json:
-        """An answer in one piece, from a finished message of the Messages API."""
+        """A response without streaming, from a complete Messages API message."""
 
-    def error(self, flaw: ModelError) -> Json:
-        """The body of a refusal."""
+    def error(self, exc: ModelError) -> Json:
+        """The body of an error response."""
 
 
 class _MessagesBody(Struct, frozen=True, kw_only=True):
-    """The part of a body that decides how it is answered."""
+    """The fields of a body that affect the response."""
 
     model: str
     messages: list[Json]
@@ -56,7 +56,7 @@ class _Block(Struct, frozen=True):
 
 
 class _MessageShape(Struct, frozen=True):
-    """What a message must be, whatever else it has."""
+    """What every message must have."""
 
     role: str
     content: str | list[_Block]
@@ -75,12 +75,14 @@ class MessagesApi:
         )
         return ApiRequest(request, body.stream)
 
-    async def encode_events(self, events: AsyncIterator[ModelEvent], asked: ApiRequest) -> AsyncGenerator[bytes, None]:
+    async def encode_events(
+        self, events: AsyncIterator[ModelEvent], request: ApiRequest
+    ) -> AsyncGenerator[bytes, None]:
         async for event in events:
             yield b"event: %b\ndata: %b\n\n" % (event.type.encode(), event.raw)
 
     def encode_message(self, message: Json) -> Json:
         return message
 
-    def error(self, flaw: ModelError) -> Json:
-        return {"type": "error", "error": {"type": flaw.kind or "api_error", "message": flaw.message}}
+    def error(self, exc: ModelError) -> Json:
+        return {"type": "error", "error": {"type": exc.kind or "api_error", "message": exc.message}}

@@ -1,18 +1,17 @@
-"""A model behind HTTP on loopback, for tests and for work without a network.
+"""A model server on loopback, for tests and for work without a network.
 
     async with ModelServer(script) as server:      # in an event loop
-        server.url                                 # what ANTHROPIC_BASE_URL should say; OpenAI's has /v1 behind it
+        server.url                                 # for ANTHROPIC_BASE_URL; for OpenAI add /v1
     with running(script) as server:                # in a thread of its own
         server.exchanges[0].body["messages"]       # what a client sent
 
-It speaks the Messages API and OpenAI's chat completions, and plays a script, a tape or the offline model (source.py)
-to whoever asks, in the order they ask. A scripted error
-becomes an HTTP error with the API's body; one without a status breaks the line instead. Faults are real ones: a reset
-is a TCP reset. Every request is kept, without its keys. Whether an answer is `complete` is settled once the server is
-closed.
+It serves the Messages API and OpenAI's chat completions. It plays a script, a recording or the offline model
+(source.py) to all clients, in the order of their requests. A scripted error becomes an HTTP error with the API's body;
+one without a status closes the connection. Faults are real: a reset is a TCP reset. All requests are kept, without
+keys. `complete` of an exchange is final once the server is closed.
 
-Not here: how a script is written (models/fake/script.py), the APIs (messages_api.py, chat_completions.py), the
-command (cli/commands/model_server.py).
+See also: `models/fake/script.py` for the script format, `messages_api.py` and `chat_completions.py` for the APIs,
+`cli/commands/model_server.py` for the command.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ __all__ = ["Exchange", "ModelServer", "running"]
 COUNT_TOKENS, MODELS = "/v1/messages/count_tokens", "/v1/models"
 FORMATS: dict[str, ApiFormat] = {"/v1/messages": MessagesApi(), "/v1/chat/completions": ChatCompletionsApi()}
 PIECES = 3
-"""A fault of bytes sees an answer in one piece as so many events."""
+"""Byte faults treat an unstreamed response as this many events."""
 THREAD_SECONDS = 10
 
 
 class ModelServer:
-    """Plays one source to whoever asks."""
+    """Plays one source to all clients."""
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class ModelServer:
         plan: FaultPlan | None = None,
         keeps: int | None = None,
     ) -> None:
-        """`plan` says what goes wrong; `keeps` is how many exchanges are kept, all by default."""
+        """`plan` injects faults; `keeps` limits how many exchanges are kept (default: all)."""
         self.exchanges: list[Exchange] = []
         self._new_id = new_id or (lambda: uuid4().hex[:24])
         self._source = to_source(source, self._new_id)
@@ -69,12 +68,12 @@ class ModelServer:
         self._connections: dict[asyncio.Task[Any], StreamWriter] = {}
 
     async def __aenter__(self) -> ModelServer:
-        """Raises OSError if the port is taken."""
+        """Raises OSError if the port is in use."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
-    async def __aexit__(self, *raised: object) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         self._server.close()
         for task, writer in self._connections.items():
             task.cancel()
@@ -83,22 +82,22 @@ class ModelServer:
         await self._server.wait_closed()
 
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """One connection: request after request, until either side hangs up."""
+        """Handle one connection: request after request until either side closes it."""
         task = asyncio.current_task()
         assert task is not None
         self._connections[task] = writer
-        # Also a task that we cancel ends well: asyncio logs any other end of a connection as an error.
+        # A cancelled task must end normally, because asyncio logs any other end of a connection as an error.
         try:
             with suppress(asyncio.CancelledError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
                 while await self._exchange(reader, writer):
                     await writer.drain()
         finally:
-            # Also behind a flaw of ours: its client must not wait for ever, and the server goes on.
+            # Also after a bug of ours: the client must not wait forever, and the server keeps running.
             writer.close()
             del self._connections[task]
 
     async def _exchange(self, reader: StreamReader, writer: StreamWriter) -> bool:
-        """One request and its answer; says whether another may follow."""
+        """Handle one request. Returns whether another may follow."""
         exchange = Exchange()
         reply = ResponseWriter(exchange, writer, f"req_{self._new_id()}")
         try:
@@ -115,12 +114,12 @@ class ModelServer:
                 return False
             wait = [] if exc.retry_after_seconds is None else [f"retry-after: {exc.retry_after_seconds:g}"]
             reply.send_json(exc.status, FORMATS.get(exchange.path, MessagesApi()).error(exc), *wait)
-            # Whoever strays from the API may not agree with us on where its request ends.
+            # The client may not agree with us on where its request ends.
             return exc.status not in (404, 411)
         return True
 
     async def _answer(self, exchange: Exchange, reply: ResponseWriter) -> None:
-        """Raises ModelError, Reset, or ConnectionError when the client hangs up."""
+        """Raises ModelError, Reset, or ConnectionError if the client disconnects."""
         match exchange.method, exchange.path:
             case "POST", path if path in FORMATS:
                 await self._send_answer(FORMATS[path], exchange.raw, reply)
@@ -134,23 +133,23 @@ class ModelServer:
             case "GET", path if path.startswith(f"{MODELS}/"):
                 reply.send_json(200, model_row(path.removeprefix(f"{MODELS}/")))
             case method, path:
-                raise request_error(404, f"there is no {method} {path} here", "not_found_error")
+                raise request_error(404, f"not found: {method} {path}", "not_found_error")
 
-    async def _send_answer(self, wire: ApiFormat, raw: bytes, reply: ResponseWriter) -> None:
-        asked = wire.read(raw)
+    async def _send_answer(self, api: ApiFormat, raw: bytes, reply: ResponseWriter) -> None:
+        request = api.read(raw)
         planned = self._plan.next()
         if planned is not None and (refusal := planned.refusal()) is not None:
-            raise refusal  # before a turn is used up
-        events, own_fault = self._source.answer(asked.request)
+            raise refusal  # before a turn is consumed
+        events, own_fault = self._source.answer(request.request)
         fault = planned or own_fault or NO_FAULT
         if (refusal := fault.refusal()) is not None:
             raise refusal
         async with aclosing(events):
-            spoiled = fault.on_events(events)
-            if asked.stream:
-                await reply.stream("text/event-stream", fault.on_chunks(wire.encode_events(spoiled, asked)))
+            changed = fault.on_events(events)
+            if request.stream:
+                await reply.stream("text/event-stream", fault.on_chunks(api.encode_events(changed, request)))
                 return
-            message = wire.encode_message(await collect_message(spoiled))
+            message = api.encode_message(await collect_message(changed))
             if fault is NO_FAULT:
                 reply.send_json(200, message)
             else:
@@ -158,20 +157,20 @@ class ModelServer:
 
 
 async def collect_message(events: AsyncIterator[ModelEvent]) -> Json:
-    """The whole message: an answer in one piece is played as well, for its time and its error are the same."""
-    growing = MessageAccumulator()
+    """The complete message. An unstreamed answer is played too, because its delays and errors are the same."""
+    accumulator = MessageAccumulator()
     start: Json = {}
     async for event in events:
         start = event.message or start
         try:
-            growing.feed(event)
+            accumulator.feed(event)
         except ModelError:
-            raise Reset from None  # no message could be made of these events
-    if not growing.finished:
+            raise Reset from None  # the events are not a valid message
+    if not accumulator.finished:
         raise Reset
-    ending = {"stop_reason": growing.stop_reason, "stop_sequence": growing.stop_sequence}
-    content = [block.json for block in growing.blocks]
-    return {**start, "content": content, **ending, "usage": growing.final_usage}
+    ending = {"stop_reason": accumulator.stop_reason, "stop_sequence": accumulator.stop_sequence}
+    content = [block.json for block in accumulator.blocks]
+    return {**start, "content": content, **ending, "usage": accumulator.final_usage}
 
 
 async def split_message(message: Json) -> AsyncGenerator[bytes, None]:
@@ -182,14 +181,14 @@ async def split_message(message: Json) -> AsyncGenerator[bytes, None]:
 
 
 def model_row(name: str) -> Json:
-    """A model as both APIs list it."""
-    ours = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
-    return {"id": name, **ours, "object": "model", "created": 0, "owned_by": "parley"}
+    """A model in the format of both APIs."""
+    row = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+    return {"id": name, **row, "object": "model", "created": 0, "owned_by": "parley"}
 
 
 @contextmanager
 def running(source: Script | AnswerSource, *, plan: FaultPlan | None = None) -> Iterator[ModelServer]:
-    """A server in a thread, for those who have no event loop."""
+    """Run a server in a thread, for callers without an event loop."""
     loop, server = asyncio.new_event_loop(), ModelServer(source, plan=plan)
     thread = threading.Thread(target=loop.run_forever, name="model server", daemon=True)
 

@@ -1,10 +1,10 @@
-"""Fixtures for pytest, for those who test their own agents: `pytest_plugins = ["parley.testing.plugin"]`.
+"""pytest fixtures to test your own agents: `pytest_plugins = ["parley.testing.plugin"]`.
 
-    model_server    starts servers that play scripts or tapes; they end with the test
+    model_server    starts servers that play scripts or recordings; they stop after the test
     parley          the path of the executable
-    parley_home     an environment without any key or setting of the person who runs the tests
+    parley_home     an environment without your keys and settings
 
-Not loaded by itself: a test run that does not name it pays nothing for it.
+The plugin is not loaded automatically.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def model_server() -> Iterator[Start]:
             faults: Sequence[str] = (),
         ) -> ModelServer:
             if (script is None) == (replay is None):
-                raise TypeError("model_server takes a script or replay=, one of them")
+                raise TypeError("model_server takes either a script or replay=")
             source: Script | AnswerSource
             if replay is not None:
                 source = from_recording(Path(replay), in_order=in_order)
             else:
-                source = read_script(script, "of the test") if isinstance(script, str) else script or Script()
+                source = read_script(script, "in the test") if isinstance(script, str) else script or Script()
             return servers.enter_context(running(source, plan=FaultPlan.read(faults, "faults")))
 
         yield start
@@ -52,17 +52,17 @@ def model_server() -> Iterator[Start]:
 
 @pytest.fixture(scope="session")
 def parley() -> str:
-    """The executable of this environment, else the one on the PATH."""
+    """The executable of this environment, or the one in PATH."""
     beside = Path(sys.executable).with_name("parley")
     found = str(beside) if beside.exists() else shutil.which("parley")
     if found is None:
-        pytest.fail("there is no parley beside this Python or on the PATH", pytrace=False)
+        pytest.fail("no parley executable next to this Python or in PATH", pytrace=False)
     return found
 
 
 @pytest.fixture
 def parley_home(tmp_path: Path) -> dict[str, str]:
-    """An environment for the executable: a home of its own, and nothing of yours but the PATH."""
+    """An environment for the executable: an empty home directory and your PATH."""
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
     return {"HOME": str(home), "PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}

@@ -1,8 +1,8 @@
-"""What every store of a program must do, as assertions: for those who write one.
+"""Conformance tests for session stores.
 
     await run_session_store_conformance(MyStore)
 
-Each contract gets a store of its own. What a store leaves out of the optional methods is skipped.
+Each check gets a new store. Checks for optional methods that a store does not have are skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def line(number: int, **more: Any) -> dict[str, Any]:
 async def what_is_appended_is_loaded(store: Any) -> None:
     entries = [line(1, message={"role": "user", "content": "é\u2028\n"}, deep={"a": [1, None, True, 1.5]}), line(2)]
     await store.append(KEY, entries)
-    assert await store.load(KEY) == entries, "a line does not come back as it was"
+    assert await store.load(KEY) == entries, "a loaded entry differs from the appended one"
 
 
 async def what_was_never_written_is_none(store: Any) -> None:
@@ -42,37 +42,41 @@ async def appends_stay_in_their_order(store: Any) -> None:
     for number in range(5):
         await store.append(KEY, [line(2 * number), line(2 * number + 1)])
     loaded = await store.load(KEY)
-    assert [one["uuid"] for one in loaded] == [line(number)["uuid"] for number in range(10)], "the order is lost"
+    assert [one["uuid"] for one in loaded] == [line(number)["uuid"] for number in range(10)], (
+        "entries are not in the order of appending"
+    )
 
 
 async def an_empty_append_makes_no_session(store: Any) -> None:
     await store.append(KEY, [])
-    assert not await store.load(KEY), "an empty append must not make lines"
+    assert not await store.load(KEY), "an empty append must not create entries"
 
 
 async def lines_without_an_id_are_all_kept(store: Any) -> None:
     title = {"type": "custom-title", "customTitle": "t"}
     await store.append(KEY, [title])
     await store.append(KEY, [title])
-    assert await store.load(KEY) == [title, title], "lines without a uuid must not be taken for repeats"
+    assert await store.load(KEY) == [title, title], "entries without a uuid must not be treated as duplicates"
 
 
 async def sessions_are_apart(store: Any) -> None:
     await store.append(KEY, [line(1)])
     await store.append(OTHER, [line(2)])
-    assert (await store.load(KEY), await store.load(OTHER)) == ([line(1)], [line(2)]), "two sessions are mixed"
+    assert (await store.load(KEY), await store.load(OTHER)) == ([line(1)], [line(2)]), (
+        "entries of two sessions are mixed"
+    )
 
 
 async def projects_are_apart(store: Any) -> None:
     await store.append(KEY, [line(1)])
-    assert await store.load(ELSEWHERE) is None, "a session is seen in another project"
+    assert await store.load(ELSEWHERE) is None, "a session is visible in another project"
 
 
 async def agents_are_apart_from_their_session(store: Any) -> None:
     await store.append(KEY, [line(1)])
     await store.append(AGENT, [line(2)])
     assert (await store.load(KEY), await store.load(AGENT)) == ([line(1)], [line(2)]), (
-        "an agent is mixed into its session"
+        "entries of an agent are mixed into its session"
     )
 
 
@@ -81,13 +85,13 @@ async def a_list_has_the_sessions_of_a_project(store: Any) -> None:
     await store.append(ELSEWHERE, [line(2)])
     await store.append(AGENT, [line(3)])
     listed = await store.list_sessions(KEY["project_key"])
-    assert [one["session_id"] for one in listed] == [KEY["session_id"]], "the list has other sessions, or agents"
+    assert [one["session_id"] for one in listed] == [KEY["session_id"]], "the list contains other sessions or agents"
 
 
 async def a_list_tells_milliseconds(store: Any) -> None:
     await store.append(KEY, [line(1)])
     [one] = await store.list_sessions(KEY["project_key"])
-    assert isinstance(one["mtime"], int), "mtime must be a whole number"
+    assert isinstance(one["mtime"], int), "mtime must be an integer"
     assert one["mtime"] > 1_000_000_000_000, "mtime must be in milliseconds since 1970"
 
 
@@ -96,9 +100,9 @@ async def summaries_follow_their_sessions(store: Any) -> None:
     await store.append(AGENT, [line(2)])
     await store.append(KEY, [{"type": "custom-title", "customTitle": "A title"}])
     [summary] = await store.list_session_summaries(KEY["project_key"])
-    assert summary["session_id"] == KEY["session_id"], "a summary belongs to its session"
+    assert summary["session_id"] == KEY["session_id"], "the summary has the wrong session_id"
     assert summary["mtime"] > 0, "the store must set mtime"
-    assert "A title" in str(summary["data"]), "a later line must be folded in"
+    assert "A title" in str(summary["data"]), "the summary must include later entries"
 
 
 async def a_deleted_session_is_gone_with_its_agents(store: Any) -> None:
@@ -106,23 +110,27 @@ async def a_deleted_session_is_gone_with_its_agents(store: Any) -> None:
         await store.append(key, [line(1)])
     await store.delete(KEY)
     found = [bool(await store.load(key)) for key in (KEY, AGENT, OTHER)]
-    assert found == [False, False, True], "a session must be deleted with its agents, and nothing else"
+    assert found == [False, False, True], "delete must remove the session and its agents, and nothing else"
 
 
 async def an_agent_can_be_deleted_alone(store: Any) -> None:
     for key in (KEY, AGENT):
         await store.append(key, [line(1)])
     await store.delete(AGENT)
-    assert [bool(await store.load(key)) for key in (KEY, AGENT)] == [True, False], "only the agent was to be deleted"
+    assert [bool(await store.load(key)) for key in (KEY, AGENT)] == [True, False], (
+        "delete with a subpath must remove only the agent"
+    )
 
 
 async def the_agents_of_a_session_are_listed(store: Any) -> None:
     for key in (KEY, AGENT, {**OTHER, "subpath": "subagents/agent-b2"}):
         await store.append(key, [line(1)])
-    assert await store.list_subkeys(KEY) == [AGENT["subpath"]], "the agents of this session, and no others"
+    assert await store.list_subkeys(KEY) == [AGENT["subpath"]], (
+        "list_subkeys must return the agents of this session only"
+    )
 
 
-CONTRACTS: tuple[tuple[Callable[[Any], Awaitable[None]], str | None], ...] = (
+CHECKS: tuple[tuple[Callable[[Any], Awaitable[None]], str | None], ...] = (
     (what_is_appended_is_loaded, None),
     (what_was_never_written_is_none, None),
     (appends_stay_in_their_order, None),
@@ -141,10 +149,10 @@ CONTRACTS: tuple[tuple[Callable[[Any], Awaitable[None]], str | None], ...] = (
 
 
 async def run_session_store_conformance(make_store: Make, *, skip_optional: frozenset[str] = frozenset()) -> None:
-    """Raises AssertionError for the first contract a store breaks, ValueError for a method that is not optional."""
-    if strange := sorted(skip_optional - OPTIONAL):
-        raise ValueError(f"{strange[0]!r} is not optional; these are: {', '.join(sorted(OPTIONAL))}")
-    for contract, needed in CONTRACTS:
+    """Raises AssertionError for the first failed check, ValueError if `skip_optional` names a required method."""
+    if unknown := sorted(skip_optional - OPTIONAL):
+        raise ValueError(f"{unknown[0]!r} is not an optional method (choose from {', '.join(sorted(OPTIONAL))})")
+    for check, needed in CHECKS:
         if needed in skip_optional:
             continue
         store = make_store()
@@ -153,10 +161,10 @@ async def run_session_store_conformance(make_store: Make, *, skip_optional: froz
         if needed is not None and not hasattr(store, needed):
             continue
         try:
-            await contract(store)
+            await check(store)
         except NotImplementedError:
             if needed is None:
                 raise
         except AssertionError as exc:
-            exc.add_note(f"contract: {contract.__name__.replace('_', ' ')}")
+            exc.add_note(f"check: {check.__name__.replace('_', ' ')}")
             raise

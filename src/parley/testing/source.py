@@ -1,4 +1,4 @@
-"""What a model server plays: a script, a tape, or the offline model."""
+"""What a model server plays: a script, a recording, or the offline model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from parley.models.faults.catalog import Fault, read_fault
 from parley.models.recording.replay import Replay
 
 SourceAnswer = tuple[AsyncGenerator[ModelEvent, None], Fault | None]
-"""The events of an answer, and what shall go wrong with them on their way."""
+"""The events of an answer, and the fault to apply."""
 
 
 class AnswerSource(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
-        """The models that the server lists; it answers to any name."""
+        """The models that the server lists. It accepts any name."""
 
     def answer(self, request: ModelRequest) -> SourceAnswer:
         """Raises ModelError."""
@@ -39,7 +39,7 @@ class ScriptSource:
         try:
             turn = self._player.turn_for(request)
         except ModelError as exc:
-            # A status tells every client that it need not try again.
+            # With a status, clients do not retry.
             raise ModelError(exc.message, status=400, kind="invalid_request_error") from None
         return play(turn, request, self._new_id), None if turn.fault is None else read_fault(turn.fault)
 
@@ -62,7 +62,7 @@ class ModelSource:
         except ModelError as exc:
             if exc.status is not None or exc.retryable:
                 raise
-            # A tape and a conversation that part ways: the client must hear of it, and not try again.
+            # The conversation differs from the recording. The client must receive the error and not retry.
             raise ModelError(exc.message, status=400, kind="invalid_request_error") from None
 
 

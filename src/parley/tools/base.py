@@ -1,8 +1,10 @@
-"""What a tool is.
+"""The interface of a tool.
 
-One file a tool: an input struct (its schema is made from it), a description for the
-model, and `run`. A tool touches the machine only through its context. What it cannot do
-it says with a ToolError, whose text helps the model to go on.
+A tool is one class in one file: an input struct, from which its schema is made, a description for the model, and
+`run`. It accesses the machine only through its context. If it cannot do its work it raises ToolError, whose text
+tells the model what to do instead.
+
+See also: `catalog.py` for what is declared about each tool, `registry.py` for the tools of a session.
 """
 
 from __future__ import annotations
@@ -28,18 +30,18 @@ if TYPE_CHECKING:
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True):
-    """What a tool gave."""
+    """The result of a tool."""
 
     content: str | list[Json]
     """For the model."""
     detail: Any = None
     """For the host: the line's `tool_use_result`."""
     is_error: bool | None = None
-    """None leaves the field out, as most tools do on success."""
+    """None omits the field, as most tools do on success."""
 
 
 class CommandOrder(Struct, frozen=True, kw_only=True):
-    """A command that is to be run for a call."""
+    """A command to run for a call."""
 
     argv: list[str]
     command: str
@@ -52,7 +54,7 @@ class CommandOrder(Struct, frozen=True, kw_only=True):
 
 
 class Context:
-    """What the tools of a session share. One object per session; `reach` differs from call to call."""
+    """What the tools of a session share. One object per session; `reach` is per call."""
 
     def __init__(
         self,
@@ -71,66 +73,66 @@ class Context:
         observer: Observer = NULL_OBSERVER,
     ) -> None:
         self.cwd = cwd
-        """Where commands start; a command may change it for the next one."""
+        """Where commands start. A command can change it for the next one."""
         self.worktree: Worktree | None = None
-        """The checkout that an agent has for itself; None where it works in the person's."""
+        """The worktree of an agent; None if it works in the checkout of the session."""
         self.environment = environment
-        """For children. No key of ours is in it."""
+        """For child processes. It holds none of our keys."""
         self.files = files
         self.search = search
-        """Who finds files; None where there are none."""
+        """Searches files; None without files."""
         self.processes = processes
         self.tasks: Background | None = None
-        """What runs in the background; None where there is no session."""
+        """Background tasks; None without a session."""
         self.tool_use_id = ""
-        """The call that runs. Calls that only read may run side by side, and must not rely on it."""
+        """The running call. Read-only calls run concurrently and must not rely on it."""
         self.results_folder = results_folder
-        """Where output goes that is too much for a line."""
+        """The folder for output that is too long for a line."""
         self.new_id = new_id
         self.ask_small_model = ask_small_model
-        """One question to a cheap model; None where there is none. Raises ModelError."""
+        """One question to the small model; None without a session. Raises ModelError."""
         self.consult: Callable[[str, list[Json]], Awaitable[list[Json]]] | None = None
-        """One question to the session's own model with tools of its backend: the blocks of the answer.
+        """One question to the session's model with server-side tools: the blocks of the answer.
 
-        None where there is no session. Raises ModelError, also where the backend has no tools."""
+        None without a session. Raises ModelError, also if the backend has no such tools."""
         self.delegate: Callable[[Any, str], Awaitable[ToolOutput]] | None = None
-        """Hand the input of an Agent call, and the call's id, to a subagent; None where there is no session."""
+        """Passes the input of an Agent call, and the id of the call, to a subagent; None without a session."""
         self.send: Callable[[str, str, str], Awaitable[ToolOutput]] | None = None
-        """Give an agent, by id or name, a message, for the call of this id; None where there is no session."""
+        """Sends an agent (by id or name) a message for the call with this id; None without a session."""
         self.set_mode: Callable[[str | None], None] | None = None
-        """Change the permission mode; None goes back to the mode before plan mode."""
+        """Changes the permission mode; None restores the mode before plan mode."""
         self.web = web
-        """The network; None where there is no way to it."""
+        """The network; None without access."""
         self.plan_file = plan_file
-        """Where a plan may be written in plan mode."""
+        """The file a plan may be written to in plan mode."""
         self.resources: dict[str, ResourceServer] = {}
         """The MCP servers that have resources, by name."""
         self.follow: Callable[[str, str], Awaitable[str | list[Json]]] | None = None
-        """What a skill says, by its name and with arguments; None where there is no session. Raises ToolError."""
+        """The text of a skill, by name and arguments; None without a session. Raises ToolError."""
         self.open_memory: Callable[[], Recall] | None = None
-        """Where what was learned and said before is looked up; None where nothing is remembered."""
+        """Opens the long-term memory; None without one."""
         self.in_view: Callable[[], Collection[tuple[str, int]]] = frozenset
-        """The messages that the model sees anyway: their sessions, and their numbers there."""
+        """The messages that the model sees already: their sessions and numbers."""
         self.observer = observer
-        """Who hears what is done; children are told of it."""
+        """Traces what is done; child processes inherit its context."""
         self.clock = clock
         """Seconds, for durations."""
         self.hides: Callable[[str], bool] = lambda path: False
-        """Whether a rule denies even the mention of a path; asked by the tools that find files."""
+        """Whether a rule denies even the mention of a path. Search tools call it."""
         self.strict_reads = False
-        """Whether the model must read a file before it changes it. Older ones must; set anew with the model."""
+        """Whether the model must read a file before it changes it. Set with the model; older ones must."""
         self.notes: dict[str, Any] = {}
-        """What a tool remembers from call to call, under its own name (e.g. which files were read)."""
+        """What a tool keeps from call to call, under its own name (for example which files were read)."""
 
     def fork(self) -> Context:
-        """For a subagent: the same session, and a memory and a place of its own."""
+        """The context of a subagent: the same session, with its own notes and working directory."""
         twin = object.__new__(Context)
         twin.__dict__.update(self.__dict__)
         twin.notes, twin.tool_use_id = {}, ""
         return twin
 
     def move(self, worktree: Worktree) -> None:
-        """Work in a checkout of its own. What may not be mentioned of the person's may not be mentioned of this."""
+        """Work in a worktree. Paths hidden in the original checkout are hidden here as well."""
         hides = self.hides
         self.worktree, self.cwd = worktree, worktree.cwd
         self.hides = lambda path: hides(path) or hides(worktree.original(path))
@@ -143,63 +145,71 @@ class Tool(Protocol):
     input: ClassVar[type[Struct]]
 
     async def run(self, call: Any, context: Context, reach: Scope) -> ToolOutput:
-        """Do it, no further than `reach`. Raises ToolError."""
+        """Do the work, within `reach`. Raises ToolError."""
 
 
 @runtime_checkable
 class PreparesInput(Protocol):
-    """A tool that completes its input before anybody decides on it."""
+    """A tool that completes its input before the permission decision."""
 
     def prepare(self, input: Json, context: Context) -> Json:
-        """The input as it is shown, allowed and run. Never fails: what does not fit comes back as it is."""
+        """The input as it is shown, approved and run. Never raises: an invalid input is returned unchanged."""
 
 
 @runtime_checkable
 class ListsSkills(Protocol):
-    """A tool whose description lists what a session has."""
+    """A tool whose description lists the skills of a session."""
 
     def with_skills(self, skills: Sequence[tuple[str, str]]) -> Tool:
-        """The tool for these: names, and what each is for."""
+        """The tool for these skills: names and descriptions."""
+
+
+@runtime_checkable
+class ListsAgents(Protocol):
+    """A tool whose description lists the agents of a session."""
+
+    def with_agents(self, kinds: Callable[[], list[Json]]) -> Tool:
+        """The tool for these agents: their names and descriptions."""
 
 
 def always_asks(tool: Tool) -> bool:
-    """Whether the answer can only come from a person, whatever the rules allow: `always_asks` on the class."""
+    """Whether only a person can answer, whatever the rules allow: `always_asks` on the class."""
     return getattr(tool, "always_asks", False)
 
 
 def runs_elsewhere(tool: Tool) -> bool:
-    """Whether somebody else runs it, and has the last word on that: `runs_elsewhere` on the class."""
+    """Whether the client runs it and decides on it: `runs_elsewhere` on the class."""
     return getattr(tool, "runs_elsewhere", False)
 
 
 def display_name(tool: Tool, called: str) -> str:
-    """What people call it, where that differs from the name it was called by."""
+    """The name to show, if it differs from the name it is called by."""
     return getattr(tool, "display_name", None) or called
 
 
 def server_of(tool: Tool) -> Json | None:
-    """The MCP server a tool belongs to, as hosts are told of it; None for a tool of ours."""
+    """The MCP server of a tool, as reported to clients; None for other tools."""
     return getattr(tool, "mcp_server", None)
 
 
 def server_name(tool: Tool) -> str:
-    """The MCP server a tool belongs to, as its name spells it; empty for a tool of ours."""
+    """The MCP server of a tool, as in the name of the tool; empty for other tools."""
     return getattr(tool, "server_name", "")
 
 
 class InvalidInput(Exception):
-    """The model's input does not fit the tool."""
+    """The input from the model does not match the schema of the tool."""
 
 
 def own_schema(tool: Tool) -> Json | None:
-    """The schema of a tool whose input is no struct of ours: `input_schema` on the tool."""
+    """The schema of a tool whose input is not a struct: `input_schema` on the tool."""
     return getattr(tool, "input_schema", None)
 
 
 def read_input(tool: Tool, input: Json) -> Any:
-    """The input as the tool's struct, or as it is where the tool has a schema instead.
+    """The input as the struct of the tool, or unchanged if the tool has a schema instead.
 
-    Raises BadInput with words for the model."""
+    Raises InvalidInput with a message for the model."""
     if own_schema(tool) is not None:
         return input
     try:
@@ -210,7 +220,7 @@ def read_input(tool: Tool, input: Json) -> Any:
 
 
 def describe_parameters(tool: Tool) -> str:
-    """The names of a tool's parameters, for a model that got one wrong."""
+    """The parameters of a tool, for a model that got one wrong."""
     names = tool.input.__struct_encode_fields__
     required = len(names) - len(tool.input.__struct_defaults__)
     defaults = [msgspec.NODEFAULT] * required + list(tool.input.__struct_defaults__)
@@ -220,7 +230,7 @@ def describe_parameters(tool: Tool) -> str:
 
 def tool_schema(tool: Tool) -> Json:
     """The tool as the model API lists it."""
-    # A tool may understand more than it shows: `shown` is the part for the model.
+    # A tool may accept more than it shows: `shown` is the part for the model.
     shown: type[Struct] = getattr(tool, "shown", tool.input)
     fields = own_schema(tool) or input_schema(shown)
     return {"name": tool.name, "description": tool.description, "input_schema": fields}
@@ -228,7 +238,7 @@ def tool_schema(tool: Tool) -> Json:
 
 @functools.cache
 def input_schema(shown: type[Struct]) -> Json:
-    """Made once: every model call carries all of them."""
+    """Cached: every model call sends all of them."""
     [made], parts = msgspec.json.schema_components([shown], ref_template="#/$defs/{name}")
     name = made["$ref"].rpartition("/")[2]
     own = {key: value for key, value in parts.pop(name).items() if key not in ("title", "description")}

@@ -1,6 +1,6 @@
-"""ListMcpResourcesTool and ReadMcpResourceTool: what MCP servers have to read.
+"""ListMcpResourcesTool and ReadMcpResourceTool: the resources of MCP servers.
 
-The servers stand in the context; the tools know nothing of how they are reached.
+The servers are in the context; how they are reached is decided elsewhere (`engine/mcp/`).
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class ListMcpResources:
         servers = context.resources if call.server is None else {call.server: find_server(call.server, context)}
         lists = await asyncio.gather(*map(list_resources, servers.values()))
         found = [{**one, "server": name} for name, listed in zip(servers, lists, strict=True) for one in listed[0]]
-        flaws = [flaw for _, flaw in lists if flaw]
-        if flaws and not found:
-            raise ToolError("\n".join(flaws))
+        errors = [error for _, error in lists if error]
+        if errors and not found:
+            raise ToolError("\n".join(errors))
         text = resource_text(found) if found else "There are no resources."
-        return ToolOutput(content="\n".join([text, *flaws]), detail=found)
+        return ToolOutput(content="\n".join([text, *errors]), detail=found)
 
 
 async def list_resources(server: ResourceServer) -> tuple[list[Json], str]:
-    """What a server has, or why that is not known: one that fails does not hide the others."""
+    """The resources of a server, or an error message: a failing server does not hide the others."""
     try:
         return await server.resources(), ""
     except ToolError as exc:

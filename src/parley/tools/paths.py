@@ -1,4 +1,4 @@
-"""Where a path that the model gave leads, and the file that is there."""
+"""Resolve a path from the model, and read the file at it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from parley.workspace.base import FileSnapshot, Scope
 
 SMALL_BYTES = 1 << 20
 LARGEST_BYTES = 256 << 20
-"""A file is in memory as a whole while it is read or changed."""
+"""A file is held in memory while it is read or changed."""
 
 
 def resolve_path(path: str, context: Context) -> str:
-    """The absolute path; a relative one is taken from the session's directory. Raises ToolError."""
+    """The absolute path; a relative one starts at the working directory. Raises ToolError."""
     if path.startswith("~"):
         raise ToolError(f"`~` is not expanded here: give {path!r} as an absolute path.")
     return os.path.join(context.cwd, path)

@@ -1,7 +1,7 @@
-"""What the model has seen of which file.
+"""Tracks which files the model has read.
 
-Older models are not let near a file they have not read; newer ones are trusted to know
-what they do. Either way a change that came from elsewhere since is noticed.
+Older models must read a file before they change it; newer ones need not. In both cases a change by someone else since
+the last read is detected.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class SeenFile(Struct, frozen=True, kw_only=True):
 
 
 class ReadState(Struct, frozen=True, kw_only=True):
-    """How the model stands to a file it wants to change."""
+    """The state of a file that the model wants to change."""
 
     read: bool = False
     changed: bool = False
-    """It is not any more what the model saw."""
+    """It changed since the model saw it."""
     whole: bool = False
-    """The model knows all of it."""
+    """The model has seen all of it."""
 
 
 def mark_seen(context: Context, snapshot: FileSnapshot, *, whole: bool) -> None:
@@ -41,7 +41,7 @@ def mark_seen(context: Context, snapshot: FileSnapshot, *, whole: bool) -> None:
 
 
 def check_read_state(context: Context, snapshot: FileSnapshot) -> ReadState:
-    """How the model stands to this file. Raises ToolError if it must read it first."""
+    """The state of this file. Raises ToolError if the model must read it first."""
     seen: SeenFile | None = context.notes.get(NOTES, {}).get(snapshot.path)
     if seen is None:
         if context.strict_reads:

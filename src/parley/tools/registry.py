@@ -1,7 +1,7 @@
-"""The tools of a session, each made when it is first taken.
+"""The tools of a session, each made on first use.
 
-Their names are enough for the first lines of a session; importing all of them takes
-longer than the answer to `initialize` may.
+The names are enough for the first messages of a session; importing all tools takes longer than the answer to
+`initialize` may.
 """
 
 from __future__ import annotations
@@ -13,33 +13,35 @@ from parley.tools.base import Tool, server_name, tool_schema
 
 
 class ToolRegistry(Mapping[str, Tool]):
+    """The tools of a session by their names: built-in ones, then external ones (MCP servers, the client)."""
+
     def __init__(self, names: Iterable[str], make: Callable[[str], Tool]) -> None:
         self._made: dict[str, Tool | None] = dict.fromkeys(names)
         self._make = make
-        self._lent: dict[str, Tool] = {}
-        self._stand_ins: dict[str, Tool] = {}
+        self._external: dict[str, Tool] = {}
+        self._overrides: dict[str, Tool] = {}
         self._absent: Callable[[str], str] = lambda name: ""
         self._schemas: list[Json] | None = None
         self._keeps: Callable[[str, str], bool] = lambda name, server: True
 
     def restrict(self, keeps: Callable[[str, str], bool]) -> None:
-        """Offer only some of these from now on, and only some of what is lent. It is asked with a name and a server."""
+        """Offer only the tools for which `keeps(name, server)` is true, external ones included."""
         self._keeps = keeps
         self._made = {name: tool for name, tool in self._made.items() if keeps(name, "")}
-        self.set_external(self._lent, self._absent)
+        self.set_external(self._external, self._absent)
         self._schemas = None
 
     @property
     def external(self) -> dict[str, Tool]:
-        """What others have put here."""
-        return dict(self._lent)
+        """The tools of MCP servers and clients."""
+        return dict(self._external)
 
     def set_external(self, tools: Mapping[str, Tool], absent: Callable[[str], str]) -> None:
-        """Put tools of others behind our own, in the place of those lent before; `absent` knows why one is not there.
+        """Replace the external tools; `absent` explains why one is missing.
 
-        Our own come first and in their order whatever is lent, so that a prompt cache keeps them.
+        Built-in tools come first and in a fixed order, so that a prompt cache keeps them.
         """
-        self._lent = {
+        self._external = {
             name: tool
             for name, tool in tools.items()
             if name not in self._made and self._keeps(name, server_name(tool))
@@ -47,61 +49,62 @@ class ToolRegistry(Mapping[str, Tool]):
         self._absent = absent
 
     def set_overrides(self, tools: Mapping[str, Tool]) -> None:
-        """Tools that go before those of the same names, in the place of those that did so before."""
-        self._stand_ins = dict(tools)
+        """Replace the tools that take precedence over those of the same names."""
+        self._overrides = dict(tools)
 
     def subset(self, keeps: Callable[[str, str], bool]) -> ToolRegistry:
-        """A shelf with some of these tools, for a subagent: those that it keeps by their names and servers."""
-        # Somebody else runs what stands in for ours, and only for the session's own model.
+        """A registry with some of these tools, for a subagent."""
+        # The client runs overrides, and only for the main agent.
         part = ToolRegistry(
-            (name for name in self._made if keeps(name, "") and name not in self._stand_ins), self.__getitem__
+            (name for name in self._made if keeps(name, "") and name not in self._overrides), self.__getitem__
         )
         part.set_external(
-            {name: tool for name, tool in self._lent.items() if keeps(name, server_name(tool))}, self.explain_absence
+            {name: tool for name, tool in self._external.items() if keeps(name, server_name(tool))},
+            self.explain_absence,
         )
         return part
 
     def builtin(self, name: str) -> Tool:
-        """One of our tools, whether it is on the shelf or not."""
+        """A built-in tool, whether it is offered or not."""
         return self._made.get(name) or self._make(name)
 
     def explain_absence(self, name: str) -> str:
-        """Why there is no such tool, if somebody knows."""
+        """Why a tool is missing; empty if unknown."""
         return self._absent(name)
 
     def __getitem__(self, name: str) -> Tool:
-        if name in self._stand_ins:
-            return self._stand_ins[name]
-        if name in self._lent:
-            return self._lent[name]
+        if name in self._overrides:
+            return self._overrides[name]
+        if name in self._external:
+            return self._external[name]
         tool = self._made[name]
         if tool is None:
             tool = self._made[name] = self._make(name)
         return tool
 
     def __contains__(self, name: object) -> bool:
-        return name in self._made or name in self._lent or name in self._stand_ins
+        return name in self._made or name in self._external or name in self._overrides
 
     def __iter__(self) -> Iterator[str]:
-        yield from dict.fromkeys([*self._made, *self._stand_ins, *self._lent])
+        yield from dict.fromkeys([*self._made, *self._overrides, *self._external])
 
     def __len__(self) -> int:
         return len(list(iter(self)))
 
     def add(self, tool: Tool) -> None:
-        """Put one more there, behind the others; one of the same name goes."""
+        """Add a tool after the others; it replaces one of the same name."""
         self._made[tool.name] = tool
         self._schemas = None
 
     def remove(self, name: str) -> None:
-        """Take one of our own away."""
+        """Remove a built-in tool."""
         self._made.pop(name, None)
         self._schemas = None
 
     def schemas(self) -> list[Json]:
-        """The tools as a model is shown them: the same every time, for the sake of its prompt cache."""
-        if self._stand_ins:
+        """The tools as the model API lists them, in the same order every time for its prompt cache."""
+        if self._overrides:
             return [tool_schema(self[name]) for name in self]
         if self._schemas is None:
             self._schemas = [tool_schema(self[name]) for name in self._made]
-        return self._schemas + [tool_schema(tool) for tool in self._lent.values()]
+        return self._schemas + [tool_schema(tool) for tool in self._external.values()]

@@ -1,12 +1,14 @@
 """Which tools a session offers to its model, and the names they go by.
 
-    offered(TOOLS, Wishes(asked=("Read", "Agent")))      # what `--tools Read,Agent` leaves of them
+    select_tools(BUILT_IN, ToolSelection(asked=("Read", "Agent")))      # what `--tools Read,Agent` leaves of them
 
-A tool is offered if it is there, if what it needs is there, if it is asked for (or, when
-nothing is, if it belongs to the default list), and unless it is denied by its bare name.
+A tool is offered if it exists, if what it needs exists, if it is requested (without a request: if it belongs to
+the default list), and unless it is denied by its bare name.
 
-The subagent tool is listed as Task while the model knows it as Agent; both names are
-understood everywhere, as are the older names of other tools.
+The subagent tool is listed as Task and the model knows it as Agent. Both names are accepted everywhere, and so are
+the older names of other tools.
+
+See also: `catalog.py` for what is known of each tool.
 """
 
 from __future__ import annotations
@@ -14,69 +16,61 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from parley.protocol.base import Struct
-
-ALIASES = {
-    "Agent": "Task",
-    "KillShell": "TaskStop",
-    "BashOutput": "TaskOutput",
-    "ListMcpResources": "ListMcpResourcesTool",
-    "ReadMcpResource": "ReadMcpResourceTool",
-    # As agents with a database of their own have called them (source 002's family).
-    "ltm_search": "memory_search",
-    "ltm_read": "memory_read",
-}
-MODEL_NAMES = {"Task": "Agent"}
-"""What the model calls a tool that is listed under another name."""
-
-NEED_A_PERSON = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode"})
-"""Offered only where the host answers questions."""
-NEED_A_MEMORY = frozenset({"memory_search", "memory_read"})
-ONLY_WHEN_ASKED_FOR = frozenset({"ListMcpResourcesTool", "ReadMcpResourceTool"})
-TASKS = frozenset({"TaskCreate", "TaskGet", "TaskList", "TaskUpdate"})
-TODOS = frozenset({"TodoWrite"})
+from parley.tools.catalog import LISTED_NAMES, find_traits
 
 
 class ToolSelection(Struct, frozen=True, kw_only=True):
-    """What decides on the list."""
+    """What the list depends on."""
 
     asked: tuple[str, ...] | None = None
-    """`--tools`: None if it was not given; `default` stands for the default list."""
+    """`--tools`: None if it is not given; `default` stands for the default list."""
     denied: tuple[str, ...] = ()
-    """`--disallowedTools`; rules with contents do not count here."""
+    """`--disallowedTools`; rules with contents have no effect here."""
     has_person: bool = False
     has_memory: bool = False
     tasks: bool | None = None
-    """CLAUDE_CODE_ENABLE_TASKS: the Task family, or TodoWrite; None if it does not say."""
+    """CLAUDE_CODE_ENABLE_TASKS: the Task family, or TodoWrite; None if it is not set."""
 
 
 def canonical_name(name: str) -> str:
     """The name a tool is listed under."""
-    return ALIASES.get(name, name)
+    return LISTED_NAMES.get(name, name)
+
+
+def model_name(name: str) -> str:
+    """What the model calls a tool that is listed under this name."""
+    return find_traits(name).model_name or name
 
 
 def names_of(name: str) -> tuple[str, ...]:
     """Every name of a tool, the one it is listed under first."""
     listed = canonical_name(name)
-    return (listed, *(alias for alias, tool in ALIASES.items() if tool == listed))
+    return (listed, *find_traits(listed).aliases)
 
 
-def select_tools(known: Iterable[str], wishes: ToolSelection) -> list[str]:
+def select_tools(known: Iterable[str], selection: ToolSelection) -> list[str]:
     """The names, in the order the model sees them."""
-    asked = None if wishes.asked is None else frozenset(map(canonical_name, wishes.asked))
-    closed = frozenset(map(canonical_name, wishes.denied)) | drop_other_list(asked, wishes.tasks)
-    if not wishes.has_person:
-        closed |= NEED_A_PERSON
-    if not wishes.has_memory:
-        closed |= NEED_A_MEMORY
-    if asked is None or "default" in asked:
-        closed |= ONLY_WHEN_ASKED_FOR - (asked or frozenset())
-    else:
-        known = asked & frozenset(known)
-    return sorted(frozenset(known) - closed, key=lambda name: MODEL_NAMES.get(name, name))
+    asked = None if selection.asked is None else frozenset(map(canonical_name, selection.asked))
+    denied = frozenset(map(canonical_name, selection.denied))
+    names = frozenset(known) if asked is None or "default" in asked else asked & frozenset(known)
+    offered = (name for name in names - denied if is_available(name, asked, selection))
+    return sorted(offered, key=model_name)
 
 
-def drop_other_list(asked: frozenset[str] | None, tasks: bool | None) -> frozenset[str]:
-    """One list of work is enough: todos unless the Task family is switched on or asked for by name."""
+def is_available(name: str, asked: frozenset[str] | None, selection: ToolSelection) -> bool:
+    """Whether what a tool needs exists, and it is on the list by default or requested by name."""
+    traits = find_traits(name)
+    if traits.needs == "person" and not selection.has_person:
+        return False
+    if traits.needs == "memory" and not selection.has_memory:
+        return False
+    if traits.only_on_request and name not in (asked or ()):
+        return False
+    return not traits.work_list or traits.work_list == choose_work_list(asked, selection.tasks)
+
+
+def choose_work_list(asked: frozenset[str] | None, tasks: bool | None) -> str:
+    """One work list is enough: todos, unless the Task family is enabled or requested by name."""
     if tasks is None:
-        tasks = bool(asked and asked & TASKS)
-    return TODOS if tasks else TASKS
+        tasks = any(find_traits(name).work_list == "tasks" for name in asked or ())
+    return "tasks" if tasks else "todos"

@@ -1,1 +1,1 @@
-"""How bytes get in and out."""
+"""Byte streams between the engine and its client: stdio and in memory."""

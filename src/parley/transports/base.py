@@ -1,4 +1,4 @@
-"""How bytes get in and out."""
+"""The interface of a transport."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class Transport(Protocol):
     """A pair of byte streams with one reader and one writer."""
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """What the peer writes, as it comes, until it hangs up."""
+        """The bytes that the peer writes, as they arrive, until it closes the stream."""
 
     def write(self, data: bytes) -> None:
-        """Hand over bytes. Never waits; what the peer is slow to read is kept. Raises BrokenPipeError."""
+        """Queue bytes without waiting. Bytes that the peer does not read yet are buffered. Raises BrokenPipeError."""
 
     async def drain(self) -> None:
-        """Wait until everything is with the operating system."""
+        """Wait until everything is written to the operating system."""
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the transport."""

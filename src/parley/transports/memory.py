@@ -1,4 +1,4 @@
-"""Two ends joined in one process: the test bed, and the way the SDK runs the engine as a library."""
+"""Two connected transports in one process, for tests and for the SDK's in-process engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 
 class InMemoryTransport:
-    """One end of a joined pair."""
+    """One end of a connected pair."""
 
     def __init__(self, incoming: Queue[bytes | None], outgoing: Queue[bytes | None]) -> None:
         self._incoming = incoming
@@ -20,11 +20,11 @@ class InMemoryTransport:
 
     def write(self, data: bytes) -> None:
         if self._closed:
-            raise BrokenPipeError("this end is closed")
+            raise BrokenPipeError("the transport is closed")
         self._outgoing.put_nowait(data)
 
     async def drain(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered."""
 
     def close(self) -> None:
         if not self._closed:
@@ -33,7 +33,7 @@ class InMemoryTransport:
 
 
 def create_pair() -> tuple[InMemoryTransport, InMemoryTransport]:
-    """Two ends; what one writes the other reads."""
+    """Two ends. Each reads what the other writes."""
     there: Queue[bytes | None] = Queue()
     back: Queue[bytes | None] = Queue()
     return InMemoryTransport(back, there), InMemoryTransport(there, back)

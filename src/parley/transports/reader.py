@@ -1,10 +1,10 @@
-"""Whether stdout still has a reader, found out without a write.
+"""Detect that stdout has no reader any more, without writing.
 
-    watch = ReaderWatch(1, gone)     # gone() is called once, by the loop, when the last reader has closed its end
+    watch = ReaderWatch(1, on_gone)     # the loop calls on_gone() once, when the last reader closed its end
     watch.close()
 
-A pipe reports it (POLLERR), and so does a socket whose peer has closed both directions (POLLHUP). Files, devices
-and terminals have no reader that could leave: for those nothing is watched.
+A pipe reports it as POLLERR, a socket whose peer closed both directions as POLLHUP. Files, devices and terminals are
+not watched.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import stat
 from collections.abc import Callable
 
 POLL_SECONDS = 0.25
-"""How often the descriptor is looked at where the loop cannot wait for an error alone (no epoll)."""
+"""How often the descriptor is polled without epoll."""
 
 
 class ReaderWatch:
@@ -30,7 +30,7 @@ class ReaderWatch:
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             return
         if hasattr(select, "epoll"):
-            # A set of its own: with no event asked for, only errors and hang-ups make it readable.
+            # A separate epoll set without events: only errors and hang-ups make it readable.
             self._errors = select.epoll()
             self._errors.register(descriptor, 0)
             self._loop.add_reader(self._errors.fileno(), self._report)

@@ -1,7 +1,7 @@
 """The process's own stdin and stdout.
 
-Pipes, sockets and terminals are read and written without blocking the loop. Files and
-devices cannot be waited for (they are always ready), so they are read directly.
+Pipes, sockets and terminals are read and written without blocking the loop. Files and devices are always ready and
+cannot be awaited, so they are read directly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import islice
 
 CHUNK_BYTES = 256 * 1024
 MAX_PIECES = 512
-"""How many chunks go into one system call; the kernel's own limit is 1024."""
+"""How many chunks go into one system call. The kernel's limit is 1024."""
 
 
 class StdioTransport:
@@ -23,18 +23,18 @@ class StdioTransport:
         self._stdin = stdin
         self._stdout = stdout
         self._waits_for_output = can_wait(stdout)
-        self._held: deque[bytes] = deque()
+        self._buffer: deque[bytes] = deque()
         self._written_bytes = 0
-        """How much of the first chunk held has left already."""
+        """How much of the first buffered chunk is already written."""
         self._scheduled = False
         self._broken = False
         self.error: OSError | None = None
-        """Why stdout could not be written, if it is not just that nobody reads it any more."""
+        """Why writing to stdout failed, unless its reader is gone."""
         self._drained = asyncio.Event()
         self._drained.set()
         self._drain_limit_seconds: float | None = None
         self._draining: asyncio.Timeout | None = None
-        # A terminal, pipe or socket may be shared with others, and stdin and stdout may be one and the same.
+        # Terminals, pipes and sockets may be shared with other processes, and stdin and stdout may be the same.
         self._blocking = {each: os.get_blocking(each) for each in (stdin, stdout) if can_wait(each)}
         if self._waits_for_output:
             os.set_blocking(stdout, False)
@@ -64,12 +64,12 @@ class StdioTransport:
             loop.remove_reader(self._stdin)
 
     def write(self, data: bytes) -> None:
-        """Lines told in one go of the loop leave in one system call."""
+        """Lines written in one iteration of the loop go out in one system call."""
         if self._broken:
-            raise BrokenPipeError("nobody reads stdout any more")
+            raise BrokenPipeError("stdout has no reader")
         if not data:
             return
-        self._held.append(data)
+        self._buffer.append(data)
         if not self._scheduled:
             self._scheduled = True
             self._drained.clear()
@@ -85,19 +85,19 @@ class StdioTransport:
             self._draining = None
 
     def limit_drain(self, seconds: float) -> None:
-        """From now on, draining takes this long at most; what nobody has read by then is lost."""
+        """Limit draining to this many seconds. Unread data is then lost."""
         self._drain_limit_seconds = seconds
         if self._draining is not None:
             self._draining.reschedule(asyncio.get_running_loop().time() + seconds)
 
     def close(self) -> None:
-        """Leave both streams as they were found."""
+        """Restore the blocking mode of both streams."""
         for descriptor, blocking in self._blocking.items():
             os.set_blocking(descriptor, blocking)
 
     def _flush(self) -> None:
         try:
-            while self._held:
+            while self._buffer:
                 self._advance(os.writev(self._stdout, self._next_batch()))
         except BlockingIOError:
             asyncio.get_running_loop().add_writer(self._stdout, self._resume)
@@ -109,10 +109,10 @@ class StdioTransport:
         self._drained.set()
 
     def _next_batch(self) -> list[bytes | memoryview]:
-        """As much of what is held as a system call may take; nothing is copied for it."""
-        pieces: list[bytes | memoryview] = [memoryview(self._held[0])[self._written_bytes :]]
+        """The buffered data for one system call, without copying."""
+        pieces: list[bytes | memoryview] = [memoryview(self._buffer[0])[self._written_bytes :]]
         size = len(pieces[0])
-        for chunk in islice(self._held, 1, MAX_PIECES):
+        for chunk in islice(self._buffer, 1, MAX_PIECES):
             if size >= CHUNK_BYTES:
                 break
             pieces.append(chunk)
@@ -120,14 +120,14 @@ class StdioTransport:
         return pieces
 
     def _advance(self, written_bytes: int) -> None:
-        """So much has left."""
+        """Remove written bytes from the buffer."""
         self._written_bytes += written_bytes
-        while self._held and self._written_bytes >= len(self._held[0]):
-            self._written_bytes -= len(self._held.popleft())
+        while self._buffer and self._written_bytes >= len(self._buffer[0]):
+            self._written_bytes -= len(self._buffer.popleft())
 
     def _give_up(self) -> None:
         self._broken = True
-        self._held.clear()
+        self._buffer.clear()
         self._written_bytes = 0
         if self._waits_for_output:
             asyncio.get_running_loop().remove_writer(self._stdout)
@@ -138,6 +138,6 @@ class StdioTransport:
 
 
 def can_wait(descriptor: int) -> bool:
-    """Whether the loop can wait for this descriptor. /dev/null and files are always ready, and cannot."""
+    """Whether the loop can wait for this descriptor. Files and /dev/null are always ready."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

@@ -1,4 +1,4 @@
-"""The real executable on a machine without any key or setting."""
+"""The real executable on a machine without keys and settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 90
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """A machine without any key or setting."""
+    """A machine without keys and settings."""
     (tmp_path / "home").mkdir()
     return {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
 

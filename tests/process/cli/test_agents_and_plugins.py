@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 @pytest.fixture
 def tell(tmp_path: Path, run: Any) -> Any:
-    """The lines that a prompt leads to, and what is said on stderr, with a model that makes these calls."""
+    """Run a prompt with a model that makes these calls; returns the messages and stderr."""
 
     def told(*calls: tuple[str, Json], prompt: str = "go", options: tuple[str, ...] = ()) -> tuple[list[Json], str]:
         inputs = [", ".join(f"{key} = {json.dumps(value)}" for key, value in input.items()) for _, input in calls]
@@ -76,7 +76,7 @@ def test_a_rule_allows_one_skill_and_no_other(tmp_path: Path, tell: Any, rule: s
     assert [one["tool_input"] for one in result["permission_denials"]] == [{"skill": "wash"}]
 
 
-# What there is.
+# Listings.
 
 
 def test_init_lists_what_files_and_plugins_bring(tmp_path: Path, tell: Any) -> None:
@@ -101,14 +101,14 @@ def test_the_session_runs_as_an_agent(tmp_path: Path, tell: Any) -> None:
     assert lines[0]["tools"] == ["Read"]
 
 
-# Bad input: a clear message, and the rest goes on.
+# Bad input: a clear message, and the rest works.
 
 
 def test_an_agent_file_with_a_broken_head_is_named(tmp_path: Path, tell: Any) -> None:
     put(tmp_path, ".claude/agents/broken.md", "---\nname: [broken\n---\nx")
     put(tmp_path, ".claude/agents/good.md", "---\ndescription: d\n---\nYou are good.")
     lines, stderr = tell()
-    assert "broken.md: is not used as an agent: line 2: a list in brackets is not closed" in stderr
+    assert "broken.md: not used as an agent: line 2: a list has no closing bracket" in stderr
     assert "good" in lines[0]["agents"]
 
 

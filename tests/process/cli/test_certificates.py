@@ -1,4 +1,4 @@
-"""Certificates of a private authority, through the executable: for model calls, and for an MCP server at a URL."""
+"""Certificates of a private authority through the executable: for model calls and for an MCP server at a URL."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def told(folder: Path, url: str, *flags: str, **environment: str) -> tuple[list[
 
 
 def reached(lines: list[dict[str, Any]]) -> tuple[bool, str]:
-    """Whether the model answered, and the state of the server."""
+    """Whether the model answered, and the status of the MCP server."""
     [init] = [line for line in lines if line.get("subtype") == "init"]
     return lines[-1].get("result") == "over TLS", init["mcp_servers"][0]["status"]
 
@@ -149,4 +149,4 @@ def test_extra_certificates_that_cannot_be_read_are_told_of_and_the_rest_is_trus
 def test_certificates_that_cannot_be_read_fail_the_call_by_name(tmp_path: Path, server: str) -> None:
     lines, _ = told(tmp_path, server, SSL_CERT_FILE="missing.pem")
     assert reached(lines) == (False, "failed")
-    assert "the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read" in lines[-1]["result"]
+    assert "the certificates in SSL_CERT_FILE or SSL_CERT_DIR cannot be read" in lines[-1]["result"]

@@ -1,4 +1,4 @@
-"""Command hooks through the executable: they fail closed, and the model cannot put another script in their place."""
+"""Command hooks through the executable: they fail closed, and the model cannot replace their scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def script(path: Path, *commands: str) -> str:
 
 
 def guarded(tmp_path: Path, run: Any, handler: Any, *commands: str, **environment: str) -> tuple[list[str], str]:
-    """The texts of all tool results, and stderr, of a session in which one hook guards the calls of Bash."""
+    """Run a session in which a hook guards Bash calls; returns the texts of all tool results and stderr."""
     settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}}
     done = run(
         *("--print", "--output-format", "stream-json", "--verbose", "--permission-mode", "bypassPermissions"),

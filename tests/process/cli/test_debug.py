@@ -1,4 +1,4 @@
-"""`--debug`: what happened, without what was said."""
+"""`--debug`: events without their content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_file_of_its_own_tells_names_sizes_and_times_and_nothing_that_was_said
     assert path.stem in done.stdout  # the session's id
     assert path.stat().st_mode & 0o777 == 0o600
     assert all(re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z \[(wire|api|log)\] ", line) for line in text.splitlines())
-    for words in ("[api] offline is asked: 1 messages", "[log] permission: Bash", "[wire] > result/success"):
+    for words in ("[api] offline request: 1 messages", "[log] permission: Bash", "[wire] > result/success"):
         assert words in text
     assert "answered in" in text
     assert SECRET not in text
@@ -67,19 +67,19 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path, run: Any)
     done = run("-p", "--model", "offline", "--debug-file", "folder", "--", "say Hi.")
 
     assert (done.stdout, done.returncode) == ("", 1)
-    assert "option '--debug-file': folder cannot be written" in done.stderr
+    assert "option '--debug-file': cannot write folder" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "left"),
     [
-        ("", {"wire", "api", "log", "complaint"}),
-        ("true", {"wire", "api", "log", "complaint"}),
+        ("", {"wire", "api", "log", "warning"}),
+        ("true", {"wire", "api", "log", "warning"}),
         ("api, log", {"api", "log"}),
-        ("!wire", {"api", "log", "complaint"}),
+        ("!wire", {"api", "log", "warning"}),
         ("api,!api", set()),
         ("hooks", set()),
-        ("!hooks,!log", {"wire", "api", "complaint"}),
+        ("!hooks,!log", {"wire", "api", "warning"}),
     ],
 )
 def test_a_filter_names_categories_or_leaves_them_out(words: str, left: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""The real executable whose host is gone, or was never there to answer."""
+"""The real executable after its client disconnected, or without a client that answers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_mere_end_of_input_ends_nothing(tmp_path: Path, environment: dict[str,
 
 
 def one_shot(run: Any, *argv: str) -> list[dict[str, Any]]:
-    """What a one-shot run without anyone on stdin says; a run that waits for an answer fails by its timeout."""
+    """The output of a one-shot run without a client on stdin; a run that waits for an answer fails by its timeout."""
     done = run(*ONE_SHOT, *argv)
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line for line in told if line["type"] == "control_request"] == []

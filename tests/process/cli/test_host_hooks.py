@@ -1,4 +1,4 @@
-"""The real executable with a host's hooks and later settings: what a guard could not judge does not run."""
+"""The real executable with a client's hooks and later settings: a call that a hook could not check does not run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPEN = ("--permission-prompt-tool", "stdio")
 
 
 class Talk:
-    """One session of the executable with a host that answers `hook_callback` and `can_use_tool`."""
+    """One session of the executable with a client that answers `hook_callback` and `can_use_tool`."""
 
     def __init__(self, folder: Path, environment: dict[str, str], *argv: str, answer: Callable[[Json], Any]) -> None:
         self._answer = answer
@@ -141,9 +141,9 @@ def test_more_output_than_is_kept_is_a_failure_of_a_guard(run: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     ("entry", "hook", "reason"),
     [
-        ({}, {"timeout": "10"}, "timeout '10' is not a number of seconds"),
-        ({}, {"onFailure": "contniue"}, "onFailure 'contniue' is neither block nor continue"),
-        ({"macher": "Bash"}, {}, "not heeded: macher"),
+        ({}, {"timeout": "10"}, "timeout '10' is not a positive number of seconds"),
+        ({}, {"onFailure": "contniue"}, "onFailure 'contniue' must be block or continue"),
+        ({"macher": "Bash"}, {}, "ignored keys: macher"),
     ],
 )
 def test_what_is_wrong_with_a_hook_in_settings_is_reported(run: Any, entry: Json, hook: Json, reason: str) -> None:
@@ -206,9 +206,9 @@ def test_leaving_plan_mode_does_not_return_to_a_bypass_that_was_disabled(
 @pytest.mark.parametrize(
     ("settings", "key"),
     [
-        ('{"hooks": {"PreToolUse": []}, "hooks": {}}', "'hooks' is there twice"),
-        ('{"permissions": {"deny": ["Bash"], "den\\u0079": []}}', "'deny' is there twice"),
-        ('{"env": {"A": "1"}, "env": {}}', "'env' is there twice"),
+        ('{"hooks": {"PreToolUse": []}, "hooks": {}}', "duplicate key 'hooks'"),
+        ('{"permissions": {"deny": ["Bash"], "den\\u0079": []}}', "duplicate key 'deny'"),
+        ('{"env": {"A": "1"}, "env": {}}', "duplicate key 'env'"),
     ],
 )
 def test_a_key_that_settings_have_twice_is_named(run: Any, settings: str, key: str) -> None:
@@ -218,6 +218,6 @@ def test_a_key_that_settings_have_twice_is_named(run: Any, settings: str, key: s
 def test_an_mcp_configuration_that_has_a_key_twice_is_refused(run: Any, tmp_path: Path) -> None:
     servers = '{"mcpServers": {"a": {"command": "true"}, "a": {"command": "false"}}}'
     done = run("-p", "--model", "offline", "--mcp-config", servers, "--", "say x")
-    assert (done.returncode, "the key 'a' is there twice" in done.stderr) == (1, True)
+    assert (done.returncode, "duplicate key 'a'" in done.stderr) == (1, True)
     (tmp_path / ".mcp.json").write_text(servers)
-    assert "the key 'a' is there twice" in run("-p", "--model", "offline", "say x").stderr
+    assert "duplicate key 'a'" in run("-p", "--model", "offline", "say x").stderr

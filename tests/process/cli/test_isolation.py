@@ -1,4 +1,4 @@
-"""Nothing ambient: what an engine writes, and what it reads when it shall know nothing of the machine."""
+"""Isolation: which files an engine writes, and which it reads when it must not use the machine's settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OFFLINE = ("-p", "--output-format", "json", "--model", "offline")
 
 
 class Machine:
-    """A person's folders, each for itself."""
+    """The separate folders of a user."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Machine:
             place.mkdir()
 
     def run(self, *argv: str) -> list[tuple[str, str]]:
-        """What was opened or changed, and how."""
+        """The paths that were opened or changed, and how."""
         report = self.folder / "report"
         done = subprocess.run(
             [sys.executable, "-B", "-c", WATCHED, str(report), *OFFLINE, *argv],
@@ -111,4 +111,4 @@ def test_a_bare_engine_loads_nothing_of_the_machine(tmp_path: Path) -> None:
         return {path for what, path in machine.run(*argv, "--", "say Hi.") if what == "read"}
 
     assert read("--bare") & set(map(str, planted)) == set()
-    assert str(machine.config / "settings.json") in read()  # the watch does see what is read
+    assert str(machine.config / "settings.json") in read()  # proves that the watch sees reads

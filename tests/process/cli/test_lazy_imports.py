@@ -1,4 +1,4 @@
-"""Modules that are loaded when they are touched: untouched by a turn, whole for whoever touches them."""
+"""Lazy modules: not loaded by a turn, and complete when they are used."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def told_by(program: str, cwd: Path) -> str:
 
 
 def certify(host: str, folder: Path) -> None:
-    """A key and a certificate that it has signed itself."""
+    """A key and a self-signed certificate."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = datetime.now(UTC)
     certificate = (
@@ -143,7 +143,7 @@ def test_a_module_that_cannot_be_loaded_says_so_each_time(tmp_path: Path) -> Non
 
 
 def test_encrypted_connections_of_asyncio_work(tmp_path: Path) -> None:
-    """The layer that was deferred is the one that asyncio's own TLS goes through."""
+    """asyncio's TLS uses a module that was deferred."""
     certify("localhost", tmp_path)
     program = (
         BEGIN + "import asyncio, ssl\n"

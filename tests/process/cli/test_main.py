@@ -1,4 +1,4 @@
-"""The real executable, as a shell and a client start it."""
+"""The real executable, started by a shell and by a client."""
 
 from __future__ import annotations
 
@@ -136,13 +136,13 @@ def test_stdin_may_be_a_file(run: Any, tmp_path: Path, environment: dict[str, st
     ("argv", "complaint"),
     [
         (("--print",), "Input must be provided"),
-        (("--print", "--allowedTools", "Read", "x"), "what stands behind --allowedTools belongs to that option"),
+        (("--print", "--allowedTools", "Read", "x"), "--allowedTools takes the arguments after it as values"),
         (("--print", "--output-format", "bogus", "x"), "Allowed choices are text, json, stream-json"),
         (("--print", "--output-format", "stream-json", "x"), "requires --verbose"),
         (("--print", "--input-format", "stream-json", "x"), "requires output-format=stream-json"),
         (("--print", "--max-turns", "many", "x"), "needs a whole number"),
         (("--print", "--session-id", "not-a-uuid", "x"), "Must be a valid UUID"),
-        (("--print", "--model", "scripted:nowhere.toml", "x"), "cannot be read"),
+        (("--print", "--model", "scripted:nowhere.toml", "x"), "cannot read script"),
         (("--print", "--settings", "{broken", "x"), "settings"),
         (("--print", "--system-prompt-file", "/no/such/file", "x"), "cannot be read"),
     ],
@@ -182,7 +182,7 @@ def test_an_unreachable_server_gives_a_result_in_bounded_time(run: Any) -> None:
 
 def test_a_subscription_token_is_never_used(run: Any) -> None:
     done = run("-p", "hello", ANTHROPIC_API_KEY="sk-ant-oat01-secret")
-    assert "API keys only" in done.stderr
+    assert "accepts only API keys" in done.stderr
     assert "secret" not in done.stderr
     assert done.returncode == 1
 
@@ -344,11 +344,11 @@ def test_an_address_that_is_not_http_is_one_sentence_before_anything_else(run: A
     done = run("-p", "--output-format", "stream-json", "--verbose", "--model", model, "hello", **{variable: "x.test"})
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"Error: {variable} must be an address that begins with http:// or https://\n"
+    assert done.stderr == f"Error: {variable} must be a URL that starts with http:// or https://\n"
 
 
 def test_a_model_without_a_name_is_one_sentence(run: Any) -> None:
     done = run("-p", "--model", "openai:", "hello")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Error: the model openai: needs a name behind the colon\n"
+    assert done.stderr == "Error: the model openai: needs a name after the colon\n"

@@ -1,4 +1,4 @@
-"""Where no session can be opened: one sentence on stderr, exit 1, and for a program a result that says the same."""
+"""A session that cannot be opened: one sentence on stderr, exit 1, and a result with the same text for clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 PARLEY = str(Path(sys.executable).with_name("parley"))
 PATIENCE_SECONDS = 90
 NOBODY = ("setpriv", "--reuid", "54321", "--clear-groups", PARLEY)
-"""A user whom the system does not know."""
+"""A user id without an entry in the password database."""
 AS_JSON = ("--output-format", "json")
 AS_STREAM = ("--output-format", "stream-json", "--verbose")
 

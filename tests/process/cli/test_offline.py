@@ -1,4 +1,4 @@
-"""`--offline`: no socket but to the configured backend and to this machine, seen by the interpreter itself."""
+"""`--offline`: sockets only to the configured backend and to this machine, observed by an audit hook."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from parley.models.fake.script import read_script
 from parley.testing.model_server import running
 
-# Reports every look-up and connection of the process, on the way to which nothing can hide from an audit hook.
+# Reports every name lookup and connection of the process. Nothing can bypass an audit hook.
 AUDITED = """
 import sys
 def hook(event, args):

@@ -1,4 +1,4 @@
-"""What `pip install parley-agent` gives without an extra: an environment of exactly the packages that we require."""
+"""`pip install parley-agent` without extras: an environment with exactly the required packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCES = Path(parley.__file__).parents[1]
 PATIENCE_SECONDS = 90
 NEEDED = "servers reached by URL need the package mcp 2.3 or later: pip install 'parley-agent[mcp]'"
 OPTIONAL = {"mcp", "mcp_types", "psycopg", "opentelemetry", "anthropic", "pytest"}
-"""Packages of extras, and the one that runs our conformance suites."""
+"""Packages of extras, and pytest, which runs the conformance suites."""
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
 import parley
@@ -36,7 +36,7 @@ print(json.dumps(missing))
 
 
 def required(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
-    """A distribution and all that it requires when no extra is asked for."""
+    """A distribution and its requirements without extras."""
     if name not in found:
         found[name] = distribution(name)
         for text in found[name].requires or ():
@@ -48,7 +48,7 @@ def required(name: str, found: dict[str, Distribution]) -> dict[str, Distributio
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with links to what those distributions consist of, and with nothing else."""
+    """A folder with links to the files of these distributions and nothing else."""
     folder = tmp_path_factory.mktemp("packages")
     for one in required("parley-agent", {}).values():
         for top in {file.parts[0] for file in one.files or ()} - {"..", "__pycache__"}:

@@ -1,4 +1,4 @@
-"""Nothing is written through a link: the executable, in config folders that somebody else prepared."""
+"""The executable writes nothing through a link in a config directory that an attacker prepared."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_stands_in_place_of_a_file_of_ours_is_refused_by_name(machine: Mach
     assert done.returncode == 1
     assert is_untouched(machine, before)
     said = done.stdout + done.stderr
-    if "is already in use" not in said:  # a file there is a session that exists
+    if "is already in use" not in said:  # a file there counts as an existing session
         assert f"refused, {path}" in said.replace("home/.claude/..", "home")
         assert any(words in said for words in ("is a symbolic link", "hard links", "is a named pipe", "is a folder"))
 
@@ -285,7 +285,7 @@ def test_an_export_does_not_write_through_a_planted_name(machine: Machine) -> No
 
 @pytest.mark.parametrize("place", ["{tmp}/claude-{uid}/{key}/{id}/tasks", "{config}/projects/{key}/{id}/tool-results"])
 def test_a_planted_link_makes_no_file_readable(machine: Machine, place: str) -> None:
-    """What the session puts aside for its model is read unasked: in its own folders, not where a link in them leads."""
+    """Files that the session spills for its model are read without asking in its own folders, not through links."""
     machine.victim.write_text("precious\n")
     names = {"tmp": machine.folder / "tmp", "config": machine.config, "uid": os.getuid(), "key": machine.key, "id": ID}
     folder = Path(place.format(**names))

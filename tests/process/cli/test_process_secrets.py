@@ -1,4 +1,4 @@
-"""No key of ours is in what a command, a hook or an MCP server can see: its own environment, and ours in /proc."""
+"""No key is visible to a command, a hook or an MCP server: neither in its environment nor in /proc."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_reading_tool_finds_no_key_in_our_own_environment(run: Any, keys: di
 
 
 def test_the_key_still_reaches_the_model(tmp_path: Path, run: Any, keys: dict[str, str]) -> None:
-    """A child of ours that reads variables by itself, and our own lookups, find what was overwritten."""
+    """Overwritten variables are still found by our own lookups and by child processes that read them."""
     code = (
         "import os; from parley.cli.process_secrets import erase; erase(); import ctypes; "
         "get = ctypes.CDLL(None).getenv; get.restype = ctypes.c_char_p; "

@@ -1,4 +1,4 @@
-"""Tapes and faults through the real executable."""
+"""Recordings and injected faults through the real executable."""
 
 from __future__ import annotations
 
@@ -43,18 +43,21 @@ def test_a_tape_of_another_conversation_fails_the_turn_before_any_tool_runs(run:
 
     assert done.returncode == 1
     assert result(done)["is_error"]
-    assert "is of another conversation: messages[0].content[0].text is 'say Hi' on the tape" in result(done)["result"]
+    assert (
+        "does not match this conversation: messages[0].content[0].text is 'say Hi' in the recording"
+        in result(done)["result"]
+    )
     assert not [line for line in told(done) if line["type"] == "system" and line["subtype"] == "api_retry"]
 
 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("--model", "replay:none.jsonl"), "none.jsonl cannot be read: No such file or directory"),
-        (("--model", "replay:notes.txt"), "notes.txt is no tape: line 1: "),
-        (("--model", "offline", "--record", "notes.txt"), "notes.txt is there already; a tape is never overwritten"),
-        (("--model", "offline", "--record", "no/where"), "no/where cannot be made: No such file or directory"),
-        (("--model", "offline", "--fault", "earthquake"), "option '--fault': there is no fault 'earthquake'"),
+        (("--model", "replay:none.jsonl"), "none.jsonl: No such file or directory"),
+        (("--model", "replay:notes.txt"), "notes.txt is not a recording: line 1: "),
+        (("--model", "offline", "--record", "notes.txt"), "notes.txt already exists; recordings are not overwritten"),
+        (("--model", "offline", "--record", "no/where"), "no/where: No such file or directory"),
+        (("--model", "offline", "--fault", "earthquake"), "option '--fault': unknown fault 'earthquake'"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_sentence_before_anything_starts(

@@ -1,4 +1,4 @@
-"""Sessions that go on, through the real executable."""
+"""Resumed sessions through the real executable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture
 def go(run: Any, server: ModelServer) -> Go:
-    """Run one prompt; gives the result line."""
+    """Run one prompt; returns the result message."""
 
     def start(*argv: str) -> Any:
         done = run(*JSON, *argv, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_API_KEY="a-key-for-tests")
@@ -39,7 +39,7 @@ def go(run: Any, server: ModelServer) -> Go:
 
 
 def heard(server: ModelServer) -> list[str]:
-    """The texts of the last request, in their order."""
+    """The texts of the last request, in order."""
     return [
         block["text"]
         for message in server.exchanges[-1].body["messages"]
@@ -60,7 +60,7 @@ def said(tmp_path: Path) -> list[Any]:
 
 @pytest.fixture
 def talk(go: Go, tmp_path: Path) -> list[str]:
-    """A session of two turns; gives the ids of its lines."""
+    """Run a session of two turns; returns the ids of its messages."""
     go("--session-id", OLD, "one")
     go("--resume", OLD, "two")
     return [line["uuid"] for line in said(tmp_path)]
@@ -159,12 +159,12 @@ def test_a_busy_session_names_its_holder_and_can_still_be_forked(
     assert busy["subtype"] == "error_during_execution"
     assert f"in use by process {holder.pid} on " in busy["errors"][0]
     assert (fork["subtype"], fork["session_id"] != OLD) == ("success", True)
-    assert (delete.returncode, "needs it alone: try again when that has ended" in delete.stderr) == (1, True)
+    assert (delete.returncode, "requires exclusive access; try again when it has exited" in delete.stderr) == (1, True)
     assert "--steal" not in delete.stderr
 
 
 def test_half_a_line_that_a_kill_left_is_reported_once(run: Any, tmp_path: Path) -> None:
-    """A kill between two pages of one write leaves it."""
+    """A kill between two pages of one write leaves this state."""
     offline = ("-p", "--model", "offline")
     run(*offline, "--session-id", OLD, "say One")
     path = transcript(tmp_path)

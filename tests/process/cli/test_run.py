@@ -1,4 +1,4 @@
-"""Signals to the executable beside the plain one: twice, another behind it, and where they are ignored."""
+"""Signals to the executable: twice, followed by another one, and ignored ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALLOWED = ("--permission-mode", "bypassPermissions")
 def at_work(
     folder: Path, environment: dict[str, str], command: dict[str, str], *, before: tuple[str, ...] = ()
 ) -> Iterator[subprocess.Popen[str]]:
-    """An engine that runs a command by now, which says so by the file `begun`."""
+    """An engine that is running a command, which creates the file `begun`."""
     with subprocess.Popen(
         [
             *before,
@@ -67,7 +67,7 @@ def test_a_signal_that_comes_twice_at_once_is_one_and_another_ends_the_process(
     with at_work(tmp_path, environment, {"command": slow}) as engine:
         for number in numbers:
             engine.send_signal(number)
-            time.sleep(0.005)  # so that the system does not make one of them
+            time.sleep(0.005)  # so that the system does not merge the two signals
         assert results(engine) == told
         assert engine.wait(PATIENCE_SECONDS) == 143
 

@@ -1,4 +1,4 @@
-"""Streams in a bad state: closed, full, never read, never written, set not to block. The engine ends and says why."""
+"""Standard streams that are closed, full, never read, never written or non-blocking. The engine exits and says why."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONG = 300_000
 
 @contextmanager
 def engine(*argv: str, cwd: Path, **more: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A running engine, which does not outlive the test."""
+    """A running engine, which is ended with the test."""
     process = subprocess.Popen(argv, cwd=cwd, **more)
     try:
         yield process
@@ -50,7 +50,7 @@ def readable(descriptor: int) -> bool:
 
 
 def wait_until_full(descriptor: int) -> None:
-    """Wait until more than half of a pipe we never read is full: the rest of a long line is on its way."""
+    """Wait until more than half of an unread pipe is full: the engine is writing the rest of a long line."""
     capacity_bytes = fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
     pause = threading.Event()
     for _ in range(PATIENCE_SECONDS * 100):
@@ -83,7 +83,7 @@ def test_a_signal_ends_an_engine_whose_stdout_nobody_reads(
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path, environment: dict[str, str]) -> None:
-    """The code tells that it was not the first one that ended it."""
+    """The exit code shows that it was not the first signal that ended the engine."""
     with engine(*STREAM, cwd=tmp_path, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -137,7 +137,7 @@ def test_complaints_that_do_not_fit_are_dropped_and_counted() -> None:
 
     whole = first.count(b"\n")
     assert 0 < whole < 100
-    assert second == b"\n(%d earlier complaints were lost: nobody read them)\nthe end\n" % (100 - whole)
+    assert second == b"\n(%d earlier messages were dropped because stderr was not read)\nthe end\n" % (100 - whole)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -197,7 +197,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence_and_exit_1(
             timeout=PATIENCE_SECONDS,
             check=False,
         )
-    assert done.stderr == b"Error: stdout cannot be written: No space left on device\n"
+    assert done.stderr == b"Error: cannot write stdout: No space left on device\n"
     assert done.returncode == 1
 
 
@@ -224,7 +224,7 @@ def test_a_prompt_does_not_wait_for_a_stdin_from_which_nothing_comes(
         assert process.stderr is not None
         assert process.wait(PATIENCE_SECONDS) == 0
         assert process.stdout.read() == b"Hi\n"
-        assert b"nothing came from stdin" in process.stderr.read()
+        assert b"no data on stdin" in process.stderr.read()
 
 
 def test_ctrl_c_while_stdin_is_read_leaves_no_traceback(tmp_path: Path, environment: dict[str, str]) -> None:
@@ -232,7 +232,7 @@ def test_ctrl_c_while_stdin_is_read_leaves_no_traceback(tmp_path: Path, environm
         assert process.stdin is not None
         assert process.stderr is not None
         capacity_bytes = fcntl.fcntl(process.stdin.fileno(), fcntl.F_GETPIPE_SZ)
-        # It reads once the pipe has taken more than it holds.
+        # Start reading after more data was written than the pipe holds.
         process.stdin.write(b"x" * (2 * capacity_bytes))
         process.stdin.flush()
         process.send_signal(signal.SIGINT)

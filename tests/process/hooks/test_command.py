@@ -1,4 +1,4 @@
-"""Commands as hooks, run for real: what they are told, and what their ends mean."""
+"""Command hooks as real processes: their input, and the meaning of their exit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from parley.hooks import command as module
 from parley.hooks.base import EVENTS, HookInvocation, HookRun
-from parley.hooks.command import KEPT_BYTES, CommandEntry, CommandHook, HookEnvironment
+from parley.hooks.command import MAX_OUTPUT_BYTES, CommandEntry, CommandHook, HookEnvironment
 from parley.hooks.output import HookFailed, HookOutput, parse_output
 from parley.protocol.base import UNSET
 from parley.workspace.process.processes import Processes
@@ -118,13 +118,13 @@ head -c %d /dev/zero | tr '\\0' x; printf '"}}'"""
 @pytest.mark.parametrize(
     ("line", "failure"),
     [
-        ("echo '{\"continue\": 1}'", "its answer cannot be understood"),
-        ('echo \'{"decision": "block",}\'', "its answer is no JSON"),
-        (LONG % KEPT_BYTES, "its answer is longer than"),
-        ('echo \'{"decision": "block", "decisi\\u006fn": "approve"}\'', "its answer cannot be understood"),
-        ('echo checking; echo \'{"decision": "block"}\'', "its output has an answer in it"),
-        ('echo \'[{"decision": "block"}]\'', "its output has an answer in it"),
-        ('echo \'{"permisionDecision": "deny"}\'', "its answer has no decision, and keys that are not known"),
+        ("echo '{\"continue\": 1}'", "its output is invalid"),
+        ('echo \'{"decision": "block",}\'', "its output is not valid JSON"),
+        (LONG % MAX_OUTPUT_BYTES, "its output is longer than"),
+        ('echo \'{"decision": "block", "decisi\\u006fn": "approve"}\'', "its output is invalid"),
+        ('echo checking; echo \'{"decision": "block"}\'', "its output contains a decision"),
+        ('echo \'[{"decision": "block"}]\'', "its output contains a decision"),
+        ('echo \'{"permisionDecision": "deny"}\'', "its output has no decision, and unknown keys"),
     ],
 )
 async def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path, line: str, failure: str) -> None:
@@ -231,6 +231,6 @@ async def test_one_in_the_background_that_takes_too_long_is_ended(tmp_path: Path
     async def talk(place: HookEnvironment) -> None:
         found = await ran(hook(place, 'echo \'{"async": true, "asyncTimeout": 1}\'; sleep 600', "Stop"))
         assert found.background is not None
-        assert (await found.background).failure == "it did not end within 0.001 s and was ended"
+        assert (await found.background).failure == "it did not finish within 0.001 s and was stopped"
 
     await at(tmp_path, talk)

@@ -1,4 +1,4 @@
-"""Servers behind a URL that misbehave: one that forgets sessions, one that does not let go."""
+"""Misbehaving remote servers: one that forgets sessions, one that does not close."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = 30
 
 
 class Far(http.server.ThreadingHTTPServer):
-    """A server of streamable HTTP, written by hand, without a stream of its own: its sessions have numbers."""
+    """A minimal streamable HTTP server without a GET stream. Its sessions are numbered."""
 
     daemon_threads = True
 
@@ -52,7 +52,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.say(202)
 
     def do_GET(self) -> None:
-        self.say(404)  # some say this instead of 405
+        self.say(404)  # some servers send this instead of 405
 
     def do_DELETE(self) -> None:
         self.server.lets_go.wait(SECONDS)
@@ -80,14 +80,14 @@ class Ears:
         self.heard: list[tuple[str, str]] = []
         self.news = asyncio.Event()
 
-    def changed(self, server: McpServer) -> None:
+    def on_change(self, server: McpServer) -> None:
         self.heard.append((server.status, server.reason))
         self.news.set()
 
-    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
+    async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
         return {}
 
-    def noticed(self, server: McpServer, method: str, params: Json) -> None:
+    def on_notification(self, server: McpServer, method: str, params: Json) -> None:
         pass
 
 
@@ -126,10 +126,10 @@ async def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
         server = client_of(far, ears)
         async with asyncio.timeout(SECONDS):
             await server.reconnect()
-            # An answer is no loss, whatever else was refused meanwhile.
+            # A response is not a disconnect, whatever else was rejected before.
             assert await failure(server) == "MCP server 'far': there is no such tool (error -32602)"
             far.session += 100
-            assert "the server does not know the session any more (HTTP 404)" in await failure(server)
+            assert "the server no longer knows the session (HTTP 404)" in await failure(server)
             while ears.heard[-1] != ("connected", "") or len(ears.heard) < 4:
                 ears.news.clear()
                 await ears.news.wait()
@@ -142,7 +142,7 @@ async def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
         assert await talk(far) == [
             ("pending", ""),
             ("connected", ""),
-            ("pending", "the server does not know the session any more (HTTP 404); it is tried again"),
+            ("pending", "the server no longer knows the session (HTTP 404); reconnecting"),
             ("connected", ""),
         ]
 
@@ -171,4 +171,4 @@ async def test_a_server_behind_a_proxy_is_reached_and_a_proxy_that_is_none_is_to
     with far_away() as far:
         assert await status(far, f"http://127.0.0.1:{far.server_port}") == ("connected", "")
         bad = await status(far, "gopher://me:hush@far:1")
-    assert bad == ("failed", "the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used")
+    assert bad == ("failed", "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is invalid")

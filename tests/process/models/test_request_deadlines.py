@@ -1,6 +1,6 @@
 """`API_TIMEOUT_MS` and `CLAUDE_STREAM_IDLE_TIMEOUT_MS` through the executable, against servers that hang in every way.
 
-Without the limits a request would last for minutes: a run that does not keep them fails by the test's own timeout.
+Without the limits a request would last for minutes, and the test would fail by its own timeout.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ANTHROPIC: dict[str, tuple[bytes, bytes]] = {
     "an event byte by byte": (HEAD + BEGUN + LONG, b"x"),
     "the body of an error": (REFUSED, b" "),
 }
-"""What a server says at once, and then again and again."""
+"""What a server sends first, and then repeatedly."""
 OPENAI: dict[str, tuple[bytes, bytes]] = {
     "behind the head": (HEAD, b""),
     "comments": (HEAD, COMMENT),
@@ -57,7 +57,7 @@ BEFORE_THE_STREAM = ("before the head", "half a head")
 
 @contextmanager
 def hanging(first: bytes, again: bytes) -> Iterator[tuple[str, list[str]]]:
-    """A server that never comes to an end; its address, and what it was asked."""
+    """A server that never finishes; its URL and the requests it received."""
     listener, asked = socket.create_server(("127.0.0.1", 0)), []
 
     def serve(peer: socket.socket) -> None:
@@ -65,7 +65,7 @@ def hanging(first: bytes, again: bytes) -> Iterator[tuple[str, list[str]]]:
             asked.append(peer.recv(65536).split(b"\r\n")[0].decode())
             peer.sendall(first)
             while again:
-                sleep(0.02)  # the pace of the drip, not a wait
+                sleep(0.02)  # the interval of the data, not a wait
                 peer.sendall(again)
             while peer.recv(65536):
                 pass

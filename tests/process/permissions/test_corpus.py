@@ -1,7 +1,7 @@
-"""The whole corpus through the executable: what it does is what the corpus says, in one conversation.
+"""The whole corpus through the executable, in one session: every decision is the expected one.
 
-The host changes rules and mode between turns, so that one process decides every case. Nothing can come of a wrong
-allow: the engine has no network, no rights of root, a PATH without programs, and folders of its own.
+The host changes rules and mode between turns, so one process decides every case. A wrong allow can do no harm: the
+engine has no network, no root rights, a PATH without programs, and its own folders.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FILLED: dict[str, Json] = {
     **{name: {"description": "x", "prompt": "x"} for name in ("Task", "Agent")},
     **{name: {} for name in ("Bash", "Read", "TaskStop", "KillShell", "TaskOutput", "BashOutput")},
 }
-"""The tools a session has without servers, skills and a person, and what their input needs beside a case's own."""
+"""The tools of a session without servers, skills and user, and the input they need besides that of a case."""
 
 pytestmark = pytest.mark.skipif(not shutil.which("bash") or not canary.isolation(), reason="no way to cage a shell")
 
@@ -53,17 +53,17 @@ def setting(case: Json) -> str:
 
 
 def is_reachable(case: Json) -> bool:
-    """Whether a session can be brought to this: it has the tool, a script can say the input, files can be made."""
+    """Whether a session can run this case: it has the tool, a script can produce the input, files can be created."""
     values = case["input"].values()
     sayable = all(value is not None and ("\n" in str(value) or str(value).isprintable()) for value in values)
-    # An agent that is allowed to run would take turns from the script.
+    # An agent that is allowed to run would use up turns of the script.
     runs_agent = case["tool"] in ("Task", "Agent") and case["expect"] == "allow"
     makeable = all(file.startswith(("/w/", "/home/me/")) for file in (*case.get("links", {}), *case.get("files", ())))
     return case["tool"] in FILLED and not runs_agent and sayable and makeable
 
 
 class Place:
-    """Where `/w` and `/home/me` of the corpus are."""
+    """The real folders for `/w` and `/home/me` of the corpus."""
 
     def __init__(self, root: Path) -> None:
         root.chmod(0o755)
@@ -113,7 +113,7 @@ def call(id: str, case: Json, place: Place) -> str:
 
 
 class Host:
-    """The other end of the conversation: it changes the rules, refuses what it is asked, and notes both down."""
+    """The host of the session: it changes the rules, denies every request, and records both."""
 
     def __init__(self, engine: asyncio.subprocess.Process) -> None:
         self._engine = engine
@@ -154,7 +154,7 @@ def verdicts(line: Json) -> Iterator[tuple[str, str]]:
     for meta in line.get("tool_result_meta", ()):
         yield meta["id"], {"accept": "allow", "reject": "deny"}[meta["permission_decision"]["decision"]]
     for block in line["message"]["content"]:
-        # A bare deny rule takes the tool off the list.
+        # A bare deny rule removes the tool from the list.
         if block.get("is_error") and "No such tool available" in str(block["content"]):
             yield block["tool_use_id"], "deny"
 
@@ -205,7 +205,7 @@ async def test_the_executable_decides_as_the_corpus_says() -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await played(groups, place)
 
-    # Not in pytest's own folder, which the engine without rights could not enter.
+    # Not in pytest's folder, which the engine without root rights cannot enter.
     with tempfile.TemporaryDirectory(prefix="corpus-") as root:
         place = Place(Path(root))
         found = await bounded()

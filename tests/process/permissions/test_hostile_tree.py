@@ -1,4 +1,4 @@
-"""Real sessions in a hostile tree: no command that runs unasked prints what is outside of it."""
+"""Real sessions in a hostile tree: no command that runs without approval prints anything from outside."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def played(tree: Path, mode: str, commands: tuple[str, ...], *flags: str) -> list[str]:
-    """What each command came to."""
+    """The outcome of each command."""
     calls = [
         f'{{ name = "Bash", id = "c{n}", input = {{ command = {json.dumps(c)} }} }}' for n, c in enumerate(commands)
     ]

@@ -1,4 +1,4 @@
-"""What is kept from one decision to the next is used only while the file system is as it was."""
+"""A cached result is used only while the file system is unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from parley.permissions.base import Allow, Ask, Decision, Filesystem, ToolRequest
 from parley.permissions.budget import OverBudget
-from parley.permissions.memo import SETTLED_NANOSECONDS, recall
+from parley.permissions.memo import SETTLED_NANOSECONDS, memoize
 from parley.permissions.paths.filesystem import MAX_STEPS, CachedFilesystem, RealFilesystem
 from parley.permissions.policy import LaunchRules, SessionPolicy
 from tests.helpers.hostile_git import Ground, has_git, make_repository
@@ -20,7 +20,7 @@ Change = Callable[[Ground], None]
 
 
 def much_later() -> int:
-    """Time enough after any change that a test makes."""
+    """A time long enough after any change that a test makes."""
     return time.time_ns() + 2 * SETTLED_NANOSECONDS
 
 
@@ -35,10 +35,10 @@ def contents(path: Path, view: RealFilesystem, works: list[str] | None = None) -
             works.append(str(path))
         return seen.read(str(path), 1_000)
 
-    return recall(str(path), CachedFilesystem(view), work)
+    return memoize(str(path), CachedFilesystem(view), work)
 
 
-# One look at a time.
+# Single accesses.
 
 
 def test_what_was_read_is_kept(tmp_path: Path, view: RealFilesystem) -> None:
@@ -60,7 +60,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path, view: RealFilesystem, text
 
 
 def rewrite(file: Path, text: str) -> None:
-    """Change a file until the kernel's clock has gone on; all that a program can set back is set back."""
+    """Change a file until the kernel's clock has advanced, and set back every time that a program can set back."""
     before = file.stat()
     while file.stat().st_ctime_ns == before.st_ctime_ns:
         file.write_text(text)
@@ -109,27 +109,27 @@ def test_a_folder_above_that_becomes_a_link_is_seen(tmp_path: Path, view: RealFi
     def real(seen: Filesystem) -> str | None:
         return seen.resolve(path).real
 
-    assert recall("real", CachedFilesystem(view), real) == path
+    assert memoize("real", CachedFilesystem(view), real) == path
     (tmp_path / "here").rename(tmp_path / "away")
     (tmp_path / "here").symlink_to("one")
-    assert recall("real", CachedFilesystem(view), real) == str(tmp_path / "one" / "sub")
+    assert memoize("real", CachedFilesystem(view), real) == str(tmp_path / "one" / "sub")
     (tmp_path / "here").unlink()
     (tmp_path / "here").symlink_to("two")
-    assert recall("real", CachedFilesystem(view), real) == str(tmp_path / "two" / "sub")
+    assert memoize("real", CachedFilesystem(view), real) == str(tmp_path / "two" / "sub")
 
 
 def test_the_same_steps_are_spent_whether_kept_or_not(tmp_path: Path, view: RealFilesystem) -> None:
     spent = []
     for _ in range(3):
         glance = CachedFilesystem(view)
-        recall("way", glance, lambda seen: seen.resolve(str(tmp_path / "a" / "b")))
+        memoize("way", glance, lambda seen: seen.resolve(str(tmp_path / "a" / "b")))
         spent.append(glance.steps)
 
     assert len(set(spent)) == 1
     short = CachedFilesystem(view)
     short.spend(MAX_STEPS)
     with pytest.raises(OverBudget):
-        recall("way", short, lambda seen: seen.resolve(str(tmp_path / "a" / "b")))
+        memoize("way", short, lambda seen: seen.resolve(str(tmp_path / "a" / "b")))
 
 
 # Whole decisions.
@@ -228,10 +228,10 @@ def test_a_repository_that_changes_between_two_decisions_is_seen(ground: Ground,
     book = opened(ground, view)
     cwd.mkdir(exist_ok=True)
     assert isinstance(decided(book, "git status", cwd), Allow)
-    kept = dict(view.kept or {})
-    assert kept
+    before = dict(view.memo or {})
+    assert before
     assert isinstance(decided(book, "git status", cwd), Allow)
-    assert view.kept == kept
+    assert view.memo == before
     change(ground)
 
     assert isinstance(decided(book, "git status", cwd), Ask)

@@ -1,4 +1,4 @@
-"""What tests of the client share: both kinds of engine."""
+"""Fixtures for tests of the client: both kinds of engine."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.helpers.sdk import ENGINES
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
-    """Everything a program can do works with an engine in a process of its own and with one in this process."""
+    """Runs a test with an engine in a subprocess and with one in this process."""
     return str(request.param)

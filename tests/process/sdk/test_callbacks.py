@@ -1,4 +1,4 @@
-"""What an engine asks a program, on either kind of engine."""
+"""Callbacks of a program, with both kinds of engine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WRITE = calls("Write", '{ file_path = "note.txt", content = "a" }')
 
 
 async def results(options: Options, prompt: str = "go") -> list[ToolResultBlock]:
-    """What came of the calls of a run."""
+    """The outcomes of the calls of a run."""
     return [
         block
         async for message in query(prompt=prompt, options=options)
@@ -166,7 +166,7 @@ def test_a_hook_whose_answer_cannot_be_read_denies_the_call_and_the_program_is_t
     [block] = run("asyncio", results, harness.options(engine, WRITE, hooks=hooks, permission_mode="acceptEdits"))
 
     assert (block.is_error, "the hook (callback hook_0) failed" in str(block.content)) == (True, True)
-    assert ("not known" in caplog.text) is isinstance(wrong, dict)
+    assert ("unknown keys" in caplog.text) is isinstance(wrong, dict)
 
 
 def no(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
@@ -370,7 +370,7 @@ def test_callbacks_are_answered_for_agents_that_outlive_the_turn(
 
 
 async def cancelled_by_another(*_: Any) -> Any:
-    """Waits for something that somebody else cancels."""
+    """Waits for something that another task cancels."""
     waited_for = asyncio.ensure_future(asyncio.sleep(60))
     waited_for.cancel()
     await waited_for
@@ -418,7 +418,7 @@ def test_a_callback_may_close_its_own_client(harness: ClientHarness, engine: str
 
         async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> PermissionResultAllow:
             await client.close()
-            await anyio.lowlevel.checkpoint()  # where a cancellation would show
+            await anyio.lowlevel.checkpoint()  # a cancellation would be raised here
             told.append("closed")
             closed.set()
             return PermissionResultAllow()

@@ -1,4 +1,4 @@
-"""What programs do with a client, on either kind of engine."""
+"""The client, with both kinds of engine."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_turn_yields_its_own_messages_only(harness: ClientHarness, engine: str
         async with Client(options) as client:
             first = await client.ask("one")
             second = await client.ask("two")
-            assert (await second.finish_up()) is second.result  # read in another order than asked
+            assert (await second.finish_up()) is second.result  # read in another order than sent
             assert [one async for one in first if isinstance(one, ResultMessage)] == [first.result]
             return first, second
 
@@ -167,7 +167,7 @@ def test_a_generator_that_fails_ends_the_prompts_and_not_the_session(
 
     assert isinstance(messages[-1], ResultMessage)
     assert answer == "Hello."
-    assert "the prompts of the program failed" in caplog.text
+    assert "the iterable of prompts raised an exception" in caplog.text
 
 
 def test_partial_messages_are_stream_events(harness: ClientHarness, engine: str) -> None:
@@ -215,7 +215,7 @@ def test_a_failed_run_raises_behind_its_result(harness: ClientHarness, engine: s
         messages = []
         try:
             async for message in query(prompt="Hi", options=options):
-                messages.append(message)  # noqa: PERF401  # what came before the error counts
+                messages.append(message)  # noqa: PERF401  # messages before the error must be kept
         except ResultError as exc:
             return messages, exc
         raise AssertionError("nothing was raised")
@@ -289,7 +289,10 @@ def test_of_two_tasks_that_connect_at_once_one_is_told_and_one_engine_runs(
         await client.close()
         return sorted(said)
 
-    assert run(loop, play, harness.options(engine)) == ["connected", "this client is connecting already"]
+    assert run(loop, play, harness.options(engine)) == [
+        "connected",
+        "the client is already connecting: connect() was called twice",
+    ]
 
 
 def test_what_was_said_before_the_end_can_be_read_after_it(harness: ClientHarness, engine: str) -> None:
@@ -423,7 +426,7 @@ def test_a_priority_that_nobody_knows_is_refused_with_those_there_are(harness: C
 def test_what_is_no_prompt_is_refused_and_the_session_goes_on(harness: ClientHarness, prompt: Any) -> None:
     async def play() -> None:
         async with Client(harness.options("local")) as client:
-            with pytest.raises(TypeError, match="text or a list of content blocks"):
+            with pytest.raises(TypeError, match="a string or a list of content blocks"):
                 await client.ask(prompt)
             assert await (await client.ask([{"type": "text", "text": "Hi"}])).text() == "Hello."
 

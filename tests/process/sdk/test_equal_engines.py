@@ -1,4 +1,4 @@
-"""An engine in this process says the same as one in a process of its own, but for ids and times."""
+"""An engine in this process sends the same messages as a subprocess, except for ids and times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMES = frozenset(
 
 
 def without_ids(value: Any) -> Any:
-    """A line with its ids numbered by where they first stand, and without its times."""
+    """A line with its ids numbered by first occurrence, and without times."""
     match value:
         case dict():
             return {key: "…" if key in TIMES else without_ids(inner) for key, inner in value.items()}

@@ -1,7 +1,7 @@
-"""However a program leaves a client: no process stays, nothing is complained about. Warnings are errors here.
+"""However a program leaves a client, no process stays and no warning is issued. Warnings are errors here.
 
-A row is a way to leave; each is tried on every loop, with an engine in a process of its own and with one in this
-process, in the middle of a turn whose model would think for a minute.
+Each row is a way to leave. It is tried on every event loop, with an engine in a subprocess and with one in this
+process, during a turn whose model would take a minute.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def nothing_is_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 async def until_it_works(stream: Any) -> None:
-    """Read until the turn has begun."""
+    """Read until the turn has started."""
     async for message in stream:
         if isinstance(message, SystemMessage):
             return
@@ -124,7 +124,7 @@ async def leave_by_dropping_a_query(options: Options) -> None:
 
 
 async def leave_open(options: Options) -> Client:
-    """The loop ends, and the client is still there."""
+    """The loop ends while the client is still connected."""
     client = Client(options)
     await client.connect()
     await until_it_works(await client.ask("go"))
@@ -149,7 +149,7 @@ async def leave_by_closing_a_query(options: Options) -> None:
 
 
 async def leave_by_cancelling_again(options: Options) -> None:
-    """Cancelled while it is being closed, by a loop's own means where there are such."""
+    """Cancelled while it is closing, with the loop's own cancellation where it has one."""
     if library() == "trio":
         await leave_by_cancel(options)
         return
@@ -187,7 +187,7 @@ WAYS: list[Callable[[Options], Any]] = [
 ]
 
 
-# What differs between loops and engines; tests/stress/sdk/client_lifecycle.py tries every way on every loop with both.
+# The combinations that differ; tests/stress/sdk/client_lifecycle.py tries every way on every loop with both engines.
 CASES = [("process", "asyncio", way) for way in WAYS]
 CASES += [("local", "asyncio", way) for way in (leave_by_break, leave_by_cancel, leave_by_dropping, leave_open)]
 CASES += [("process", "trio", way) for way in (leave_by_cancel, leave_by_dropping_a_query, leave_open)]

@@ -1,4 +1,4 @@
-"""When a query ends its engine's input: as soon as everything is answered, and not before. Which prompts are none."""
+"""A query closes the engine's input when everything is answered, and not before. Invalid prompts are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def after(lines: list[dict[str, Any]], *prompts: str, all_sent: bool = True) -> 
         ([life("a", "cancelled"), life("b", "started"), INIT, DONE, life("b", "completed")], ("a", "b"), True),
         ([INIT, {**DONE, "user_message_uuid": "a"}], ("a",), True),
         ([life("a", "completed"), DONE, INIT], ("a",), False),
-        # An engine that tells no lives: its results have to do.
+        # An engine that does not report the state of prompts: results are counted instead.
         ([INIT, DONE], ("a", "b"), True),
         ([INIT], ("a",), False),
     ],
@@ -98,8 +98,8 @@ async def cancelled() -> AsyncIterator[Any]:
 @pytest.mark.parametrize(
     ("prompts", "kind", "words", "answers"),
     [
-        (texts, TypeError, "must be messages.*'Hi'", 0),
-        (no_messages, ValueError, "no message", 1),
+        (texts, TypeError, "must be a message.*'Hi'", 0),
+        (no_messages, ValueError, "not a valid message", 1),
         (lines_then_failure, LookupError, "the queue is gone", 1),
         (failure, LookupError, "the queue is gone", 0),
         (cancelled, RuntimeError, "cancelled", 1),
@@ -112,7 +112,7 @@ def test_what_goes_wrong_in_the_prompts_is_raised_when_those_before_are_answered
 
     async def play() -> None:
         async for message in query(prompt=prompts(), options=harness.options(engine)):
-            heard.append(message)  # noqa: PERF401  # what came before the exception counts
+            heard.append(message)  # noqa: PERF401  # messages before the exception must be kept
 
     with pytest.raises(kind, match=words):
         run("asyncio", play)
@@ -123,12 +123,12 @@ def test_what_goes_wrong_in_the_prompts_is_raised_when_those_before_are_answered
 @pytest.mark.parametrize("prompt", [None, 3, [said("Hi")], iter([said("Hi")])], ids=["none", "number", "list", "iter"])
 def test_what_is_no_prompt_is_refused_at_once(harness: ClientHarness, prompt: Any) -> None:
     for ask in (query, query_sync):
-        with pytest.raises(TypeError, match="prompt must be text or an async iterable"):
+        with pytest.raises(TypeError, match="prompt must be a string or an async iterable"):
             ask(prompt=prompt, options=harness.options("local"))
 
     async def play() -> None:
         async with Client(harness.options("local")) as client:
-            with pytest.raises(TypeError, match="prompt must be text or an async iterable"):
+            with pytest.raises(TypeError, match="prompt must be a string or an async iterable"):
                 await client.query(prompt)
 
     run("asyncio", play)

@@ -1,4 +1,4 @@
-"""Past conversations, in every store that needs no server."""
+"""Stored sessions, in every store that needs no server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AGENT = calls("Agent", '{ description = "d", prompt = "look", run_in_background 
 
 
 class Kept:
-    """A session of two turns, and where it is."""
+    """A session of two turns, and its store."""
 
     def __init__(self, harness: ClientHarness, store: str | None, script: str) -> None:
         given = {} if store is None else {"store": store}
@@ -161,7 +161,7 @@ def test_what_is_not_there_cannot_be_changed(
 
     with pytest.raises(FileNotFoundError):
         change(UNKNOWN)
-    with pytest.raises(ValueError, match="no id"):
+    with pytest.raises(ValueError, match="invalid session id"):
         change("../../etc/passwd")
 
 

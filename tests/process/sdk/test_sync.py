@@ -38,7 +38,7 @@ def test_a_plain_callback_answers_and_cannot_wait_for_its_own_client(harness: Cl
     with SyncClient(harness.options(engine, WRITE, can_use_tool=may)) as client:
         assert client.ask("go").text() == "Done."
 
-    assert flaws == ["a callback cannot call its own SyncClient: it would wait for itself"]
+    assert flaws == ["a callback cannot use the SyncClient that called it: this would deadlock"]
     assert (harness.folder / "work" / "note.txt").exists()
 
 

@@ -1,4 +1,4 @@
-"""Where the API key comes from, and what never shows it."""
+"""The sources of the API key, and that it is never shown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def helper(home: Path, command: str, **environment: str) -> CredentialSources:
 
 
 def why(home: Path, command: str, **environment: str) -> str:
-    """What is said of a helper that failed."""
+    """The message about a helper that failed."""
     with pytest.raises(ModelError) as raised:
         find_credential(helper(home, command, **environment))
     assert (raised.value.kind, raised.value.retryable) == ("no_key", False)
@@ -118,18 +118,18 @@ def test_a_helper_is_not_run_to_tell_where_the_key_comes_from(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("echo half-a-key; exit 3", "it exited 3"),
-        ("echo half-a-key >&2; false", "it exited 1"),
-        ("true", "it exited 0"),
-        ("echo '   '", "it exited 0"),
-        ("no-such-half-a-key-command", "it exited 127"),
+        ("echo half-a-key; exit 3", "exit code 3"),
+        ("echo half-a-key >&2; false", "exit code 1"),
+        ("true", "exit code 0"),
+        ("echo '   '", "exit code 0"),
+        ("no-such-half-a-key-command", "exit code 127"),
         ("printf 'half-a-key\\377'", "UnicodeDecodeError"),
         ("echo half-a-key\x00", "ValueError"),
-        ("echo half-a-key; kill -9 $$", "it exited -9"),
+        ("echo half-a-key; kill -9 $$", "exit code -9"),
     ],
 )
 def test_a_helper_that_fails_is_told_without_a_word_of_its_output(tmp_path: Path, command: str, reason: str) -> None:
-    assert why(tmp_path, command) == f"apiKeyHelper did not give a key: {reason}"
+    assert why(tmp_path, command) == f"apiKeyHelper failed to print a key: {reason}"
 
 
 # The key itself.
@@ -158,14 +158,14 @@ def refusal(credential: Credential) -> str:
 @pytest.mark.parametrize("key", ["sk-ant-oat01-hush", "  sk-ant-oat01-hush"])
 def test_a_token_of_a_subscription_is_refused_wherever_it_comes_from(header: str, key: str) -> None:
     assert refusal(Credential(header, key, "ANTHROPIC_AUTH_TOKEN")) == (
-        "The key from ANTHROPIC_AUTH_TOKEN is a token of a subscription login. Parley takes API keys only."
+        "The key from ANTHROPIC_AUTH_TOKEN is a token of a subscription login. Parley accepts only API keys."
     )
 
 
 @pytest.mark.parametrize("key", ["hush\nhush", "hush hush", "hüsh", "hush\x00", "hush\r\nx-evil: 1"])
 def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key: str) -> None:
     assert refusal(Credential("x-api-key", key, "apiKeyHelper")) == (
-        "The key from apiKeyHelper has characters that no key has."
+        "The key from apiKeyHelper contains spaces, control or non-ASCII characters, which no key has."
     )
 
 
@@ -176,4 +176,4 @@ def test_neither_a_credential_nor_its_places_show_a_key(tmp_path: Path) -> None:
     found = find_credential(looked)
 
     assert [repr(found), str(found), f"{found!r}"] == ["Credential(--api-key)"] * 3
-    assert repr(looked) == f"Places(home='{tmp_path}')"
+    assert repr(looked) == f"CredentialSources(home='{tmp_path}')"

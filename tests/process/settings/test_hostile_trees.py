@@ -1,6 +1,6 @@
-"""T-10 and T-12: nothing of a working tree acts before it is trusted, however the engine is started.
+"""T-10 and T-12: nothing in a working tree takes effect before it is trusted, however the engine is started.
 
-No program is started, no byte goes to a foreign server, no rule is widened; and never a hang.
+No program is started, no byte is sent to a foreign server, no rule is widened, and nothing hangs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Plant = Callable[[Machine], None]
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Iterator[Machine]:
-    """A machine whose model wants to run the canary."""
+    """A machine whose model calls the canary."""
     run = ScriptedCall(
         name="Bash", input={"command": f"/usr/bin/touch {tmp_path}/ran", "description": "run the canary"}
     )
@@ -62,7 +62,7 @@ def http_hook(machine: Machine) -> dict[str, Any]:
 
 
 def helpers(machine: Machine) -> dict[str, Any]:
-    machine.key = ""  # where there is a key, nobody looks for a helper
+    machine.key = ""  # with a key, the helper would not be run
     names = ("apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "gcpAuthRefresh", "otelHeadersHelper")
     return dict.fromkeys((*names, "proxyAuthHelper"), machine.canary)
 
@@ -153,7 +153,7 @@ def huge(machine: Machine) -> None:
 
 
 def forged_worktree(machine: Machine) -> None:
-    """The tree claims to belong to another, which is trusted."""
+    """The tree claims to belong to another repository, which is trusted."""
     (machine.folder / "trusted" / ".claude").mkdir(parents=True)
     machine.start("trust", str(machine.folder / "trusted"))
     (machine.tree / ".git").rmdir()
@@ -200,7 +200,7 @@ def test_nothing_of_a_tree_acts_before_it_is_trusted_however_the_engine_is_start
 
     assert not hostile.ran
     assert hostile.foreign.visits == []
-    # They went on all the same: every model was asked, and heard that its command was not allowed.
+    # The sessions still worked: every model was called and was told that its command was not allowed.
     refusals = [
         block for body in hostile.requests() for block in body["messages"][-1]["content"] if "is_error" in block
     ]
@@ -216,7 +216,7 @@ def test_the_key_goes_to_its_own_server_alone_and_to_no_child(hostile: Machine) 
     assert all(KEY not in run.stdout + run.stderr for run in hostile.runs)
 
 
-# What the same trees may do once they are trusted, so that the tests above can fail.
+# The same trees take effect when they are trusted, which proves that the tests above can fail.
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -245,7 +245,7 @@ def test_even_a_trusted_tree_does_not_move_keys_servers_or_commands(hostile: Mac
     as_stream(hostile, "--setting-sources", "project,local")
 
     assert (hostile.foreign.visits, hostile.ran, len(hostile.requests())) == ([], False, 2)
-    assert "no project may set this" in hostile.runs[-1].stderr
+    assert "a project cannot set this" in hostile.runs[-1].stderr
 
 
 def test_variables_of_a_trusted_tree_reach_commands_and_of_an_untrusted_one_do_not(tmp_path: Path) -> None:
@@ -273,22 +273,22 @@ def test_deny_rules_of_the_other_files_hold_beside_a_broken_one(hostile: Machine
     as_stream(hostile, "--allowedTools", "Bash")
 
     assert not hostile.ran
-    assert f"{hostile.tree}/{LOCAL}:3: is no JSON" in hostile.runs[-1].stderr
-    assert "deny or ask rules, they do not hold" in hostile.runs[-1].stderr
+    assert f"{hostile.tree}/{LOCAL}:3: is not valid JSON" in hostile.runs[-1].stderr
+    assert "deny or ask rules in it are not enforced" in hostile.runs[-1].stderr
 
 
 def test_what_is_inert_is_said_once_for_each_file_with_the_way_to_change_it(hostile: Machine) -> None:
     TREES["hooks"](hostile)
     as_stream(hostile)
 
-    advice = f"the folder is not trusted (`parley trust {hostile.tree}` trusts it)"
+    advice = f"the folder is not trusted (to trust it, run `parley trust {hostile.tree}`)"
     assert hostile.runs[-1].stderr.splitlines() == [
-        f"settings: {hostile.tree}/{LOCAL}: without effect: hooks: {advice}",
-        f"settings: {hostile.tree}/{SETTINGS}: without effect: hooks: {advice}",
+        f"settings: {hostile.tree}/{LOCAL}: no effect: hooks: {advice}",
+        f"settings: {hostile.tree}/{SETTINGS}: no effect: hooks: {advice}",
     ]
 
 
-# T-12: what the engine leaves behind in a tree.
+# T-12: files that the engine leaves in a tree.
 
 
 def test_an_untrusted_tree_is_left_as_it_was(hostile: Machine) -> None:

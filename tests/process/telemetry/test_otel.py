@@ -1,4 +1,4 @@
-"""Spans of a session, through the executable and in a program, with the real SDK of OpenTelemetry."""
+"""Spans of a session, from the executable and in a program, with the real OpenTelemetry SDK."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINE = (str(ENGINE), "--print", "--model", "offline", "--allowedTools=Bash,Agent
 
 
 def run(folder: Path, *argv: str, **environment: str) -> tuple[str, list[Any], str]:
-    """stdout, the spans, and what else is on stderr."""
+    """stdout, the spans, and the rest of stderr."""
     base = {"HOME": str(folder), "PATH": os.environ["PATH"], "OTEL_TRACES_EXPORTER": "console", **environment}
     done = subprocess.run(argv, env=base, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     lines = done.stderr.splitlines()
@@ -53,7 +53,7 @@ def test_a_turn_is_a_tree_of_spans_with_the_names_of_the_conventions(tmp_path: P
     }
     turn, chat, tool = (named(spans, name) for name in ("invoke_agent parley", "chat offline", "execute_tool Bash"))
     assert {span["context"]["trace_id"] for span in spans} == {f"0x{TRACE}"}
-    assert stdout.strip() == f"00-{TRACE}-{tool['context']['span_id'][2:]}-01"  # the command was told its own span
+    assert stdout.strip() == f"00-{TRACE}-{tool['context']['span_id'][2:]}-01"  # the command received its own span
     assert turn["attributes"]["gen_ai.operation.name"] == "invoke_agent"
     assert turn["attributes"]["parley.result"] == "success"
     assert turn["attributes"]["parley.model_calls"] == 2
@@ -111,7 +111,7 @@ def test_a_models_server_is_told_of_the_span_if_that_is_wanted(tmp_path: Path, w
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({"OTEL_TRACES_EXPORTER": "no-such"}, "no installed package has an exporter of that name"),
+        ({"OTEL_TRACES_EXPORTER": "no-such"}, "no installed package provides the exporter"),
         ({"OTEL_TRACES_EXPORTER": "none"}, ""),
         ({"OTEL_SDK_DISABLED": "true"}, ""),
         ({"TRACEPARENT": "not one"}, ""),

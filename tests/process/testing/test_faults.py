@@ -1,4 +1,4 @@
-"""Faults over real sockets: what a client of either API sees of them."""
+"""Faults over real sockets, as clients of both APIs see them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BODY = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": 
 
 
 class Heard:
-    """What came over the line until it ended, or fell silent for a moment."""
+    """The bytes received until the connection ended or was silent for a moment."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Heard:
         with socket.create_connection((address.hostname or "", address.port or 0), timeout=patience_seconds) as line:
             line.sendall(head.encode() + content)
             try:
-                # The server keeps lines open: the end of the chunks is the end of an answer.
+                # The server keeps connections open, so the last chunk is the end of an answer.
                 while until not in self.data and (more := line.recv(65_536)):
                     self.data += more
             except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""The scripted Messages API, spoken to over real sockets."""
+"""The scripted Messages API over real sockets."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_call_after_the_last_turn_is_told_so_and_not_to_try_again() -> None:
     with running(Script()) as server, connected(server) as connection:
         response = post(connection, STREAMED)
 
-        error = {"type": "invalid_request_error", "message": "the script has no more turns"}
+        error = {"type": "invalid_request_error", "message": "the script has no turns left"}
         assert (response.status, read_json(response)) == (400, {"type": "error", "error": error})
 
 

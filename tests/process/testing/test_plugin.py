@@ -1,4 +1,4 @@
-"""The fixtures for others' tests; the example in the docs is one of those."""
+"""The pytest fixtures for users. The example in the docs is one of these tests."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def test_a_server_plays_a_text_a_script_or_a_tape(model_server: Any, tmp_path: P
 
 
 def test_what_cannot_be_played_is_told_at_once(model_server: Any) -> None:
-    with pytest.raises(UsageError, match="the script of the test is wrong"):
+    with pytest.raises(UsageError, match="invalid script in the test"):
         model_server("[[turn]]\nsong = 1")
-    with pytest.raises(UsageError, match="there is no fault 'earthquake'"):
+    with pytest.raises(UsageError, match="unknown fault 'earthquake'"):
         model_server("", faults=["earthquake"])
-    with pytest.raises(TypeError, match="one of them"):
+    with pytest.raises(TypeError, match="either a script or replay="):
         model_server()
 
 

@@ -178,7 +178,7 @@ async def test_a_call_for_the_memory_holds_up_no_call_of_a_turn_where_money_is_c
 
 def test_a_model_that_can_never_be_asked_is_told_at_the_start(tmp_path: Path) -> None:
     for key in ("model", "summaryModel"):
-        with pytest.raises(UsageError, match=r"missing.toml cannot be read"):
+        with pytest.raises(UsageError, match=r"cannot read script .*missing.toml"):
             Remembering(tmp_path, says("one"), "", {key: "scripted:missing.toml"}).composed()
 
 

@@ -1,7 +1,7 @@
-"""One suite for every backend: what a host sees does not depend on who is behind the model.
+"""One suite for every backend: the client sees the same messages with each of them.
 
-Each scenario is a script and the prompts of a session. It runs on the Messages API over HTTP,
-on chat completions over HTTP, and on a tape of the first; the lines must say the same.
+Each scenario is a script and the prompts of a session. It runs on the Messages API over HTTP, on chat completions over
+HTTP, and on a recording of the first. The messages must be equal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
     prompts: tuple[Any, ...] = ("go",)
     options: dict[str, Any] = {}
     seen: tuple[Any, ...]
-    """What the host sees, as `view` tells it."""
+    """What the client sees, as `view` shows it."""
 
 
 def said(*texts: str) -> tuple[Any, ...]:
@@ -130,7 +130,7 @@ SCENARIOS = {
 
 
 def view(line: Json) -> list[Any]:
-    """What of a line must be the same everywhere: no ids, no numbers, no names of models."""
+    """The part of a message that must be equal everywhere: no ids, numbers or model names."""
     match line:
         case {"type": "assistant", "error": str() as error}:
             return [("assistant", "error", error)]
@@ -161,7 +161,7 @@ class Seen(Struct):
 
 
 async def played(folder: Path, scenario: Scenario, environment: dict[str, str], **options: Any) -> list[Json]:
-    """The lines of a session with these prompts."""
+    """The messages of a session with these prompts."""
     harness = SessionHarness(folder, "", **{"no_session_persistence": True, **scenario.options, **options})
     harness.environment = {**harness.environment, **environment}
     async with harness:
@@ -199,7 +199,7 @@ async def seen_on(backend: str, folder: Path, scenario: Scenario) -> Seen:
 
 
 def in_order(parts: list[Any]) -> list[Any]:
-    """Calls that only read run together and end as they like: their results are put in the order of their texts."""
+    """Read-only calls run concurrently, so their results are sorted by text."""
     found: list[Any] = []
     for is_tool, run in groupby(parts, key=lambda part: part[0] == "tool"):
         together = list(run)
@@ -238,7 +238,7 @@ async def test_the_next_request_begins_with_the_messages_of_the_last(backend: st
 
 
 def unmarked(value: Any) -> Any:
-    """The same without the marks that tell the cache where to look."""
+    """The same without cache markers."""
     if isinstance(value, dict):
         return {key: unmarked(inner) for key, inner in value.items() if key != "cache_control"}
     return [unmarked(inner) for inner in value] if isinstance(value, list) else value

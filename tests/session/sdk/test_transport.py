@@ -1,4 +1,4 @@
-"""A program's own way to an engine: lines out, objects in."""
+"""A custom transport: lines out, objects in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.sdk import LOOPS, ClientHarness, kinds, run
 
 
 class Played(Transport):
-    """An engine that a test plays: it shakes hands, and answers every prompt."""
+    """A fake engine: it answers the handshake and every prompt."""
 
     def __init__(self) -> None:
         self.written: list[Any] = []
@@ -116,7 +116,7 @@ def test_a_transport_that_is_not_ready_is_a_connection_error() -> None:
 
 
 def test_the_sessions_own_engine_is_one_stage_among_others(harness: ClientHarness) -> None:
-    """The same program over a transport and over an engine in this process ends alike."""
+    """The same program ends in the same way over a transport and with an engine in this process."""
 
     async def play(options: Options, transport: Any) -> list[Any]:
         return [message async for message in query(prompt="Hello.", options=options, transport=transport)]

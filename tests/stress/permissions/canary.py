@@ -1,18 +1,17 @@
-"""Run every command that our tokenizer would allow in a real bash: the canary must never run.
+"""Run every command that the strict parser allows in a real bash: the canary must never run.
 
     python -m tests.stress.permissions.canary --count 30000 --seed 1
 
-Two generators make commands (canary_contexts.py, canary_everyday.py). Those that are allowed as reading
-only, or by a handful of prefix rules, are run by `bash --norc --noprofile -c`, every other one in an `eval` as the
-Bash tool does it. For each of them:
+Two generators make commands (canary_contexts.py, canary_everyday.py). Those that are allowed as read-only, or by a
+few prefix rules, are run by `bash --norc --noprofile -c`, every other one in an `eval` as in the Bash tool. For each:
 
 - `canary`, the bait in most commands, did not run;
-- every program that ran got exactly the words that were judged;
-- nothing was written, in the folder the command ran in or beside it.
+- every program that ran got exactly the arguments that were checked;
+- nothing was written, in the working directory or next to it.
 
-A wrongly allowed command can do no harm: PATH holds only stubs that write down their words, HOME and
-the working directory are temporary, there is no network (`unshare -n`, or `bwrap`), and as root the
-shell gives up its rights first. The exit code is 1 if a promise was broken.
+A wrongly allowed command can do no harm: PATH contains only stubs that record their arguments, HOME and the working
+directory are temporary, there is no network (`unshare -n`, or `bwrap`), and the shell drops root rights first. The
+exit code is 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ DOCUMENT = "$(cat <<"
 NOBODY = "65534"
 LIMIT_SECONDS = 2.0
 HELD_DESCRIPTOR = 200
-# One write, so that programs of a pipeline do not tear each other's records.
+# One write, so that programs of a pipeline do not interleave their records.
 STUB = '#!/bin/sh\nprintf "%s\\0" "$#" "${0##*/}" "$@" >> "$CANARY_LOG"\n'
-# A here-document is a word only if `cat` passes it on.
+# A here-document is an argument only if `cat` passes it on.
 CAT = STUB + 'if [ "$#" = 0 ]; then while IFS= read -r line; do printf "%s\\n" "$line"; done; fi\n'
 CANARY = '#!/bin/sh\n: > "$CANARY_MARK"\n'
 
@@ -69,12 +68,12 @@ class Summary:
     generated: int = 0
     allowed: Counter[str] = field(default_factory=Counter)
     programs: int = 0
-    """How many programs ran and were compared with what was judged."""
+    """How many programs ran and were compared with the parsed command."""
     broken: list[Broken] = field(default_factory=list)
 
 
 class Ground:
-    """A place where nothing can be harmed."""
+    """A folder in which commands can do no harm."""
 
     def __init__(self, root: Path) -> None:
         root.chmod(0o755)
@@ -131,15 +130,15 @@ class Ground:
             start_new_session=True,
         )
         os.close(high)
-        # Programs in the background hold the pipe open as long as they live. What takes too long is ended;
-        # what it did until then is judged.
+        # Programs in the background hold the pipe open while they run. After the timeout they are killed;
+        # what they did until then is checked.
         if not select.select([done], [], [], LIMIT_SECONDS)[0]:
             os.killpg(process.pid, signal.SIGKILL)
         os.close(done)
         process.wait()
 
     def ran(self) -> Iterator[tuple[str, ...]]:
-        """The words of every program that ran."""
+        """The arguments of every program that ran."""
         if not self.log.exists():
             return
         words = self.log.read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
@@ -151,7 +150,7 @@ class Ground:
 
 
 def isolation() -> list[str]:
-    """The words in front of a shell that take the network away from it, and the rights of root."""
+    """The command before a shell that removes its network and root rights."""
     rights = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
     ways = (
         ["unshare", "--net", *rights],
@@ -169,7 +168,7 @@ def is_allowed(line: CommandLine) -> bool:
 
 
 def judged(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
-    """The words that programs may get from this command: with its wrappers, and behind those bash has itself."""
+    """The arguments that programs may get from this command: with its wrappers, and after builtin wrappers."""
     yield (command.argv[0].rpartition("/")[2], *command.argv[1:])
     inner = unwrap(command)
     for begin in range(1, len(command.argv) - len(inner.argv) + 1 if inner else 1):
@@ -185,7 +184,7 @@ def broken_promises(line: CommandLine, ground: Ground, summary: Summary) -> Iter
     expected = {words for command in line.commands for words in judged(command)}
     if DOCUMENT in line.text:
         expected.add(("cat",))
-    # Patterns become the names of files: with those, only the program is known, behind its wrappers as well.
+    # Globs become file names: then only the program is known, also after its wrappers.
     loose = {words[0] for command in line.commands if command.globs for words in judged(command)}
     for words in ground.ran():
         summary.programs += 1
@@ -194,7 +193,7 @@ def broken_promises(line: CommandLine, ground: Ground, summary: Summary) -> Iter
 
 
 def run(count: int, seed: int) -> Summary:
-    """Make commands until `count` of them were allowed and run, half of them from each generator."""
+    """Generate commands until `count` of them were allowed and run, half from each generator."""
     summary = Summary()
     with tempfile.TemporaryDirectory(prefix="canary-") as root:
         ground = Ground(Path(root))

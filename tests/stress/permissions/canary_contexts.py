@@ -1,11 +1,11 @@
-"""The first generator of the canary: contexts around payloads, most of which nobody should allow."""
+"""The first generator of the canary: contexts around payloads, most of which must not be allowed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
 
-# Where a payload may stand; `@` is its place.
+# Contexts of a payload; `@` is its position.
 CONTEXTS = (
     "printf '%d' @", "printf '%5.2f %q' @ 1", "type @", "command -v @", "sleep @", "seq @", "head -c @ a.txt", "id @",
     "@", "echo @", "ls @", "cat @", "grep @ a.txt", "git log @", "git status @", ": @", "true @", "echo a @ b",
@@ -61,7 +61,7 @@ PAYLOADS = (
 
 
 def commands(random: Random) -> Iterator[str]:
-    """Endless: a payload in a context, that perhaps in another, and perhaps two in a row."""
+    """An endless stream: a payload in a context, perhaps nested, perhaps two in a row."""
     while True:
         text = random.choice(CONTEXTS).replace("@", random.choice(PAYLOADS))
         for _ in range(random.choice((0, 0, 0, 1, 1, 2))):

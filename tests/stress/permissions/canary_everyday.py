@@ -1,7 +1,7 @@
 """The second generator of the canary: everyday commands, slightly damaged, most of which are still fine.
 
-Written without looking at the contexts of the first: it knows no bash, only which characters matter to
-a shell, and it damages real commands at places it picks by chance.
+It is independent of the first generator: it knows no bash, only which characters matter to a shell, and damages real
+commands at random positions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def commands(random: Random) -> Iterator[str]:
 
 
 def _pick(text: str, random: Random) -> tuple[list[str], int]:
-    """The pieces of a text and the position of one that is a word."""
+    """The pieces of a text, and the position of one that is a word."""
     pieces = PIECES.findall(text) or [BAIT]
     return pieces, random.choice([place for place, piece in enumerate(pieces) if piece.strip()] or [0])
 

@@ -1,13 +1,13 @@
-"""Run every reader that is allowed unasked in a real bash, with real programs, in a tree full of links that lead out.
+"""Run every reader that is allowed without a rule in a real bash, in a tree full of symlinks to the outside.
 
     python -m tests.stress.permissions.canary_links --count 5000 --seed 1
 
-Commands are made of `cd` in all its forms, readers with flags that follow links, and patterns over links. Those that
-are allowed in the default mode without a rule are run. Every file outside of the tree holds one token, every folder
-outside has a file with another in its name, and all have one size: none of these may be printed.
+Commands consist of `cd` in all its forms, readers with flags that follow symlinks, and globs that match symlinks. Those
+that are allowed in the default mode without a rule run with real programs. Every file outside the tree contains a
+token, every folder outside has a file with another token in its name, and all have the same size: none of these may be
+printed.
 
-The shell has no network (`unshare -n`, or `bwrap`) and, as root, gives up its rights. The exit code is 1 if a promise
-was broken.
+The shell has no network (`unshare -n`, or `bwrap`) and drops root rights. The exit code is 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Summary:
 
 
 class Ground:
-    """A tree with links that lead out, and what is there."""
+    """A tree with symlinks to the outside, and their targets."""
 
     def __init__(self, root: Path) -> None:
         root.chmod(0o755)
@@ -125,7 +125,7 @@ class Ground:
 
 
 def commands(random: Random) -> Iterator[str]:
-    """Endless: moves and readers in a row."""
+    """An endless stream of lines with `cd` commands and readers."""
     while True:
         parts = [random.choice(MOVES) for _ in range(random.choice((0, 0, 1, 1, 2)))]
         for _ in range(random.choice((1, 1, 1, 2))):
@@ -137,7 +137,7 @@ def commands(random: Random) -> Iterator[str]:
 
 
 def run(count: int, seed: int) -> Summary:
-    """Make commands until `count` of them were allowed and run."""
+    """Generate commands until `count` of them were allowed and run."""
     summary = Summary()
     with tempfile.TemporaryDirectory(prefix="links-") as root:
         ground = Ground(Path(root).resolve())

@@ -2,16 +2,16 @@
 
     python -m tests.stress.permissions.canary_trees --count 30000 --seed 1
 
-The trees have links that lead out, repositories whose configuration and hooks name a program, programs of the
-tree on the PATH, and files that rules deny. Commands are put together from `cd` forms, readers with patterns and
-flags, git commands and edits. Each is judged as `parley permissions check` does, in the default mode or with
-edits accepted; what is allowed runs with real programs, without rights and network. Then:
+The trees have symlinks to the outside, repositories whose configuration and hooks name a program, programs of the tree
+on PATH, and denied files. Commands consist of `cd` forms, readers with globs and flags, git commands and edits. Each is
+decided as by `parley permissions check`, in the default mode or in acceptEdits. Allowed commands run with real
+programs, without root rights and network. Then:
 
-- the output has nothing of a file or a name outside the working directory, nor of a denied file;
+- the output contains no file contents or names from outside the working directory, and nothing of a denied file;
 - the program that the tree names did not run;
-- nothing changed outside the working directory, and with the default mode nothing in it.
+- nothing changed outside the working directory and, in the default mode, nothing inside it.
 
-The exit code is 1 if a promise was broken.
+The exit code is 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ FRONTS = (
 
 
 def commands(random: Random) -> Iterator[str]:
-    """Endless: one to four commands, most of which nobody should allow."""
+    """An endless stream of one to four commands, most of which must not be allowed."""
     makers: tuple[Callable[[], str], ...] = (
         lambda: random.choice(CDS),
         lambda: reader(random),
@@ -186,7 +186,7 @@ class Ground:
         self.environment = {"PATH": self.path, "HOME": str(self.home), "LC_ALL": "C.UTF-8"}
 
     def _ripgrep(self, tools: Path) -> Path:
-        """A folder with the ripgrep that comes with Parley."""
+        """A folder with the ripgrep that Parley installs."""
         tools.mkdir()
         found = shutil.which("rg", path=str(Path(sys.executable).parent)) or shutil.which("rg")
         if found:
@@ -219,7 +219,7 @@ class Ground:
         HOSTILE[hostile](folder, program)
 
     def state(self, folder: Path) -> list[tuple[str, int, int]]:
-        # Git refreshes its index when it reads; what it says stays the same.
+        # Git refreshes its index when it reads; the entries stay the same.
         found = [Path(at, name) for at, folders, names in os.walk(folder) for name in (*names, *folders)]
         kept = [path for path in found if ".git" not in path.parts]
         return sorted((str(path), path.lstat().st_mtime_ns, path.lstat().st_size) for path in kept)
@@ -314,7 +314,7 @@ def broken_promises(ground: Ground, mode: str, output: bytes) -> Iterator[str]:
 
 
 def run(count: int, seed: int) -> Summary:
-    """Judge `count` commands, spread over the trees and modes, and run those that are allowed."""
+    """Decide `count` commands, spread over the trees and modes, and run those that are allowed."""
     summary = Summary()
     was = dict(os.environ)
     try:

@@ -1,18 +1,17 @@
-"""Inputs that are made to cost: none may take a decision longer than 50 ms of processor time, or 50 MB.
+"""Inputs that are made to be expensive: no decision may take more than 50 ms of processor time, or 50 MB.
 
     python -m tests.stress.permissions.costly_decisions --count 10000 --real 10000 --seed 1
 
-A grammar nests, repeats and lengthens what a decision looks at: commands with `cd` chains, substitutions, loops,
-quotes, here-documents, patterns, wrappers, redirections; paths with links, climbs and depth; patterns of Glob and
-Grep; URLs; names of tools, agents and skills. Each is decided under a rule set and a mode, in a tree with links in it.
+A grammar nests, repeats and lengthens the input of decisions: commands with `cd` chains, substitutions, loops, quotes,
+here-documents, globs, wrappers, redirections; paths with symlinks, `..` and depth; patterns of Glob and Grep; URLs;
+names of tools, agents and skills. Each is decided under a rule set and a mode, in a tree with symlinks.
 
 `count`: decisions in this process, with the processor time of the thread and the growth of the peak of resident memory.
-`real`: such calls by a scripted model in the real executable; an interrupt follows each at the end of its message,
-while it is decided on. The report has how long the answers took, with and without the time that other processes had
-the processors, and how many interrupts were sent before anything of the decision was out. Between two calls the
-conversation is cleared, so that one process decides on hundreds of them; ten thousand take about ten minutes, and
-stderr has the figures so far. The exit code is 0 if no decision was over a limit and each interrupt was answered
-within 100 ms.
+`real`: such calls by a scripted model in the real executable; an interrupt follows each call while it is decided. The
+report says how long the replies took, with and without the processor time of other processes, and how many interrupts
+were sent before the decision was visible. The conversation is cleared between two calls, so one process decides
+hundreds of them; ten thousand take about ten minutes, and stderr shows the progress. The exit code is 0 if no decision
+exceeded a limit and each interrupt was answered within 100 ms.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ RULE_SETS: tuple[dict[Behavior, tuple[str, ...]], ...] = (
 
 
 class World:
-    """A working directory with links in it: out, up, to itself, in a chain, and each folder twice."""
+    """A working directory with symlinks: to the outside, upwards, to itself, in a chain, and to each folder."""
 
     def __init__(self, root: Path) -> None:
         self.cwd = root / "work"
@@ -130,7 +129,7 @@ class World:
 
 
 def repeated(piece: str, times: int) -> str:
-    """The piece so many times; `{}` in it is a number that goes up."""
+    """The piece repeated; `{}` in it becomes a counter."""
     room = max(1, LONGEST_COMMAND // max(1, len(piece)))
     return "".join(piece.replace("{}", str(n)) for n in range(min(times, room)))
 
@@ -202,7 +201,7 @@ def call(dice: Random) -> Call:
 
 
 def calls(seed: int, count: int) -> Iterator[tuple[Call, int, str]]:
-    """Calls, numbers of rule sets, and modes."""
+    """Calls, indexes of rule sets, and modes."""
     dice = Random(seed)
     for _ in range(count):
         yield call(dice), dice.randrange(len(RULE_SETS)), dice.choice(list(MODES))
@@ -212,7 +211,7 @@ def calls(seed: int, count: int) -> Iterator[tuple[Call, int, str]]:
 
 
 class Peak:
-    """How much the peak of resident memory grew, where the kernel lets it be reset; else how much it is over before."""
+    """The growth of the peak of resident memory since its reset; without a reset, since the value before."""
 
     def __enter__(self) -> Peak:
         with contextlib.suppress(OSError):
@@ -287,14 +286,14 @@ def report(measured: list[Measured]) -> None:
 
 PER_SESSION = 500
 CHUNK_CHARS = 1_000_000
-"""A call comes in one piece: how it is streamed is no part of the decision."""
+"""A call comes in one piece: streaming is not part of the decision."""
 TOOLS = ("Bash", "Read", "Edit", "Write", "Glob", "Grep")
 SAFE_RULE_SETS = (0, 1, 2, 3, 6)
-"""Without rules that allow: nothing that the grammar makes may run, but for what only reads."""
+"""Without allow rules: of the generated calls, only those that read may run."""
 
 
 def script_of(made: list[Call]) -> str:
-    """One turn for each call. JSON's strings are TOML's, too."""
+    """One turn per call. JSON strings are valid TOML strings."""
     turns = []
     for number, (tool, input) in enumerate(made):
         written = ", ".join(f"{key} = {json.dumps(value)}" for key, value in input.items())
@@ -308,15 +307,15 @@ def is_result(line: Json) -> bool:
 
 
 class Answered:
-    """What came of the interrupts."""
+    """The outcome of the interrupts."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
-        """Without the time that others had the processors."""
+        """Without the processor time of other processes."""
         self.wall_seconds: list[float] = []
         self.slowest: Call = ("", {})
         self.undecided = 0
-        """Interrupts that were sent before a question, or the result of the call, was out."""
+        """Interrupts that were sent before the request or the result of the call was visible."""
 
     def note(self, call: Call, seconds: float, waited: float, undecided: bool) -> None:
         own = max(0.0, seconds - waited)
@@ -341,25 +340,25 @@ class Answered:
 
 
 def is_end_of_message(line: Json) -> bool:
-    """The last line before the calls of a message are decided on."""
+    """The last line before the calls of a message are decided."""
     return bool(line["type"] == "stream_event" and line["event"]["type"] == "message_stop")
 
 
 class Watched(Engine):
     def is_silent(self) -> bool:
-        """Whether no further line is there to be read."""
+        """Whether there is no further line to read."""
         assert self._process.stdout is not None
         return not self._rest and not select.select([self._process.stdout], [], [], 0)[0]
 
     def waited_seconds(self) -> float:
-        """How long the engine was ready to run while others had the processors, if that is known."""
+        """How long the engine was ready to run but had no processor, if known."""
         with contextlib.suppress(OSError):
             return int(Path(f"/proc/{self._process.pid}/schedstat").read_text().split()[1]) / 1e9
         return 0.0
 
 
 def tool_calls(seed: int) -> Iterator[Call]:
-    """Calls of the tools that every session has, without end."""
+    """An endless stream of calls of the tools that every session has."""
     dice = Random(seed)
     while True:
         made = call(dice)
@@ -368,7 +367,7 @@ def tool_calls(seed: int) -> Iterator[Call]:
 
 
 def run_real(folder: Path, count: int, seed: int, command: list[str]) -> Answered:
-    """Interrupt each call while it is decided on."""
+    """Interrupt each call while it is decided."""
     answered, world, source = Answered(), World(folder), tool_calls(seed)
     for session, first in enumerate(range(0, count, PER_SESSION)):
         made = list(islice(source, min(PER_SESSION, count - first)))

@@ -1,4 +1,4 @@
-"""Let a session put programs of its own on PATH, and run every line that is allowed: none of them may run.
+"""Put programs of the working tree on PATH and run every allowed line: none of these programs may run.
 
     python -m tests.stress.permissions.path_canary --count 3000 --seed 1
 
@@ -136,7 +136,7 @@ class Session:
 
 
 def run(count: int, seed: int) -> tuple[Counter[str], list[list[str]]]:
-    """How many lines were made and allowed in each mode, and the lines of every session that left the mark."""
+    """How many lines were generated and allowed in each mode, and the lines of every session that left the mark."""
     told: Counter[str] = Counter()
     broken: list[list[str]] = []
     random = Random(seed)

@@ -2,10 +2,10 @@
 
     python -m tests.stress.permissions.readonly_programs
 
-Each flag of each row is tried alone, without and with values, as far as the tables accept the command
-and the program is installed. The ground is that of the canary: no network, no rights, temporary folders;
-only PATH leads to the real programs. git runs in a small repository; its index, which `git status`
-refreshes, is the one file that may change. The exit code is 1 if anything else did.
+Each flag of each row is tried alone, without and with values, if the tables accept the command and the program is
+installed. The environment is that of the canary: no network, no root rights, temporary folders; only PATH has the real
+programs. git runs in a small repository; its index, which `git status` refreshes, is the only file that may change. The
+exit code is 1 if any other file does.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def flags(program: Program) -> Iterator[list[str]]:
 
 
 def everything(ground: Ground) -> set[tuple[str, int]]:
-    """All files of the ground with the time of their last change."""
+    """All files of the test folder with the time of their last change."""
     return {
         (path, os.lstat(path).st_mtime_ns)
         for root in (ground.inside, ground.outside, ground.home)

@@ -1,14 +1,14 @@
-"""Seven things that hold for every rule set and every call, whatever they are: searched for by Hypothesis.
+"""Seven properties of every rule set and every call, checked by Hypothesis.
 
     python -m tests.stress.permissions.rule_properties --count 10000
 
-1. another deny rule never loosens          5. another command behind a line never loosens it
+1. another deny rule never loosens          5. another command after a line never loosens it
 2. another ask rule never loosens           6. a wrapper around a command never loosens
 3. another allow rule never beats a deny    7. another spelling of a path changes nothing
 4. the order of rules does not matter
 
-"Loosens" compares verdicts: allow < ask < deny. Calls and rules come from pools that fit each other (else next
-to nothing would match) and from free text. The exit code is 1 if there is a counter-example.
+"Loosens" compares verdicts: allow < ask < deny. Calls and rules come from pools that match each other (otherwise almost
+nothing would match) and from free text. The exit code is 1 if there is a counter-example.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ SEPARATORS = ("; ", " && ", " || ", " | ", "\n", " & ", ";", " |& ")
 def another_command_behind_a_line_never_loosens(
     command: str, rules: list[Rule], mode: str, separator: str, more: str
 ) -> None:
-    # What is no whole line by itself may become another with more text behind it.
+    # An incomplete line may become a different one with more text after it.
     assume(command.strip() and not command.rstrip().endswith(("\\", "&", "|")) and not parse(command).has_error)
     assert run(f"{command}{separator}{more}", rules, mode) >= run(command, rules, mode)
 
@@ -210,7 +210,7 @@ def a_wrapper_around_a_command_never_loosens(command: str, rules: list[Rule], mo
 
 
 def respellings(path: str) -> list[str]:
-    """Of a path beneath the working directory, or an absolute one."""
+    """Spellings of a path below the working directory, or of an absolute one."""
     absolute = path if path.startswith("/") else f"{CWD}/{path}"
     head, _, tail = absolute.rpartition("/")
     return [

@@ -1,11 +1,11 @@
 """Change the permission engine in one place at a time, and see whether the tests notice.
 
-    python -m tests.stress.permissions.source_mutants --count 300 --seed 1 [--only shell/tokens.py]
+    python -m tests.stress.permissions.source_mutants --count 300 --seed 1 [--only shell/strict_parser.py]
 
-A mutant is one module with one small change: a comparison turned round, a condition negated, `and` for `or`, a
-number off by one, a text or a member of a table gone, a branch or a return dropped. A child of this process runs
-the corpora and then the tests with it; a test that fails kills the mutant. Who survives is printed: either a test
-is missing, or the change makes no difference. The exit code is 1 if fewer than 90 % are killed.
+A mutant is one module with one small change: a comparison reversed, a condition negated, `and` for `or`, a number off
+by one, a text or a table entry removed, a branch or a return dropped. A child process runs the corpora and then the
+tests with it; a failing test kills the mutant. Survivors are printed: either a test is missing, or the change makes no
+difference. The exit code is 1 if fewer than 90 % are killed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.helpers import paths
 ROOT = paths.ROOT
 PACKAGE = ROOT / "src" / "parley" / "permissions"
 TIERS = tuple(paths.TESTS / tier / "permissions" for tier in ("unit", "session", "process"))
-SLOW = ("unit/permissions/shell/test_lazy_grammar.py", "process/permissions/test_corpus.py")
+SLOW = ("process/permissions/shell/test_lazy_grammar.py", "process/permissions/test_corpus.py")
 LIMIT_SECONDS = 240
 LEAST_KILLED = 0.9
 SWAPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -41,14 +41,14 @@ SWAPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
 }  # fmt: skip
 Change = tuple[str, str, Callable[[], None]]
-"""Its kind, what it is, and how it is made."""
+"""The kind of a change, its description, and how to apply it."""
 
 
 # Changes.
 
 
 def changes(tree: ast.Module) -> Iterator[Change]:
-    """All changes of a module, in an order that does not depend on anything but its text."""
+    """All changes of a module, in an order that depends only on its text."""
     for node in code_of(tree):
         for kind, make in MAKERS.items():
             if isinstance(node, kind):
@@ -56,7 +56,7 @@ def changes(tree: ast.Module) -> Iterator[Change]:
 
 
 def code_of(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every node that runs: no annotations, decorators, docstrings or texts of patterns and errors."""
+    """Every node that runs: no annotations, decorators, docstrings, regular expressions or error texts."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -130,7 +130,7 @@ def of_constant(node: ast.Constant) -> Iterator[Change]:
 
 
 def is_prose(words: Sequence[str]) -> bool:
-    """A sentence for people, not a table."""
+    """Whether a text is a sentence for people, not a table."""
     return words[0][:1].isupper() or bool({"the", "a", "is", "it", "in", "and", "of", "to"} & set(words))
 
 
@@ -164,7 +164,7 @@ def of_body(node: ast.If | ast.For | ast.While) -> Iterator[Change]:
 
 
 def of_statement(node: ast.Expr) -> Iterator[Change]:
-    # A generator stays one: what it would yield is behind a condition that never holds.
+    # A generator must stay one: its `yield` goes into a branch that is never taken.
     is_yield = isinstance(node.value, ast.Yield | ast.YieldFrom)
     idle = ast.BoolOp(ast.And(), [ast.Constant(None), node.value]) if is_yield else ast.Constant(None)
     yield "statement", f"{at(node)} is gone", lambda: setattr(node, "value", idle)
@@ -195,7 +195,7 @@ def mutated(source: str, number: int) -> str:
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives one module another text."""
+    """Replaces the source of one module."""
 
     def __init__(self, name: str, source: str) -> None:
         self._name, self._source = name, source
@@ -214,7 +214,7 @@ def module_name(path: Path) -> str:
 
 
 def notices(path: Path, source: str) -> bool:
-    """Run the tests with a module changed; whether one of them fails, or nothing ends in time."""
+    """Run the tests with a changed module; whether one of them fails or times out."""
     child = os.fork()
     if child == 0:
         os._exit(in_child(path, source))
@@ -238,7 +238,7 @@ def in_child(path: Path, source: str) -> int:
 
 
 def nearest_first(path: Path) -> list[str]:
-    """The tests that are called after the module, those beside them, and all others."""
+    """The tests named after the module, then those in the same folder, then all others."""
     folders = [tier / path.parent.relative_to(PACKAGE) for tier in TIERS]
     own = [folder / f"test_{path.name}" for folder in folders]
     beside = [test for folder in folders for test in sorted(folder.glob("test_*.py"))]
@@ -248,7 +248,7 @@ def nearest_first(path: Path) -> list[str]:
 
 
 def corpora_differ() -> bool:
-    """The quick way to kill: most mutants decide some case of the corpora otherwise."""
+    """The quick check: most mutants change the decision of some case in the corpora."""
     from tests.unit.permissions import test_corpus
 
     cases = map(json.loads, (paths.DATA / "permissions" / "decisions.jsonl").read_text(encoding="utf-8").splitlines())
@@ -261,7 +261,7 @@ def modules(only: str | None) -> list[Path]:
 
 
 def chosen(random: Random, count: int, only: str | None) -> list[tuple[Path, str, int]]:
-    """So many changes of all kinds alike: else the words of tables would be nearly all of them."""
+    """An equal number of changes of each kind; otherwise nearly all would be table entries."""
     by_kind: dict[str, list[tuple[Path, str, int]]] = {}
     for path in modules(only):
         for number, (kind, what, _) in enumerate(changes(ast.parse(path.read_text(encoding="utf-8")))):

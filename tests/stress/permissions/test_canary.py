@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def ground() -> Iterator[canary.Ground]:
-    """Not in pytest's own folder, which the shell without rights could not enter."""
+    """Not in pytest's folder, which the shell without root rights cannot enter."""
     with tempfile.TemporaryDirectory(prefix="canary-") as root:
         yield canary.Ground(Path(root))
 

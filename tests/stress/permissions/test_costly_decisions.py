@@ -1,4 +1,4 @@
-"""A short run of costly_decisions.py, which goes as far as you like and measures time and memory."""
+"""A short run of costly_decisions.py, which can run longer and measures time and memory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import FrameType
 from tests.stress.permissions import costly_decisions
 
 MOST_CALLS = 400_000
-"""Of functions, within one decision: what there is to count where time is not asserted on."""
+"""Function calls in one decision: tests count calls, because they do not assert on time."""
 
 
 class Counter:
-    """Counts calls of functions, of Python's and of its libraries'."""
+    """Counts calls of Python and C functions."""
 
     def __init__(self) -> None:
         self.calls = 0

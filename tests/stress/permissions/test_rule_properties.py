@@ -1,4 +1,4 @@
-"""The seven properties in short; tests/stress/permissions/rule_properties.py tries as many examples as you like."""
+"""A short run of the seven properties; tests/stress/permissions/rule_properties.py tries more examples."""
 
 from __future__ import annotations
 

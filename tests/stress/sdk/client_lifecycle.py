@@ -1,4 +1,4 @@
-"""Every way to leave a client, on every loop, with both kinds of engine, many times: no process stays, no warning.
+"""Leave a client in every way, on every loop, with both kinds of engine, many times: no process stays, no warning.
 
 python -W error -m tests.stress.sdk.client_lifecycle --rounds 20
 """
@@ -17,7 +17,7 @@ from tests.process.sdk.test_lifecycle import BUSY, WAYS
 
 
 def settled() -> set[int]:
-    """The children that are left once those who end processes have done so."""
+    """The child processes that remain after the reapers have finished."""
     gc.collect()
     for thread in threading.enumerate():
         if thread.name.startswith("parley"):

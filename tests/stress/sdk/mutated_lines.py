@@ -1,9 +1,9 @@
-"""Break the golden lines in every way we can think of, and let a client hear them.
+"""Mutate the golden lines and send them to a client.
 
     python -m tests.stress.sdk.mutated_lines --count 100000 --seed 1
 
-Whatever an engine writes, in whatever chunks: the client goes on to the end of the stream, everything it yields is of a
-class of its own, and only typed errors are raised. The seed decides all; the exit code is 0 if the promise held.
+Whatever an engine writes, in whatever chunks, the client reads to the end of the stream, yields only its own message
+classes, and raises only typed errors. The run depends only on the seed; the exit code is 0 if all of this holds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLASSES = get_args(Message)
 
 
 class Deaf:
-    """An engine that talks and does not listen."""
+    """A wire that yields lines and ignores its input."""
 
     pid = None
 
@@ -38,7 +38,7 @@ class Deaf:
         self._pieces = pieces
 
     async def open(self) -> None:
-        """It is there."""
+        """Nothing to open."""
 
     async def chunks(self) -> AsyncIterator[bytes]:
         for piece in self._pieces:
@@ -46,13 +46,13 @@ class Deaf:
             yield piece
 
     def write(self, data: bytes) -> None:
-        """Nobody listens."""
+        """Ignored."""
 
     async def flush(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered."""
 
     async def end_input(self) -> None:
-        """Nobody listens."""
+        """Ignored."""
 
     async def ended(self) -> Ended:
         return Ended(0)
@@ -61,7 +61,7 @@ class Deaf:
         return Ended(0)
 
     def abandon(self) -> None:
-        """It ends by itself."""
+        """Nothing to end."""
 
 
 async def may(*asked: Any) -> PermissionResultAllow:
@@ -76,7 +76,7 @@ OPTIONS = Options(can_use_tool=may, hooks={"PreToolUse": [HookMatcher(hooks=[hoo
 
 
 async def hear(pieces: list[bytes]) -> Counter[str]:
-    """One client's life. Raises whatever is not typed."""
+    """Run one client. Raises errors that are not typed."""
     inbox = MessageRouter()
     servers = {"calc": to_hosted(create_sdk_mcp_server("calc")["instance"])}
     link = EngineConnection(Deaf(pieces), inbox.receive, RequestHandler(OPTIONS, servers), CAP_BYTES)
@@ -129,7 +129,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100_000, help="how many lines")
     parser.add_argument("--seed", type=int, default=1, help="where the dice start")
     given = parser.parse_args()
-    logging.disable()  # callbacks that fail are told of; here they fail by the thousand
+    logging.disable()  # failed callbacks are logged, and here thousands fail
     found = asyncio.run(run(given.count, given.seed))
     told = ", ".join(f"{number:,} {name}" for name, number in found.most_common())
     sys.stdout.write(f"{given.count:,} lines: {told}; only typed errors\n")

@@ -1,4 +1,4 @@
-"""The short form of tests/stress/sdk/mutated_lines.py, and what becomes of lines that are too long."""
+"""The short form of tests/stress/sdk/mutated_lines.py, and lines that are too long."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_sessions_can_be_measured() -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "refused, as it is held" in done.stdout
+    assert "open a locked session" in done.stdout
     assert "list 5 sessions" in done.stdout
 
 

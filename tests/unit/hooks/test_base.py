@@ -1,4 +1,4 @@
-"""The events, and what hooks are made with."""
+"""Hook events, timeouts and failure policies."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_what_is_matched_is_part_of_the_input() -> None:
 
 def test_what_a_hook_says_to_the_model_has_its_measure() -> None:
     assert format_context("Stop", "x" * (MAX_CONTEXT_CHARS + 5)).endswith(
-        "xx\n[cut here: 5 more characters]\n</hook-context>"
+        "xx\n[truncated: 5 more characters]\n</hook-context>"
     )

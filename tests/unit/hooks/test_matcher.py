@@ -1,4 +1,4 @@
-"""Which names a matcher fits."""
+"""Which names a matcher matches."""
 
 from __future__ import annotations
 

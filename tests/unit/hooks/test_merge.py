@@ -1,4 +1,4 @@
-"""One test a row of the table in docs/hooks.md."""
+"""One test per row of the table in docs/hooks.md."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ ROWS: dict[str, list[tuple[str, list[HookResult], HookVerdict]]] = {
         ("PreToolUse", [decision("allow"), decision("deny"), decision("ask")], decided("deny")),
         ("PreToolUse", [decision("allow"), decision("ask")], decided("ask")),
         ("PreToolUse", [said(), decision("allow")], decided("allow")),
-        ("PreToolUse", [decision("defer")], decided("deny", "the decision 'defer' is not supported here")),
+        ("PreToolUse", [decision("defer")], decided("deny", "unknown decision 'defer'")),
         ("PreToolUse", [said({"decision": "approve"})], decided("allow")),
         ("PreToolUse", [said({"decision": "deny"})], decided("deny")),
-        ("PreToolUse", [said({"decision": "no"})], decided("deny", "the decision 'no' is not supported here")),
+        ("PreToolUse", [said({"decision": "no"})], decided("deny", "unknown decision 'no'")),
         ("PostToolUse", [decision("deny")], HookVerdict()),
     ],
     "permissionDecisionReason": [

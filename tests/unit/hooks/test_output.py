@@ -1,4 +1,4 @@
-"""How answers are read."""
+"""Parsing hook outputs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from parley.hooks.output import MOST_REASON_CHARS, HookFailed, HookOutput, parse_answer, parse_output, unknown_keys
+from parley.hooks.output import MAX_REASON_CHARS, HookFailed, HookOutput, parse_answer, parse_output, unknown_keys
 from parley.protocol.base import UNSET
 from parley.sdk.types.hooks import AsyncHookJSONOutput, HookSpecificOutput, SyncHookJSONOutput
 
@@ -26,7 +26,7 @@ def test_an_answer_that_cannot_be_understood_is_a_failure(answer: Any) -> None:
 
 
 def test_of_reasons_and_messages_the_beginning_counts_and_of_what_replaces_something_the_whole() -> None:
-    long = "x" * (MOST_REASON_CHARS + 5)
+    long = "x" * (MAX_REASON_CHARS + 5)
     specific = {"permissionDecisionReason": long, "additionalContext": long, "updatedToolOutput": long}
     read = parse_output({"stopReason": long, "reason": long, "systemMessage": long, "hookSpecificOutput": specific})
     short = f"{long[:-5]}… (5 more characters)"
@@ -95,10 +95,10 @@ def test_what_is_declared_is_known(answer: Any) -> None:
         (
             "PreToolUse",
             {"hookSpecificOutput": {"hookEventName": "Stop", **DENY}},
-            ("hookSpecificOutput.hookEventName: 'Stop' (it is PreToolUse)",),
+            ("hookSpecificOutput.hookEventName: 'Stop' (expected PreToolUse)",),
         ),
-        ("Stop", {"additionalContext": "x"}, ("additionalContext (not its place)",)),
-        ("Stop", {"decision": "deny"}, ("decision: 'deny' (it may be block)",)),
+        ("Stop", {"additionalContext": "x"}, ("additionalContext (in the wrong place)",)),
+        ("Stop", {"decision": "deny"}, ("decision: 'deny' (expected block)",)),
         ("PostToolUse", {"hookSpecificOutput": DENY}, ("hookSpecificOutput.permissionDecision",)),
         (
             "PermissionRequest",

@@ -1,4 +1,4 @@
-"""What the `hooks` of settings come to, and what is wrong with them."""
+"""Command hooks from settings, and the warnings about invalid ones."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_the_layers_come_in_their_order_and_a_command_only_once() -> None:
 @pytest.mark.parametrize(
     ("hooks", "word"),
     [
-        ({"Nonsense": group({"command": "a"})}, "no such event"),
+        ({"Nonsense": group({"command": "a"})}, "unknown event"),
         ({"Stop": "a"}, "must be an object"),
         ({"Stop": [{"matcher": 1, "hooks": []}]}, "must be an object"),
         ({"Stop": [{"command": "a"}]}, "must be an object"),
         ({"Stop": group("a")}, "a hook must be an object"),
-        ({"Stop": group({"type": "prompt", "prompt": "a"})}, "of type 'prompt' are not run"),
-        ({"Stop": group({"type": "command"})}, "a command must be a text"),
-        ({"Stop": group({"command": "a", "args": [1]})}, "a command must be a text"),
+        ({"Stop": group({"type": "prompt", "prompt": "a"})}, "of type 'prompt' are not supported"),
+        ({"Stop": group({"type": "command"})}, "command must be a string"),
+        ({"Stop": group({"command": "a", "args": [1]})}, "command must be a string"),
     ],
 )
 def test_what_cannot_be_run_is_told_and_left_out(hooks: Any, word: str) -> None:

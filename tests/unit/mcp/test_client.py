@@ -1,4 +1,4 @@
-"""The conversation with one MCP server, on a clock that the test moves: a server in memory at the other end."""
+"""The MCP client with an in-memory server and a virtual clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FACTS = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "server
 
 
 class Far:
-    """A server at the other end of a wire in memory: `act` says what it does with each message."""
+    """A server on an in-memory transport. `act` handles each message."""
 
     def __init__(self, act: Callable[[Far, Json], Awaitable[None]]) -> None:
         self.heard: list[Json] = []
@@ -60,7 +60,7 @@ def meeting(
     work: Callable[[McpClient, Far], Awaitable[Any]],
     answer: Callable[[str, Json], Awaitable[Json]] = nobody,
 ) -> tuple[float, Any]:
-    """How long it took on the virtual clock, and what came of it."""
+    """The virtual duration, and the result."""
 
     async def met() -> Any:
         far = Far(act)
@@ -99,7 +99,7 @@ def test_a_call_without_a_sign_is_given_up_at_its_limit_and_the_server_is_told()
             far.progress(message)
 
     async def work(client: McpClient, far: Far) -> Json:
-        with pytest.raises(RequestTimeout, match="got no answer and no sign of progress for 60 s"):
+        with pytest.raises(RequestTimeout, match="got no response and no progress for 60 s"):
             await call(client, far)
         await asyncio.sleep(0)
         return far.heard[-1]
@@ -248,7 +248,7 @@ def test_a_question_that_belongs_to_a_withdrawn_call_is_withdrawn_too_and_the_se
         await asyncio.sleep(200)
 
     _, far = meeting(act, lambda client, far: returning(work(client, far), far), person)
-    # The first question may belong to either call as far as we know, so it stays for the second one.
+    # The first request may belong to either call, so it stays open for the second one.
     assert asked == ["the server", "the call", "the call", "not the call", "not the call"]
     answers = {message["id"]: message for message in far.heard if "method" not in message}
     assert answers["own"]["result"] == {"action": "accept"}

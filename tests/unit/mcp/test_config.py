@@ -1,4 +1,4 @@
-"""Server configuration as people write it."""
+"""Parsing MCP server configurations."""
 
 from __future__ import annotations
 
@@ -58,12 +58,15 @@ def test_what_the_host_runs_itself_has_its_own_source() -> None:
     ("entry", "reason"),
     [
         ({}, "a stdio server needs a command"),
-        ({"type": "carrier-pigeon"}, "its type 'carrier-pigeon' is none of stdio, sse, http, streamable-http, sdk"),
-        ({"type": "http", "url": "file:///etc/passwd"}, "its url must begin with http:// or https://"),
+        (
+            {"type": "carrier-pigeon"},
+            "unknown type 'carrier-pigeon' (choose from stdio, sse, http, streamable-http, sdk)",
+        ),
+        ({"type": "http", "url": "file:///etc/passwd"}, "the url must start with http:// or https://"),
         ({"command": "x", "args": "-v"}, "Expected `array`, got `str` - at `$.args`"),
-        ({"command": "${NOWHERE}"}, "the variable NOWHERE is not set, and ${NOWHERE:-default} names no default"),
-        ({"url": "http://x", "headers": {"A b": "c"}}, "its header 'A b' is no header"),
-        ({"url": "http://x", "headers": {"A": "c\r\nD: e"}}, "its header 'A' is no header"),
+        ({"command": "${NOWHERE}"}, "the variable NOWHERE is not set; set it or use ${NOWHERE:-default}"),
+        ({"url": "http://x", "headers": {"A b": "c"}}, "invalid header 'A b'"),
+        ({"url": "http://x", "headers": {"A": "c\r\nD: e"}}, "invalid header 'A'"),
         ({"command": "x", "timeout": -1}, "timeout must not be negative"),
         (7, "Expected `object`, got `int`"),
     ],
@@ -72,12 +75,12 @@ def test_a_bad_entry_is_a_failed_server_with_its_reason_and_the_rest_goes_on(ent
     found = parse_servers({"bad": entry, "good": {"command": "x"}}, source="user", path="settings.json", variables={})
 
     assert [spec.problem for spec in found.specs] == [reason, ""]
-    assert found.problems == (f"settings.json: the MCP server 'bad' cannot be used: {reason}",)
+    assert found.problems == (f"settings.json: invalid MCP server 'bad': {reason}",)
 
 
 def test_what_is_no_object_of_servers_is_told() -> None:
     assert parse_servers([], source="user", path="x.json", variables={}) == ParsedServers(
-        problems=("x.json: mcpServers must be an object of servers",)
+        problems=("x.json: mcpServers must be an object",)
     )
 
 

@@ -1,4 +1,4 @@
-"""What an MCP server gives, as a model reads it."""
+"""Converting what an MCP server returns into blocks."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def test_an_error_is_its_text() -> None:
             {"type": "image", "data": "aGk=", "mimeType": "image/png"},
             {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
         ),
-        ({"type": "image", "data": "aGk=", "mimeType": "image/tiff"}, "picture of the type image/tiff, about 3 bytes"),
-        ({"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}, "sound of the type audio/wav"),
+        ({"type": "image", "data": "aGk=", "mimeType": "image/tiff"}, "image of type image/tiff, about 3 bytes"),
+        ({"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}, "audio of type audio/wav"),
         ({"type": "resource", "resource": {"uri": "a://b", "text": "words"}}, "[Resource a://b]\nwords"),
-        ({"type": "resource", "resource": {"uri": "a://b", "blob": "aGk="}}, "resource a://b of the type unknown"),
+        ({"type": "resource", "resource": {"uri": "a://b", "blob": "aGk="}}, "resource a://b of type unknown"),
         ({"type": "resource_link", "name": "b", "uri": "a://b", "description": "d"}, "resource b at a://b: d"),
         ({"type": "hologram"}, "unknown type 'hologram'"),
         ({"type": "resource", "resource": 7}, "cannot be shown"),
@@ -59,7 +59,7 @@ def test_every_kind_of_content_is_something_a_model_can_read(item: Any, block: A
 
 @pytest.mark.parametrize("answer", [{}, {"content": None}, {"content": "text"}, {"content": [7]}])
 def test_an_answer_without_content_says_so(answer: Any) -> None:
-    assert convert_result(answer).content == "(the tool gave nothing)"
+    assert convert_result(answer).content == "(the tool returned no content)"
 
 
 def test_what_could_deceive_a_reader_is_taken_out() -> None:

@@ -1,4 +1,4 @@
-"""Announced changes of a server: each is looked at, and those that come together once."""
+"""Refreshing lists after `list_changed`: every change is seen, and concurrent ones are combined."""
 
 from __future__ import annotations
 

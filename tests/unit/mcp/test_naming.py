@@ -1,4 +1,4 @@
-"""The names of what MCP servers offer."""
+"""Names of MCP tools and prompts."""
 
 from __future__ import annotations
 

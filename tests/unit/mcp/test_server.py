@@ -1,4 +1,4 @@
-"""One server's life on a clock that the test moves: what is wished of it while the last wish is still being done."""
+"""The lifecycle of an MCP server with a virtual clock: requests that arrive while the previous one is running."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOOL = {"name": "one", "inputSchema": {"type": "object"}}
 
 
 class Slow:
-    """A wire whose end takes its time."""
+    """A transport that closes slowly."""
 
     living = 0
 
@@ -43,13 +43,13 @@ class Ears:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def changed(self, server: McpServer) -> None:
+    def on_change(self, server: McpServer) -> None:
         self.heard.append(server.status)
 
-    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
+    async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
         return {}
 
-    def noticed(self, server: McpServer, method: str, params: Json) -> None:
+    def on_notification(self, server: McpServer, method: str, params: Json) -> None:
         pass
 
 
@@ -119,4 +119,4 @@ def test_nobody_waits_on_for_a_server_that_was_removed() -> None:
         return server.reason
 
     seconds, reason = run_in_virtual_time(remove())
-    assert (seconds, reason) == (1, "it was removed")
+    assert (seconds, reason) == (1, "removed")

@@ -1,4 +1,4 @@
-"""Lines of a server that is a process: whatever can be read of them is read."""
+"""Lines of a stdio server: everything readable is read."""
 
 from __future__ import annotations
 

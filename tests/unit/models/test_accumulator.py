@@ -1,4 +1,4 @@
-"""Events become the blocks of a message, one by one."""
+"""Events are accumulated into the blocks of a message."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def stops(index: int = 0) -> ModelEvent:
 
 
 def fed(*events: ModelEvent) -> tuple[MessageAccumulator, list[Block | None]]:
-    """What is grown, and what each event gave."""
+    """The accumulator, and what each event returned."""
     growing = MessageAccumulator()
     return growing, [growing.feed(event) for event in events]
 
 
 def block_of(start: Json, *deltas: Json) -> Block | None:
-    """The block that starts so and grows so."""
+    """The block with this start and these deltas."""
     return fed(starts(start), *map(grows, deltas), stops())[1][-1]
 
 
@@ -151,7 +151,7 @@ def test_the_end_of_a_block_that_is_not_open_changes_nothing() -> None:
     ],
 )
 def test_events_in_an_order_that_makes_no_sense_are_the_models_fault(events: list[ModelEvent]) -> None:
-    with pytest.raises(ModelError, match="wrong order") as caught:
+    with pytest.raises(ModelError, match="out of order") as caught:
         fed(*events)
 
     assert caught.value.retryable
@@ -303,5 +303,5 @@ def test_what_cannot_grow_is_the_models_fault_and_no_part_of_an_interrupted_turn
     growing, _ = fed(starts(start), grows(delta))
 
     assert growing.partial() == []
-    with pytest.raises(ModelError, match="cannot be read"):
+    with pytest.raises(ModelError, match="invalid content block"):
         growing.feed(stops())

@@ -1,4 +1,4 @@
-"""The events of the Messages API, read."""
+"""Parsing Messages API events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_an_event_keeps_its_bytes() -> None:
 
 
 def test_half_a_character_costs_no_event() -> None:
-    """A server that cuts JavaScript strings anywhere sends one half, and the other with the next event."""
+    """A server that cuts JavaScript strings anywhere sends half a surrogate pair, the other half in the next event."""
     event = read_event(rb'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi \ud83d"}}')
 
     assert event.delta == Delta(type="text_delta", text="hi \N{REPLACEMENT CHARACTER}")

@@ -1,4 +1,4 @@
-"""What a model's name stands for."""
+"""Resolving model names."""
 
 from __future__ import annotations
 
@@ -80,6 +80,6 @@ def test_the_listing_begins_with_the_default_and_ends_with_the_puppet() -> None:
             "value": "offline",
             "resolvedModel": "offline",
             "displayName": "Offline",
-            "description": "The built-in puppet: follows directives in the prompt, needs no key and no network",
+            "description": "The built-in fake model: follows directives in the prompt, needs no key and no network",
         },
     ]

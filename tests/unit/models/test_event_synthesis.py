@@ -1,4 +1,4 @@
-"""A finished message and its stream are the same thing."""
+"""A complete message and its stream are equivalent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MESSAGES = st.builds(
 
 
 def regrown(message: Json, chunk_chars: int) -> Json:
-    """The message, streamed and put together again."""
+    """The message, streamed and accumulated again."""
     growing = MessageAccumulator()
     for event in synthesize_events(message, chunk_chars):
         growing.feed(event)

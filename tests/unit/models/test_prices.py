@@ -1,4 +1,4 @@
-"""What a call costs."""
+"""The cost of model calls."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ def test_a_table_of_the_person_replaces_ours(tmp_path: Path) -> None:
     [
         (b"{", ": Input data was truncated"),
         (b"[]", ": Expected `object`, got `array`"),
-        (b'{"m": 5}', " at 'm': Expected `object`, got `int`"),
-        (b'{"m": {"input": 5}}', " at 'm': Object missing required field `output`"),
-        (b'{"m": {"input": "5", "output": 1}}', " at 'm': Expected `float`, got `str` - at `$.input`"),
-        (b'{"m": {"input": -5, "output": 1}}', " at 'm': Expected `float` >= 0.0 - at `$.input`"),
-        (b'{"m": {"input": 5, "output": 1, "outptu": 1}}', " at 'm': Object contains unknown field `outptu`"),
+        (b'{"m": 5}', ", entry 'm': Expected `object`, got `int`"),
+        (b'{"m": {"input": 5}}', ", entry 'm': Object missing required field `output`"),
+        (b'{"m": {"input": "5", "output": 1}}', ", entry 'm': Expected `float`, got `str` - at `$.input`"),
+        (b'{"m": {"input": -5, "output": 1}}', ", entry 'm': Expected `float` >= 0.0 - at `$.input`"),
+        (b'{"m": {"input": 5, "output": 1, "outptu": 1}}', ", entry 'm': Object contains unknown field `outptu`"),
         (b'{"\xff": 5}', ": 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
     ],
 )
@@ -111,14 +111,14 @@ def test_a_broken_table_is_told_with_its_name(tmp_path: Path, content: bytes, re
     with pytest.raises(UsageError) as raised:
         table(tmp_path, content).cost_usd("m", {})
 
-    assert str(raised.value) == f"the price table {tmp_path}/prices.json is wrong{reason}"
+    assert str(raised.value) == f"invalid price table {tmp_path}/prices.json{reason}"
 
 
 def test_a_missing_table_is_told_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         Prices(tmp_path / "none.json").price("m")
 
-    assert str(raised.value) == f"the price table {tmp_path}/none.json cannot be read: No such file or directory"
+    assert str(raised.value) == f"cannot read price table {tmp_path}/none.json: No such file or directory"
 
 
 def test_our_own_table_can_be_read() -> None:

@@ -1,4 +1,4 @@
-"""Keys and passwords never get onto a tape."""
+"""Keys and passwords are removed from recordings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Cases from published failures and from everyday work: rules, mode, call, and what has to be decided.
+"""Cases from published vulnerabilities and from everyday work, each with its expected decision.
 
-A line of decisions.jsonl: the call (`tool`, `input`), `mode`, rules (`allow`, `deny`, `ask`), `links`, `files` and
-further working `folders` if there are some, what to `expect`, and `why`. `/w` is the working directory.
+A line of decisions.jsonl: the call (`tool`, `input`), `mode`, rules (`allow`, `deny`, `ask`), optional `links`, `files`
+and additional working `folders`, the expected decision (`expect`), and `why`. `/w` is the working directory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a decision says beside its verdict: the reason, the rule, how far the call may go, what to suggest."""
+"""The fields of a decision besides the verdict: reason, rule, scope, suggestions."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_it_does_so_in_the_modes_that_ask_less(command: str, mode: str) -> None:
 
 
 def decided_with_suggestion(command: str, mode: str) -> Decision:
-    """What is decided once the first suggestion has been taken."""
+    """The decision after the first suggestion is applied."""
     [first, *_] = asked("Bash", mode, command=command).suggestions
     taken = tuple(made(f"{rule['toolName']}({rule['ruleContent']})", "allow") for rule in first["rules"])
     request = ToolRequest(tool="Bash", input={"command": command}, cwd="/w")

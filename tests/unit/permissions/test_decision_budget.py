@@ -1,4 +1,4 @@
-"""Every decision has a budget: what would cost more is asked about in every mode, with the reason."""
+"""Every decision has a budget: a call over it needs approval in every mode, with a reason."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def decided(tool: str, value: str, mode: str, *denied: str, links: dict[str, str
 @pytest.mark.parametrize(
     ("tool", "value", "reason"),
     [
-        ("Read", "a/" * 10_000, f"The path is too long to judge (20,003 characters, at most {MAX_PATH_CHARACTERS:,})"),
-        ("Edit", "a/" * 300, f"The path goes through too many folders to judge (301 folders, at most {MAX_PARTS})"),
-        ("Glob", "a/" * 10_000 + "*.py", "The path is too long to judge (20,002 characters, at most 4,096)"),
-        ("Bash", "$(" * 20_000 + "ls" + ")" * 20_000, "too long to judge (60,002 characters, at most 16,000)"),
-        ("Bash", "$(" * 3_000 + "ls" + ")" * 3_000, "The command has too many operators and brackets to judge"),
-        ("Bash", "a=(" * 650, "The command is too deeply nested or too malformed to judge"),
-        ("Bash", "sudo " * 40 + "ls $x", "There are commands within commands, too deep to judge (at most 12 deep)"),
+        ("Read", "a/" * 10_000, f"The path is too long to check (20,003 characters, at most {MAX_PATH_CHARACTERS:,})"),
+        ("Edit", "a/" * 300, f"The path goes through too many folders to check (301 folders, at most {MAX_PARTS})"),
+        ("Glob", "a/" * 10_000 + "*.py", "The path is too long to check (20,002 characters, at most 4,096)"),
+        ("Bash", "$(" * 20_000 + "ls" + ")" * 20_000, "too long to check (60,002 characters, at most 16,000)"),
+        ("Bash", "$(" * 3_000 + "ls" + ")" * 3_000, "The command has too many operators and brackets to check"),
+        ("Bash", "a=(" * 650, "The command is too deeply nested or too malformed to check"),
+        ("Bash", "sudo " * 40 + "ls $x", "Its commands are nested too deeply to check (at most 12 deep)"),
         ("Bash", "echo $x; " + "rm a/b; cd d; " * 3, ""),
-        ("Bash", "".join(f"cd d{n}; rm -r e{n}; " for n in range(60)) + "$x", "too many files to judge"),
+        ("Bash", "".join(f"cd d{n}; rm -r e{n}; " for n in range(60)) + "$x", "too many files to check"),
     ],
     ids=["long", "deep", "pattern", "nested", "marks", "malformed", "wrapped", "small", "deletes"],
 )  # fmt: skip
@@ -44,7 +44,7 @@ def test_what_costs_too_much_is_asked_about_in_every_mode_and_says_why(
     decision = decided(tool, value, mode)
 
     if not reason:
-        assert not isinstance(decision, Ask) or "to judge" not in decision.reason
+        assert not isinstance(decision, Ask) or "to check" not in decision.reason
     elif mode == "dontAsk":
         assert isinstance(decision, Deny)
     else:

@@ -1,4 +1,4 @@
-"""Permits that open when they are first needed."""
+"""A policy that opens when it is first used."""
 
 from __future__ import annotations
 

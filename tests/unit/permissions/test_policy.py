@@ -13,7 +13,7 @@ TOUCH = ToolRequest(tool="Bash", input={"command": "touch x"}, cwd="/w")
 
 
 class Files:
-    """A keeper that only notes down what it is to write."""
+    """A rule writer that only records its calls."""
 
     def __init__(self, broken: bool = False) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -78,9 +78,7 @@ def test_a_malformed_rule_is_complained_about_with_its_source() -> None:
     desk = Desk(allowed=("Bash(touch",))
 
     assert desk.decision() is Ask
-    assert desk.complaints == [
-        "the allow rule 'Bash(touch' (flag) has no effect: it is neither Tool nor Tool(contents)"
-    ]
+    assert desk.complaints == ["the allow rule 'Bash(touch' (flag) has no effect: expected Tool or Tool(contents)"]
 
 
 def test_settings_are_taken_in_and_replaced_as_a_whole() -> None:
@@ -92,9 +90,7 @@ def test_settings_are_taken_in_and_replaced_as_a_whole() -> None:
     desk.book.apply_settings(MergedSettings(rules=(rule, broken), directories=(folder,)))
     assert desk.decision() is Allow
     assert desk.folders() == ["/w/sub/more"]
-    assert desk.complaints == [
-        "the deny rule 'Read(' (/w/s.json:3) has no effect: it is neither Tool nor Tool(contents)"
-    ]
+    assert desk.complaints == ["the deny rule 'Read(' (/w/s.json:3) has no effect: expected Tool or Tool(contents)"]
 
     desk.book.apply_settings(MergedSettings())
     assert desk.decision() is Ask
@@ -187,7 +183,7 @@ def test_what_is_meant_for_the_session_is_written_nowhere(destination: str) -> N
     assert desk.decision() is Allow
 
 
-@pytest.mark.parametrize(("files", "why"), [(Files(broken=True), "the disk is full"), (None, "nothing can be written")])
+@pytest.mark.parametrize(("files", "why"), [(Files(broken=True), "the disk is full"), (None, "cannot write to")])
 def test_what_cannot_be_written_counts_for_the_session(files: Files | None, why: str) -> None:
     desk = Desk(files)
     desk.book.update([update("addRules", ("Bash", "touch:*"), to="userSettings")])

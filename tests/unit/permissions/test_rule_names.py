@@ -1,4 +1,4 @@
-"""Which rules speak of a call: by every name of its tool, by its parameters, and by who shall do the work."""
+"""Which rules match a call: by every name of its tool, by its parameters, and by its delegate."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""One test a cell of the decision table, against expectations written by hand."""
+"""One test per cell of the decision table, against expectations written by hand."""
 
 from __future__ import annotations
 
 import pytest
-from gen_permissions import RULES, SAMPLES, Sample, verdict
+from gen_permissions import RULES, SAMPLES, Sample, find_verdict
 
 from parley.permissions.decision import MODES
 
 WORDS = {"A": "allow", "?": "ask", "D": "deny"}
 
-# A letter a mode: default, acceptEdits, plan, bypassPermissions, dontAsk, auto. Rows: no rule, allow, ask, deny.
+# One letter per mode: default, acceptEdits, plan, bypassPermissions, dontAsk, auto. Rows: no rule, allow, ask, deny.
 ASKED = "????D?"
 DENIED = "DDDDDD"
 ALWAYS = "AAAAAA"
@@ -41,7 +41,7 @@ CELLS = [
 
 @pytest.mark.parametrize(("sample", "rule", "mode", "expected"), CELLS)
 def test_a_call_is_decided_as_the_table_says(sample: Sample, rule: object, mode: str, expected: str) -> None:
-    assert verdict(sample, rule, mode) == expected  # type: ignore[arg-type]  # one of RULES
+    assert find_verdict(sample, rule, mode) == expected  # type: ignore[arg-type]  # one of RULES
 
 
 def test_every_kind_has_its_row() -> None:

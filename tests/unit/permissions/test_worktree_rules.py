@@ -1,4 +1,4 @@
-"""What an agent in a worktree may do: in its own checkout, in the person's, and in those of other agents."""
+"""What an agent may do in its own worktree, in the user's checkout, and in the worktrees of other agents."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_rules_that_allow_commands_do_not_count_in_a_folder_that_is_not_known() 
 @pytest.mark.parametrize("rule", ["Read(/keys/**)", "Read(./keys/one)", "Read(//w/keys/one)"])
 @pytest.mark.parametrize("place", ["/w", OWN, "/w/.claude/worktrees/b", "/w/.claude/worktrees/b/.claude/worktrees/c"])
 def test_what_is_denied_of_a_checkout_is_denied_of_every_worktree(rule: str, place: str) -> None:
-    """Also to the session itself."""
+    """The same holds for the session itself."""
     deny = made(rule, "deny")
     request = ToolRequest(tool="Read", input={"file_path": f"{place}/keys/one"}, cwd="/w")
     rules = RuleSet(cwd="/w", rules=(deny,))

@@ -1,4 +1,4 @@
-"""A line becomes a message and a message becomes a line; what cannot be a message is refused, never raised."""
+"""Decoding and encoding messages. An invalid line is refused, never raised."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_numeric_request_id_stays_a_number() -> None:
 
 
 def test_nobody_waits_for_an_answer_to_a_refused_line_that_asks_nothing() -> None:
-    """An assistant line has a `request_id` too: the model API's."""
+    """An assistant line has a `request_id` too, that of the model API."""
     refused = decode(b'{"type":"assistant","request_id":"req_01","message":5}')
 
     assert isinstance(refused, Refused)
@@ -240,7 +240,7 @@ def test_separators_that_some_readers_split_at_are_escaped() -> None:
 
 
 def nested(depth: int) -> bytes:
-    """A line of that depth: its object, the array `entries` and what is inside."""
+    """A line of this depth: its object, the array `entries` and what is inside."""
     return b'{"type":"transcript_mirror","filePath":"f","entries":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
 
 
@@ -260,7 +260,7 @@ def test_brackets_in_strings_and_side_by_side_are_not_nesting() -> None:
 
 
 def test_a_line_of_unclosed_strings_is_judged_in_linear_time() -> None:
-    """Trying anew at each of its quotes would take hours: then this test does not end."""
+    """Retrying at each quote would take hours, and this test would not end."""
     line = b"{" * (NESTING_CAP + 1) + rb"\"" * 1_000_000
 
     assert decode(line) == Refused(reason="the line is nested deeper than 256 levels")
@@ -345,7 +345,7 @@ def test_any_bytes_are_decoded(line: bytes) -> None:
 
 @st.composite
 def altered(draw: st.DrawFn) -> Message:
-    """A message made from a golden one: some optional fields are dropped, some texts and numbers are others."""
+    """A message derived from a golden one: some optional fields dropped, some texts and numbers changed."""
     message = decode(draw(st.sampled_from(LINES)).line)
     changes: dict[str, Any] = {}
     for field in msgspec.structs.fields(type(message)):
@@ -374,5 +374,5 @@ def test_a_golden_message_comes_back_from_its_spelling(sample: Sample) -> None:
 
 
 def test_an_assistant_line_without_a_model_is_read() -> None:
-    """Dialect B leaves it out."""
+    """The spec001 dialect leaves it out."""
     assert isinstance(decode(b'{"type":"assistant","message":{"role":"assistant","content":[]}}'), Assistant)

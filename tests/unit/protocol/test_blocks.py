@@ -1,4 +1,4 @@
-"""A block gives typed names to its object and carries the object untouched."""
+"""A block has typed attributes and keeps its object unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two ends, joined: what the protocol allows arrives, what it forbids is refused on either side."""
+"""Two connected ends: valid messages arrive, invalid ones are refused on either side."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_an_answer_nobody_asked_for_is_refused() -> None:
     host.receive(engine.send(may_i("r1")) + engine.send(may_i("r2")))
 
     assert engine.receive(encode_json(yes("r3")) + b"\n") == [
-        Refused(reason="no request 'r3' is waiting for an answer; waiting are ['r1', 'r2']", kind="control_response")
+        Refused(reason="response to unknown request 'r3' (pending requests: ['r1', 'r2'])", kind="control_response")
     ]
 
 
@@ -152,7 +152,7 @@ def test_an_answer_without_an_id_is_refused() -> None:
 def test_an_answer_nobody_asked_for_is_not_sent() -> None:
     host, _ = pair()
 
-    with pytest.raises(LocalProtocolError, match="the peer does not wait for an answer to 'r1'"):
+    with pytest.raises(LocalProtocolError, match="the peer has no open request 'r1'"):
         host.send(yes("r1"))
 
 
@@ -163,7 +163,7 @@ def test_a_second_answer_to_one_request_is_refused() -> None:
 
     assert engine.receive(answer + answer) == [
         yes("r1"),
-        Refused(reason="no request 'r1' is waiting for an answer; waiting are []", kind="control_response"),
+        Refused(reason="response to unknown request 'r1' (pending requests: [])", kind="control_response"),
     ]
 
 
@@ -252,10 +252,10 @@ def test_the_host_does_not_say_what_is_the_engines_to_say(message: Message) -> N
     host, engine = pair()
     name = type(message).__name__
 
-    with pytest.raises(LocalProtocolError, match=f"the host may not say {name}"):
+    with pytest.raises(LocalProtocolError, match=f"the host may not send {name}"):
         host.send(message)
     assert engine.receive(encode_json(message) + b"\n") == [
-        Refused(reason=f"the host may not say {name}", kind=name.lower())
+        Refused(reason=f"the host may not send {name}", kind=name.lower())
     ]
 
 
@@ -263,10 +263,10 @@ def test_the_engine_does_not_say_what_is_the_hosts_to_say() -> None:
     host, engine = pair()
     message = UpdateEnvironment(variables={"LANG": "C"})
 
-    with pytest.raises(LocalProtocolError, match="the engine may not say UpdateEnvironment"):
+    with pytest.raises(LocalProtocolError, match="the engine may not send UpdateEnvironment"):
         engine.send(message)
     assert host.receive(encode_json(message) + b"\n") == [
-        Refused(reason="the engine may not say UpdateEnvironment", kind="updateenvironment")
+        Refused(reason="the engine may not send UpdateEnvironment", kind="updateenvironment")
     ]
 
 
@@ -275,10 +275,10 @@ def test_a_question_the_peer_may_not_ask_is_refused_with_an_answer() -> None:
     question = ControlRequest(request_id="r1", request=Initialize())
 
     assert host.receive(encode_json(question) + b"\n") == [
-        Refused(reason="the engine may not ask initialize", kind="control_request", request_id="r1")
+        Refused(reason="the engine may not send the request initialize", kind="control_request", request_id="r1")
     ]
     assert host.send(no("r1")) == encode_json(no("r1")) + b"\n"
-    with pytest.raises(LocalProtocolError, match="the engine may not say ControlRequest"):
+    with pytest.raises(LocalProtocolError, match="the engine may not send ControlRequest"):
         engine.send(question)
 
 
@@ -361,7 +361,7 @@ def test_an_over_long_line_is_refused_to_whom_its_head_names(
     start: bytes, kind: str | None, request_id: RequestId | None
 ) -> None:
     _, engine = pair(cap_bytes=100)
-    reason = "a line is longer than 100 bytes; it was dropped"
+    reason = "the line is longer than 100 bytes and was dropped"
 
     assert engine.receive(start + b'"' + b"x" * 200 + b'"}\n') == [
         Refused(reason=reason, kind=kind, request_id=request_id)
@@ -375,7 +375,7 @@ def test_an_over_long_line_is_refused_and_the_next_one_is_read() -> None:
     long = host.send(User(message=UserContent(content="x" * 1000)))
 
     assert engine.receive(long + host.send(PROMPT)) == [
-        Refused(reason="a line is longer than 100 bytes; it was dropped", kind="user"),
+        Refused(reason="the line is longer than 100 bytes and was dropped", kind="user"),
         PROMPT,
     ]
 

@@ -1,4 +1,4 @@
-"""Bytes become lines, however they arrive, and no line can fill the memory."""
+"""Splitting bytes into lines, wherever the chunks end, with bounded memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from parley.protocol.framing import BOM, INBOUND_CAP, Framer, Line, OverlongLine
 
 
 def lines(data: bytes, cap_bytes: int = INBOUND_CAP) -> list[Line]:
-    """The lines of a whole stream that arrives at once."""
+    """The lines of a stream that arrives at once."""
     framer = Framer(cap_bytes)
     return framer.feed(data) + framer.end()
 

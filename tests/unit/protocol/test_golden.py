@@ -1,4 +1,4 @@
-"""Whatever the protocol knows has a golden line, and every golden line comes back without loss."""
+"""Every message class has a golden line, and every golden line is decoded and encoded without loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.helpers.golden import BLOCKS, CATALOGUE, EVENTS, LINES, Sample, canon
 
 
 def answered(sample: Sample) -> type[Struct] | None:
-    """The class of the answer that a sample holds; the sample's name says what was asked."""
+    """The answer class of a sample, whose name says which request it answers."""
     asked = re.search(r"(\w+) answer", sample.name)
     if asked is None or asked[1] not in SUBTYPES or "response" not in sample.json["response"]:
         return None
@@ -94,7 +94,7 @@ def test_every_kind_of_block_has_a_golden_sample_bare_and_on_a_line() -> None:
 
 
 def structs_in(value: Any) -> Iterator[Struct]:
-    """A value's structs, its own and those inside."""
+    """The structs in a value, including nested ones."""
     if isinstance(value, Struct):
         yield value
         value = [getattr(value, name) for name in value.__struct_fields__]

@@ -1,4 +1,4 @@
-"""Who may say what."""
+"""Which end may send which message."""
 
 from __future__ import annotations
 

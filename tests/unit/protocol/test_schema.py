@@ -1,4 +1,4 @@
-"""The schema and the reference page in docs/ are what the classes say."""
+"""The schema and the reference page in docs/ match the classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every method that asks something of the engine sends the request that the protocol has for it."""
+"""Every control method sends the matching request of the protocol."""
 
 from __future__ import annotations
 

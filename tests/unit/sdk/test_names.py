@@ -1,4 +1,4 @@
-"""What `import parley` gives, and what it costs."""
+"""The names that `import parley` exports, and the modules that it loads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PermissionRuleValue PermissionUpdateDestination PermissionBehavior HookEvent Hoo
 SystemPromptPreset SystemPromptCustom SystemPromptFile ToolsPreset McpStdioServerConfig McpSSEServerConfig
 McpHttpServerConfig McpSdkServerConfigStatus SyncHookJSONOutput AsyncHookJSONOutput ThinkingDisplay
 """
-"""What programs import from its `types`, beside the public names."""
+"""Names that programs import from its `types`, in addition to the public names."""
 LIGHT = frozenset({"parley", "parley.version"})
 
 

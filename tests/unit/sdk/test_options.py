@@ -1,4 +1,4 @@
-"""Every option comes to where the engine takes it: the command line, `initialize`, the environment, or the client."""
+"""Every option arrives where it is used: on the command line, in `initialize`, in the environment, or in the client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def hook(*told: Any) -> dict[str, Any]:
 
 
 def spell(**given: Any) -> LaunchSpec:
-    options = Options(**{"engine": "local", **given})  # here files stay text on the command line
+    options = Options(**{"engine": "local", **given})  # then no temporary files are written
     return build_launch(options, Registry(options.hooks), {"PATH": "/bin", "CLAUDECODE": "1"})
 
 
@@ -111,13 +111,13 @@ def test_what_works_with_the_official_sdk_works_here(given: Any, argv: list[str]
 
 
 def test_a_switch_that_is_text_is_on_and_warned_of() -> None:
-    with pytest.warns(UserWarning, match="fork_session is a switch"):
+    with pytest.warns(UserWarning, match="fork_session is a bool option"):
         Client(Options(fork_session="no"))  # type: ignore[arg-type]  # that is the case
 
 
 def test_an_event_of_hooks_that_nobody_knows_is_warned_of_and_registered() -> None:
     hooks = {"PreTool": [HookMatcher(hooks=[may])], "WorktreeCreate": [HookMatcher(hooks=[may])]}
-    with pytest.warns(UserWarning, match="no event 'PreTool' is known.*PreToolUse") as warned:
+    with pytest.warns(UserWarning, match="unknown event 'PreTool'.*PreToolUse") as warned:
         Client(Options(hooks=hooks))
 
     assert len(warned) == 1
@@ -246,7 +246,7 @@ THE_CLIENTS_OWN = {
     "on_user_dialog": "answered by the client",
     "control_timeout_seconds": "test_an_engine_that_never_answers_is_given_up_and_ended",
 }
-"""What never leaves the client, and where it is shown."""
+"""Options that stay in the client, and the tests that cover them."""
 
 
 def test_every_option_has_its_place() -> None:
@@ -337,16 +337,16 @@ def test_thinking_is_one_wish_with_several_flags(wish: Any, flags: list[str]) ->
 @pytest.mark.parametrize(
     ("given", "flaw", "words"),
     [
-        ({"can_use_tool": may, "permission_prompt_tool_name": "x"}, ValueError, "exclude each other"),
+        ({"can_use_tool": may, "permission_prompt_tool_name": "x"}, ValueError, "cannot be used together"),
         ({"session_store": object(), "enable_file_checkpointing": True}, ValueError, "session_store"),
-        ({"skills": ["a b"]}, ValueError, "name of a skill"),
-        ({"skills": ["-x"]}, ValueError, "name of a skill"),
-        ({"extra_args": {"x y": None}}, ValueError, "cannot be a flag"),
+        ({"skills": ["a b"]}, ValueError, "invalid skill name"),
+        ({"skills": ["-x"]}, ValueError, "invalid skill name"),
+        ({"extra_args": {"x y": None}}, ValueError, "invalid flag name"),
         ({"extra_args": {"x": "a\0b"}}, ValueError, "NUL"),
         ({"plugins": [{"type": "remote", "path": "/p"}]}, ValueError, "local"),
-        ({"settings": "/no/such/file", "sandbox": {"enabled": True}}, CLIConnectionError, "cannot be read"),
-        ({"settings": "{"}, CLIConnectionError, "no JSON object"),
-        ({"mcp_servers": "/no/such/file"}, CLIConnectionError, "cannot be read"),
+        ({"settings": "/no/such/file", "sandbox": {"enabled": True}}, CLIConnectionError, "cannot read"),
+        ({"settings": "{"}, CLIConnectionError, "must be a JSON object"),
+        ({"mcp_servers": "/no/such/file"}, CLIConnectionError, "cannot read"),
         ({"system_prompt": {"type": "poem"}}, ValueError, "system_prompt"),
         ({"engine": "elsewhere"}, ValueError, "engine must be"),
     ],

@@ -1,4 +1,4 @@
-"""What the original said, through the client: nothing is unknown to it and nothing is lost."""
+"""Recorded output of Claude Code through the client: no message is unknown and no field is lost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TAPES = sorted((paths.DATA / "streams").glob("*.ndjson"))
 
 
 class Tape(Transport):
-    """Plays lines; the handshake is answered first, and what the client answers is kept."""
+    """Answers the handshake, then plays lines and records the client's responses."""
 
     def __init__(self, lines: list[Json]) -> None:
         self.lines = lines
@@ -48,7 +48,7 @@ class Tape(Transport):
         self._greeting: Json = {}
 
     async def connect(self) -> None:
-        """There is nobody to reach."""
+        """Nothing to connect to."""
 
     async def write(self, data: str) -> None:
         line = json.loads(data)
@@ -70,13 +70,13 @@ class Tape(Transport):
             await self._answered.wait()
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
     def is_ready(self) -> bool:
         return True
 
     async def end_input(self) -> None:
-        """Nothing listens."""
+        """Ignored."""
 
 
 async def heard(tape: Tape) -> list[Message]:

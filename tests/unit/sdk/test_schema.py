@@ -1,4 +1,4 @@
-"""The schema of a tool's input, from whatever a program describes it with."""
+"""The schema of a tool's input, from every form in which a program can describe it."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def test_a_type_has_the_schema_that_the_official_sdk_gives_it(kind: Any, schema:
 @pytest.mark.parametrize(
     ("tools", "flaw", "words"),
     [
-        ([3], TypeError, "must be a function or made by @tool, not int"),
+        ([3], TypeError, "must be a function or the result of @tool, not int"),
         ("add", TypeError, "must be a list, not str"),
-        ([lambda: 1], TypeError, "needs a name"),
-        ([tool("one")(lambda: 1), tool("one")(lambda: 2)], ValueError, "more than one tool of the name 'one'"),
+        ([lambda: 1], TypeError, "has no name"),
+        ([tool("one")(lambda: 1), tool("one")(lambda: 2)], ValueError, "more than one tool named 'one'"),
     ],
     ids=["number", "text", "lambda", "twice"],
 )
@@ -180,7 +180,7 @@ def test_a_plain_function_can_be_given_what_its_hints_say(kind: Any, given: Any,
 
 def test_two_types_of_one_name_are_told_where_the_tool_is_made() -> None:
     first, other = (make_dataclass("Same", [("place", Place), (name, int)]) for name in "ab")
-    with pytest.raises(TypeError, match="name 'Same'"):
+    with pytest.raises(TypeError, match="named 'Same'"):
         tool("both", "Both.", {"one": first, "two": other})
 
 

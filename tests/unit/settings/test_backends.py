@@ -1,4 +1,4 @@
-"""Where the models' servers are, and which key goes where."""
+"""The base URLs of model backends, and which key is sent where."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ def test_what_a_server_knows_can_be_declared() -> None:
 
 
 def test_a_token_of_a_subscription_is_no_key_here_either() -> None:
-    with pytest.raises(ModelError, match="API keys only"):
+    with pytest.raises(ModelError, match="accepts only API keys"):
         backends.openai_endpoint({"OPENAI_API_KEY": "sk-ant-oat01-x"})

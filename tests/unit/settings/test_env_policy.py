@@ -1,4 +1,4 @@
-"""Which variables settings may set, and for whom."""
+"""Which environment variables settings may set, and who sees them."""
 
 from __future__ import annotations
 

@@ -33,10 +33,10 @@ def test_zero_is_a_limit() -> None:
 @pytest.mark.parametrize(
     ("environment", "options", "name", "words"),
     [
-        ({}, {"max_turns": 0}, "maxTurns", "option '--max-turns' must be a whole number of at least 1"),
-        ({}, {"max_budget_usd": -1.0}, "maxBudgetUsd", "option '--max-budget-usd' must be a number of at least 0"),
+        ({}, {"max_turns": 0}, "maxTurns", "option '--max-turns' must be a whole number, 1 or more"),
+        ({}, {"max_budget_usd": -1.0}, "maxBudgetUsd", "option '--max-budget-usd' must be a number, 0 or more"),
         ({"API_TIMEOUT_MS": "soon"}, {}, "firstByteTimeoutMs", "API_TIMEOUT_MS must be a whole number, not 'soon'"),
-        ({"API_TIMEOUT_MS": "-1"}, {}, "firstByteTimeoutMs", "API_TIMEOUT_MS must be a whole number of at least 0"),
+        ({"API_TIMEOUT_MS": "-1"}, {}, "firstByteTimeoutMs", "API_TIMEOUT_MS must be a whole number, 0 or more"),
     ],
 )
 def test_what_can_be_no_limit_is_refused(

@@ -1,4 +1,4 @@
-"""What may stand under `memory`, and what it means."""
+"""The valid keys under `memory`, and what they set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts of many layers, and why the rest does not."""
+"""Which entries of many layers take effect, and why the others do not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from parley.settings.base import (
     SettingsValue,
     Source,
 )
-from parley.settings.merge import NOT_THE_TREES, ONLY_TIGHTER, TIGHTER, merge
+from parley.settings.merge import NOT_FROM_TREE, ONLY_TIGHTER, TIGHTER, merge
 
 TRUSTED = ProjectTrust(sources=frozenset({"project", "local"}))
 STRANGE = ProjectTrust()
@@ -124,7 +124,7 @@ def test_without_trust_a_project_acts_on_nothing(source: Source) -> None:
     assert {item.key: item.reason for item in merged.ignored} == {
         **{key: NOT_TRUSTED for key in ACTING if key != "mcpServers"},
         "mcpServers.evil": NOT_TRUSTED,
-        **dict.fromkeys(NEVER, NOT_THE_TREES),
+        **dict.fromkeys(NEVER, NOT_FROM_TREE),
     }
 
 
@@ -175,7 +175,7 @@ def test_some_variables_never_come_from_a_project(trust: ProjectTrust, name: str
     merged = merge([layer("project", env={name: "x"})], trust)
 
     assert merged.environment == {}
-    assert merged.ignored == (inert("project", f"env.{name}", f"env.{name}=x", NOT_THE_TREES),)
+    assert merged.ignored == (inert("project", f"env.{name}", f"env.{name}=x", NOT_FROM_TREE),)
 
 
 # The mode.
@@ -236,7 +236,7 @@ def test_a_tighter_mode_is_never_wider_than_one_it_is_tighter_than() -> None:
         assert all(TIGHTER[narrow] < tighter for narrow in tighter)
 
 
-# Wrong kinds.
+# Wrong types.
 
 
 def test_wrong_kinds_are_reported_with_their_line_and_the_rest_counts() -> None:
@@ -256,11 +256,11 @@ def test_wrong_kinds_are_reported_with_their_line_and_the_rest_counts() -> None:
 
     assert merged.to_json() == {"permissions": {"ask": ["Read"]}, "env": {"B": "2"}}
     assert [str(flaw) for flaw in merged.problems] == [
-        "settings: user.json:2: model must be a string and is ignored",
-        "settings: user.json:4: permissions.deny must be a list and is ignored; its rules do not hold",
-        f"settings: user.json:6: permissions.defaultMode must be one of {', '.join(MODES)} and is ignored",
-        "settings: user.json:5: permissions.ask must be a list of strings; what is no string in it is ignored",
-        "settings: user.json:7: env 'A' must be a name and a string, and is ignored",
+        "settings: user.json:2: model must be a string; ignored",
+        "settings: user.json:4: permissions.deny must be a list; ignored; its rules are not enforced",
+        f"settings: user.json:6: permissions.defaultMode must be one of {', '.join(MODES)}; ignored",
+        "settings: user.json:5: permissions.ask must be a list of strings; its other items are ignored",
+        "settings: user.json:7: env: 'A' must be a valid variable name with a string as its value; ignored",
     ]
 
 
@@ -269,7 +269,7 @@ def test_a_key_that_is_there_twice_is_reported() -> None:
     once = b'{"permissions": {"deny": ["deny", "\\"deny\\""]}}'
 
     assert [str(flaw) for flaw in merge([layer("user", text)], STRANGE).problems] == [
-        "settings: user.json:1: 'deny' is there twice, and only the last one counts"
+        "settings: user.json:1: duplicate key 'deny'; only the last one takes effect"
     ]
     assert merge([layer("user", once)], STRANGE).problems == ()
 

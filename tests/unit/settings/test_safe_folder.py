@@ -1,4 +1,4 @@
-"""Replacing files beside somebody who may do his worst."""
+"""Replacing files in a folder that an attacker may write to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOCK = fcntl.flock
 
 @pytest.fixture
 def cannot_lock_folders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As some network file systems are."""
+    """A file system that cannot lock folders, like some network file systems."""
 
     def flock(descriptor: int, how: int) -> None:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -54,7 +54,7 @@ def test_folders_below_the_first_are_made(tmp_path: Path) -> None:
 def test_what_is_no_folder_is_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(SettingsWriteError, match="cannot be used"), open_folder(tmp_path / "file", names):
+    with pytest.raises(SettingsWriteError, match="cannot open the folder"), open_folder(tmp_path / "file", names):
         pass
 
 
@@ -87,7 +87,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
 
 
 def locked_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a second writer hears."""
+    """The error that a second writer gets."""
     monkeypatch.setattr("parley.settings.safe_folder.LOCK_SECONDS", 0.0)
     with open_folder(path) as second, pytest.raises(SettingsWriteError) as raised, second.lock():
         pass
@@ -96,7 +96,7 @@ def locked_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_lock_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_folder(tmp_path) as first, first.lock():
-        assert locked_out(tmp_path, monkeypatch) == f"{tmp_path} is locked by another process"
+        assert locked_out(tmp_path, monkeypatch) == f"{tmp_path} is locked by another process; try again"
 
     with open_folder(tmp_path) as again, again.lock():
         assert names(tmp_path) == []
@@ -105,7 +105,7 @@ def test_a_lock_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.usefixtures("cannot_lock_folders")
 def test_where_a_folder_cannot_be_locked_a_file_in_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_folder(tmp_path) as first, first.lock():
-        assert locked_out(tmp_path, monkeypatch) == f"{tmp_path} is locked by another process"
+        assert locked_out(tmp_path, monkeypatch) == f"{tmp_path} is locked by another process; try again"
         assert names(tmp_path) == [LOCK_FILE]
 
     with open_folder(tmp_path) as again, again.lock():
@@ -118,5 +118,5 @@ def test_a_planted_link_in_the_place_of_the_lock_is_not_followed(
 ) -> None:
     (tmp_path / LOCK_FILE).symlink_to(tmp_path / "victim")
 
-    assert "cannot be locked" in locked_out(tmp_path, monkeypatch)
+    assert "cannot lock" in locked_out(tmp_path, monkeypatch)
     assert names(tmp_path) == [LOCK_FILE]

@@ -1,4 +1,4 @@
-"""Reading files that somebody else may have planted."""
+"""Reading files that an attacker may have planted."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_what_is_not_there_is_absent(tmp_path: Path, name: str) -> None:
     ("name", "reason"),
     [
         ("folder", "is a folder, not a file"),
-        ("pipe", "is no regular file"),
-        ("/dev/null", "is no regular file"),
+        ("pipe", "is not a regular file"),
+        ("/dev/null", "is not a regular file"),
         ("loop", "cannot be read: Too many levels of symbolic links"),
         ("nul\0", "cannot be read: Invalid argument"),
         ("n" * 300, "cannot be read: File name too long"),
-        ("big", "has 11 bytes; more than 10 are not read"),
+        ("big", "is too large: 11 bytes (the limit is 10)"),
     ],
 )
 def test_what_is_no_file_is_named_and_never_waited_for(tmp_path: Path, name: str, reason: str) -> None:

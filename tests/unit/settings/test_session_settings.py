@@ -1,4 +1,4 @@
-"""The settings of one session, from the files to what follows from them."""
+"""The settings of one session: loading, warnings, and everything derived from them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_agents_and_commands_act_as_they_were_when_the_folder_was_trusted(folder
     recipes, _ = desk(folders).templates()
     assert (agents["a"].permissionMode, agents["b"].permissionMode) == ("plan", UNSET)
     assert [str(flaw) for flaw in flaws] == [
-        f"settings: {tree}/agents/b.md: without effect: permissionMode: {CHANGED}",
+        f"settings: {tree}/agents/b.md: no effect: permissionMode: {CHANGED}",
     ]
     assert {recipe.name: recipe.is_trusted for recipe in recipes} == {"a": True, "b": False}
 
@@ -84,10 +84,10 @@ def test_what_does_not_count_is_told_in_one_line_that_can_do_no_harm_to_a_termin
     path = project(folders, **{"\x1b[2Jevil": 1, "apiKeyHelper": "x"}, **{f"key{number:02}": 1 for number in range(12)})
 
     named = ", ".join(f"key{number:02}" for number in range(11))
-    advice = f"the folder is not trusted (`parley trust {folders}/project` trusts it)"
+    advice = f"the folder is not trusted (to trust it, run `parley trust {folders}/project`)"
     assert desk(folders).warnings() == [
-        f"settings: {path}: without effect: \\x1b[2Jevil, {named} and 1 more: {advice}",
-        f"settings: {path}: without effect: apiKeyHelper: no project may set this",
+        f"settings: {path}: no effect: \\x1b[2Jevil, {named} and 1 more: {advice}",
+        f"settings: {path}: no effect: apiKeyHelper: a project cannot set this",
     ]
 
 

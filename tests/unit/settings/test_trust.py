@@ -1,4 +1,4 @@
-"""Which folders the person trusts."""
+"""Which folders the user trusts."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def test_a_new_folder_with_the_path_and_the_inode_of_a_trusted_one_is_not_truste
 
     judged, flaw = evaluate(config, str(project), None)
     assert judged == ProjectTrust()
-    assert f"{project} is another folder than the one on record" in str(flaw)
+    assert f"{project} is not the folder that was trusted" in str(flaw)
 
 
 def test_a_record_without_a_birth_time_counts_where_there_is_none(config: Path) -> None:
-    """As on file systems that do not record it: path, device and inode must do."""
+    """A file system without creation times: path, device and inode are compared."""
     record_trust(config, identify("/proc"), True)
     assert identify("/proc").born is None
     assert trust(config, Path("/proc")).sources == BOTH
@@ -176,7 +176,7 @@ def test_a_pipe_in_the_records_place_is_not_waited_for(config: Path, project: Pa
 def test_only_a_folder_can_be_trusted(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(UsageError, match="is no folder that can be opened"):
+    with pytest.raises(UsageError, match="cannot open the folder"):
         identify(f"{tmp_path}/{name}")
 
 

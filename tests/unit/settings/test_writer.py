@@ -1,4 +1,4 @@
-"""Writing settings: what is kept, what is refused, and who else may write."""
+"""Writing settings: what stays unchanged, what is refused, and concurrent writers."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def test_a_file_keeps_its_mode_and_a_new_one_is_private(store: SettingsWriter, t
 def test_a_file_that_is_not_understood_is_left_alone(store: SettingsWriter, tmp_path: Path, content: str) -> None:
     path = prepare(tmp_path, "userSettings", content)
 
-    with pytest.raises(SettingsWriteError, match="left alone"):
+    with pytest.raises(SettingsWriteError, match="left unchanged"):
         store.add_rules("userSettings", "allow", ["Write"])
 
     assert path.read_text() == content
 
 
 def test_there_are_no_other_places_to_write_to(store: SettingsWriter, tmp_path: Path) -> None:
-    with pytest.raises(SettingsWriteError, match="no place 'session'"):
+    with pytest.raises(SettingsWriteError, match="unknown destination 'session'"):
         store.add_rules("session", "allow", ["Write"])
 
 
@@ -203,7 +203,7 @@ def test_the_next_session_believes_what_was_written_and_nothing_else(
 
 
 def believed(tmp_path: Path) -> Any:
-    """The permissions that count in a new session."""
+    """The permissions in effect in a new session."""
     wanted = sources.SourceSelection(
         config=tmp_path / "config", project=str(tmp_path / "project"), managed_file=tmp_path / "none"
     )

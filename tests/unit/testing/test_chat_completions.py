@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, read and spelled."""
+"""The server side of OpenAI's chat completions API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conformance suite for stores finds what is wrong with one, and nothing wrong with ours."""
+"""The conformance tests find faulty stores and accept ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def test_our_own_store_keeps_every_contract() -> None:
 
 
 class Least:
-    """A store with nothing but what is needed."""
+    """A store with the required methods only."""
 
     def __init__(self) -> None:
         self.lines: dict[str, list[Any]] = {}

@@ -8,19 +8,14 @@ from typing import Any
 import pytest
 
 from parley.compose.composer import Composer
-from parley.compose.registry import TOOLS
 from parley.protocol.options import CliOptions
 from parley.tools.base import tool_schema
-from parley.tools.selection import (
-    MODEL_NAMES,
-    NEED_A_PERSON,
-    ONLY_WHEN_ASKED_FOR,
-    TASKS,
-    ToolSelection,
-    canonical_name,
-    select_tools,
-)
+from parley.tools.catalog import BUILT_IN, built_in_with
+from parley.tools.selection import ToolSelection, canonical_name, model_name, select_tools
 
+TASKS = frozenset(built_in_with(work_list="tasks"))
+NEED_A_PERSON = frozenset(built_in_with(needs="person"))
+ONLY_WHEN_ASKED_FOR = frozenset(built_in_with(only_on_request=True))
 KNOWN = ("Write", "Read", "Task", "Bash", "TodoWrite", "WebFetch", *TASKS, *NEED_A_PERSON, *ONLY_WHEN_ASKED_FOR)
 DEFAULT = ["Task", "Bash", "Read", "TodoWrite", "WebFetch", "Write"]
 
@@ -83,7 +78,7 @@ def composed(folder: Path, environment: dict[str, str] | None = None, **options:
 
 def test_the_ten_tools_of_seed_001_are_offered_by_default_as_far_as_they_exist(tmp_path: Path) -> None:
     ten = {"Read", "Write", "Edit", "Glob", "Grep", "Bash", "WebFetch", "WebSearch", "Task", "TodoWrite"}
-    assert ten & set(TOOLS) <= set(composed(tmp_path))
+    assert ten & set(BUILT_IN) <= set(composed(tmp_path))
 
 
 @pytest.mark.parametrize(("value", "todos"), [("0", True), ("false", True), ("", True), ("1", False)])
@@ -107,11 +102,11 @@ def test_a_host_that_answers_brings_the_tools_that_need_it(tmp_path: Path, optio
 
 
 def test_every_row_is_a_tool_with_its_own_name_and_a_schema(tmp_path: Path) -> None:
-    wanted = CliOptions(tools=tuple(TOOLS), permission_prompt_tool="stdio")
+    wanted = CliOptions(tools=tuple(BUILT_IN), permission_prompt_tool="stdio")
     for tasks in ("0", "1"):
         environment = {"HOME": str(tmp_path), "CLAUDE_CODE_ENABLE_TASKS": tasks}
         for name, tool in Composer(wanted, environment, str(tmp_path)).tools().items():
             listed = tool_schema(tool)
-            assert listed["name"] == MODEL_NAMES.get(name, name)
+            assert listed["name"] == model_name(name)
             assert listed["description"]
             assert listed["input_schema"]["type"] == "object"

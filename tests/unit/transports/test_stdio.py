@@ -1,4 +1,4 @@
-"""Real pipes and sockets: what is held while nobody reads, how long that is waited for, and what is left behind."""
+"""Real pipes and sockets: buffering without a reader, draining, and restored modes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pipe() -> Iterator[Pipe]:
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """A stdin that nobody writes to."""
+    """A stdin without a writer."""
     reading, writing = os.pipe()
     yield reading
     os.close(reading)
@@ -50,7 +50,7 @@ async def test_chunks_of_all_sizes_arrive_whole_and_in_order_at_a_slow_reader(
     transport = StdioTransport(silent, pipe[1])
     for chunk in chunks:
         transport.write(chunk)
-    await asyncio.sleep(0)  # the pipe is full before anybody reads
+    await asyncio.sleep(0)  # the pipe is full before it is read
     reader.start()
     async with asyncio.timeout(PATIENCE_SECONDS):
         await transport.drain()
@@ -62,7 +62,7 @@ async def test_chunks_of_all_sizes_arrive_whole_and_in_order_at_a_slow_reader(
 async def test_what_is_held_is_not_copied_for_every_write(
     pipe: Pipe, silent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted, not timed: what goes into the system calls must not grow with all that is held."""
+    """Counted, not timed: the size of a system call must not grow with the buffer."""
     offered_bytes: list[int] = []
     real = os.writev
 

@@ -1,1 +1,1 @@
-"""The subcommands of `parley`."""
+"""The subcommands of `parley`: one module each, whose `main(argv)` returns the exit code."""

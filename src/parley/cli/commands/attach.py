@@ -1,7 +1,9 @@
-"""`parley attach`: the lines of a session that somebody missed, then those that come.
+"""`parley attach`: print the messages of a session, then follow new ones.
 
-Every record of a session has a number. What is printed is what was told, byte for byte: whether a line is read
-while the session runs or a year later makes no difference. Nothing is written, and nobody is kept from the session.
+Every record of a session has a sequence number. The output is byte-equal to what clients received, whether the
+session is still running or not. Attaching only reads; it does not lock the session.
+
+See also: `sdk/attach.py`, the same for Python programs.
 """
 
 from __future__ import annotations
@@ -23,14 +25,17 @@ from parley.protocol.options import CliOptions, parse
 from parley.stores.base import Entry, Store
 
 USAGE = """\
-usage: parley attach SESSION [--after SEQ] [--no-follow] [--numbered] [options of a session]
+usage: parley attach SESSION [--after SEQ] [--no-follow] [--numbered] [session options]
 
-Prints the lines of a session with a number above SEQ (all by default), then those that are added, until nobody
-holds the session any more. --no-follow ends with what is there. --numbered puts its number and a tab before each."""
+Print the messages of a session, then follow new ones until no process holds the session.
+
+  --after SEQ   only messages with a sequence number above SEQ
+  --no-follow   print the stored messages and exit
+  --numbered    put the sequence number and a tab before each line"""
 LINES: dict[str, type[Message]] = {"user": User, "assistant": Assistant, "result": Result}
 POLL_SECONDS = 0.05
-SHARE = 5
-"""To look for news takes at most one part in so many of our time, however long the session is."""
+IDLE_RATIO = 5
+"""Sleep at least this many times as long as a poll took, so that long sessions do not keep a core busy."""
 
 
 def main(argv: list[str]) -> int:
@@ -51,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def parse_args(argv: list[str]) -> tuple[int, bool, bool, list[str]]:
-    """Our own flags, off the command line: the rest is read as a session reads it. Raises UsageError."""
+    """Split off the flags of this command; the rest are session options. Raises UsageError."""
     after, rest, words = -1, [], iter(argv)
     for word in words:
         name, is_joined, value = word.partition("=")
@@ -66,7 +71,7 @@ def parse_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UsageError(f"option '--after' needs the number of a record, not {text!r}") from None
+        raise UsageError(f"option '--after' requires a sequence number, not {text!r}") from None
 
 
 def open_store(options: CliOptions, session_id: str) -> Store:
@@ -76,9 +81,9 @@ def open_store(options: CliOptions, session_id: str) -> Store:
 
 
 def iter_lines(store: Store, session_id: str, after: int, *, follow: bool) -> Iterator[tuple[int, bytes]]:
-    """The lines with their numbers, as they come. Raises UnknownSession, SessionError."""
+    """Yield lines with their sequence numbers. Raises UnknownSession, SessionError."""
     while True:
-        is_held, begun = store.is_held(session_id), time.monotonic()
+        is_held, started = store.is_held(session_id), time.monotonic()
         for entry in store.read(session_id, after):
             after = entry.seq
             line = format_entry(entry)
@@ -86,16 +91,16 @@ def iter_lines(store: Store, session_id: str, after: int, *, follow: bool) -> It
                 yield entry.seq, line
         if not (follow and is_held):
             return
-        time.sleep(max(POLL_SECONDS, SHARE * (time.monotonic() - begun)))
+        time.sleep(max(POLL_SECONDS, IDLE_RATIO * (time.monotonic() - started)))
 
 
 def format_entry(entry: Entry) -> bytes | None:
-    """An entry as it was told; None for what is never told."""
+    """Return the line that clients received, or None for a kind of entry that is never sent."""
     cls = LINES.get(entry.kind)
     if cls is None:
         return None
     try:
-        # The order of the fields is that of the message, in whatever order a layout has them.
+        # Use the field order of the message class; stores may order fields differently.
         return encode_json(convert(entry.message, cls))
     except msgspec.ValidationError:
         return encode_json(entry.message)

@@ -1,6 +1,6 @@
-"""`parley model-server`: a scripted or recorded model behind HTTP on loopback, for any client of either API.
+"""`parley model-server`: serve a scripted or recorded model over HTTP on loopback.
 
-It writes its address on one line when it is ready, and serves until SIGINT or SIGTERM.
+It prints its URL on one line when it is ready, and serves until SIGINT or SIGTERM.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ from parley.testing.source import AnswerSource, from_recording, offline, to_sour
 USAGE = """\
 usage: parley model-server [--script FILE | --replay FILE | --offline] [--port N] [--fault NAME]... [options]
 
-Serves a model on 127.0.0.1 and writes its address on one line when it is ready: the Messages API (/v1/messages,
-/v1/messages/count_tokens) and OpenAI's chat completions (/v1/chat/completions), streamed or whole, and /v1/models.
+Serve a model on 127.0.0.1 and print its URL when it is ready. It implements the Messages API (/v1/messages,
+/v1/messages/count_tokens) and OpenAI's chat completions (/v1/chat/completions), streaming or not, and /v1/models.
 
   --script FILE   play the turns of a script (TOML)
-  --replay FILE   play a tape that --record has written
-  --offline       follow directives in the prompt; the default
-  --port N        0, the default, takes a free one
-  --fault NAME    something goes wrong, e.g. reset=3, overloaded@1-4; several are separated by commas
-  --in-order      play a tape in its order without comparing requests: for clients other than the recorded one
-  --pace FACTOR   play a tape at its recorded pace (1), slower or faster; 0, the default, without waiting
+  --replay FILE   play a recording made with --record
+  --offline       follow directives in the prompt (default)
+  --port N        listen on this port; 0 picks a free one (default)
+  --fault NAME    inject a fault, e.g. reset=3 or overloaded@1-4; separate several with commas
+  --in-order      with --replay: play the responses in order without comparing requests, for other clients
+  --pace FACTOR   with --replay: 1 is the recorded speed, 0 does not wait (default)
 """
-KEEPS = 0
-"""Requests that are kept: the command has no one to show them to."""
+KEPT_REQUESTS = 0
+"""Keep no requests: this command does not show them."""
 
 
 class ServerFlags(Struct, kw_only=True):
+    """The flags of `parley model-server`."""
+
     script: str | None = None
     replay: str | None = None
     offline: bool = False
@@ -49,17 +51,17 @@ class ServerFlags(Struct, kw_only=True):
     pace: float = 0
 
 
-def bounded_number(make: Callable[[str], Any], most: float) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        value = make(text)
-        if not 0 <= value <= most:
+def bounded_number(convert: Callable[[str], Any], maximum: float) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        value = convert(text)
+        if not 0 <= value <= maximum:
             raise ValueError(text)
         return value
 
-    return read
+    return parse
 
 
-# Each flag with the field it fills, and how its value is read; None for a switch.
+# Each flag with its field and the parser of its value; None for a switch.
 FLAGS: dict[str, tuple[str, Callable[[str], Any] | None]] = {
     "--script": ("script", str),
     "--replay": ("replay", str),
@@ -75,38 +77,38 @@ def main(argv: list[str]) -> int:
     """Raises UsageError."""
     if argv and argv[0] in ("--help", "-h"):
         return 0 if write(USAGE.encode()) else 1
-    wanted = parse_args(argv)
-    gc.enable()  # a server lives long
+    flags = parse_args(argv)
+    gc.enable()  # main() disabled it, but a server runs for long
     server = ModelServer(
-        open_source(wanted), port=wanted.port, plan=FaultPlan.read(wanted.faults, "--fault"), keeps=KEEPS
+        open_source(flags), port=flags.port, plan=FaultPlan.read(flags.faults, "--fault"), keeps=KEPT_REQUESTS
     )
     return asyncio.run(serve(server))
 
 
 def parse_args(argv: list[str]) -> ServerFlags:
     """Raises UsageError."""
-    wanted, rest = ServerFlags(), list(argv)
+    flags, rest = ServerFlags(), list(argv)
     while rest:
         flag, has_value, value = rest.pop(0).partition("=")
         if flag not in FLAGS:
-            raise UsageError(f"model-server: there is no option {flag!r}; there are {', '.join(FLAGS)}")
-        field, make = FLAGS[flag]
-        if make is None:
-            setattr(wanted, field, True)
+            raise UsageError(f"model-server: unknown option {flag!r} (choose from {', '.join(FLAGS)})")
+        field, parse = FLAGS[flag]
+        if parse is None:
+            setattr(flags, field, True)
             continue
         if not has_value and not rest:
-            raise UsageError(f"model-server: option '{flag}' needs a value")
+            raise UsageError(f"model-server: option '{flag}' requires a value")
         text = value if has_value else rest.pop(0)
         try:
-            found = make(text)
+            found = parse(text)
         except ValueError:
-            raise UsageError(f"model-server: option '{flag}' cannot be {text!r}") from None
-        setattr(wanted, field, wanted.faults + found if field == "faults" else found)
-    if sum((wanted.script is not None, wanted.replay is not None, wanted.offline)) > 1:
-        raise UsageError("model-server: one of --script, --replay and --offline, not several")
-    if wanted.replay is None and (wanted.in_order or wanted.pace):
-        raise UsageError("model-server: --in-order and --pace go with --replay")
-    return wanted
+            raise UsageError(f"model-server: invalid value {text!r} for option '{flag}'") from None
+        setattr(flags, field, flags.faults + found if field == "faults" else found)
+    if sum((flags.script is not None, flags.replay is not None, flags.offline)) > 1:
+        raise UsageError("model-server: --script, --replay and --offline cannot be combined; use one")
+    if flags.replay is None and (flags.in_order or flags.pace):
+        raise UsageError("model-server: --in-order and --pace require --replay")
+    return flags
 
 
 def open_source(flags: ServerFlags) -> AnswerSource:
@@ -118,7 +120,7 @@ def open_source(flags: ServerFlags) -> AnswerSource:
     try:
         return to_source(read_script(Path(flags.script).read_text(encoding="utf-8"), flags.script), new_id)
     except (OSError, UnicodeDecodeError) as exc:
-        raise UsageError(f"the script {flags.script} cannot be read: {exc}") from None
+        raise UsageError(f"model-server: cannot read the script {flags.script}: {exc}") from None
 
 
 def new_id() -> str:
@@ -126,14 +128,14 @@ def new_id() -> str:
 
 
 async def serve(server: ModelServer) -> int:
-    """Raises UsageError if the port is taken."""
+    """Serve until a signal arrives. Raises UsageError if the port is in use."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(signal_number, stop.set)
     try:
         await server.__aenter__()
     except OSError as exc:
-        raise UsageError(f"model-server: the port cannot be served: {exc.strerror}") from None
+        raise UsageError(f"model-server: cannot listen on the port: {exc.strerror}") from None
     try:
         if not write(f"{server.url}\n".encode()):
             return 1

@@ -1,8 +1,8 @@
-"""`parley models`: which models can be asked from here, where they are, and whether they answer.
+"""`parley models`: list the configured models, and check whether they respond.
 
-parley models                   what is configured; nothing is asked
-parley models --check           one tiny request to the model of a session here
-parley models --check NAME...   one tiny request to each of these
+parley models                   list models and backends; sends no request
+parley models --check           send a small request to the default model of this directory
+parley models --check NAME...   send a small request to each of these models
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from contextlib import aclosing
 
 from parley.cli.stdio import warn
 from parley.compose.launch_context import LaunchContext, working_directory
-from parley.compose.models import BASE_URLS, CLOUDS, ModelFactory
-from parley.compose.registry import MODELS
+from parley.compose.models import ModelFactory
 from parley.errors import ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
-from parley.models.catalog import ALIASES, ModelRef, model_info, resolve
+from parley.models.catalog import ALIASES, DEFAULT_BACKEND, ModelRef, list_backends, model_info, resolve
 from parley.models.endpoint import without_userinfo
 from parley.models.prices import Prices
 from parley.protocol.options import CliOptions
@@ -28,12 +27,7 @@ from parley.protocol.options import CliOptions
 USAGE = "usage: parley models | parley models --check [NAME ...]"
 CHECK_SECONDS = 60
 CHECK_TOKENS = 2_048
-"""Enough for a model that thinks before it says a word."""
-WITHOUT_SERVER = {
-    "offline": "the built-in puppet: no key, no network",
-    "scripted": "scripted:FILE plays a script",
-    "replay": "replay:FILE plays a tape",
-}
+"""Enough for a model that thinks before it answers."""
 
 
 def main(argv: list[str]) -> int:
@@ -55,15 +49,15 @@ def main(argv: list[str]) -> int:
 
 
 def format_listing(models: ModelFactory) -> list[str]:
-    """What is configured. Raises UsageError for an address that is none."""
+    """List models and backends. Raises UsageError for an invalid base URL."""
     prices, current = models.prices(), resolve(models.name())
-    aliases = [(alias, *model_row(ModelRef("anthropic", name), prices)) for alias, name in ALIASES.items()]
+    aliases = [(alias, *model_row(ModelRef(DEFAULT_BACKEND, name), prices)) for alias, name in ALIASES.items()]
     return [
-        f"model of a session here: {current.display_name} (price {format_price(current, prices)})",
+        f"default model: {current.display_name} (price {format_price(current, prices)})",
         "",
         *format_columns([("alias", "model", "window", "price"), *aliases]),
         "",
-        *format_columns([("backend", "where", "key"), *(backend_row(models, name) for name in MODELS)]),
+        *format_columns([("backend", "where", "key"), *(backend_row(models, name) for name in list_backends())]),
     ]
 
 
@@ -72,32 +66,34 @@ def model_row(choice: ModelRef, prices: Prices) -> tuple[str, str, str]:
 
 
 def format_price(choice: ModelRef, prices: Prices) -> str:
-    return "known" if prices.price(choice.display_name) is not None else "not known: costs are null"
+    return "known" if prices.price(choice.display_name) is not None else "unknown: costs are null"
 
 
 def backend_row(models: ModelFactory, name: str) -> tuple[str, str, str]:
-    if name in CLOUDS:
+    row = ModelRef(name, "").backend
+    if row.chosen_by == "environment":
         return name, f"CLAUDE_CODE_USE_{name.upper()}=1", "the cloud's own credentials"
-    if name not in BASE_URLS:
-        return name, WITHOUT_SERVER[name], "none needed"
-    return name, without_userinfo(BASE_URLS[name](models.launch.environment)), models.key_source(name)
+    address, key_source = models.describe_server(name)
+    if not address:
+        return name, row.about, "none needed" if row.is_fake else "its own"
+    return name, without_userinfo(address), key_source
 
 
 def format_columns(rows: list[tuple[str, ...]]) -> list[str]:
-    """The rows with their columns under each other."""
+    """Align the columns of rows."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 async def check_models(models: ModelFactory, names: list[str]) -> tuple[list[str], int]:
-    """What each model answers to one small question, and the exit code."""
+    """Send a small request to each model; returns the lines to print and the exit code."""
     rows: list[tuple[str, ...]] = []
     code = 0
     for name in names:
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
-            choice, growing = await check_model(models, name)
-            text = f"answers ({growing.model or 'no name'}, {round((time.monotonic() - begun) * 1000)} ms)"
+            choice, reply = await check_model(models, name)
+            text = f"answers ({reply.model or 'no name'}, {round((time.monotonic() - started) * 1000)} ms)"
             rows.append((choice.display_name, text))
         except (ModelError, UsageError) as exc:
             status = getattr(exc, "status", None)
@@ -108,10 +104,10 @@ async def check_models(models: ModelFactory, names: list[str]) -> tuple[list[str
 
 async def check_model(models: ModelFactory, name: str) -> tuple[ModelRef, MessageAccumulator]:
     """Raises ModelError or UsageError."""
-    choice, growing = resolve(name), MessageAccumulator()
+    choice, reply = resolve(name), MessageAccumulator()
     model = models.open(choice)
     request = ModelRequest(
-        model=choice.name if choice.adapter == "anthropic" else choice.display_name,
+        model=choice.request_name,
         system=[],
         messages=[{"role": "user", "content": [{"type": "text", "text": "say OK"}]}],
         max_tokens=CHECK_TOKENS,
@@ -119,11 +115,11 @@ async def check_model(models: ModelFactory, name: str) -> tuple[ModelRef, Messag
     try:
         async with asyncio.timeout(CHECK_SECONDS), aclosing(model.stream(request)) as events:
             async for event in events:
-                growing.feed(event)
+                reply.feed(event)
     except TimeoutError:
-        raise ModelError(f"no answer within {CHECK_SECONDS} s") from None
+        raise ModelError(f"no response within {CHECK_SECONDS} s") from None
     finally:
         await model.close()
-    if not growing.is_complete:
-        raise ModelError("the model's stream broke off")
-    return choice, growing
+    if not reply.is_complete:
+        raise ModelError("the model's response ended early")
+    return choice, reply

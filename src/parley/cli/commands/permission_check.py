@@ -1,7 +1,7 @@
-"""What a session would decide on a call, without a session: the same composer, the same rules, the same function.
+"""Decide on a tool call as a session would, with the same composer, rules and approval gate.
 
-judge = Judge(options, cwd, complain)
-judge.judge("Bash", {"command": "git push"}).json()      # decision, reason, rule, file and line, suggestions
+checker = PermissionChecker(options, cwd, warn)
+checker.check("Bash", {"command": "git push"}).to_json()   # decision, reason, rule, file and line, suggestions
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 from parley.compose import permissions
 from parley.compose.composer import Composer
-from parley.compose.registry import TOOLS
-from parley.compose.tools import make_tool, tool_context
+from parley.compose.tools import list_tools, make_tool, tool_context
 from parley.engine.approval.gate import evaluate
 from parley.engine.approval.input_digest import input_digest
 from parley.engine.approval.request import permission_request
@@ -24,19 +23,17 @@ from parley.tools.base import InvalidInput, PreparesInput, Tool, read_input
 from parley.tools.selection import canonical_name
 
 VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
-ELSEWHERE = ("Task", "Skill")
-"""Tools that rules can speak of although they are none of ours here; so can tools of MCP servers."""
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """A decision with all that explains it."""
+    """A decision and its explanation."""
 
     tool: str
     input: Json
     mode: str
     decision: str
     outcome: str
-    """What would come of it."""
+    """What would happen with the call."""
     source: str
     reason: str
     reason_type: str
@@ -51,15 +48,17 @@ class CheckResult(Struct, frozen=True, kw_only=True):
 
 
 class PermissionChecker:
+    """Decides on calls with the rules of a session that is started with these options."""
+
     def __init__(
         self, options: CliOptions, cwd: str, warn: Callable[[str], None], session_id: str = "00000000"
     ) -> None:
-        """Raises UsageError as a session would."""
+        """Raises UsageError for invalid options."""
         composer = Composer(options, dict(os.environ), cwd)
         self.basis = composer.launch
         self.basis.warn = warn
-        for complaint in self.basis.settings.warnings():
-            warn(complaint)
+        for warning in self.basis.settings.warnings():
+            warn(warning)
         self.mode = permissions.permission_mode(self.basis)
         self.offered_tools = composer.tools()
         self._policy = permissions.make_policy(self.basis, session_id)
@@ -68,25 +67,27 @@ class PermissionChecker:
         self._asks = permissions.prompt_tool(self.basis) or ("the host" if permissions.asks_host(self.basis) else None)
 
     def mode_source(self) -> str:
-        """Where the mode comes from that a session would begin in."""
+        """Return where the session's initial mode is set."""
         options, merged = self.basis.options, self.basis.settings.merged
         if options.skip_permissions or options.permission_mode is not None:
             return "command line"
         if merged.mode is not None and merged.mode.value == self.mode:
             return merged.mode.path
-        return "the default"
+        return "default"
 
     def tool(self, name: str) -> Tool | None:
-        """The tool of that name; None for one that is none of ours. Raises UsageError if there is no such tool."""
+        """Return the tool, or None for one that cannot be made here. Raises UsageError for an unknown tool."""
         known = canonical_name(name)
-        if known in TOOLS:
+        if known in list_tools():
             return make_tool(known)
-        if known in ELSEWHERE or known.startswith("mcp__"):
+        if known.startswith("mcp__"):
             return None
-        raise UsageError(f"there is no tool {name!r}; there are {', '.join(sorted(TOOLS))}, and those of MCP servers")
+        raise UsageError(
+            f"unknown tool {name!r} (choose from {', '.join(sorted(list_tools()))}, or a tool of an MCP server)"
+        )
 
     def complete_input(self, tool: Tool | None, input: Json) -> Json:
-        """The input as it would be decided on. Raises UsageError if it does not fit the tool."""
+        """Return the input in the form that is decided on. Raises UsageError if it is invalid for the tool."""
         if tool is None:
             return input
         if isinstance(tool, PreparesInput):
@@ -94,11 +95,11 @@ class PermissionChecker:
         try:
             read_input(tool, input)
         except InvalidInput as exc:
-            raise UsageError(f"the input is refused before anything is decided: {exc}") from None
+            raise UsageError(f"the input is invalid, so there is no decision: {exc}") from None
         return input
 
     def check(self, name: str, input: Json, mode: str | None = None, cwd: str | None = None) -> CheckResult:
-        """Raises UsageError if there is no such tool."""
+        """Raises UsageError for an unknown tool."""
         tool, mode = self.tool(name), mode or self.mode
         self._context.cwd = cwd or self.basis.cwd
         if tool is None:
@@ -126,11 +127,11 @@ class PermissionChecker:
 
     def _outcome(self, decision: Decision) -> str:
         if isinstance(decision, Ask):
-            return f"{self._asks} is asked" if self._asks else "denied, as nobody can be asked"
+            return f"{self._asks} is asked" if self._asks else "denied, because there is no one to ask"
         return "runs" if isinstance(decision, Allow) else "denied"
 
     def _describe_rule(self, decision: Decision) -> Json | None:
-        """The rule that decided, with the place it stands in."""
+        """Return the rule that decided, with its file and line."""
         rule = decision.rule
         if rule is None:
             return None

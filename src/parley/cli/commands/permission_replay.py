@@ -1,7 +1,7 @@
-"""`parley permissions replay`: a past session call by call, what was decided then and what other rules would decide.
+"""`parley permissions replay`: compare the decisions of a past session with those of other rules.
 
-Only the rules that are given count (`--settings`, `--allowedTools`, ...), and those of the
-settings that `--setting-sources` names. What the host granted along the way is not
+It uses only the rules given on the command line (`--settings`, `--allowedTools`, ...) and the settings
+that `--setting-sources` names. Permissions that the client granted during the session are not
 replayed. Nothing is written.
 """
 
@@ -36,15 +36,17 @@ class LoggedCall(Struct, frozen=True, kw_only=True):
     tool: str
     input: Json
     recorded: Json | None
-    """The decision on record; None if there is none: another engine ran it, or it never came to a decision."""
+    """The recorded decision; None if another engine ran the call, or it ended before a decision."""
 
 
 class ReplayedCall(Struct, frozen=True, kw_only=True):
+    """A call with its new decision."""
+
     call: LoggedCall
     now: CheckResult | None
-    """None for a tool that is not known here."""
+    """None for an unknown tool."""
     change: str
-    """`same`, `stricter`, `laxer`, or `unknown` where one side is missing."""
+    """`same`, `stricter`, `laxer`, or `unknown` if one of the decisions is missing."""
 
     def to_json(self) -> Json:
         now = None if self.now is None else {key: value for key, value in self.now.to_json().items() if key != "input"}
@@ -57,19 +59,21 @@ class ReplayedCall(Struct, frozen=True, kw_only=True):
 def replay(session_id: str, options: CliOptions, as_json: bool) -> str:
     """Raises UsageError or UnknownSession."""
     if not any(field in options.given for field in RULE_SETS):
-        raise UsageError("replay needs rules to compare with: --settings FILE, or --allowedTools, --disallowedTools")
+        raise UsageError(
+            "replay requires rules to compare with; give --settings FILE, --allowedTools or --disallowedTools"
+        )
     here = working_directory()
     basis = LaunchContext(options, dict(os.environ), here)
     basis.warn = warn
     entries = list(SessionStores(basis).store(session_id).read(session_id))
     calls = list(collect_calls(entries))
     alone = {} if options.setting_sources is not None else {"setting_sources": ()}
-    # A path in --settings is seen from here; the rules, from where the session worked.
-    judge = PermissionChecker(
+    # A path in --settings is relative to this directory, the rules to the session's directory.
+    checker = PermissionChecker(
         find_session(options, here).replace(**alone), find_start(entries) or here, warn, session_id
     )
     is_given = options.skip_permissions or options.permission_mode is not None
-    done = [replay_call(judge, call, judge.mode if is_given else None) for call in calls]
+    done = [replay_call(checker, call, checker.mode if is_given else None) for call in calls]
     summary = dict.fromkeys(MARKS, 0) | Counter(each.change for each in done)
     if as_json:
         report = {"session_id": session_id, "calls": [each.to_json() for each in done], "summary": summary}
@@ -84,27 +88,27 @@ def find_session(options: CliOptions, here: str) -> CliOptions:
 
 
 def collect_calls(entries: Iterable[Entry]) -> Iterator[LoggedCall]:
-    """The tool calls in their order, each with its last decision."""
+    """Yield the tool calls in order, each with its last decision."""
     entries = list(entries)
-    decided = {str(entry.message.get("tool_use_id")): entry.message for entry in entries if entry.kind == "permission"}
+    decisions = {str(e.message.get("tool_use_id")): e.message for e in entries if e.kind == "permission"}
     for entry in entries:
         content = (entry.message.get("message") or {}).get("content") if entry.kind == "assistant" else None
         for block in content if isinstance(content, list) else ():
             if block.get("type") == "tool_use" and isinstance(block.get("input"), dict):
                 id = str(block.get("id"))
-                yield LoggedCall(id=id, tool=str(block.get("name")), input=block["input"], recorded=decided.get(id))
+                yield LoggedCall(id=id, tool=str(block.get("name")), input=block["input"], recorded=decisions.get(id))
 
 
 def find_start(entries: Iterable[Entry]) -> str | None:
-    """Where the session worked: where its first decision was taken."""
-    places = (entry.message.get("cwd") for entry in entries if entry.kind == "permission")
-    return next((place for place in places if isinstance(place, str)), None)
+    """Return the working directory of the session's first decision."""
+    paths = (entry.message.get("cwd") for entry in entries if entry.kind == "permission")
+    return next((path for path in paths if isinstance(path, str)), None)
 
 
 def replay_call(checker: PermissionChecker, call: LoggedCall, mode: str | None) -> ReplayedCall:
     then = call.recorded or {}
     try:
-        # The mode that is given, else the one it was decided in, else the one of the settings.
+        # The given mode, else the mode of the recorded decision, else the mode of the settings.
         now = checker.check(call.tool, call.input, (mode and checker.mode) or then.get("mode"), then.get("cwd"))
     except UsageError:
         return ReplayedCall(call=call, now=None, change="unknown")
@@ -119,23 +123,23 @@ def compare(then: Json | None, now: str) -> str:
 
 
 def read_verdict(record: Json) -> str:
-    """What the rules said then; who was asked may have said either."""
+    """Return what the rules decided, whatever the user or client answered."""
     return "ask" if record.get("asked") else str(record.get("decision"))
 
 
 def format_call(each: ReplayedCall) -> str:
     call, then = each.call, each.call.recorded
-    before = "not on record" if then is None else read_verdict(then)
+    before = "not recorded" if then is None else read_verdict(then)
     if then is not None and then.get("asked"):
         before += f" ({then.get('source')}: {then.get('decision')})"
-    after = "no such tool" if each.now is None else each.now.decision
+    after = "unknown tool" if each.now is None else each.now.decision
     why = "" if each.now is None else (each.now.rule or {}).get("text") or each.now.reason
-    about = msgspec.json.encode(call.input).decode()
-    about = about if len(about) <= WIDTH else f"{about[: WIDTH - 1]}…"
-    row = f"{MARKS[each.change]} {call.tool:12} {before:20} -> {after:6} {about}"
+    text = msgspec.json.encode(call.input).decode()
+    text = text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+    row = f"{MARKS[each.change]} {call.tool:12} {before:20} -> {after:6} {text}"
     return printable(f"{row}  [{why}]" if why else row)
 
 
 def format_report(calls: int, summary: Json) -> str:
-    counted = ", ".join(f"{count} {change}" for change, count in summary.items() if count or change != "unknown")
-    return f"{calls} call{'' if calls == 1 else 's'}: {counted}"
+    counts = ", ".join(f"{count} {change}" for change, count in summary.items() if count or change != "unknown")
+    return f"{calls} call{'' if calls == 1 else 's'}: {counts}"

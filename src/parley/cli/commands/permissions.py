@@ -1,6 +1,6 @@
-"""`parley permissions`: why a call may run, must be asked about, or is denied.
+"""`parley permissions`: explain why a tool call is allowed, asked about or denied.
 
-parley permissions check TOOL INPUT [options]      what a session with these options would decide, and why
+parley permissions check TOOL INPUT [options]      the decision of a session with these options, and why
 parley permissions replay SESSION [options]        what other rules would have decided in a past session
 """
 
@@ -18,28 +18,14 @@ from parley.errors import UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import CliOptions, parse
 from parley.settings.base import printable
+from parley.tools.catalog import find_traits
 
 USAGE = """\
-usage: parley permissions check TOOL INPUT [--mode MODE] [--json] [options of a session]
-       parley permissions replay SESSION --settings FILE [--mode MODE] [--json] [options of a session]
+usage: parley permissions check TOOL INPUT [--mode MODE] [--json] [session options]
+       parley permissions replay SESSION --settings FILE [--mode MODE] [--json] [session options]
 
-INPUT is the JSON of a call, - for stdin, or in short the command, path or address it is about.
-Lists of rules (--allowedTools, --disallowedTools) go behind TOOL and INPUT."""
-SHORT = {
-    "Bash": "command",
-    "Read": "file_path",
-    "Write": "file_path",
-    "Edit": "file_path",
-    "NotebookEdit": "notebook_path",
-    "Glob": "pattern",
-    "Grep": "pattern",
-    "WebFetch": "url",
-    "WebSearch": "query",
-    "Task": "subagent_type",
-    "Agent": "subagent_type",
-    "Skill": "skill",
-}
-"""What INPUT means that is no JSON."""
+INPUT is a JSON object, - to read it from stdin, or just the command, path, pattern or URL.
+Put lists of rules (--allowedTools, --disallowedTools) after TOOL and INPUT."""
 
 
 def main(argv: list[str]) -> int:
@@ -61,11 +47,11 @@ def main(argv: list[str]) -> int:
 
 
 def parse_args(argv: Sequence[str]) -> tuple[bool, list[str]]:
-    """Our own two flags, off the command line: the rest is read as a session reads it."""
+    """Split off the two flags of this command; the rest are session options."""
     end = argv.index("--") if "--" in argv else len(argv)
-    ours, behind = argv[:end], argv[end:]
+    ours, after = argv[:end], argv[end:]
     renamed = ["--permission-mode" + word[6:] if word.partition("=")[0] == "--mode" else word for word in ours]
-    return "--json" in ours, [word for word in renamed if word != "--json"] + list(behind)
+    return "--json" in ours, [word for word in renamed if word != "--json"] + list(after)
 
 
 def write_text(text: str) -> int:
@@ -73,48 +59,49 @@ def write_text(text: str) -> int:
 
 
 def check(name: str, given: Sequence[str], options: CliOptions, as_json: bool) -> str:
-    judge = PermissionChecker(options, working_directory(), warn)
-    may_bypass(judge.basis, judge.mode)
-    judged = judge.check(name, parse_input(judge, name, given))
-    is_offered = judged.tool in judge.offered_tools or judge.tool(name) is None
+    checker = PermissionChecker(options, working_directory(), warn)
+    may_bypass(checker.basis, checker.mode)
+    result = checker.check(name, parse_input(checker, name, given))
+    is_offered = result.tool in checker.offered_tools or checker.tool(name) is None
     if as_json:
-        more = {"mode_source": judge.mode_source(), "offered": is_offered}
-        return msgspec.json.encode({**judged.to_json(), **more}).decode()
-    return "\n".join(format_result(judged, judge.mode_source(), is_offered))
+        more = {"mode_source": checker.mode_source(), "offered": is_offered}
+        return msgspec.json.encode({**result.to_json(), **more}).decode()
+    return "\n".join(format_result(result, checker.mode_source(), is_offered))
 
 
 def parse_input(checker: PermissionChecker, name: str, given: Sequence[str]) -> Json:
     """Raises UsageError."""
     tool = checker.tool(name)
     if len(given) > 1:
-        raise UsageError(f"INPUT must be one word; quote it: {' '.join(given)!r}")
+        raise UsageError(f"INPUT must be one argument; quote it: {' '.join(given)!r}")
     text = given[0] if given else "{}"
     if text == "-":
         text = (read_stdin(needed=True) or b"").decode(errors="replace").strip()
     if not text.lstrip().startswith("{"):
-        if name not in SHORT:
-            raise UsageError(f"INPUT for {name} must be a JSON object, got {printable(text)!r}")
-        return {SHORT[name]: text}
+        subject = find_traits(name).subject_field
+        if not subject:
+            raise UsageError(f"INPUT for {name} must be a JSON object; got {printable(text)!r}")
+        return {subject: text}
     try:
         read = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise UsageError(f"INPUT begins like JSON but is none: {exc}") from None
+        raise UsageError(f"INPUT is not valid JSON: {exc}") from None
     return checker.complete_input(tool, read)
 
 
-def format_result(judged: CheckResult, mode_source: str, is_offered: bool) -> Iterator[str]:
-    yield f"{judged.decision}: {judged.outcome}"
+def format_result(result: CheckResult, mode_source: str, is_offered: bool) -> Iterator[str]:
+    yield f"{result.decision}: {result.outcome}"
     yield from format_rows(
-        ("tool", judged.tool if is_offered else f"{judged.tool} (the model is not offered it)"),
-        ("input", msgspec.json.encode(judged.input).decode()),
-        ("mode", f"{judged.mode} ({mode_source})"),
-        ("source", judged.source),
-        ("reason", " ".join(filter(None, (judged.reason, f"({judged.reason_type})" if judged.reason_type else "")))),
-        ("rule", format_rule(judged.rule)),
-        ("path", judged.blocked_path or ""),
-        ("message", judged.message),
+        ("tool", result.tool if is_offered else f"{result.tool} (not offered to the model)"),
+        ("input", msgspec.json.encode(result.input).decode()),
+        ("mode", f"{result.mode} ({mode_source})"),
+        ("source", result.source),
+        ("reason", " ".join(filter(None, (result.reason, f"({result.reason_type})" if result.reason_type else "")))),
+        ("rule", format_rule(result.rule)),
+        ("path", result.blocked_path or ""),
+        ("message", result.message),
     )
-    for suggestion in judged.suggestions:
+    for suggestion in result.suggestions:
         yield from format_rows(("suggested", msgspec.json.encode(suggestion).decode()))
 
 

@@ -1,7 +1,7 @@
-"""`parley sessions`: what is kept of past conversations, in whichever store.
+"""`parley sessions`: list, read and manage stored sessions.
 
-Whatever names a store for a session names it here (`--store`, `--db`, PARLEY_STORE); without
-one, a session is found by its id in every layout we know.
+The store is chosen as for a session (`--store`, `--db`, PARLEY_STORE). Without one, a session is
+looked up by its id in every supported layout of files.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from parley.stores.session_open import is_uuid
 from parley.workspace import private_files
 
 USAGE = """\
-usage: parley sessions list [--all] [--limit N] [--offset N]     those of this folder, or all, the latest first
-       parley sessions show SESSION                              what was said
-       parley sessions agents SESSION [AGENT]                    its subagents, or what one of them said
-       parley sessions search TEXT [--limit N]                   where all these words were said
-       parley sessions export SESSION [FILE]                     all of it as lines of JSON, to stdout without FILE
-       parley sessions import FILE [--session-id ID]             from such lines, - for stdin
-       parley sessions fork SESSION [--session-id ID]            a copy to go on with
-       parley sessions rename SESSION TITLE
-       parley sessions tag SESSION [TAG]                         without TAG, take it away
-       parley sessions delete SESSION
-       parley sessions repair SESSION                            keep what is before the damage, put the rest aside
+usage: parley sessions list [--all] [--limit N] [--offset N]     list sessions of this or all directories, latest first
+       parley sessions show SESSION                              print the conversation
+       parley sessions agents SESSION [AGENT]                    list subagents, or print the conversation of one
+       parley sessions search TEXT [--limit N]                   find messages that contain all these words
+       parley sessions export SESSION [FILE]                     write the session as JSON lines to FILE or stdout
+       parley sessions import FILE [--session-id ID]             import exported lines; - reads stdin
+       parley sessions fork SESSION [--session-id ID]            copy a session
+       parley sessions rename SESSION TITLE                      set the title
+       parley sessions tag SESSION [TAG]                         set the tag; without TAG, remove it
+       parley sessions delete SESSION                            delete a session
+       parley sessions repair SESSION                            keep the records before the damage, back up the rest
 
---json gives lines of JSON. --store NAME[:PLACE] and --db FILE say where; there are claude, folder, sqlite, postgres."""
-MAX_NUMBER = 15
+--json prints JSON lines. --store NAME[:LOCATION] or --db FILE selects the store (claude, folder, sqlite, postgres)."""
+MAX_DIGITS = 15
 MAX_NAME_CHARS = 1000
 NUMBERS = ("--limit", "--offset")
 Found = TypeVar("Found", Info, SearchHit, AgentInfo)
 
 
 class SessionFlags(Struct, frozen=True, kw_only=True):
-    """Our own flags."""
+    """The flags of `parley sessions`."""
 
     as_json: bool = False
     all: bool = False
@@ -58,10 +58,10 @@ class SessionFlags(Struct, frozen=True, kw_only=True):
 
 
 class SessionsCommand:
-    """The commands; each gives what is to be written."""
+    """The subcommands; each returns the lines to print."""
 
-    def __init__(self, options: CliOptions, wish: SessionFlags) -> None:
-        self.flags = wish
+    def __init__(self, options: CliOptions, flags: SessionFlags) -> None:
+        self.flags = flags
         self.options = options
         self.basis = LaunchContext(options, dict(os.environ), working_directory())
         self.basis.warn = warn
@@ -75,13 +75,13 @@ class SessionsCommand:
         store = self.store(session_id)
         info = store.info(session_id)
         if info is None:
-            next(store.read(session_id), None)  # says why, if it is there and cannot be read
+            next(store.read(session_id), None)  # raises the reason if the session exists but is unreadable
             raise UnknownSession(session_id)
         return store, info
 
     def list(self) -> Iterator[bytes]:
-        wish = self.flags
-        found = self.store().list(None if wish.all else self.basis.cwd, wish.limit, wish.offset)
+        flags = self.flags
+        found = self.store().list(None if flags.all else self.basis.cwd, flags.limit, flags.offset)
         return self.format_all(found, format_line)
 
     def show(self, session_id: str) -> Iterator[bytes]:
@@ -123,7 +123,7 @@ class SessionsCommand:
         session_id = self.new_id(parcel.info.id)
         store = self.store()
         if store.exists(session_id):
-            raise UsageError(f"Session ID {session_id} is already in use. --session-id gives it another.")
+            raise UsageError(f"Session ID {session_id} is already in use. Use --session-id to import it under another.")
         import_session(store, session_id, copy_entries(parcel.entries, session_id), parcel.agents)
         set_labels(store, session_id, parcel.info.title, parcel.info.tag)
         return self.id_line(session_id)
@@ -132,7 +132,7 @@ class SessionsCommand:
         store, info = self.find(session_id)
         new = self.new_id(self.basis.clock.new_uuid())
         if store.exists(new):
-            raise UsageError(f"Session ID {new} is already in use.")
+            raise UsageError(f"Session ID {new} is already in use. Use --session-id to choose another.")
         import_session(store, new, copy_entries(store.read(session_id), new))
         set_labels(store, new, f"{info.title} (fork)" if info.title else None, info.tag)
         self.sessions.inherit(new, session_id)
@@ -140,46 +140,46 @@ class SessionsCommand:
 
     def rename(self, session_id: str, title: str) -> Iterator[bytes]:
         if not title.strip():
-            raise UsageError("a title must have a letter")
-        check_length("a title", title)
+            raise UsageError("the title must not be empty")
+        check_length("the title", title)
         self.store(session_id).rename(session_id, title.strip())
         return iter(())
 
     def tag(self, session_id: str, tag: str | None = None) -> Iterator[bytes]:
-        check_length("a tag", tag or "")
+        check_length("the tag", tag or "")
         self.store(session_id).tag(session_id, tag.strip() if tag else None)
         return iter(())
 
     def delete(self, session_id: str) -> Iterator[bytes]:
         self.store(session_id).delete(session_id)
         memory.forget(self.basis, session_id)
-        # The states of files it could go back to are of no use to anybody else.
+        # Without the session, its file checkpoints cannot be restored.
         forget_history(self.basis, session_id)
         return iter(())
 
     def repair(self, session_id: str) -> Iterator[bytes]:
-        mended = self.store(session_id).repair(session_id)
+        report = self.store(session_id).repair(session_id)
         if self.flags.as_json:
-            return iter([encode_json({"id": session_id, "mended": mended}) + b"\n"])
-        if mended is None:
-            return self.text_lines([f"{session_id} is whole; nothing was changed"])
-        kept = f"{session_id}: {mended.kept_bytes} bytes are whole and were kept"
-        return self.text_lines([kept, f"{mended.aside_bytes} bytes from the damage on are in {mended.aside}"])
+            return iter([encode_json({"id": session_id, "mended": report}) + b"\n"])
+        if report is None:
+            return self.text_lines([f"{session_id} is not damaged; nothing was changed"])
+        kept = f"{session_id}: kept {report.kept_bytes} bytes before the damage"
+        return self.text_lines([kept, f"moved {report.aside_bytes} bytes from the damage on to {report.aside}"])
 
-    def new_id(self, otherwise: str) -> str:
-        """The id of a session to be made. Raises UsageError."""
-        wanted = self.options.session_id
-        if wanted is not None and not is_uuid(wanted):
+    def new_id(self, default: str) -> str:
+        """Return the id for a new session: `--session-id` or the default. Raises UsageError."""
+        given = self.options.session_id
+        if given is not None and not is_uuid(given):
             raise UsageError("Invalid session ID. Must be a valid UUID.")
-        return wanted or otherwise
+        return given or default
 
     def id_line(self, session_id: str) -> Iterator[bytes]:
         return iter([encode_json({"id": session_id}) + b"\n"]) if self.flags.as_json else self.text_lines([session_id])
 
-    def format_all(self, found: Iterable[Found], spelled: Callable[[Found], str]) -> Iterator[bytes]:
+    def format_all(self, found: Iterable[Found], format_one: Callable[[Found], str]) -> Iterator[bytes]:
         if self.flags.as_json:
-            return (encode_json(one) + b"\n" for one in found)
-        return self.text_lines(spelled(one) for one in found)
+            return (encode_json(each) + b"\n" for each in found)
+        return self.text_lines(format_one(each) for each in found)
 
     def text_lines(self, lines: Iterable[str]) -> Iterator[bytes]:
         return (f"{printable(line)}\n".encode(errors="replace") for line in lines)
@@ -207,18 +207,18 @@ def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
     if wants_help(argv):
         return write_all([f"{USAGE}\n".encode()])
-    wish, rest = parse_args(argv)
+    flags, rest = parse_args(argv)
     options, name, words = parse_subcommand(rest, "sessions", USAGE, COMMANDS)
     try:
-        return write_all(COMMANDS[name][0](SessionsCommand(options, wish), *words))
+        return write_all(COMMANDS[name][0](SessionsCommand(options, flags), *words))
     except SessionBusy as exc:
-        # Forking or stealing it, as a session may, would not get this done.
+        # The exception's own text suggests --fork-session and --steal, which do not apply here.
         busy = f"Session {exc.session_id} is in use by {exc.holder}."
-        raise SessionError(f"{busy} `{name}` needs it alone: try again when that has ended.") from None
+        raise SessionError(f"{busy} `{name}` requires exclusive access; try again when it has exited.") from None
 
 
 def parse_args(argv: Sequence[str]) -> tuple[SessionFlags, list[str]]:
-    """Our own flags, off the command line: the rest is read as a session reads it. Raises UsageError."""
+    """Split off the flags of this command; the rest are session options. Raises UsageError."""
     end = argv.index("--") if "--" in argv else len(argv)
     rest: list[str] = []
     numbers: dict[str, int] = {}
@@ -233,38 +233,39 @@ def parse_args(argv: Sequence[str]) -> tuple[SessionFlags, list[str]]:
 
 
 def check_length(name: str, text: str) -> None:
-    """Lists look for names in a part of the file, and find no longer ones. Raises UsageError."""
+    """Limit titles and tags, which `list` looks for in only a part of the file. Raises UsageError."""
     if len(text) > MAX_NAME_CHARS:
-        raise UsageError(f"{name} must have {MAX_NAME_CHARS} characters at most")
+        raise UsageError(f"{name} must not be longer than {MAX_NAME_CHARS} characters")
 
 
 def parse_number(flag: str, value: str) -> int:
     """Raises UsageError."""
     if not (value.isascii() and value.isdigit()):
         raise UsageError(f"{flag} must be a whole number, not {value!r}")
-    if len(value) > MAX_NUMBER:
-        raise UsageError(f"{flag} must have {MAX_NUMBER} digits at most")
+    if len(value) > MAX_DIGITS:
+        raise UsageError(f"{flag} must not have more than {MAX_DIGITS} digits")
     return int(value)
 
 
 def write_file(path: str, lines: Iterable[bytes]) -> None:
-    """Write a file as a whole: one that is there already stays until there is another. Raises SessionError."""
-    goal = os.path.realpath(path)
-    # What is no file, e.g. a pipe, cannot be replaced.
-    half = goal if os.path.exists(goal) and not os.path.isfile(goal) else f"{goal}.{os.urandom(8).hex()}.new"
+    """Write a file atomically: an existing file stays until the new one is complete. Raises SessionError."""
+    target = os.path.realpath(path)
+    # A pipe or device cannot be replaced, so it is written directly.
+    is_special = os.path.exists(target) and not os.path.isfile(target)
+    temporary = target if is_special else f"{target}.{os.urandom(8).hex()}.new"
     try:
-        # The person named the goal, so it may be a pipe or a device; the file beside it is ours.
-        opened = os.open(goal, os.O_WRONLY) if half == goal else private_files.open_file(half, private_files.NEW)
+        # The user named the target, so it may be anything; the temporary file is ours.
+        opened = os.open(target, os.O_WRONLY) if is_special else private_files.open_file(temporary, private_files.NEW)
         with open(opened, "wb") as file:
             file.writelines(lines)
-        if half != goal:
-            os.replace(half, goal)
+        if not is_special:
+            os.replace(temporary, target)
     except BaseException as exc:
-        if half != goal:
+        if not is_special:
             with suppress(OSError):
-                os.unlink(half)
+                os.unlink(temporary)
         if isinstance(exc, OSError):
-            raise SessionError(f"{path} cannot be written: {exc.strerror}") from None
+            raise SessionError(f"cannot write {path}: {exc.strerror}") from None
         raise
 
 
@@ -275,13 +276,13 @@ def read_input(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as exc:
-        raise SessionError(f"{path} cannot be read: {exc.strerror}") from None
+        raise SessionError(f"cannot read {path}: {exc.strerror}") from None
 
 
 def format_line(info: Info) -> str:
-    named = info.title or info.first_prompt or ""
+    title = info.title or info.first_prompt or ""
     tag = f" #{info.tag}" if info.tag else ""
-    return f"{info.id}  {info.modified[:16].replace('T', ' ')}  {info.size_bytes:>10}{tag}  {named}"
+    return f"{info.id}  {info.modified[:16].replace('T', ' ')}  {info.size_bytes:>10}{tag}  {title}"
 
 
 def format_info(info: Info) -> Iterator[str]:
@@ -291,7 +292,7 @@ def format_info(info: Info) -> Iterator[str]:
 
 
 def format_speech(entry: Entry) -> Iterator[str]:
-    """What was said in an entry, a line each."""
+    """Yield the text of an entry, line by line."""
     text = entry_text(entry.kind, entry.message)
     if text:
         first, *more = text.split("\n")

@@ -1,4 +1,4 @@
-"""`parley NOUN COMMAND WORD…`: what such commands have in common, before their own work and behind it."""
+"""Shared parts of commands of the form `parley NOUN COMMAND WORD…`: parsing and output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parley.errors import UsageError
 from parley.protocol.options import CliOptions, parse
 
 Commands = Mapping[str, tuple[Callable[..., Iterable[bytes]], int, int]]
-"""What each command does, and how many words go with it at least and at most."""
+"""Each command's function, and the minimum and maximum number of its arguments."""
 
 
 def wants_help(argv: Sequence[str]) -> bool:
@@ -18,20 +18,21 @@ def wants_help(argv: Sequence[str]) -> bool:
 
 
 def parse_subcommand(argv: list[str], noun: str, usage: str, commands: Commands) -> tuple[CliOptions, str, list[str]]:
-    """The options, the command and its words; warnings are told. Raises UsageError."""
+    """Return the options, the command and its arguments; prints warnings. Raises UsageError."""
     parsed = parse(argv)
     for warning in parsed.warnings:
         warn(warning)
     name, *words = parsed.words or [""]
     if name not in commands:
-        raise UsageError(f"there is no `parley {noun} {name}`; there are {', '.join(commands)}")
-    _, least, most = commands[name]
-    if not least <= len(words) <= most:
-        raise UsageError(f"`parley {noun} {name}` was given {len(words)} words\n{usage}")
+        raise UsageError(f"unknown command `parley {noun} {name}` (choose from {', '.join(commands)})")
+    _, minimum, maximum = commands[name]
+    if not minimum <= len(words) <= maximum:
+        expected = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
+        plural = "" if maximum == 1 else "s"
+        raise UsageError(f"`parley {noun} {name}` takes {expected} argument{plural}, not {len(words)}\n{usage}")
     return parsed.options, name, words
 
 
 def write_all(parts: Iterable[Any]) -> int:
-    """Write the parts as they come; the exit code."""
-    # Whoever does not read on has seen enough.
+    """Write the parts to stdout; returns the exit code. A closed pipe is not an error."""
     return 0 if all(write(part) for part in parts) else 1

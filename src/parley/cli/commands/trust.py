@@ -1,8 +1,8 @@
-"""`parley trust`: which folders may act through their settings.
+"""`parley trust`: manage which folders' settings take full effect.
 
-parley trust DIR            what the settings of this folder say counts from now on
-parley trust --forget DIR   it counts no more
-parley trust --list         the folders that are trusted
+parley trust DIR            trust the settings of this folder
+parley trust --forget DIR   stop trusting it
+parley trust --list         list trusted folders
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(argv: list[str]) -> list[str]:
         case ["--list"]:
             return open_context("/").settings.trusted_folders()
         case ["--forget", folder] if folder:
-            return [f"{open_context(folder).settings.record_trust(False)} is not trusted"]
+            return [f"{open_context(folder).settings.record_trust(False)} is no longer trusted"]
         case ["--", folder] if folder:
             return trust(folder)
         case [folder] if folder and not folder.startswith("-"):
@@ -43,11 +43,11 @@ def run(argv: list[str]) -> list[str]:
 
 
 def trust(folder: str) -> list[str]:
-    """Trust a folder, and say what a person lets into effect who does that."""
-    desk = open_context(folder).settings
-    acting = desk.trust_dependent_entries()  # read once: what is shown is what is recorded
-    news = [f"  in effect: {said} ({path})" for said, path in acting if not desk.is_in_effect(said)]
-    return [f"{desk.record_trust(True, acting)} is trusted", *news]
+    """Trust a folder; returns lines that name the settings which take effect by this."""
+    settings = open_context(folder).settings
+    entries = settings.trust_dependent_entries()  # read once, so that what is shown is what is recorded
+    lines = [f"  in effect: {text} ({path})" for text, path in entries if not settings.is_in_effect(text)]
+    return [f"{settings.record_trust(True, entries)} is trusted", *lines]
 
 
 def open_context(folder: str) -> LaunchContext:

@@ -17,28 +17,17 @@ from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.system import PermissionDenied
+from parley.tools.catalog import find_traits
 
-ACTIVITIES = {
-    "Bash": ("Running", "description", "command"),
-    "Read": ("Reading", "file_path"),
-    "Edit": ("Editing", "file_path"),
-    "Write": ("Writing", "file_path"),
-    "NotebookEdit": ("Editing", "notebook_path"),
-    "Grep": ("Searching for", "pattern"),
-    "Glob": ("Finding", "pattern"),
-    "WebFetch": ("Fetching", "url"),
-    "WebSearch": ("Searching the web for", "query"),
-    "Agent": ("Delegating", "description"),
-    "Task": ("Delegating", "description"),
-}
 MAX_ACTIVITY_CHARS = 200
 
 
 def describe_activity(call: ToolUse) -> str:
     """A short description of a tool call."""
-    verb, *fields = ACTIVITIES.get(call.name, ("Using",))
-    subject = next((call.input[field] for field in fields if isinstance(call.input.get(field), str)), call.name)
-    return f"{verb} {subject}"[:MAX_ACTIVITY_CHARS]
+    traits = find_traits(call.name)
+    values = (call.input.get(field) for field in traits.activity_fields)
+    subject = next((value for value in values if isinstance(value, str)), call.name)
+    return f"{traits.activity} {subject}"[:MAX_ACTIVITY_CHARS]
 
 
 class SubagentForwarder:

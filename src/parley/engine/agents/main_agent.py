@@ -21,7 +21,7 @@ from parley.errors import NotPossible
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import AgentDefinition
 from parley.protocol.options import MODES
-from parley.tools.selection import canonical_name
+from parley.tools.catalog import find_traits
 
 if TYPE_CHECKING:
     from parley.engine.session.prompt_queue import Prompt
@@ -141,6 +141,6 @@ def allowed_agents(tools: list[str]) -> list[str]:
     found: list[str] = []
     for tool in tools:
         name, opened, inner = tool.partition("(")
-        if opened and canonical_name(name.strip()) == "Task":
+        if opened and find_traits(name.strip()).effect == "delegates":
             found += [kind.strip() for kind in inner.removesuffix(")").split(",") if kind.strip() not in ("", "*")]
     return found

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import AgentDefinition
+from parley.tools.catalog import built_in_with
 
 GENERAL = "general-purpose"
 REPORT = "Your last message is your report and all that the caller sees: facts, file names with lines, what is open."
-READ_ONLY_TOOLS = ["Read", "Glob", "Grep", "Bash", "WebFetch", "WebSearch", "TodoWrite"]
+READ_ONLY_TOOLS = list(built_in_with(for_read_only_agents=True))
 
 BUILT_IN = {
     GENERAL: AgentDefinition(

@@ -17,11 +17,12 @@ from parley.mcp.naming import normalize
 from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import Struct, UnsetType
 from parley.protocol.messages.requests import AgentDefinition
+from parley.tools.catalog import built_in_with
 from parley.tools.delegation.calls import AgentInput
 from parley.tools.selection import canonical_name
 from parley.workspace.base import Worktree
 
-INTERACTIVE_TOOLS = frozenset({"AskUserQuestion", "EnterPlanMode", "ExitPlanMode"})
+INTERACTIVE_TOOLS = frozenset(built_in_with(needs="person"))
 MEMORY_TOOLS = ("Read", "Write", "Edit")
 """An agent with a memory can read and write it."""
 RESTRICTING_MODES = frozenset({"plan", "dontAsk"})
@@ -150,7 +151,7 @@ def matches_tool(name: str, pattern: str, server: str = "") -> bool:
 
 def choose_model(requested: str | UnsetType | None, parent: ModelRef) -> ModelRef:
     """The model of an agent. A short name belongs to one backend, so another backend keeps the caller's model."""
-    if not requested or requested == "inherit" or (parent.adapter != "anthropic" and ":" not in str(requested)):
+    if not requested or requested == "inherit" or (not parent.is_messages_api and ":" not in str(requested)):
         return parent
     return resolve(str(requested))
 

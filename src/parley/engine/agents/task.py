@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from parley.engine.accounting.ledger import blank_usage
 from parley.engine.context.conversation import Conversation
@@ -14,19 +14,12 @@ from parley.engine.turn.turn import Turn
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.system import TaskUsage
 from parley.tools.base import ToolOutput
+from parley.tools.catalog import Counter, find_traits
 from parley.tools.delegation.calls import AgentInput
 from parley.workspace.base import Worktree
 
 SUMMARY_CHARS = 1000
-KINDS_OF_CALLS = {
-    "Read": "readCount",
-    "Grep": "searchCount",
-    "Glob": "searchCount",
-    "Bash": "bashCount",
-    "Edit": "editFileCount",
-    "Write": "editFileCount",
-    "NotebookEdit": "editFileCount",
-}
+COUNTERS: tuple[Counter, ...] = get_args(Counter)
 
 
 class Parent(Struct, frozen=True, kw_only=True):
@@ -203,10 +196,9 @@ class AgentTask(SessionTask):
         return f" Its changes are in the git worktree {self.worktree.path}, on the branch {self.worktree.branch}."
 
     def _statistics(self) -> Json:
-        counts: Json = {**dict.fromkeys(KINDS_OF_CALLS.values(), 0), "linesAdded": 0, "linesRemoved": 0}
-        counts["otherToolCount"] = 0
+        counts: Json = dict.fromkeys((*COUNTERS[:-1], "linesAdded", "linesRemoved", COUNTERS[-1]), 0)
         for name in self._calls:
-            counts[KINDS_OF_CALLS.get(name, "otherToolCount")] += 1
+            counts[find_traits(name).counter] += 1
         return counts
 
     def notification_text(self, status: str) -> str:

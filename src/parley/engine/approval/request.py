@@ -13,25 +13,11 @@ from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
 from parley.tools.base import Context, Tool, always_asks, display_name, runs_elsewhere, server_name, server_of
+from parley.tools.catalog import JUDGED_BY_CALL, find_traits
 
 SUBJECTS = ("description", "command", "url", "query")
 """Input fields that describe a call, best first."""
 PATHS = ("file_path", "notebook_path", "path")
-TITLES = {
-    "Bash": "Run this command?",
-    "Read": "Read {about}?",
-    "Grep": "Search {about}?",
-    "Glob": "Look for files in {about}?",
-    "Write": "Write {about}?",
-    "Edit": "Change {about}?",
-    "NotebookEdit": "Change {about}?",
-    "WebFetch": "Fetch {about}?",
-    "WebSearch": "Search the web for {about}?",
-    "ExitPlanMode": "Carry out this plan?",
-    "AskUserQuestion": "The model has a question",
-}
-SPECIAL_TOOLS = frozenset({"Bash", "WebFetch"})
-"""Tools whose permission depends on each input; for the others it depends on the tool."""
 BINDING_REASONS = frozenset({"rule", "safetyCheck"})
 """Reasons that an allow rule cannot remove, so none is offered."""
 
@@ -107,12 +93,16 @@ def true_or_unset(condition: bool) -> bool | UnsetType:
 
 def is_about_tool_kind(question: Ask, name: str, asks_person: bool) -> bool:
     """Whether the client is asked only because of the tool, or the directory, and not because of the input."""
-    return name not in SPECIAL_TOOLS and not asks_person and question.reason_type in ("", "workingDir")
+    return (
+        find_traits(name).effect not in JUDGED_BY_CALL
+        and not asks_person
+        and question.reason_type in ("", "workingDir")
+    )
 
 
 def title(name: str, shown: str, about: str) -> str:
     """One sentence for a person. Text of the model appears only where it cannot be mistaken for ours."""
-    template = TITLES.get(name, "")
+    template = find_traits(name).title
     if "{about}" in template and not about:
         template = ""
     return (template or "Use {shown}?").format(about=about, shown=shown)
@@ -121,7 +111,8 @@ def title(name: str, shown: str, about: str) -> str:
 def description(request: ToolRequest) -> str:
     """What a call is about, in a few words. Paths are relative to the working directory."""
     input = request.input
-    if path := next((input[key] for key in PATHS if isinstance(input.get(key), str)), ""):
+    fields = (*find_traits(request.tool).path_fields, *PATHS)
+    if path := next((input[key] for key in fields if isinstance(input.get(key), str)), ""):
         inner = os.path.relpath(path, request.cwd) if path.startswith("/") else path
         return path if inner.startswith("..") else inner
     return next((input[key] for key in SUBJECTS if isinstance(input.get(key), str) and input[key]), "")

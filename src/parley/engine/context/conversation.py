@@ -34,7 +34,7 @@ from parley.engine.turn.structured_output import OutputSchema
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import FAKE_ADAPTERS, ModelRef, model_info, resolve
+from parley.models.catalog import ModelRef, model_info, resolve
 from parley.protocol.base import UNSET, Json, Message, UnsetType
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
@@ -115,7 +115,7 @@ class Conversation:
         known = self.config.model.get_info(self.model)
         max_tokens = self.limits.max_output_tokens or known.max_output_tokens
         return ModelRequest(
-            model=self.model.name if self.model.adapter == "anthropic" else self.model.display_name,
+            model=self.model.request_name,
             system=system_blocks(self._system_prompt()),
             messages=with_cache_marker(self.journal.history.render()),
             tools=self._tool_schemas(),
@@ -148,7 +148,7 @@ class Conversation:
         Fake models have no window, so they need a limit from the user.
         """
         policy = self.config.compaction
-        is_known = policy.has_limit or self.model.adapter not in FAKE_ADAPTERS
+        is_known = policy.has_limit or not self.model.is_fake
         if not (policy.is_allowed and self.auto_compact and is_known):
             return None
         return threshold(policy, self.window, self.answer_tokens)
@@ -196,7 +196,7 @@ class Conversation:
 
     def _tool_schemas(self) -> list[Json]:
         # Fake models need no schemas, and loading the tools is slow.
-        if self.model.adapter in FAKE_ADAPTERS:
+        if self.model.is_fake:
             return []
         schemas = self.config.tools.schemas()
         if self.output_schema is None or self.uses_output_tool:

@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING
 from parley.engine.context.system_prompt import is_replaced
 from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
+from parley.tools.catalog import find_traits
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
     from parley.engine.turn.tool_executor import ToolOutcome
 
-PATH_FIELDS = {"Read": "file_path", "Edit": "file_path", "Write": "file_path", "NotebookEdit": "notebook_path"}
 HEADING = "Instructions from files near what you looked at. Follow them where they apply to the task."
 
 
 def find_instructions(conversation: Conversation, call: ToolUse, outcome: ToolOutcome) -> list[str]:
     """The memory files for a successful call that the conversation does not have yet."""
-    path = call.input.get(PATH_FIELDS.get(call.name, "")) if outcome.executed_input is not None else None
-    if not isinstance(path, str) or outcome.output.is_error:
+    if outcome.executed_input is None or outcome.output.is_error:
+        return []
+    values = (call.input.get(field) for field in find_traits(call.name).path_fields)
+    path = next((value for value in values if isinstance(value, str)), None)
+    if path is None:
         return []
     if conversation.parent_tool_use_id is None and is_replaced(conversation.instructions):
         return []

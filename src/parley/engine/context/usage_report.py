@@ -15,7 +15,7 @@ import msgspec
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import estimate_tokens, tokens_from_chars
 from parley.engine.context.system_prompt import render
-from parley.models.catalog import FAKE_ADAPTERS, ModelRef, model_info
+from parley.models.catalog import ModelRef, model_info
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.requests import ContextUsage
 
@@ -62,7 +62,7 @@ def report_context(conversation: Conversation) -> ContextUsage:
             # Before the first turn nothing was sent, and a report must not write to the log.
             system=conversation.journal.system_text or render(conversation.instructions),
             memory=conversation.instructions.memory_files(),
-            tools=conversation.config.tools.schemas() if conversation.model.adapter not in FAKE_ADAPTERS else [],
+            tools=conversation.config.tools.schemas() if not conversation.model.is_fake else [],
             messages=conversation.journal.history.render(),
             last_usage=conversation.ledger.last_usage,
             counted_tokens=conversation.context_tokens(),

@@ -22,7 +22,7 @@ from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
 from parley.tools.base import Tool, ToolOutput, server_of
-from parley.tools.selection import MODEL_NAMES
+from parley.tools.selection import model_name
 
 if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher
@@ -53,7 +53,7 @@ class AfterTool(Struct, frozen=True, kw_only=True):
 
 def tool_names(call: ToolUse, tool: Tool) -> tuple[str, ...]:
     """All names of a tool; the first is the one in hook inputs."""
-    return tuple(dict.fromkeys([MODEL_NAMES.get(tool.name, tool.name), tool.name, call.name]))
+    return tuple(dict.fromkeys([model_name(tool.name), tool.name, call.name]))
 
 
 def server_fields(tool: Tool) -> Json:

@@ -34,16 +34,16 @@ class ServerRequests:
         outbox: Outbox,
         journal: Journal,
         waiting: Callable[[], AbstractContextManager[None]],
-        changed: Callable[[McpServer], None],
+        on_change: Callable[[McpServer], None],
     ) -> None:
         self._cwd = cwd
         self._outbox = outbox
         self._journal = journal
         self._waiting = waiting
         """A context in which the session reports `requires_action`."""
-        self.changed = changed
+        self.on_change = on_change
 
-    async def asked(self, server: McpServer, method: str, params: Json) -> Json:
+    async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
         """Raises ServerError."""
         if method == "elicitation/create":
             return await self._elicit(server, params)
@@ -51,7 +51,7 @@ class ServerRequests:
             return {"roots": [{"uri": f"file://{self._cwd}", "name": "working directory"}]}
         raise method_not_found(method)
 
-    def noticed(self, server: McpServer, method: str, params: Json) -> None:
+    def on_notification(self, server: McpServer, method: str, params: Json) -> None:
         if method == "notifications/elicitation/complete" and isinstance(params.get("elicitationId"), str):
             self._outbox.send(
                 ElicitationComplete(mcp_server_name=server.spec.name, elicitation_id=params["elicitationId"])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-FILE_TOOLS = ("Write", "Edit", "NotebookEdit")
-"""Tools that change one file, in one step."""
+from parley.tools.catalog import find_traits
+
 NOT_RUN = "The engine ended before this call was run. It did not run."
 READ_ONLY = "The engine ended while this call ran. It changes nothing, so it can be made again."
 NOT_DONE = "The engine ended while this call ran. It has changed nothing."
@@ -32,7 +32,7 @@ def outcome_text(
         return NOT_RUN
     if reads_only:
         return READ_ONLY
-    if tool not in FILE_TOOLS or not recorded:
+    if find_traits(tool).effect != "writes_files" or not recorded:
         return UNKNOWN
     changed = changes()
     if changed is None:

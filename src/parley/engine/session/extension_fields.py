@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parley.models.catalog import FAKE_ADAPTERS
 from parley.protocol.base import Json
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def extension_fields(conversation: Conversation) -> dict[str, Any]:
 
 def thinking_field(conversation: Conversation) -> Json:
     options, choice = conversation.thinking, conversation.model
-    never = choice.adapter not in FAKE_ADAPTERS and conversation.config.model.get_info(choice).thinking == "never"
+    never = not choice.is_fake and conversation.config.model.get_info(choice).thinking == "never"
     disabled = never or options.mode == "disabled" or options.budget_tokens == 0
     # There are no trigger words here.
     return {

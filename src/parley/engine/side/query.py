@@ -50,7 +50,7 @@ class SideQuery:
     async def ask_small(self, prompt: str) -> str:
         """The answer of the small model, or of the session's own on other backends. Raises ModelError."""
         own = self._current()
-        choice = self._small if own.adapter == "anthropic" else own
+        choice = self._small if own.is_messages_api else own
         blocks = await self._call_model(choice, self._build_request(choice, user_messages(prompt)))
         text = "".join(block.get("text") or "" for block in blocks if block.get("type") == "text").strip()
         if not text:
@@ -60,7 +60,7 @@ class SideQuery:
     async def consult(self, prompt: str, tools: list[Json]) -> list[Json]:
         """The blocks of an answer for which the backend can use its own tools. Raises ModelError."""
         own = self._current()
-        if own.adapter != "anthropic":
+        if not own.is_messages_api:
             raise ModelError(f"the model {own.display_name} has no tools of its own")
         return await self._call_model(own, self._build_request(own, user_messages(prompt), tools))
 
@@ -100,7 +100,7 @@ class SideQuery:
         self, choice: ModelRef, messages: list[Json], tools: list[Json] | None = None, system: str = ""
     ) -> ModelRequest:
         return ModelRequest(
-            model=choice.name if choice.adapter == "anthropic" else choice.display_name,
+            model=choice.request_name,
             system=system_blocks(system),
             messages=messages,
             tools=tools or [],

@@ -25,9 +25,7 @@ from parley.protocol.blocks import ToolResult, ToolUse
 from parley.protocol.messages.result import Denial
 from parley.protocol.messages.system import PermissionDenied
 from parley.tools.base import ToolOutput
-
-FILE_TOOLS = frozenset({"Read", "Edit", "Write", "NotebookEdit"})
-"""Tools after which memory files of the directory are added to the conversation (context/nested_memory.py)."""
+from parley.tools.catalog import find_traits
 
 
 class ToolBatch:
@@ -86,7 +84,7 @@ class ToolBatch:
             self._deny(call, outcome.denied)
         self.send_result(call, outcome.output, outcome.meta)
         self._feedback.add_result(call, outcome)
-        if call.name in FILE_TOOLS:
+        if find_traits(call.name).opens_folders:
             from parley.engine.context.nested_memory import find_instructions
 
             self._feedback.contexts += find_instructions(self._conversation, call, outcome)

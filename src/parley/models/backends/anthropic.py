@@ -1,4 +1,4 @@
-"""The Anthropic Messages API, at any base URL. Its events are passed on byte for byte."""
+"""The Anthropic Messages API at any base URL. Events are passed on byte for byte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.backends.rate_limits import parse_quota
 from parley.models.backends.unsupported_fields import UnsupportedFields
-from parley.models.base import ModelEvent, ModelRequest, read_event
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, read_event
 from parley.models.endpoint import ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
 from parley.protocol.base import Json
@@ -19,16 +19,16 @@ from parley.protocol.base import Json
 API_VERSION = "2023-06-01"
 CACHE_MARK = "cache_control"
 OPTIONAL = ("thinking", "output_config", "metadata", CACHE_MARK)
-"""Fields that the API has and a server that imitates it may not know."""
+"""Fields of the API that compatible servers may not support."""
 BETA_HEADER = "anthropic-beta"
 TASK_BUDGET_BETA = "task-budgets-2026-03-13"
 
 
 class Anthropic:
-    """One connection pool to one endpoint.
+    """A Messages API server.
 
-    The endpoint may be a function that finds it: a key helper takes its time, so it is
-    called in a thread, when the first request needs it and again after a key was refused.
+    `endpoint` may be a function, because a key helper can be slow. It is called in a thread for the first request and
+    again after a key was rejected.
     """
 
     def __init__(
@@ -45,8 +45,17 @@ class Anthropic:
         self._pool: ConnectionPool | None = None
         self._dropped = UnsupportedFields(warn)
 
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        return cls(
+            lambda: setup.find_endpoint("anthropic"),
+            deadlines=setup.deadlines(),
+            warn=setup.warn,
+            trust=setup.trust(),
+        )
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """The events of one answer. Raises ModelError."""
+        """Stream the events of one answer. Raises ModelError."""
         endpoint = await self._resolve_endpoint()
         pool = self._pool = self._pool or ConnectionPool(endpoint.base_url, self._deadlines, self._trust)
         while True:
@@ -95,7 +104,7 @@ class Anthropic:
 
 
 def build_body(request: ModelRequest, extra: Json) -> Json:
-    """The request's JSON. The order of keys is fixed: a changed prefix would miss the prompt cache."""
+    """The request body. The order of keys is fixed, because a changed prefix would miss the prompt cache."""
     fields: Json = {"model": request.model, "max_tokens": request.max_tokens}
     if request.system:
         fields["system"] = request.system
@@ -111,7 +120,7 @@ def build_body(request: ModelRequest, extra: Json) -> Json:
 
 
 def collect_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:
-    """Those asked for, and those that a field of the body needs, so far as the server knows them."""
+    """The requested betas and those that the body needs, without the unsupported ones."""
     if BETA_HEADER in dropped:
         return []
     needed = [TASK_BUDGET_BETA] if request.task_budget is not None else []
@@ -130,28 +139,28 @@ def output_config(request: ModelRequest) -> Json:
 
 
 def drop_fields(fields: Json, dropped: Collection[str]) -> Json:
-    """The body without what the server does not know."""
+    """The body without unsupported fields."""
     if not dropped:
         return fields
-    kept = {name: value for name, value in fields.items() if name not in dropped}
-    return without_cache_mark(kept) if CACHE_MARK in dropped else kept
+    remaining = {name: value for name, value in fields.items() if name not in dropped}
+    return without_cache_mark(remaining) if CACHE_MARK in dropped else remaining
 
 
 def without_cache_mark(value: Any) -> Any:
-    """The same without its cache marks, however deep they are."""
+    """The same JSON without cache markers at any depth."""
     if isinstance(value, dict):
         return {name: without_cache_mark(inner) for name, inner in value.items() if name != CACHE_MARK}
     return [without_cache_mark(inner) for inner in value] if isinstance(value, list) else value
 
 
 def optional_fields(fields: Json, betas: Sequence[str]) -> Iterator[str]:
-    """What was sent and could have been left out; marks are somewhere inside."""
+    """The optional fields that were sent, including nested cache markers."""
     yield from betas
     if betas:
         yield BETA_HEADER
-    # Without the form that it may hold, the answer would be another one.
-    has_form = "format" in fields.get("output_config", {})
-    yield from (name for name in OPTIONAL if name in fields and not (name == "output_config" and has_form))
+    # Without its schema the answer would differ, so it is not optional.
+    has_schema = "format" in fields.get("output_config", {})
+    yield from (name for name in OPTIONAL if name in fields and not (name == "output_config" and has_schema))
     if CACHE_MARK.encode() in msgspec.json.encode(fields):
         yield CACHE_MARK
 
@@ -164,34 +173,34 @@ def build_headers(request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, s
 
 
 def has_quota(endpoint: ModelEndpoint) -> bool:
-    """Whether what is said of a quota concerns whoever asks: one who has a plain key has none."""
+    """Whether rate limit headers apply. They do not apply to a plain API key."""
     return endpoint.auth is not None and endpoint.auth[0] == "authorization"
 
 
 def parse_error(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
-    """What an answer other than 200 means."""
-    flaw = parse_refusal(status, headers, content)
-    flaw.quota = found = parse_quota(headers)
+    """The error of a response other than 200."""
+    error = parse_refusal(status, headers, content)
+    error.quota = found = parse_quota(headers)
     if status == 429 and found is not None and found.status == "rejected":
-        flaw.retryable = False  # it takes hours until the window opens again
-    return flaw
+        error.retryable = False  # the window reopens only after hours
+    return error
 
 
 def is_content(event: ModelEvent) -> bool:
-    """Whether an event brings something of the answer; pings, and what we do not know, are signs of life."""
+    """Whether the event is part of the answer. Pings and unknown events only show that the server is alive."""
     return event.type.startswith(("content_block_", "message_"))
 
 
 def parse_event(data: bytes) -> ModelEvent:
-    """Raises ModelError for an error event or a line that is no event."""
+    """Raises ModelError for an error event or invalid data."""
     try:
         event = read_event(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise ModelError(f"the model sent an event that cannot be read: {exc}", retryable=True) from None
+        raise ModelError(f"the model sent an invalid event: {exc}", retryable=True) from None
     if event.type == "error":
         error = event.error or {}
         kind = str(error.get("type", "api_error"))
-        raise ModelError(str(error.get("message", "the stream broke off")), kind=kind, retryable=True)
+        raise ModelError(str(error.get("message", "the model's stream ended early")), kind=kind, retryable=True)
     if event.type == "message":
-        raise ModelError("the model's server answered in one piece, where it was asked for a stream")
+        raise ModelError("the model's server did not stream its answer")
     return event

@@ -1,10 +1,10 @@
-"""A request in the terms of the chat completions API. Pure.
+"""Convert a request to the chat completions API. Pure.
 
-    body(request, "gpt-5", declared)     -> the JSON object to send
+    build_body(request, "gpt-5", declared)     -> the JSON object to send
 
-One of our messages becomes one or more of theirs: results of tools stand alone there, and
-images that tools gave follow in a message of the user. What a message becomes depends on
-nothing but itself, so a request begins with the bytes of the one before it.
+One of our messages becomes one or more chat messages: tool results are separate messages, and images in tool results
+follow in a user message. The conversion of a message depends only on that message, so the prefix of a request does
+not change and prompt caches stay valid.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from parley.protocol.base import Json
 
 USAGE = "stream_options"
 OPTIONAL = (USAGE, "max_tokens", "max_completion_tokens", "reasoning_effort", "reasoning_content")
-"""Fields that a server may not know, and can do without."""
+"""Optional fields that a server may not support."""
 
 
 def build_body(request: ModelRequest, name: str, declared: Collection[str], dropped: Collection[str] = ()) -> Json:
-    """The request's JSON."""
+    """The request body."""
     fields: Json = {"model": name, "stream": True}
     if USAGE not in dropped:
         fields[USAGE] = {"include_usage": True}
@@ -31,8 +31,8 @@ def build_body(request: ModelRequest, name: str, declared: Collection[str], drop
     if request.effort is not None and "reasoning_effort" in declared and "reasoning_effort" not in dropped:
         fields["reasoning_effort"] = request.effort
     if request.output_schema is not None:
-        form = {"name": "answer", "schema": request.output_schema}
-        fields["response_format"] = {"type": "json_schema", "json_schema": form}
+        schema = {"name": "answer", "schema": request.output_schema}
+        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
     if tools := [convert_tool(tool) for tool in request.tools if "input_schema" in tool]:
         fields["tools"] = tools
     keeps = "reasoning_content" in declared and "reasoning_content" not in dropped
@@ -40,10 +40,10 @@ def build_body(request: ModelRequest, name: str, declared: Collection[str], drop
 
 
 def max_tokens_field(request: ModelRequest, declared: Collection[str], dropped: Collection[str]) -> Json:
-    """How long the answer may be; not said where we only guessed it for a model that we do not know."""
+    """The limit of output tokens; omitted if it is only our default for an unknown model."""
     if request.max_tokens == UNKNOWN_MODEL.max_output_tokens:
         return {}
-    # A server that does not take the one name mostly takes the other.
+    # A server that rejects one name usually accepts the other.
     names = ["max_tokens", "max_completion_tokens"]
     if "max_completion_tokens" in declared:
         names.reverse()
@@ -51,12 +51,12 @@ def max_tokens_field(request: ModelRequest, declared: Collection[str], dropped: 
 
 
 def convert_tool(tool: Json) -> Json:
-    described = {"name": tool["name"], "description": tool.get("description", ""), "parameters": tool["input_schema"]}
-    return {"type": "function", "function": described}
+    function = {"name": tool["name"], "description": tool.get("description", ""), "parameters": tool["input_schema"]}
+    return {"type": "function", "function": function}
 
 
 def convert_messages(request: ModelRequest, *, keeps_reasoning: bool = False) -> list[Json]:
-    """The conversation in their terms."""
+    """The conversation as chat messages."""
     system = "\n\n".join(block["text"] for block in request.system if block.get("text"))
     found: list[Json] = [{"role": "system", "content": system}] if system else []
     for message in request.messages:
@@ -70,16 +70,16 @@ def convert_messages(request: ModelRequest, *, keeps_reasoning: bool = False) ->
 
 
 def convert_assistant(blocks: list[Json], keeps_reasoning: bool) -> list[Json]:
-    """What the model said. Blocks of another backend's own tools mean nothing here and are left out."""
+    """An assistant message. Blocks of another backend's server tools are left out."""
     text = join_texts(blocks, "text", "text")
     reasoning = join_texts(blocks, "thinking", "thinking") if keeps_reasoning else ""
     calls = [convert_call(block) for block in blocks if block.get("type") == "tool_use"]
     if not text and not calls:
         return []
-    spoken: Json = {"role": "assistant", "content": text or None}
+    converted: Json = {"role": "assistant", "content": text or None}
     if reasoning:
-        spoken["reasoning_content"] = reasoning
-    return [{**spoken, "tool_calls": calls} if calls else spoken]
+        converted["reasoning_content"] = reasoning
+    return [{**converted, "tool_calls": calls} if calls else converted]
 
 
 def convert_call(block: Json) -> Json:
@@ -88,7 +88,7 @@ def convert_call(block: Json) -> Json:
 
 
 def convert_user(blocks: list[Json]) -> list[Json]:
-    """What the person and the tools said: first every result, then the rest in one message."""
+    """A user message: first all tool results, then the rest in one message."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
     parts = [part for result in results for part in collect_images(result)]
     parts += [part for block in blocks if block.get("type") != "tool_result" and (part := convert_part(block))]
@@ -98,13 +98,13 @@ def convert_user(blocks: list[Json]) -> list[Json]:
     if not parts:
         return found
     if all(part["type"] == "text" for part in parts):
-        # Small servers know plain texts only.
+        # Small servers support only plain text.
         return [*found, {"role": "user", "content": "\n\n".join(part["text"] for part in parts)}]
     return [*found, {"role": "user", "content": parts}]
 
 
 def convert_result(result: Json) -> str:
-    """The text of a result. That it is an error has no field there, so it is said."""
+    """The text of a tool result. Errors get a prefix, because there is no field for them."""
     content = result.get("content") or ""
     text = content if isinstance(content, str) else "\n".join(text_of(block) for block in content)
     is_error = result.get("is_error") and not text.lower().startswith(("error", "<tool_use_error"))
@@ -120,7 +120,7 @@ def text_of(block: Json) -> str:
 
 
 def collect_images(result: Json) -> list[Json]:
-    """What a result shows that no text can."""
+    """Images and documents in a tool result."""
     content = result.get("content")
     shown = [part for block in content if (part := describe_block(block))] if isinstance(content, list) else []
     return [{"type": "text", "text": f"From the tool call {result['tool_use_id']}:"}, *shown] if shown else []
@@ -131,11 +131,11 @@ def describe_block(block: Json) -> Json | None:
 
 
 def convert_part(block: Json) -> Json | None:
-    """One part of a user's message; None for what there is no part for."""
+    """One part of a user message; None without an equivalent."""
     if block.get("type") == "text":
         return {"type": "text", "text": block.get("text") or ""}
-    made = PARTS.get(str(block.get("type")))
-    return made(block) if made is not None else None
+    convert = PARTS.get(str(block.get("type")))
+    return convert(block) if convert is not None else None
 
 
 def convert_image(block: Json) -> Json:

@@ -1,15 +1,14 @@
-"""The stream of the chat completions API as the events of the Messages API. Pure.
+"""Convert a chat completions stream to Messages API events. Pure.
 
     stream = ChatStream(model="gpt-5", new_id=new_id, taken=ids, input_chars=1200)
     for data in batch:
         for event in stream.feed(data): ...     # raises ModelError
     for event in stream.end(): ...
 
-Servers differ in what they leave out. Without a usage it is estimated and marked as such
-(`parley_estimated`); without a finish reason the end of the stream counts; calls without an
-index, an id or a name of their own, with one index for all, or with their arguments in one
-piece, come out as if they had been sent well. A stream that ends without any sign that it
-is complete gets no `message_stop`, as one that was cut off.
+Servers differ in what they omit. Missing usage is estimated and marked `parley_estimated`. A missing finish reason is
+replaced by the end of the stream. Tool calls without an index, id or name, with one index for all calls, or with all
+arguments in one piece are converted correctly. A stream that ends without any sign of completion gets no
+`message_stop`, like one that was cut off.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import Any
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.backends.chat_usage import convert_usage, estimate
 from parley.models.base import ModelEvent, read_event
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json, Struct, replace_lone_surrogates
@@ -34,13 +32,15 @@ STOP_REASONS = {
     "content_filter": "refusal",
 }
 REASONING = ("reasoning_content", "reasoning")
+ESTIMATED = "parley_estimated"
+"""A field of the usage: whether it is an estimate, because the server reported none."""
 
 
 class PartialCall(Struct):
-    """A tool call while it comes in."""
+    """A tool call that is still streaming."""
 
     index: int
-    """Its block."""
+    """The index of its block."""
     id: str
     name: str = ""
     arguments: str = ""
@@ -53,7 +53,7 @@ class ChatStream:
         self._model = model
         self._new_id = new_id
         self._taken = set(taken)
-        """Ids that earlier calls of the conversation have."""
+        """Ids of earlier tool calls in the conversation."""
         self._usage = estimate(input_chars, 0)
         self._reported_usage: Json | None = None
         self._started = False
@@ -61,23 +61,23 @@ class ChatStream:
         self._finish: str | None = None
         self._refused = False
         self.is_done = False
-        """Whether the server said that nothing more comes."""
+        """Whether the server sent `[DONE]`."""
         self._blocks = 0
         self._open: tuple[str, int] | None = None
-        """The kind and number of the text or thought that grows."""
+        """The kind and index of the open text or thinking block."""
         self._calls: list[PartialCall] = []
         self._by_key: dict[Any, PartialCall] = {}
         self._output_chars = 0
 
     def feed(self, data: bytes) -> list[ModelEvent]:
-        """The events of one chunk. Raises ModelError for an error or something that is no chunk."""
+        """The events of one chunk. Raises ModelError for an error or an invalid chunk."""
         if data == DONE:
             self.is_done = True
             return []
         try:
             return list(self._take(parse_chunk(data)))
         except (AttributeError, TypeError, KeyError) as exc:
-            raise ModelError(f"the model sent an event of a strange shape: {exc}", retryable=True) from None
+            raise ModelError(f"the model sent an invalid event: {exc}", retryable=True) from None
 
     def _take(self, chunk: Json) -> Iterator[ModelEvent]:
         if not self._started:
@@ -90,24 +90,24 @@ class ChatStream:
             if self._choice is None:
                 self._choice = choice.get("index") or 0
             if (choice.get("index") or 0) != self._choice:
-                continue  # another answer to the same question: one is enough
-            # `message` is what servers send that do not really stream.
+                continue  # another choice for the same request
+            # Servers that do not really stream send `message`.
             delta = choice.get("delta") or choice.get("message") or {}
             yield from self._grow(delta)
             self._finish = read_stop_reason(choice) or self._finish
 
     @property
     def is_complete(self) -> bool:
-        """Whether there is a sign that nothing of the answer is missing."""
+        """Whether the answer is known to be complete."""
         return self._started and (self.is_done or self._finish is not None)
 
     @property
     def can_end_early(self) -> bool:
-        """The same, where the line broke: some name the reason before the last of a call has come."""
+        """The same after a broken connection. Some servers send the finish reason before the rest of a call."""
         return self.is_complete and (self.is_done or all(is_complete(call.arguments) for call in self._calls))
 
     def end(self) -> Iterator[ModelEvent]:
-        """The events behind the last chunk."""
+        """The events after the last chunk."""
         if not self.is_complete:
             return
         yield from self._close_text()
@@ -152,7 +152,7 @@ class ChatStream:
             yield from self._call(piece)
 
     def _append_text(self, kind: str, text: str) -> Iterator[ModelEvent]:
-        """More text or more thought."""
+        """Add text or thinking."""
         if self._open is None or self._open[0] != kind:
             yield from self._close_text()
             self._open = kind, self._blocks
@@ -168,14 +168,14 @@ class ChatStream:
             self._open = None
 
     def _call(self, piece: Json) -> Iterator[ModelEvent]:
-        """More of a tool call."""
+        """Add a piece of a tool call."""
         yield from self._close_text()
         function = piece.get("function") or {}
         call = self._call_of(piece, function)
         if call is None:
             call = self._new_call(piece)
             for earlier in self._calls[:-1]:
-                # One call after the other, as clients expect it; one that is still incomplete stays open.
+                # Clients expect one call after the other. An incomplete call stays open.
                 if is_complete(earlier.arguments):
                     yield from self._close_call(earlier)
         if not call.is_open and function.get("name") and function["name"] != call.name:
@@ -200,7 +200,7 @@ class ChatStream:
         same_id, same_index = self._by_key.get(id), self._by_key.get(index)
         if index is None:
             return same_id
-        # One index for all calls: a piece with another id, or with a name behind complete arguments, is a new call.
+        # One index for all calls: a piece with another id, or with a name after complete arguments, is a new call.
         if same_index is None or (id is not None and same_id is not same_index):
             return None
         return None if is_new_call(same_index, function) else same_index
@@ -230,15 +230,15 @@ class ChatStream:
 
 
 def is_new_call(call: PartialCall, function: Json) -> bool:
-    """Whether a piece that names a function is another call rather than more of this one: some repeat the name."""
+    """Whether a piece with a function name starts a new call. Some servers repeat the name."""
     return bool(call.name and function.get("name") and function.get("arguments") and is_complete(call.arguments))
 
 
 def read_stop_reason(choice: Json) -> str | None:
-    """Why an answer ended, if it did. Raises ModelError for one that failed."""
+    """The finish reason, if any. Raises ModelError if the answer failed."""
     reason = choice.get("finish_reason")
     if reason == "error":
-        raise ModelError("the model's server failed in the midst of its answer, and did not say why", retryable=True)
+        raise ModelError("the model's server failed during its answer without giving a reason", retryable=True)
     return reason if isinstance(reason, str) and reason else None
 
 
@@ -247,23 +247,23 @@ def parse_chunk(data: bytes) -> Json:
     try:
         chunk = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        if (mended := replace_lone_surrogates(data)) is not None:
-            return parse_chunk(mended)
-        raise ModelError(f"the model sent an event that cannot be read: {exc}", retryable=True) from None
+        if (repaired := replace_lone_surrogates(data)) is not None:
+            return parse_chunk(repaired)
+        raise ModelError(f"the model sent an invalid event: {exc}", retryable=True) from None
     except RecursionError:
-        raise ModelError("the model sent an event that is nested too deep", retryable=True) from None
+        raise ModelError("the model sent an event that is nested too deeply", retryable=True) from None
     if not isinstance(chunk, dict):
-        raise ModelError("the model sent an event that is no object", retryable=True)
+        raise ModelError("the model sent an event that is not a JSON object", retryable=True)
     error = chunk.get("error")
     if error:
-        told = error if isinstance(error, dict) else {"message": str(error)}
-        text = str(told.get("message") or "the stream broke off")
-        raise ModelError(text, kind=str(told.get("type") or "api_error"), retryable=True)
+        details = error if isinstance(error, dict) else {"message": str(error)}
+        text = str(details.get("message") or "the model's stream ended early")
+        raise ModelError(text, kind=str(details.get("type") or "api_error"), retryable=True)
     return chunk
 
 
 def text_of_content(content: Any) -> Iterator[tuple[str, str]]:
-    """The texts and thoughts of a delta; some servers send parts where others send a string."""
+    """The text and thinking of a delta. Some servers send parts instead of a string."""
     if isinstance(content, str) and content:
         yield "text", content
     for part in content if isinstance(content, list) else []:
@@ -275,7 +275,7 @@ def text_of_content(content: Any) -> Iterator[tuple[str, str]]:
 
 
 def is_complete(arguments: str) -> bool:
-    """Whether the arguments of a call are all there."""
+    """Whether the arguments of a call are complete."""
     try:
         msgspec.json.decode(arguments)
     except (msgspec.DecodeError, RecursionError):
@@ -289,3 +289,27 @@ def delta_event(index: int, delta: Json) -> ModelEvent:
 
 def make_event(event: Json) -> ModelEvent:
     return read_event(msgspec.json.encode(event))
+
+
+def convert_usage(usage: Json) -> Json:
+    """The usage in the terms of the Messages API."""
+    read = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0
+    thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+    return {
+        "input_tokens": max(0, (usage.get("prompt_tokens") or 0) - read),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": read,
+        "output_tokens": usage.get("completion_tokens") or 0,
+        "output_tokens_details": {"thinking_tokens": thought},
+        ESTIMATED: False,
+    }
+
+
+def estimate(input_chars: int, output_chars: int) -> Json:
+    return {
+        "input_tokens": input_chars // CHARS_PER_TOKEN,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": output_chars // CHARS_PER_TOKEN,
+        ESTIMATED: True,
+    }

@@ -1,17 +1,16 @@
-"""The Messages API inside two clouds: Amazon Bedrock and Google Vertex AI.
+"""The Messages API on Amazon Bedrock and Google Vertex AI.
 
-Their ways to sign a request, and Bedrock's binary framing of the stream, are the business of
-the `anthropic` package (extras `bedrock` and `vertex`), which is imported by the first call.
-The events are those of the Messages API, re-spelled by it; nothing in them is lost.
+The `anthropic` package (extras `bedrock` and `vertex`) signs requests and decodes Bedrock's binary stream. It is
+imported at the first call. The events are those of the Messages API, re-encoded by the package without loss.
 
-Not here: which cloud is asked for, and where its variables are (settings/backends.py).
+`settings/backends.py` chooses the cloud and reads its variables.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -26,7 +25,7 @@ from parley.models.backends.anthropic import (
     parse_event,
 )
 from parley.models.backends.unsupported_fields import UnsupportedFields
-from parley.models.base import ModelEvent, ModelRequest
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.http.call import LATE, Deadlines, Trust
 from parley.models.http.timeouts import StreamTimeout
 from parley.protocol.base import Json
@@ -35,13 +34,16 @@ if TYPE_CHECKING:
     import anthropic
 
 OURS = ("metadata",)
-"""Fields that neither cloud has."""
+"""Fields that neither cloud supports."""
 GIVEN = ("model", "max_tokens", "messages", "stream")
-"""Fields that the package wants by name."""
+"""Fields that the package takes as arguments."""
 
 
 class CloudModel:
-    """One client of the package, for one cloud."""
+    """A client of the `anthropic` package for one cloud."""
+
+    cloud: ClassVar[str]
+    """Its name in the settings."""
 
     def __init__(
         self,
@@ -56,8 +58,17 @@ class CloudModel:
         self._client: Any = None
         self._dropped = UnsupportedFields(warn, OURS)
 
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        # The cloud's own client follows SSL_CERT_FILE and SSL_CERT_DIR; other certificates must be passed to it.
+        make: Any = cls
+        made: Model = make(
+            setup.cloud_options(cls.cloud), deadlines=setup.deadlines(), warn=setup.warn, trust=setup.extra_trust()
+        )
+        return made
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """The events of one answer. Raises ModelError."""
+        """Stream the events of one answer. Raises ModelError."""
         while True:
             fields, betas = (
                 drop_fields(build_body(request, {}), self._dropped.names),
@@ -80,11 +91,11 @@ class CloudModel:
         limits, stream = self._deadlines, None
         await asyncio.to_thread(__import__, "anthropic")
         try:
-            async with StreamTimeout(limits.request_seconds, limits.content_seconds) as patience:
+            async with StreamTimeout(limits.request_seconds, limits.content_seconds) as timeout:
                 call = self._call(await self._open_client(), fields, betas)
-                stream = await patience.wait_for(call, limits.first_byte_seconds, idle=True)
+                stream = await timeout.wait_for(call, limits.first_byte_seconds, idle=True)
                 answers = aiter(stream)
-                while (answer := await patience.wait_for(anext(answers, None), limits.silence_seconds)) is not None:
+                while (answer := await timeout.wait_for(anext(answers, None), limits.silence_seconds)) is not None:
                     event = parse_event(answer.to_json(indent=None, exclude_unset=True).encode())
                     if event.type == "message_start":
                         event.request_id = stream.response.headers.get("request-id")
@@ -92,7 +103,7 @@ class CloudModel:
         except TimeoutError:
             raise ModelError(LATE, kind="timeout_error", retryable=True) from None
         except Exception as exc:
-            # What signs a request may fail in ways of its own, which no common class has.
+            # Signing a request can raise exceptions without a common base class.
             raise (exc if isinstance(exc, ModelError) else convert_error(exc)) from None
         finally:
             if stream is not None:
@@ -113,7 +124,7 @@ class CloudModel:
         if self._client is None:
             import httpx2
 
-            # Tries and times are ours to count.
+            # The engine does its own retries and timeouts.
             times = httpx2.Timeout(None, connect=self._deadlines.connect_seconds)
             self._client = await asyncio.to_thread(self._build_client, times)
         return self._client
@@ -125,32 +136,32 @@ class CloudModel:
         return self._make(max_retries=0, timeout=times, **more)
 
 
-def convert_error(flaw: Exception) -> ModelError:
-    """What a failure of the package means."""
+def convert_error(exc: Exception) -> ModelError:
+    """The ModelError for an exception of the package."""
     import anthropic
 
-    if isinstance(flaw, anthropic.APIStatusError):
-        return parse_error(flaw.status_code, flaw.response.headers, error_content(flaw))
-    if isinstance(flaw, anthropic.APITimeoutError):
+    if isinstance(exc, anthropic.APIStatusError):
+        return parse_error(exc.status_code, exc.response.headers, error_content(exc))
+    if isinstance(exc, anthropic.APITimeoutError):
         return ModelError(LATE, kind="timeout_error", retryable=True)
-    if isinstance(flaw, anthropic.APIConnectionError):
-        return ModelError(
-            f"no answer from the cloud: {flaw.__cause__ or flaw}", kind="connection_failed", retryable=True
-        )
-    return ModelError(f"the cloud cannot be asked: {flaw}", kind="no_key")
+    if isinstance(exc, anthropic.APIConnectionError):
+        return ModelError(f"no answer from the cloud: {exc.__cause__ or exc}", kind="connection_failed", retryable=True)
+    return ModelError(f"cannot call the cloud: {exc}", kind="no_key")
 
 
-def error_content(flaw: anthropic.APIStatusError) -> bytes:
-    """The body of a refusal; a cloud's own has its message at the top."""
-    told = flaw.body
-    if isinstance(told, dict) and "error" not in told:
-        text = told.get("message") or told.get("Message")
-        return msgspec.json.encode({"error": {"message": str(text or told)}})
-    return bytes(flaw.response.content)
+def error_content(exc: anthropic.APIStatusError) -> bytes:
+    """The body of an error response. The clouds' own errors have the message at the top level."""
+    body = exc.body
+    if isinstance(body, dict) and "error" not in body:
+        text = body.get("message") or body.get("Message")
+        return msgspec.json.encode({"error": {"message": str(text or body)}})
+    return bytes(exc.response.content)
 
 
 class Bedrock(CloudModel):
     """Claude on Amazon Bedrock."""
+
+    cloud: ClassVar[str] = "bedrock"
 
     def __init__(self, options: Json, **more: Any) -> None:
         def make(**limits: Any) -> Any:
@@ -163,6 +174,8 @@ class Bedrock(CloudModel):
 
 class Vertex(CloudModel):
     """Claude on Google Vertex AI."""
+
+    cloud: ClassVar[str] = "vertex"
 
     def __init__(self, options: Json, **more: Any) -> None:
         def make(**limits: Any) -> Any:

@@ -1,8 +1,7 @@
-"""`openai:NAME`: any server that speaks the chat completions API, streamed.
+"""`openai:NAME`: any server with the chat completions API, streamed.
 
-Both directions are translated: the request (chat_request.py) and the stream (chat_stream.py),
-so that the engine sees the Messages API. The server and its key come from the environment,
-never from the model's name, which a project's settings may choose.
+The request (chat_request.py) and the stream (chat_stream.py) are converted, so that the engine sees the Messages API.
+The server and its key come from the environment. They never come from the model's name, which project settings can set.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from parley.errors import ModelError
 from parley.models.backends.chat_request import OPTIONAL, build_body
 from parley.models.backends.chat_stream import ChatStream
 from parley.models.backends.unsupported_fields import UnsupportedFields
-from parley.models.base import ModelEvent, ModelRequest
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.endpoint import ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal, read_error
 from parley.protocol.base import Json
 
-# The names that the rest of the engine knows failures by.
+# Error types by status, in the names of the Messages API.
 KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -38,7 +37,7 @@ TOO_LONG = ("context_length_exceeded", "string_above_max_length")
 
 
 class OpenAI:
-    """One model at one server."""
+    """One model on one server."""
 
     def __init__(
         self,
@@ -57,8 +56,19 @@ class OpenAI:
         self._pool: ConnectionPool | None = None
         self._dropped = UnsupportedFields(warn)
 
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        return cls(
+            lambda: setup.find_endpoint("openai"),
+            name,
+            setup.new_id,
+            deadlines=setup.deadlines(),
+            warn=setup.warn,
+            trust=setup.trust(),
+        )
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """The events of one answer. Raises ModelError."""
+        """Stream the events of one answer. Raises ModelError."""
         endpoint = await asyncio.to_thread(self._find)
         pool = self._pool = self._pool or ConnectionPool(endpoint.base_url, self._deadlines, self._trust)
         while True:
@@ -84,7 +94,7 @@ class OpenAI:
                 return
             except ModelError as exc:
                 if stream.can_end_early:
-                    # All was said before the line broke.
+                    # The answer was complete before the connection broke.
                     for event in stream.end():
                         yield event
                     return
@@ -105,21 +115,21 @@ def build_headers(request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, s
 
 
 def parse_error(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
-    """What an answer other than 200 means, in the names that failures of the Messages API have."""
-    flaw = parse_refusal(status, headers, content)
+    """The error of a response other than 200, with the error types of the Messages API."""
+    error = parse_refusal(status, headers, content)
     code = read_error(content).get("code")
     if code in OUT_OF_MONEY:
-        # It comes as a 429, but waiting does not help.
-        flaw.kind, flaw.retryable = "billing_error", False
-        flaw.message += " (billing)"
+        # The status is 429, but waiting does not help.
+        error.kind, error.retryable = "billing_error", False
+        error.message += " (billing)"
     elif code in TOO_LONG:
-        flaw.kind = "prompt_too_long"
+        error.kind = "prompt_too_long"
     elif status in KINDS:
-        flaw.kind = KINDS[status]
-    return flaw
+        error.kind = KINDS[status]
+    return error
 
 
 def collect_ids(messages: list[Json]) -> set[str]:
-    """The ids that tool calls of the conversation have already."""
+    """The ids of the tool calls in the conversation."""
     blocks = [block for message in messages if isinstance(message["content"], list) for block in message["content"]]
     return {block["id"] for block in blocks if block.get("type") == "tool_use"}

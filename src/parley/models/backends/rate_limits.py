@@ -1,7 +1,7 @@
-"""The state of a quota, from the headers that tell of it. Pure.
+"""Parse rate limit headers. Pure.
 
-Servers behind a bearer token (gateways) may send `anthropic-ratelimit-unified-*`; with a
-plain API key the original says nothing of them, and neither do we.
+Servers with bearer tokens (gateways) may send `anthropic-ratelimit-unified-*`. With a plain API key Claude Code
+ignores these headers, and so do we.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ WINDOWS = {
     "seven_day_sonnet": "7d_sonnet",
     "overage": "overage",
 }
-"""How the headers of each window begin."""
+"""The header prefix of each window."""
 
 
 def parse_quota(headers: Mapping[str, str]) -> RateLimitInfo | None:
-    """What the headers say; None if they say nothing of a quota."""
+    """The rate limit status; None if there are no such headers."""
     status = headers.get(f"{PREFIX}status")
     if not status:
         return None

@@ -1,13 +1,13 @@
-"""Fields that a backend may not know: an error that names one costs the field, not the turn.
+"""Optional fields that a server rejects: they are dropped and the request is repeated.
 
-dropped = Dropped(warn)
+unsupported = UnsupportedFields(warn)
 while True:
-    fields = ...                        # without what is in dropped.names
+    fields = ...                            # without unsupported.names
     try:
-        ...                             # ask
+        ...                                 # send the request
         return
-    except ModelError as flaw:
-        dropped.note(flaw, fields)      # raises the flaw where it is about something else
+    except ModelError as exc:
+        unsupported.record(exc, fields)     # raises exc if it is about something else
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ REFUSAL_PATTERN = (
 
 
 class UnsupportedFields:
-    """What a server turned out not to know: it is not sent again."""
+    """The fields that a server rejected. They are not sent again."""
 
     def __init__(self, warn: Callable[[str], None], names: Iterable[str] = ()) -> None:
         self.names = set(names)
         self._warn = warn
 
-    def record(self, flaw: ModelError, sent: Iterable[str]) -> None:
-        """Drop the field that a refusal complains about; whoever asked may ask again. Raises any other flaw."""
-        name = find_blamed_fields(flaw, sent)
+    def record(self, exc: ModelError, sent: Iterable[str]) -> None:
+        """Drop the field that an error names, so that the request can be repeated. Raises any other error."""
+        name = find_rejected_field(exc, sent)
         if name is None:
-            raise flaw
+            raise exc
         self.names.add(name)
         self._warn(
-            f"warning: the model's server does not take {name!r} ({flaw.message[:200]}); it is left out from now on"
+            f"warning: the model's server rejected the field {name!r} ({exc.message[:200]}); it is not sent again"
         )
 
 
-def find_blamed_fields(flaw: ModelError, sent: Iterable[str]) -> str | None:
-    """The optional field that a refusal complains about, of those that were sent."""
-    if flaw.status not in BAD_REQUEST or re.search(REFUSAL_PATTERN, flaw.message) is None:
+def find_rejected_field(exc: ModelError, sent: Iterable[str]) -> str | None:
+    """The optional field that the error rejects, of those that were sent."""
+    if exc.status not in BAD_REQUEST or re.search(REFUSAL_PATTERN, exc.message) is None:
         return None
-    return next((name for name in sent if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", flaw.message)), None)
+    return next((name for name in sent if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", exc.message)), None)

@@ -1,1 +1,1 @@
-"""Models that need no network: scripted and offline."""
+"""Fake models that need no key and no network: `scripted:FILE` and `offline`."""

@@ -1,20 +1,19 @@
-"""`offline`: the built-in model. It needs no key, no network and no file.
+"""`offline`: the built-in fake model. It needs no key, no network and no file.
 
-It is a puppet and says so. It understands directives, one a line, in the prompt:
+It follows directives in the prompt, one per line:
 
     say TEXT                 answer with this text
-    think TEXT               think this before the answer
-    call TOOL {"json": 1}    call a tool; calls on lines that follow each other go out together
-    show                     answer with what the tools gave
+    think TEXT               think this before answering
+    call TOOL {"json": 1}    call a tool; consecutive calls are sent together
+    show                     answer with the tool results
     wait SECONDS             wait before the next part
-    fail STATUS TEXT         fail as the API would with this status
+    fail STATUS TEXT         fail like the API with this status
 
-A turn without directives is answered with a short text that tells this and repeats the
-prompt. The directives of a prompt are played part by part: each part ends with its tool
-calls, and the next model call goes on behind them.
+Without directives it answers with a short explanation and repeats the prompt. Directives are played in parts: each
+part ends with its tool calls, and the next model call plays the next part.
 
-The prompt is the last text a person said. Earlier texts of the same message are over: a
-turn that failed or was interrupted leaves them there, side by side with the next prompt.
+The prompt is the last user text. Earlier texts in the same message are ignored: a failed or interrupted turn leaves
+them there next to the new prompt.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from typing import Any
 
 import msgspec
 
-from parley.models.base import ModelEvent, ModelRequest
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.fake.script import ScriptedCall, ScriptedError, ScriptedTurn, text_in
 from parley.models.fake.scripted import play
 from parley.protocol.base import Json, Struct
 
-WORDS = ("say", "think", "call", "show", "wait", "fail")
-NOTES = ("<hook-context ", "<mcp-server ")
+DIRECTIVES = ("say", "think", "call", "show", "wait", "fail")
+NOTE_PREFIXES = ("<hook-context ", "<mcp-server ")
 GREETING = (
-    "This is Parley's offline model: no key, no network, and no mind of its own. "
-    "It follows directives, one a line: say TEXT, think TEXT, call TOOL JSON, show, wait SECONDS, fail STATUS. "
+    "This is Parley's offline model: a fake model without key and network. "
+    "It follows directives, one per line: say TEXT, think TEXT, call TOOL JSON, show, wait SECONDS, fail STATUS. "
     "You said: "
 )
 
@@ -43,6 +42,10 @@ class Offline:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
+
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        return cls(setup.new_id)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         async for event in play(plan_turn(request.messages), request, self._new_id):
@@ -58,7 +61,7 @@ class Directive(Struct, frozen=True):
 
 
 def plan_turn(messages: list[Json]) -> ScriptedTurn:
-    """What the puppet says next: a pure function of the conversation."""
+    """Plan the next answer. A pure function of the conversation."""
     at = last_prompt(messages)
     prompt = prompt_in(messages[at]["content"]) if at >= 0 else ""
     directives = parse(prompt)
@@ -72,7 +75,7 @@ def plan_turn(messages: list[Json]) -> ScriptedTurn:
 
 
 def last_prompt(messages: list[Json]) -> int:
-    """Where the last message of a person stands; tool results are not one."""
+    """The index of the last user message; tool results do not count. -1 if not found."""
     for at in range(len(messages) - 1, -1, -1):
         if messages[at]["role"] == "user" and is_from_user(messages[at]["content"]):
             return at
@@ -86,8 +89,8 @@ def is_from_user(content: Any) -> bool:
 
 
 def is_note(block: Json) -> bool:
-    """Whether the engine says it to the model: what hooks and servers have to tell is no prompt."""
-    return block.get("type") == "text" and block["text"].startswith(NOTES)
+    """Whether the engine added this text. Hook context and MCP server notes are not prompts."""
+    return block.get("type") == "text" and block["text"].startswith(NOTE_PREFIXES)
 
 
 def prompt_in(content: Any) -> str:
@@ -100,13 +103,13 @@ def parse(prompt: str) -> list[Directive]:
     found = []
     for line in prompt.splitlines():
         word, _, rest = line.strip().partition(" ")
-        if word in WORDS and (rest.strip() or word == "show"):
+        if word in DIRECTIVES and (rest.strip() or word == "show"):
             found.append(Directive(word, rest.strip()))
     return found
 
 
 def split(directives: list[Directive]) -> list[list[Directive]]:
-    """Parts that are one model call each: a part ends behind its calls, or at a failure."""
+    """Split into parts, one per model call. A part ends after its tool calls or at a failure."""
     parts: list[list[Directive]] = [[]]
     for directive in directives:
         current = parts[-1]
@@ -124,7 +127,6 @@ def results_after(messages: list[Json], at: int) -> str:
 
 
 def build_turn(part: list[Directive], results: str) -> ScriptedTurn:
-    """One part as a turn."""
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[ScriptedCall] = []
@@ -134,7 +136,7 @@ def build_turn(part: list[Directive], results: str) -> ScriptedTurn:
             case "say":
                 texts.append(directive.rest)
             case "show":
-                texts.append(results or "(no tool has given anything yet)")
+                texts.append(results or "(no tool results yet)")
             case "think":
                 thoughts.append(directive.rest)
             case "wait":
@@ -166,7 +168,7 @@ def parse_fault(text: str) -> ScriptedError:
     if not status.isdecimal():
         return ScriptedError(message=text)
     return ScriptedError(
-        status=int(status), type=kinds.get(int(status), "api_error"), message=message or "asked to fail"
+        status=int(status), type=kinds.get(int(status), "api_error"), message=message or "failed as requested"
     )
 
 

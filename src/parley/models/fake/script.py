@@ -1,4 +1,4 @@
-"""A turn of a model, written down: what scripts, the offline model and test servers play.
+"""Scripted model turns: the format of script files, also used by the offline model and test servers.
 
     [[turn]]
     text = "Hello there."
@@ -15,11 +15,10 @@
     text = "This never arrives whole."
     fault = "reset=3"
 
-A turn has `text`, `thinking` and `tools`, in that order, or `blocks` with full control.
-`delay_ms` waits before the answer, `event_delay_ms` between events, `chunk_chars` sets the
-size of a delta, `usage` and `stop_reason` replace the defaults. `when` makes a turn wait
-for its cue: it is played for the first request whose last user text contains it, before
-the turns without one are counted on. `fault` names what goes wrong with the answer (faults/catalog.py).
+A turn has `text`, `thinking` and `tools`, in that order, or `blocks` for full control. `delay_ms` waits before the
+answer and `event_delay_ms` between events. `chunk_chars` sets the size of a delta. `usage` and `stop_reason` replace
+the defaults. A turn with `when` is played for the first request whose last user text contains that text; the other
+turns are played in order. `fault` injects a fault (faults/catalog.py).
 """
 
 from __future__ import annotations
@@ -36,16 +35,14 @@ from parley.protocol.base import Json, Struct
 
 
 class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tool call of a script."""
-
     name: str
     input: Json | str = {}
-    """A string is sent as it is, also where it is no JSON."""
+    """A string is sent unchanged, even if it is not valid JSON."""
     id: str | None = None
 
 
 class ScriptedError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An answer that is an error."""
+    """An answer that fails."""
 
     status: int | None = None
     type: str = "api_error"
@@ -64,8 +61,6 @@ class ScriptedError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One answer."""
-
     thinking: str | None = None
     text: str | None = None
     tools: list[ScriptedCall] = []
@@ -84,23 +79,23 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             from parley.models.faults.catalog import read_fault
 
             if "@" in self.fault:
-                raise ValueError("a fault in a script strikes its own turn: leave out the @")
+                raise ValueError("a fault in a script applies to its own turn: remove the @")
             read_fault(self.fault)
         if any(not isinstance(block.get("type"), str) for block in self.blocks or ()):
-            raise ValueError("a block needs a `type`")
+            raise ValueError("every block needs a `type`")
 
     def message(self, model: str, new_id: Callable[[], str], prompt_chars: int) -> Json:
-        """The answer as a finished message."""
+        """The answer as a complete message."""
         content = (
             [fill_ids(block, new_id) for block in self.blocks] if self.blocks is not None else self._content(new_id)
         )
-        said = sum(len(msgspec.json.encode(block)) for block in content)
-        # Tokens are estimated: four characters each, as good as a puppet needs.
+        output_bytes = sum(len(msgspec.json.encode(block)) for block in content)
+        # Tokens are estimated at four characters each.
         usage = {
             "input_tokens": max(1, prompt_chars // 4),
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": 0,
-            "output_tokens": max(1, said // 4),
+            "output_tokens": max(1, output_bytes // 4),
             "service_tier": "standard",
             **self.usage,
         }
@@ -117,7 +112,7 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def fill_ids(block: Json, new_id: Callable[[], str]) -> Json:
-    """The block with what a script may leave out."""
+    """The block with default ids and signature."""
     if block.get("type") == "tool_use":
         return {**block, "id": block.get("id") or f"toolu_{new_id()}", "input": block.get("input", {})}
     if block.get("type") == "thinking":
@@ -126,25 +121,25 @@ def fill_ids(block: Json, new_id: Callable[[], str]) -> Json:
 
 
 class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of turns."""
+    """A script file."""
 
     turn: list[ScriptedTurn] = []
     at_end: Literal["error", "repeat"] = "error"
-    """error: a call after the last turn fails; repeat: the last turn is played again."""
+    """What happens after the last turn: fail, or repeat the last turn."""
 
 
 def read_script(text: str, name: str) -> Script:
-    """Raises UsageError."""
+    """Parse a script. Raises UsageError."""
     import tomllib
 
     try:
         return msgspec.convert(tomllib.loads(text), Script)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as exc:
-        raise UsageError(f"the script {name} is wrong: {exc}") from None
+        raise UsageError(f"invalid script {name}: {exc}") from None
 
 
 class ScriptPlayer:
-    """Plays a script: which turn answers which request."""
+    """Chooses the turn that answers each request."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -153,7 +148,7 @@ class ScriptPlayer:
         self._last = self._next[-1] if self._next else None
 
     def turn_for(self, request: ModelRequest) -> ScriptedTurn:
-        """Raises ModelError when the script is over."""
+        """Raises ModelError if no turn is left."""
         text = last_text(request.messages)
         for turn in self._cued:
             if turn.when is not None and turn.when in text:
@@ -163,11 +158,11 @@ class ScriptPlayer:
             return self._next.pop(0)
         if self._script.at_end == "repeat" and self._last is not None:
             return self._last
-        raise ModelError("the script has no more turns", kind="script_over")
+        raise ModelError("the script has no turns left", kind="script_over")
 
 
 def last_text(messages: list[Json]) -> str:
-    """All text of the last user message, tool results included."""
+    """All text of the last user message, including tool results."""
     users = [message for message in messages if message.get("role") == "user"]
     return text_in(users[-1]["content"]) if users else ""
 

@@ -1,4 +1,4 @@
-"""`scripted:FILE`: a model that says what a file tells it to. The format is in script.py."""
+"""`scripted:FILE`: a fake model that plays a script file. `script.py` describes the format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.errors import UsageError
-from parley.models.base import ModelEvent, ModelRequest
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.event_synthesis import synthesize_events
 from parley.models.fake.script import ScriptedTurn, ScriptPlayer, read_script
 
@@ -23,13 +23,18 @@ class Scripted:
     """Plays one script from start to end."""
 
     def __init__(self, path: Path, new_id: Callable[[], str], deadlines: Callable[[], Deadlines] | None = None) -> None:
-        """The deadlines are for turns with a fault: nothing else keeps anybody waiting. Raises UsageError."""
+        """The deadlines apply to turns with a fault. Raises UsageError."""
         try:
             self._player = ScriptPlayer(read_script(path.read_text(encoding="utf-8"), str(path)))
         except (OSError, UnicodeDecodeError) as exc:
-            raise UsageError(f"the script {path} cannot be read: {exc}") from None
+            raise UsageError(f"cannot read script {path}: {exc}") from None
         self._new_id = new_id
         self._deadlines = deadlines
+
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        """Raises UsageError."""
+        return cls(Path(setup.cwd, name), setup.new_id, setup.deadlines)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         turn = self._player.turn_for(request)
@@ -40,8 +45,8 @@ class Scripted:
 
             deadlines = self._deadlines() if self._deadlines is not None else None
             events = apply_fault(events, read_fault(turn.fault), deadlines)
-        async with aclosing(events) as told:
-            async for event in told:
+        async with aclosing(events) as stream:
+            async for event in stream:
                 yield event
 
     async def close(self) -> None:

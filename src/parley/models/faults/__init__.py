@@ -1,1 +1,1 @@
-"""Injected faults, for tests."""
+"""Fault injection for tests: `--fault` and faults in scripts."""

@@ -1,15 +1,14 @@
-"""Faults by name: what can go wrong between a model and us.
+"""Faults by name: what can go wrong between a model and the engine.
 
-    reset=3          the line breaks after three events of the first answer
-    overloaded@1-30  the first thirty requests are answered with 529
-    stall@2-         every answer from the second on stops after its beginning and stays silent
+    reset=3          the connection breaks after three events of the first answer
+    overloaded@1-30  the first thirty requests fail with status 529
+    stall@2-         from the second request on, every answer stops after its start and stays silent
 
-`NAME[=VALUE][@FIRST[-LAST]]`: VALUE is what the row of the name says, FIRST and LAST count requests from 1; without
-them it is the first request alone that is struck. In a script a fault stands at the turn that it strikes.
+The syntax is `NAME[=VALUE][@FIRST[-LAST]]`. The table gives the meaning of VALUE. FIRST and LAST count requests from 1;
+without them the fault applies to the first request only. In a script, a fault applies to its own turn.
 
-A fault strikes at one of three places: it refuses the request (an HTTP status), or it spoils the events of the
-answer, or the bytes that they are sent as. Adapters that read spoiled bytes and servers that send them
-(testing/model_server.py) share what is here.
+A fault either rejects the request with an HTTP status, changes the events of the answer, or changes the bytes that
+encode them. `faults/model.py` applies them in the engine, `testing/model_server.py` over HTTP.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from parley.errors import ModelError, UsageError
 from parley.models.base import ModelEvent, read_event
 from parley.protocol.base import Struct
 
-FOR_EVER = 10 * 365 * 86_400.0
+FOREVER_SECONDS = 10 * 365 * 86_400.0
 NOT_JSON = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_del'
 
 
 class Reset(Exception):
-    """The line breaks, as a TCP reset breaks it."""
+    """The connection breaks, as after a TCP reset."""
 
 
 Events = AsyncIterator[ModelEvent]
@@ -46,7 +45,7 @@ async def stall_first_byte(events: Events, seconds: float) -> AsyncGenerator[Mod
 async def stall(events: Events, after: float) -> AsyncGenerator[ModelEvent, None]:
     async for event in _first(events, after):
         yield event
-    await asyncio.sleep(FOR_EVER)
+    await asyncio.sleep(FOREVER_SECONDS)
 
 
 async def pings(events: Events, seconds: float) -> AsyncGenerator[ModelEvent, None]:
@@ -64,7 +63,7 @@ async def reset(events: Events, after: float) -> AsyncGenerator[ModelEvent, None
 
 
 async def wrong_order(events: Events, _: float) -> AsyncGenerator[ModelEvent, None]:
-    """Each block begins behind its first delta."""
+    """Each block starts after its first delta."""
     start: ModelEvent | None = None
     async for event in events:
         if event.type == "content_block_start":
@@ -77,7 +76,7 @@ async def wrong_order(events: Events, _: float) -> AsyncGenerator[ModelEvent, No
 
 
 async def duplicate_index(events: Events, _: float) -> AsyncGenerator[ModelEvent, None]:
-    """Each block begins a second time, in its midst."""
+    """Each block starts a second time after its first delta."""
     start: ModelEvent | None = None
     async for event in events:
         yield event
@@ -89,7 +88,7 @@ async def duplicate_index(events: Events, _: float) -> AsyncGenerator[ModelEvent
 
 
 async def half_tool_call(events: Events, _: float) -> AsyncGenerator[ModelEvent, None]:
-    """The line breaks when some of the arguments of a call are here."""
+    """The connection breaks within the arguments of a tool call."""
     async for event in events:
         if event.delta is None or event.delta.type != "input_json_delta":
             yield event
@@ -123,7 +122,7 @@ async def reset_bytes(chunks: Bytes, after: float) -> AsyncGenerator[bytes, None
 
 
 async def truncated(chunks: Bytes, after: float) -> AsyncGenerator[bytes, None]:
-    """The stream ends well, in the midst of an event."""
+    """The stream ends normally in the middle of an event."""
     count = 0
     async for chunk in chunks:
         if count >= after:
@@ -134,7 +133,7 @@ async def truncated(chunks: Bytes, after: float) -> AsyncGenerator[bytes, None]:
 
 
 async def malformed(chunks: Bytes, after: float) -> AsyncGenerator[bytes, None]:
-    """One event is no JSON."""
+    """One event is not valid JSON."""
     count = 0
     async for chunk in chunks:
         yield b"data: %b\n\n" % NOT_JSON if count == int(after) else chunk
@@ -142,10 +141,8 @@ async def malformed(chunks: Bytes, after: float) -> AsyncGenerator[bytes, None]:
 
 
 class FaultKind(Struct, frozen=True):
-    """A kind of fault."""
-
     value: float
-    """What VALUE is where none is given."""
+    """The default of VALUE."""
     unit: Literal["", "seconds", "events", "bytes", "times"]
     description: str
     refuse: Callable[[float], ModelError] | None = None
@@ -155,35 +152,37 @@ class FaultKind(Struct, frozen=True):
 
 def _refusal(status: int, kind: str, text: str, *, waits: bool = False) -> Callable[[float], ModelError]:
     def refuse(value: float) -> ModelError:
-        wish = value if waits else None
-        return ModelError(text, status=status, kind=kind, retryable=True, retry_after_seconds=wish)
+        retry_after = value if waits else None
+        return ModelError(text, status=status, kind=kind, retryable=True, retry_after_seconds=retry_after)
 
     return refuse
 
 
 FAULT_KINDS = {
-    "stall-first-byte": FaultKind(FOR_EVER, "seconds", "silence before the answer begins", events=stall_first_byte),
-    "stall": FaultKind(2, "events", "silence for ever after so many events", events=stall),
-    "pings": FaultKind(5, "seconds", "after the beginning nothing but pings, one every so often", events=pings),
-    "reset": FaultKind(2, "events", "the line breaks after so many events", events=reset),
-    "reset-bytes": FaultKind(100, "bytes", "the line breaks after so many bytes", chunks=reset_bytes),
-    "truncated": FaultKind(2, "events", "the stream ends in the midst of the event after so many", chunks=truncated),
-    "malformed": FaultKind(2, "events", "the event after so many is no JSON", chunks=malformed),
+    "stall-first-byte": FaultKind(
+        FOREVER_SECONDS, "seconds", "silence before the answer starts", events=stall_first_byte
+    ),
+    "stall": FaultKind(2, "events", "silence forever after this many events", events=stall),
+    "pings": FaultKind(5, "seconds", "only pings after the first event, one per interval", events=pings),
+    "reset": FaultKind(2, "events", "the connection breaks after this many events", events=reset),
+    "reset-bytes": FaultKind(100, "bytes", "the connection breaks after this many bytes", chunks=reset_bytes),
+    "truncated": FaultKind(2, "events", "the stream ends inside the event after this many", chunks=truncated),
+    "malformed": FaultKind(2, "events", "the event after this many is not valid JSON", chunks=malformed),
     "rate-limit": FaultKind(0, "", "429 without retry-after", refuse=_refusal(429, "rate_limit_error", "slow down")),
     "rate-limit-wait": FaultKind(
         1, "seconds", "429 with retry-after", refuse=_refusal(429, "rate_limit_error", "slow down", waits=True)
     ),
     "overloaded": FaultKind(0, "", "529", refuse=_refusal(529, "overloaded_error", "Overloaded")),
     "server-error": FaultKind(0, "", "500", refuse=_refusal(500, "api_error", "Internal server error")),
-    "wrong-order": FaultKind(0, "", "blocks begin behind their first delta", events=wrong_order),
-    "duplicate-index": FaultKind(0, "", "blocks begin a second time in their midst", events=duplicate_index),
+    "wrong-order": FaultKind(0, "", "blocks start after their first delta", events=wrong_order),
+    "duplicate-index": FaultKind(0, "", "blocks start a second time after their first delta", events=duplicate_index),
     "half-tool-call": FaultKind(
-        0, "", "the line breaks within the arguments of the first tool call", events=half_tool_call
+        0, "", "the connection breaks within the arguments of the first tool call", events=half_tool_call
     ),
 }
 
 
-NOTHING = FaultKind(0, "", "nothing goes wrong")
+NOTHING = FaultKind(0, "", "no fault")
 
 
 class Fault(Struct, frozen=True):
@@ -204,39 +203,38 @@ class Fault(Struct, frozen=True):
         return None if refuse is None else refuse(self.value)
 
     def on_events(self, events: Events) -> Events:
-        spoil = self._kind.events
-        return events if spoil is None else spoil(events, self.value)
+        change = self._kind.events
+        return events if change is None else change(events, self.value)
 
     def on_chunks(self, chunks: Bytes) -> Bytes:
         """Each chunk is one event."""
-        spoil = self._kind.chunks
-        return chunks if spoil is None else spoil(chunks, self.value)
+        change = self._kind.chunks
+        return chunks if change is None else change(chunks, self.value)
 
 
 NO_FAULT = Fault("", 0)
-"""No fault at all."""
 
 
 def read_fault(text: str) -> Fault:
-    """Raises ValueError."""
+    """Parse a fault. Raises ValueError."""
     found = re.fullmatch(r"([a-z-]+)(?:=(\d+(?:\.\d+)?))?(?:@(\d+)(-)?(\d+)?)?", text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is no fault: it must look like NAME, NAME=3, NAME@2 or NAME=3@2-5")
+        raise ValueError(f"invalid fault {text!r}: expected NAME, NAME=3, NAME@2 or NAME=3@2-5")
     name, value, first, dash, last = found.groups()
     if name not in FAULT_KINDS:
-        raise ValueError(f"there is no fault {name!r}; there are {', '.join(FAULT_KINDS)}")
+        raise ValueError(f"unknown fault {name!r} (choose from {', '.join(FAULT_KINDS)})")
     row = FAULT_KINDS[name]
     if value is not None and not row.unit:
-        raise ValueError(f"the fault {name!r} takes no value")
+        raise ValueError(f"fault {name!r} takes no value")
     begin = int(first or 1)
     if begin < 1 or (last is not None and int(last) < begin):
-        raise ValueError(f"{text!r} strikes no request: they are counted from 1")
+        raise ValueError(f"fault {text!r} applies to no request: requests are counted from 1")
     end = float("inf") if dash and last is None else int(last or begin)
     return Fault(name, row.value if value is None else float(value), begin, end)
 
 
 class FaultPlan:
-    """Which request is struck by what. Requests are counted as they come."""
+    """Decides which fault applies to which request. Counts the requests."""
 
     def __init__(self, faults: Sequence[Fault] = ()) -> None:
         self._faults = tuple(faults)
@@ -251,6 +249,6 @@ class FaultPlan:
             raise UsageError(f"{where}: {exc}") from None
 
     def next(self) -> Fault | None:
-        """What strikes the request that comes now."""
+        """The fault of the next request."""
         self._requests += 1
         return next((fault for fault in self._faults if fault.applies_to(self._requests)), None)

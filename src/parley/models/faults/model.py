@@ -1,7 +1,7 @@
-"""A model that something goes wrong with: `--fault`, and turns of a script with a `fault`.
+"""A model with injected faults, for `--fault` and for script turns with a `fault`.
 
-The answer of the model behind it is spelled as the bytes of an event stream, spoiled (catalog.py), and read again with
-the deadlines and the reader of a real backend. So what the engine sees is what it would see of a network.
+The wrapped model's answer is encoded as an event stream, changed by the fault (catalog.py), and decoded with the
+deadlines and the parser of a real backend. The engine therefore sees what it would see over a network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from parley.models.http.timeouts import StreamTimeout
 
 
 class FaultyModel:
-    """Any model, with a plan of what goes wrong."""
+    """Any model, with a plan of faults."""
 
     def __init__(self, model: Model, plan: FaultPlan, deadlines: Deadlines | None = None) -> None:
         self._model = model
@@ -31,8 +31,8 @@ class FaultyModel:
         fault = self._plan.next()
         if fault is not None:
             events = apply_fault(events, fault, self._deadlines)
-        async with aclosing(events) as told:
-            async for event in told:
+        async with aclosing(events) as stream:
+            async for event in stream:
                 yield event
 
     async def close(self) -> None:
@@ -42,32 +42,32 @@ class FaultyModel:
 async def apply_fault(
     events: AsyncGenerator[ModelEvent, None], fault: Fault, deadlines: Deadlines | None = None
 ) -> AsyncGenerator[ModelEvent, None]:
-    """The events as they arrive through the fault. Raises ModelError."""
+    """The events after the fault is applied. Raises ModelError."""
     if (refusal := fault.refusal()) is not None:
         raise refusal
     try:
-        async with aclosing(events), aclosing(decode_events(fault, events, deadlines or Deadlines())) as told:
-            async for event in told:
+        async with aclosing(events), aclosing(decode_events(fault, events, deadlines or Deadlines())) as stream:
+            async for event in stream:
                 yield event
     except TimeoutError:
         raise ModelError(LATE, kind="timeout_error", retryable=True) from None
     except Reset:
-        raise ModelError("the line to the model broke", kind="connection_failed", retryable=True) from None
+        raise ModelError("the connection to the model broke", kind="connection_failed", retryable=True) from None
 
 
 async def decode_events(
     fault: Fault, events: AsyncGenerator[ModelEvent, None], limits: Deadlines
 ) -> AsyncGenerator[ModelEvent, None]:
     """Raises ModelError, TimeoutError or Reset."""
-    reader, seconds, has_grown = EventReader(), limits.first_byte_seconds, True
+    reader, seconds, has_content = EventReader(), limits.first_byte_seconds, True
     chunks = fault.on_chunks(encode_events(fault.on_events(events)))
-    async with StreamTimeout(limits.request_seconds, limits.content_seconds) as patience:
+    async with StreamTimeout(limits.request_seconds, limits.content_seconds) as timeout:
         while True:
-            patience.start_wait(seconds, idle=not has_grown)
+            timeout.start_wait(seconds, idle=not has_content)
             chunk = await anext(chunks, None)
             batch = [parse_event(data) for data in (reader.end() if chunk is None else reader.feed(chunk))]
-            patience.end_wait()
-            seconds, has_grown = limits.silence_seconds, any(map(is_content, batch))
+            timeout.end_wait()
+            seconds, has_content = limits.silence_seconds, any(map(is_content, batch))
             for event in batch:
                 yield event
             if chunk is None:
@@ -75,6 +75,6 @@ async def decode_events(
 
 
 async def encode_events(events: AsyncIterator[ModelEvent]) -> AsyncGenerator[bytes, None]:
-    """Server-sent events, one a chunk."""
+    """Encode each event as one chunk of server-sent events."""
     async for event in events:
         yield b"event: %b\ndata: %b\n\n" % (event.type.encode(), event.raw)

@@ -1,1 +1,1 @@
-"""Streamed HTTP calls and server-sent events."""
+"""Streamed HTTP calls, server-sent events and timeouts, shared by the backends."""

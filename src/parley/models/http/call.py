@@ -1,15 +1,14 @@
-"""One streamed call over HTTP: a body goes out, the data of server-sent events comes in.
+"""Streamed HTTP calls: a body is posted, the data of server-sent events comes back.
 
-    pool = Pool(deadlines)
+    pool = ConnectionPool(base_url, deadlines)
     async with pool.post(url, headers, content, failure) as answer:     # raises ModelError
         answer.headers
-        async for batch in answer.batches():                            # the data of the events of one chunk
+        async for batch in answer.batches():                            # the event data of one chunk
 
-httpx2 is imported when the first call is made (it costs more than the whole engine), in a
-thread, so that the loop stays free. Every wait for the backend is bounded. The key goes
-into a header and nowhere else: no redirect is followed, so none can carry it elsewhere.
+httpx2 is imported in a thread at the first call, because it takes longer than starting the engine. Every wait for the
+server is bounded. The key is sent in a header only, and redirects are not followed, so it cannot reach another host.
 
-Not here: what is in a body and what events mean (backends/anthropic.py, backends/openai.py).
+The contents of bodies and events are in `backends/`.
 """
 
 from __future__ import annotations
@@ -34,83 +33,80 @@ if TYPE_CHECKING:
     import httpx2
 
 RETRYABLE = frozenset({401, 408, 409, 429, 500, 502, 503, 504, 529})
-"""401 too: a key helper or a gateway may have refreshed the key meanwhile."""
+"""Includes 401: a key helper or gateway may have refreshed the key."""
 BAD_PROXY = (
-    "the model cannot be asked: the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used "
-    "(it must be http://host:port or https://host:port)"
+    "cannot reach the model: the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is invalid "
+    "(expected http://host:port or https://host:port)"
 )
-BAD_CERTIFICATES = "the model cannot be asked: the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read"
+BAD_CERTIFICATES = "cannot reach the model: the certificates in SSL_CERT_FILE or SSL_CERT_DIR cannot be read"
 LATE = "the model did not answer in time"
-LINGER_SECONDS = 1.0
-"""Behind an answer that says it is complete: a connection that is read to its end can be used again."""
+DRAIN_SECONDS = 1.0
+"""Wait after a complete answer. A connection that is read to its end can be reused."""
 EVENT_STREAM = {
     "content-type": "application/json",
     "accept": "text/event-stream",
-    # Events are small and must not wait in a compressor's window.
+    # Events are small and must not wait in a compression window.
     "accept-encoding": "identity",
     "user-agent": "parley",
 }
 
 Trust = Callable[[], "ssl.SSLContext"]
-"""Makes the context of a TLS client; slow. Raises OSError if its certificates cannot be read."""
+"""Creates the TLS client context; slow. Raises OSError if certificates cannot be read."""
 Failure = Callable[[int, Mapping[str, str], bytes], ModelError]
-"""What an answer other than 200 means."""
+"""Converts a response other than 200 into an error."""
 
 
 class Deadlines(Struct, frozen=True, kw_only=True):
-    """How long a silent backend is waited for."""
+    """How long to wait for a silent server."""
 
     connect_seconds: float = 10
     first_byte_seconds: float = 300
-    """A long prompt that nobody has cached is read for minutes before the first word comes."""
+    """An uncached long prompt can take minutes before the first token."""
     silence_seconds: float = 120
-    """Between two signs of life, pings included."""
+    """Between two chunks, pings included."""
     content_seconds: float = 300
-    """Between two events that bring something of the answer: pings, comments and half an event do not."""
+    """Between two events with content. Pings, comments and partial events do not count."""
     request_seconds: float = 60 * 60
-    """The whole answer. The longest answers of slow models take most of it."""
+    """For the whole answer. Long answers of slow models can take most of it."""
 
     @classmethod
-    def from_settings(cls, given: Mapping[str, float]) -> Deadlines:
-        """Those that are given; whoever waits longer than usual for a sign of life waits as long for the rest."""
-        chosen = cls(**given)
+    def from_settings(cls, values: Mapping[str, float]) -> Deadlines:
+        """The given values. A longer silence limit extends the other limits unless they are given too."""
+        chosen = cls(**values)
         silence, first = chosen.silence_seconds, chosen.first_byte_seconds
         content, whole = max(silence, chosen.content_seconds), max(silence, first, chosen.request_seconds)
         wider = msgspec.structs.replace(chosen, content_seconds=content, request_seconds=whole)
-        return msgspec.structs.replace(wider, **given)
+        return msgspec.structs.replace(wider, **values)
 
 
 class StreamedResponse:
-    """A stream that has begun."""
+    """A stream that has started."""
 
-    def __init__(self, response: httpx2.Response, patience: StreamTimeout, silence_seconds: float) -> None:
+    def __init__(self, response: httpx2.Response, timeout: StreamTimeout, silence_seconds: float) -> None:
         self.headers: Mapping[str, str] = response.headers
-        # The stream below `aiter_raw`, which would only count bytes and pass them on. We ask for no
-        # compression; a proxy may compress all the same.
+        # Read below `aiter_raw`, which only counts bytes. We request no compression, but a proxy may compress anyway.
         is_plain = response.headers.get("content-encoding", "identity") == "identity"
         self._chunks = cast("AsyncIterable[bytes]", response.stream if is_plain else response.aiter_bytes())
         self.is_finished = False
-        """Whether the answer has said that it is complete: what comes behind it is of no interest."""
+        """Whether the answer is complete. Later data is ignored."""
         self.has_content = False
-        """Whether the last batch brought something of the answer; set by the adapter, which understands it."""
-        self._timeout = patience
+        """Whether the last batch contained part of the answer. Set by the backend."""
+        self._timeout = timeout
         self._silence_seconds = silence_seconds
 
     async def batches(self) -> AsyncGenerator[list[bytes], None]:
-        """The data of the events that each chunk completes; mostly one."""
-        reader, patience, seconds = EventReader(), self._timeout, self._silence_seconds
-        # Only waits for the backend are bounded: what happens between two events is the turn's own time.
-        patience.start_wait(seconds)
+        """The event data that each chunk completes, mostly one event."""
+        reader, timeout, seconds = EventReader(), self._timeout, self._silence_seconds
+        # Only waits for the server are bounded, not the time that the caller takes between events.
+        timeout.start_wait(seconds)
         async for chunk in self._chunks:
-            patience.end_wait()
+            timeout.end_wait()
             if self.is_finished:
                 return
             self.has_content = False
             yield reader.feed(chunk)
-            patience.start_wait(
-                min(seconds, LINGER_SECONDS) if self.is_finished else seconds, idle=not self.has_content
-            )
-        patience.end_wait()
+            timeout.start_wait(min(seconds, DRAIN_SECONDS) if self.is_finished else seconds, idle=not self.has_content)
+        timeout.end_wait()
         yield reader.end()
 
 
@@ -127,24 +123,24 @@ class ConnectionPool:
     async def post(
         self, url: str, headers: Mapping[str, str], content: bytes, failure: Failure
     ) -> AsyncGenerator[StreamedResponse, None]:
-        """The answer to a body. Raises ModelError, also while the answer is read."""
+        """Post a body and stream the answer. Raises ModelError, also while the answer is read."""
         client, limits = await self._open_client(), self._deadlines
         import httpx2
 
         response = None
         try:
             call = client.build_request("POST", url, content=content, headers=dict(headers))
-            async with StreamTimeout(limits.request_seconds, limits.content_seconds) as patience:
-                response = await patience.wait_for(client.send(call, stream=True), limits.first_byte_seconds, idle=True)
+            async with StreamTimeout(limits.request_seconds, limits.content_seconds) as timeout:
+                response = await timeout.wait_for(client.send(call, stream=True), limits.first_byte_seconds, idle=True)
                 if response.status_code != 200:
-                    body = await patience.wait_for(readable_body(response), limits.silence_seconds)
+                    body = await timeout.wait_for(readable_body(response), limits.silence_seconds)
                     raise failure(response.status_code, response.headers, body)
-                yield StreamedResponse(response, patience, limits.silence_seconds)
+                yield StreamedResponse(response, timeout, limits.silence_seconds)
         except TimeoutError:
             raise ModelError(LATE, kind="timeout_error", retryable=True) from None
         except (httpx2.LocalProtocolError, UnicodeEncodeError):
-            # The flaw's own words would show the header, which may be the key.
-            raise ModelError("the request cannot be sent: a header has a value that no header may have") from None
+            # The exception's text may contain the header, and so the key.
+            raise ModelError("cannot send the request: a header has an invalid value") from None
         except (httpx2.TransportError, httpx2.DecodingError, httpx2.InvalidURL) as exc:
             raise connection_error(exc, self._base_url) from None
         finally:
@@ -171,11 +167,11 @@ class ConnectionPool:
             await asyncio.to_thread(__import__, "httpx2")
             import httpx2
 
-            # We watch the clock ourselves: a timeout per read would not see a drip of pings.
+            # Timeouts are measured by StreamTimeout, because a timeout per read would not notice a stream of pings.
             times = httpx2.Timeout(None, connect=self._deadlines.connect_seconds)
-            # An idle connection may be dead: it is not used again after half a minute.
+            # An idle connection may be dead and is not reused after 30 seconds.
             limits = httpx2.Limits(keepalive_expiry=30)
-            # Reading the certificates takes 40 ms; plain HTTP has no use for them.
+            # Reading the certificates takes 40 ms. Plain HTTP does not need them.
             verify = False if self._base_url.startswith("http:") else await asyncio.to_thread(self._create_ssl_context)
             try:
                 self._client = httpx2.AsyncClient(
@@ -183,18 +179,18 @@ class ConnectionPool:
                     limits=limits,
                     verify=verify,
                     follow_redirects=False,
-                    # A proxy is for other machines: it would look for a server on its own.
+                    # A proxy cannot reach servers on this machine.
                     trust_env=not is_loopback(self._base_url),
                 )
             except (ImportError, ValueError, httpx2.InvalidURL):
-                # The flaw's own words would show the proxy's URL, which may have a password.
+                # The exception's text may contain the proxy URL with a password.
                 raise ModelError(BAD_PROXY, kind="proxy") from None
             merge_chunks(self._client)
         return self._client
 
 
 async def readable_body(response: httpx2.Response) -> bytes:
-    """The body of a refusal; nothing of one that is not compressed as it says: its status counts all the same."""
+    """The body of an error response; empty if it is not compressed as declared, because the status is enough."""
     import httpx2
 
     try:
@@ -204,9 +200,9 @@ async def readable_body(response: httpx2.Response) -> bytes:
 
 
 def parse_refusal(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
-    """What an answer other than 200 means, where its body is `{"error": {"type": ..., "message": ...}}`."""
+    """The error of a response other than 200 with a body like `{"error": {"type": ..., "message": ...}}`."""
     if 300 <= status < 400:
-        return ModelError("the API answered with a redirect, which is not followed", status=status)
+        return ModelError("the API answered with a redirect, and redirects are not followed", status=status)
     error = read_error(content)
     text = str(error.get("message") or content[:200].decode(errors="replace") or "no details")
     return ModelError(
@@ -220,7 +216,7 @@ def parse_refusal(status: int, headers: Mapping[str, str], content: bytes) -> Mo
 
 
 def read_error(content: bytes) -> dict[str, Any]:
-    """The `error` of a body, if it has one."""
+    """The `error` object of a body, or {}."""
     try:
         error: Any = msgspec.json.decode(content).get("error")
     except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, RecursionError):
@@ -229,15 +225,15 @@ def read_error(content: bytes) -> dict[str, Any]:
 
 
 def parse_retry_after(text: str | None) -> float | None:
-    """A retry-after header in seconds; dates are rare enough to be left to the ordinary back-off."""
+    """The retry-after header in seconds. Dates are ignored; the usual backoff applies."""
     try:
         return max(0.0, float(text)) if text else None
     except ValueError:
         return None
 
 
-def connection_error(flaw: Exception, base_url: str) -> ModelError:
-    """Nothing answered, or the line broke."""
-    reason = str(flaw) or type(flaw).__name__
+def connection_error(exc: Exception, base_url: str) -> ModelError:
+    """The error for a failed or broken connection."""
+    reason = str(exc) or type(exc).__name__
     where = without_userinfo(base_url)
     return ModelError(f"no answer from {where}: {reason}", kind="connection_failed", retryable=True)

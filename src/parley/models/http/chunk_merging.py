@@ -1,14 +1,12 @@
-"""HTTP chunks that came together become one chunk, before the HTTP library sees them.
+r"""Merge HTTP chunks that arrive together, before the HTTP library parses them.
 
-A backend sends each event of a stream as a chunk of its own, and the library takes as long for a
-chunk as everything else we do with its event. When many have arrived by the time we read, they
-are handed on as one:
+A server sends each event as its own chunk, and the library spends as much time on a chunk as all other work on its
+event. Complete chunks from one read are passed on as one:
 
     5\r\nfirst\r\n6\r\nsecond\r\n    ->    b\r\nfirstsecond\r\n
 
-Nothing waits for more: what was read is handed on at once, a chunk that is not complete as it came.
-Whatever is not plainly such a chunk (another framing, extensions, trailers, a flaw) stays as it is,
-for the library to judge.
+Nothing is delayed: data is passed on immediately, an incomplete chunk unchanged. Anything that is not plainly a chunk
+(another framing, extensions, trailers, invalid data) is passed on unchanged for the library to handle.
 """
 
 from __future__ import annotations
@@ -21,30 +19,30 @@ if TYPE_CHECKING:
 
 BLANK_LINE = re.compile(rb"\n\r?\n")
 CHUNKED = re.compile(rb"HTTP/1\.1 [2-5][^\n]*\n(?:[^\n]*\n)*?(?i:transfer-encoding):[ \t]*(?i:chunked)[ \t]*\r?\n")
-"""A head that says so; one of an interim answer (1xx) is not meant."""
+"""A response head with chunked encoding, except for interim responses (1xx)."""
 SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})\r\n")
 UNFINISHED_SIZE = re.compile(rb"[0-9A-Fa-f]{0,16}\r?")
 LONGEST_HEAD_BYTES = 16 * 1024
 
 
 class ChunkMerger:
-    """The bytes of one connection, answer by answer."""
+    """Merges the chunks of one connection, response by response."""
 
     def __init__(self) -> None:
         self._head: bytes | None = b""
-        """What came of it; None behind it."""
+        """The head so far; None after it."""
         self._is_chunked = False
         self._held = b""
-        """The beginning of a line that says how long a chunk is."""
+        """An incomplete chunk size line."""
         self._left_bytes = 0
-        """What is still to come of a chunk that was handed on before it was complete."""
+        """The rest of a chunk whose start was already passed on."""
 
     def begin(self) -> None:
-        """A request was sent: what comes now is the head of its answer."""
+        """A request was sent, so the next data is a response head."""
         self._head, self._is_chunked, self._held, self._left_bytes = b"", False, b"", 0
 
     def feed(self, data: bytes) -> bytes:
-        """What to hand on for it; nothing only if the beginning of a line is all that came."""
+        """The data to pass on. Empty only if all that arrived is an incomplete size line."""
         if self._head is None:
             return self._merge(data) if self._is_chunked else data
         head = self._head + data
@@ -59,7 +57,7 @@ class ChunkMerger:
         return data[: -len(body)] + self._merge(body)
 
     def end(self) -> bytes:
-        """What was held when the connection ended."""
+        """The held data, when the connection ends."""
         held, self._held = self._held, b""
         return held
 
@@ -85,35 +83,35 @@ class ChunkMerger:
         if UNFINISHED_SIZE.fullmatch(rest):
             self._held, rest = rest, b""
         else:
-            self._is_chunked = False  # the last chunk, or one that is not for us to read
+            self._is_chunked = False  # The last chunk, or one that we do not parse.
         return before + encode_chunk(pieces) + rest
 
 
 def encode_chunk(pieces: list[bytes]) -> bytes:
-    """One chunk of all these; nothing of none."""
+    """One chunk with all pieces; empty if there are none."""
     data = b"".join(pieces)
     return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
 
 class MergingStream:
-    """A connection of the HTTP library, whose chunks are merged. Arguments are the library's business."""
+    """A connection of the HTTP library with merged chunks. Arguments are passed through."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
         self._merger = ChunkMerger()
 
-    async def read(self, *wanted: Any, **how: Any) -> bytes:
-        while data := await self._inner.read(*wanted, **how):
+    async def read(self, *args: Any, **kwargs: Any) -> bytes:
+        while data := await self._inner.read(*args, **kwargs):
             if merged := self._merger.feed(data):
                 return merged
         return self._merger.end()
 
-    async def write(self, *what: Any, **how: Any) -> None:
+    async def write(self, *args: Any, **kwargs: Any) -> None:
         self._merger.begin()
-        await self._inner.write(*what, **how)
+        await self._inner.write(*args, **kwargs)
 
-    async def start_tls(self, *whom: Any, **how: Any) -> MergingStream:
-        return MergingStream(await self._inner.start_tls(*whom, **how))
+    async def start_tls(self, *args: Any, **kwargs: Any) -> MergingStream:
+        return MergingStream(await self._inner.start_tls(*args, **kwargs))
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -123,26 +121,26 @@ class MergingStream:
 
 
 class MergingBackend:
-    """What the HTTP library connects with."""
+    """A network backend of the HTTP library with merged chunks."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
-    async def connect_tcp(self, *place: Any, **how: Any) -> MergingStream:
-        return MergingStream(await self._inner.connect_tcp(*place, **how))
+    async def connect_tcp(self, *args: Any, **kwargs: Any) -> MergingStream:
+        return MergingStream(await self._inner.connect_tcp(*args, **kwargs))
 
-    async def connect_unix_socket(self, *place: Any, **how: Any) -> MergingStream:
-        return MergingStream(await self._inner.connect_unix_socket(*place, **how))
+    async def connect_unix_socket(self, *args: Any, **kwargs: Any) -> MergingStream:
+        return MergingStream(await self._inner.connect_unix_socket(*args, **kwargs))
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
 
 
 def merge_chunks(client: httpx2.AsyncClient) -> None:
-    """Make all connections of a client merge chunks.
+    """Merge chunks on all connections of a client.
 
-    The library underneath takes a backend as an argument, but `httpx2` has none to pass it through. So it is
-    set where it is kept; should that place be another one some day, all stays as right as it is, and slower.
+    The library below `httpx2` takes a network backend as an argument, but `httpx2` does not expose it, so a private
+    attribute is set. If a new version moves that attribute, calls stay correct and become slower.
     """
     for transport in (client._transport, *client._mounts.values()):
         pool: Any = getattr(transport, "_pool", None)

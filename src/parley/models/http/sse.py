@@ -1,23 +1,22 @@
-"""Server-sent events: bytes in, the `data` of each event out.
+"""Parse server-sent events: bytes in, the `data` of each event out.
 
-Only what the model APIs use: `data` lines (several are joined), comments and other
-fields skipped, LF or CRLF. A server that does not stream, though asked to, sends one JSON
-object: that is the data of one event.
+It supports what model APIs use: `data` lines (several are joined) with LF or CRLF; comments and other fields are
+skipped. A server that does not stream sends one JSON object instead, which becomes the data of one event.
 """
 
 from __future__ import annotations
 
 
 class EventReader:
-    """Cuts a byte stream into events, however the bytes arrive."""
+    """Splits a byte stream into events, wherever the chunks end."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-        """What came of an event that is not complete; joined once, as it may be of any size."""
+        """The pieces of an incomplete event. Joined once, because it may be large."""
         self._last_was_cr = False
         self._is_fresh = True
         self._is_whole = False
-        """Whether what comes is no stream of events but one object."""
+        """Whether the body is one JSON object instead of an event stream."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of the events that this chunk completes."""
@@ -36,17 +35,17 @@ class EventReader:
         return [data for event in events if (data := event_data(event)) is not None]
 
     def end(self) -> list[bytes]:
-        """The last event, if the stream ended without its blank line."""
+        """The last event, if the stream ended without a blank line."""
         rest, self._pieces = b"".join(self._pieces).strip(b"\n"), []
         data = rest or None if self._is_whole else event_data(rest)
         return [] if data is None else [data]
 
     def _ends_at(self, chunk: bytes) -> bool:
-        """Whether this last piece begins with the second half of a blank line."""
+        """Whether this piece starts with the second newline of a blank line."""
         return chunk.startswith(b"\n") and len(self._pieces) > 1 and self._pieces[-2].endswith(b"\n")
 
     def _without_cr(self, chunk: bytes) -> bytes:
-        """CRLF and lone CR become LF, also where a chunk ends between the two."""
+        """CRLF and lone CR become LF, also if a chunk ends between the two."""
         if self._last_was_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         self._last_was_cr = chunk.endswith(b"\r")
@@ -59,7 +58,7 @@ def event_data(event: bytes) -> bytes | None:
     if first < 0:
         return None
     if event.find(b"\ndata:", first) < 0 and (first == 0 or event[first - 1] == 0x0A):
-        # The usual case: one data line, and nothing behind it.
+        # The usual case: one data line at the end.
         end = event.find(b"\n", first)
         return event[first + 5 : end if end >= 0 else None].strip()
     lines = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]

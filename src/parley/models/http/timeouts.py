@@ -1,15 +1,14 @@
-"""Bounded waits, at the price of one timer for many of them.
+"""Timeouts for many waits with one timer.
 
-A stream is waited for thousands of times. A timer for each wait would cost more than
-reading the stream, so one timer looks from time to time whether the present wait has
-lasted too long. What happens between two waits does not count.
+A stream is awaited thousands of times. A timer for each wait would take longer than reading the stream, so one timer
+checks now and then whether the current wait has lasted too long. The time between two waits does not count.
 
     try:
-        async with Patience(longest_seconds=900) as patience:
-            chunk = await patience.on(anext(chunks), seconds=45)
+        async with StreamTimeout(longest_seconds=900) as timeout:
+            chunk = await timeout.wait_for(anext(chunks), seconds=45)
     except TimeoutError: ...
 
-`begin` and `end` around a wait do the same without a coroutine of their own.
+`start_wait` and `end_wait` around a wait do the same without a further coroutine.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ T = TypeVar("T")
 
 class StreamTimeout:
     def __init__(self, longest_seconds: float = inf, idle_seconds: float = inf) -> None:
-        """No wait goes on after `longest_seconds`, counted from now.
+        """Every wait ends `longest_seconds` from now at the latest.
 
-        None goes on while for `idle_seconds` nothing came of it either, counted from the first that is not `idle`.
+        It also ends if no wait since `idle_seconds` was other than `idle` (see `start_wait`).
         """
         self._loop = asyncio.get_running_loop()
         self._last_moment = self._loop.time() + longest_seconds
         self._idle_seconds = idle_seconds
         self._idle_until = inf
         self._deadline: float | None = None
-        """When the present wait is too long; None between waits."""
+        """When the current wait times out; None between waits."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._task: asyncio.Task[object] | None = None
@@ -47,18 +46,18 @@ class StreamTimeout:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, flaw: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._expired and self._task is not None:
-            # Our own cancellation, unless somebody else cancelled as well.
+            # Suppress our own cancellation, unless another caller cancelled too.
             ours_alone = self._task.uncancel() <= self._cancelled_before
             if ours_alone and kind is asyncio.CancelledError:
                 raise TimeoutError from None
 
     async def wait_for(self, awaited: Awaitable[T], seconds: float, *, idle: bool = False) -> T:
-        """Wait for it, but no longer than this."""
+        """Await with a timeout."""
         self.start_wait(seconds, idle=idle)
         try:
             return await awaited
@@ -66,9 +65,9 @@ class StreamTimeout:
             self.end_wait()
 
     def start_wait(self, seconds: float, *, idle: bool = False) -> None:
-        """A wait begins, which must end in time.
+        """Start a wait that times out after `seconds`.
 
-        `idle`: the last one brought only a sign of life, which is not enough for ever.
+        `idle` means that the previous wait brought no content, so the idle limit keeps running.
         """
         now = self._loop.time()
         if not idle:
@@ -78,7 +77,7 @@ class StreamTimeout:
             self._set_timer(deadline)
 
     def end_wait(self) -> None:
-        """The wait is over."""
+        """End the current wait."""
         self._deadline = None
 
     def _set_timer(self, when: float) -> None:

@@ -1,15 +1,15 @@
-"""A tape: the model's side of a run, written down. One JSON object a line.
+"""The format of a recording: the requests to a model and its answers. One JSON object per line.
 
     {"type":"tape","version":1,"by":"parley 0.1.0","places":{"cwd":"/home/me/project"}}
     {"type":"request","number":1,"at_ms":12.1,"model":"claude-opus-5-5","system":[…],"tools":[…],"messages":[…]}
     {"type":"event","number":1,"at_ms":840.9,"data":{"type":"message_start",…}}
     {"type":"end","number":1,"at_ms":2210.0}
 
-`number` says to which request a line belongs: calls may run side by side. A request carries only what is new:
-`kept` is how many messages it has in common with the request before it, and a field that it lacks is as it was
-there. `data` is the event as it came. An end may have an `error`, or say that it was `closed` by our own side.
+`number` links lines to their request, because calls may run concurrently. A request contains only what changed: `kept`
+counts the messages that it shares with the previous request, and a missing field is the same as there. `data` is the
+event as received. An end may have an `error`, or `closed` if the engine aborted the call.
 
-Not here: who writes it (recorder.py), who plays it (replay.py).
+`recorder.py` writes recordings, `replay.py` plays them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class RecordingHeader(Struct, frozen=True, kw_only=True, tag="tape", tag_field="
     by: str = ""
     at: str = ""
     places: dict[str, str] = {}
-    """Folders whose names differ from run to run."""
+    """Directories whose paths differ between runs."""
 
 
 class RecordedRequest(Struct, frozen=True, kw_only=True, tag="request", tag_field="type", omit_defaults=True):
-    """A request. Headers are not on a tape, and so no key is."""
+    """A request. Headers are not recorded, and so no key is."""
 
     number: int
     at_ms: float = 0
@@ -53,8 +53,6 @@ class RecordedRequest(Struct, frozen=True, kw_only=True, tag="request", tag_fiel
 
 
 class RecordedEvent(Struct, frozen=True, kw_only=True, tag="event", tag_field="type", omit_defaults=True):
-    """An event of the answer."""
-
     number: int
     at_ms: float = 0
     data: msgspec.Raw
@@ -62,7 +60,7 @@ class RecordedEvent(Struct, frozen=True, kw_only=True, tag="event", tag_field="t
 
 
 class RecordedError(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a call failed."""
+    """The error of a failed call."""
 
     message: str
     status: int | None = None
@@ -72,8 +70,8 @@ class RecordedError(Struct, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
 
     @classmethod
-    def from_error(cls, flaw: ModelError) -> RecordedError:
-        return cls(**{field: getattr(flaw, field) for field in cls.__struct_fields__})
+    def from_error(cls, exc: ModelError) -> RecordedError:
+        return cls(**{field: getattr(exc, field) for field in cls.__struct_fields__})
 
     def to_error(self) -> ModelError:
         return ModelError(self.message, **{k: v for k, v in msgspec.structs.asdict(self).items() if k != "message"})
@@ -86,18 +84,18 @@ class RecordedEnd(Struct, frozen=True, kw_only=True, tag="end", tag_field="type"
     at_ms: float = 0
     error: RecordedError | None = None
     closed: bool = False
-    """Whether our own side hung up: the turn was interrupted."""
+    """Whether the engine aborted the call because the turn was interrupted."""
 
 
 class RecordedCall(Struct, kw_only=True):
-    """A request and its whole answer."""
+    """A request and its answer."""
 
     request: RecordedRequest
-    """With all its messages."""
+    """With all messages."""
     events: list[tuple[float, ModelEvent]] = []
-    """Each with its time, in milliseconds."""
+    """Each with its time in milliseconds."""
     end: RecordedEnd | None = None
-    """None where the recording stopped before."""
+    """None if the recording stopped before the end."""
 
 
 class Recording(Struct, frozen=True):
@@ -110,28 +108,28 @@ _line = msgspec.json.Decoder(RecordingHeader | RecordedRequest | RecordedEvent |
 
 
 def read_recording(path: Path) -> Recording:
-    """Raises UsageError, in one sentence, for what is no tape or a broken one."""
+    """Raises UsageError if the file is not a valid recording."""
     try:
         data = path.read_bytes()
     except OSError as exc:
-        raise UsageError(f"the tape {path} cannot be read: {exc.strerror}") from None
-    # A line without its end is what a crash leaves behind: everything before it counts.
+        raise UsageError(f"cannot read recording {path}: {exc.strerror}") from None
+    # A crash leaves an incomplete last line. Everything before it is used.
     lines = data.split(b"\n")[:-1]
     if not lines:
-        raise UsageError(f"{path} is no tape: it is empty")
+        raise UsageError(f"{path} is not a recording: the file is empty")
     head = _read(lines[0], path, 1)
     if not isinstance(head, RecordingHeader):
-        raise UsageError(f"{path} is no tape: its first line does not say so")
+        raise UsageError(f"{path} is not a recording: the first line is not a header")
     if head.version != VERSION:
-        raise UsageError(f"the tape {path} has version {head.version}, and only version {VERSION} can be played")
+        raise UsageError(f"recording {path} has version {head.version}; only version {VERSION} is supported")
     exchanges: dict[int, RecordedCall] = {}
     for at, line in enumerate(lines[1:], 2):
         try:
             _add(_read(line, path, at), exchanges)
         except (ValueError, msgspec.DecodeError) as exc:
-            raise UsageError(f"the tape {path} is broken: line {at}: {exc}") from None
+            raise UsageError(f"invalid recording {path}: line {at}: {exc}") from None
     if not exchanges:
-        raise UsageError(f"the tape {path} has no request on it")
+        raise UsageError(f"recording {path} contains no request")
     return Recording(str(path), head, list(exchanges.values()))
 
 
@@ -139,24 +137,24 @@ def _read(line: bytes, path: Path, at: int) -> Any:
     try:
         return _line.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        what = f"{path} is no tape" if at == 1 else f"the tape {path} is broken"
+        what = f"{path} is not a recording" if at == 1 else f"invalid recording {path}"
         raise UsageError(f"{what}: line {at}: {exc}") from None
 
 
 def _add(line: Any, exchanges: dict[int, RecordedCall]) -> None:
-    """Put a line where it belongs. Raises ValueError or msgspec.DecodeError."""
+    """Add a line to its call. Raises ValueError or msgspec.DecodeError."""
     if isinstance(line, RecordingHeader):
-        raise ValueError("a second first line")
+        raise ValueError("unexpected second header")
     if isinstance(line, RecordedRequest):
         if line.number in exchanges:
-            raise ValueError(f"request {line.number} is there twice")
+            raise ValueError(f"duplicate request {line.number}")
         exchanges[line.number] = RecordedCall(request=_with_shared_fields(line, exchanges))
         return
     exchange = exchanges.get(line.number)
     if exchange is None:
-        raise ValueError(f"there is no request {line.number}")
+        raise ValueError(f"unknown request {line.number}")
     if exchange.end is not None:
-        raise ValueError(f"request {line.number} has ended already")
+        raise ValueError(f"request {line.number} has already ended")
     if isinstance(line, RecordedEvent):
         event = read_event(bytes(line.data))
         event.request_id = line.request_id
@@ -165,14 +163,16 @@ def _add(line: Any, exchanges: dict[int, RecordedCall]) -> None:
         exchange.end = line
 
 
-def _with_shared_fields(asked: RecordedRequest, exchanges: dict[int, RecordedCall]) -> RecordedRequest:
-    """The request with what it has in common with the one before it."""
+def _with_shared_fields(request: RecordedRequest, exchanges: dict[int, RecordedCall]) -> RecordedRequest:
+    """The request with the fields that it shares with the previous one."""
     before = list(exchanges.values())[-1].request if exchanges else RecordedRequest(number=0, system=[], tools=[])
-    if asked.kept > len(before.messages):
-        raise ValueError(f"request {asked.number} keeps {asked.kept} messages of {len(before.messages)}")
+    if request.kept > len(before.messages):
+        raise ValueError(
+            f"request {request.number} keeps {request.kept} messages, but the previous one has {len(before.messages)}"
+        )
     return msgspec.structs.replace(
-        asked,
-        messages=[*before.messages[: asked.kept], *asked.messages],
-        system=before.system if asked.system is None else asked.system,
-        tools=before.tools if asked.tools is None else asked.tools,
+        request,
+        messages=[*before.messages[: request.kept], *request.messages],
+        system=before.system if request.system is None else request.system,
+        tools=before.tools if request.tools is None else request.tools,
     )

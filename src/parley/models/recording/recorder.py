@@ -1,11 +1,10 @@
-"""`--record FILE`: a tape of what the model was asked and what it said.
+"""`--record FILE`: record the requests to the model and its answers.
 
-    writer = Writer(path, head, redaction, clock, complain)
-    model = Recorder(model, writer)         # any model; many may share one tape
+    writer = RecordingWriter(path, header, redactor, clock, warn)
+    model = Recorder(model, writer)         # any model; several can share one recording
 
-A line is written whole and at once, so that a crash keeps what was recorded. The events of a block wait for its
-end, because a secret may lie across two of them. A tape that cannot be written on is told of once, and the run
-goes on without it.
+Each line is written at once, so that a crash keeps what was recorded. The events of a block are written when it ends,
+because a secret may span several of them. If the file cannot be written, one warning is given and the run continues.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from parley.protocol.base import Json
 from parley.workspace import private_files
 
 PIECES = ("text", "thinking", "partial_json")
-"""The fields of a delta that are a part of something longer."""
+"""Delta fields that are pieces of a longer text."""
 
 
 class RecordingWriter:
-    """The tape itself: one file, one writer."""
+    """Writes a recording: one file, one writer."""
 
     def __init__(
         self,
@@ -42,13 +41,13 @@ class RecordingWriter:
         clock: Callable[[], float],
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Raises UsageError. A tape that is there already is not touched."""
+        """Raises UsageError. An existing file is not touched."""
         try:
             self._file = private_files.open_file(path, private_files.NEW | os.O_APPEND, make_folders=False)
         except FileExistsError:
-            raise UsageError(f"option '--record': {path} is there already; a tape is never overwritten") from None
+            raise UsageError(f"option '--record': {path} already exists; recordings are not overwritten") from None
         except OSError as exc:
-            raise UsageError(f"option '--record': {path} cannot be made: {exc.strerror}") from None
+            raise UsageError(f"option '--record': cannot create {path}: {exc.strerror}") from None
         self.redaction = redaction
         self._path = path
         self._clock = clock
@@ -59,9 +58,9 @@ class RecordingWriter:
         self.write(head)
 
     def write_request(self, request: ModelRequest) -> int:
-        """Write a request down; returns its number."""
+        """Write a request and return its number."""
         self._requests += 1
-        asked = RecordedRequest(
+        recorded = RecordedRequest(
             number=self._requests,
             at_ms=self.now_ms(),
             model=request.model,
@@ -73,9 +72,9 @@ class RecordingWriter:
             tools=self.redaction.redact_value(request.tools),
             messages=self.redaction.redact_value(without_cache_marks(request.messages)),
         )
-        self.write(without_repeats(asked, self._last))
-        self._last = asked
-        return asked.number
+        self.write(without_repeats(recorded, self._last))
+        self._last = recorded
+        return recorded.number
 
     def write(self, line: RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd) -> None:
         if self._file < 0:
@@ -85,7 +84,7 @@ class RecordingWriter:
             while data:
                 data = data[os.write(self._file, data) :]
         except OSError as exc:
-            self._warn(f"the tape {self._path} ends here, it cannot be written: {exc.strerror}")
+            self._warn(f"cannot write to recording {self._path}; it ends here: {exc.strerror}")
             self.close()
 
     def now_ms(self) -> float:
@@ -97,23 +96,23 @@ class RecordingWriter:
             self._file = -1
 
 
-def without_repeats(asked: RecordedRequest, before: RecordedRequest) -> RecordedRequest:
-    """A request without what it has in common with the one before it."""
-    pairs = zip(asked.messages, before.messages, strict=False)
+def without_repeats(request: RecordedRequest, before: RecordedRequest) -> RecordedRequest:
+    """The request without what it shares with the previous one."""
+    pairs = zip(request.messages, before.messages, strict=False)
     kept = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
     if kept is None:
-        kept = min(len(asked.messages), len(before.messages))
+        kept = min(len(request.messages), len(before.messages))
     return msgspec.structs.replace(
-        asked,
+        request,
         kept=kept,
-        messages=asked.messages[kept:],
-        system=None if asked.system == before.system else asked.system,
-        tools=None if asked.tools == before.tools else asked.tools,
+        messages=request.messages[kept:],
+        system=None if request.system == before.system else request.system,
+        tools=None if request.tools == before.tools else request.tools,
     )
 
 
 class Recorder:
-    """A model whose answers are written down on their way."""
+    """A model whose answers are recorded."""
 
     def __init__(self, model: Model, writer: RecordingWriter) -> None:
         self._model = model
@@ -141,13 +140,13 @@ class Recorder:
 
 
 class ResponseRecorder:
-    """One answer on its way onto the tape."""
+    """Records one answer."""
 
     def __init__(self, writer: RecordingWriter, number: int) -> None:
         self._writer = writer
         self._number = number
         self._waiting: list[tuple[float, ModelEvent]] = []
-        """The events of the blocks that are open."""
+        """The events of the open blocks."""
         self._open: set[int] = set()
 
     def write(self, event: ModelEvent) -> None:
@@ -177,17 +176,17 @@ class ResponseRecorder:
 
 
 def redact_events(events: list[ModelEvent], redaction: Redactor) -> list[bytes]:
-    """The events as JSON on one line each, without secrets, also where one lies across several deltas."""
+    """The events as JSON, one line each, without secrets, even if one spans several deltas."""
     found: list[Json] = [msgspec.json.decode(event.raw) for event in events]
     clean: list[Any] = [redaction.redact_value(json) for json in found]
-    threads: dict[tuple[int, str], list[int]] = {}
+    streams: dict[tuple[int, str], list[int]] = {}
     for at, event in enumerate(events):
         for field in PIECES:
             if event.delta is not None and getattr(event.delta, field):
-                threads.setdefault((event.index, field), []).append(at)
-    for (_, field), places in threads.items():
-        pieces = [str(found[at]["delta"][field]) for at in places]
-        for at, piece in zip(places, redaction.redact_pieces(pieces), strict=True):
+                streams.setdefault((event.index, field), []).append(at)
+    for (_, field), indexes in streams.items():
+        pieces = [str(found[at]["delta"][field]) for at in indexes]
+        for at, piece in zip(indexes, redaction.redact_pieces(pieces), strict=True):
             clean[at]["delta"][field] = piece
     return [
         event.raw if json == before and b"\n" not in event.raw else msgspec.json.encode(json)

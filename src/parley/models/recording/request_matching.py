@@ -1,14 +1,11 @@
-"""Whether a request is the one on a tape, and where it departs from it.
+"""Whether a request matches a recorded one, and where it differs. Pure.
 
-Compared are the messages: their roles, their blocks, the text, the calls and the results in them. Not compared are
-the model's name, the instructions, the tools on offer and the limits, because they name the day, the folder and the
-machine, or may well change between two versions. In what is compared these vary from run to run and count as
-the same:
+The messages are compared: roles, blocks, text, tool calls and results. The model name, system prompt, tools and limits
+are not compared, because they contain the date, paths and the machine, or change between versions. These values vary
+between runs and count as equal:
 
-    cache markers, signatures of thoughts    dates and times    UUIDs and long hexadecimal ids
-    the folders that a tape knows by name (working directory, home, temporary folder), each as itself
-
-All of it is pure.
+    cache markers, thinking signatures    dates and times    UUIDs and long hexadecimal ids
+    the directories that the recording names (working directory, home, temporary directory)
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ SHOWN_CHARS = 40
 
 
 def without_cache_marks(value: Any) -> Any:
-    """The same JSON without cache markers: they move on with every request."""
+    """The same JSON without cache markers, which move with every request."""
     if isinstance(value, list):
         return [without_cache_marks(item) for item in value]
     if isinstance(value, dict) and "cache_control" in value:
@@ -41,8 +38,8 @@ def without_cache_marks(value: Any) -> Any:
 
 
 def normalize(messages: list[Json], places: Mapping[str, str]) -> Any:
-    """What is compared of the messages."""
-    # The deeper folder first: the working directory may lie below the home.
+    """The messages in the form that is compared."""
+    # Longer paths first: the working directory may be inside the home directory.
     folders = sorted(((path, name) for name, path in places.items() if len(path) > 1), key=lambda row: -len(row[0]))
     return _normalize(
         [{**message, "content": _normalize_content(message.get("content"))} for message in messages], folders
@@ -50,7 +47,7 @@ def normalize(messages: list[Json], places: Mapping[str, str]) -> Any:
 
 
 def _normalize_content(content: Any) -> Any:
-    """A text alone is short for one block."""
+    """A string is short for one text block."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
@@ -68,24 +65,24 @@ def _normalize(value: Any, folders: list[tuple[str, str]]) -> Any:
     return value
 
 
-def describe_difference(tape: Any, asked: Any, where: str = "messages") -> str | None:
-    """Where two normal values differ first, in words; None if they do not."""
-    if isinstance(tape, dict) and isinstance(asked, dict):
-        keys = list(dict.fromkeys([*tape, *asked]))
-        inner = (describe_difference(tape.get(key), asked.get(key), f"{where}.{key}") for key in keys)
+def describe_difference(recorded: Any, actual: Any, where: str = "messages") -> str | None:
+    """A description of the first difference between two normalized values; None if they are equal."""
+    if isinstance(recorded, dict) and isinstance(actual, dict):
+        keys = list(dict.fromkeys([*recorded, *actual]))
+        inner = (describe_difference(recorded.get(key), actual.get(key), f"{where}.{key}") for key in keys)
         return next((found for found in inner if found), None)
-    if isinstance(tape, list) and isinstance(asked, list):
-        pairs = enumerate(zip(tape, asked, strict=False))
+    if isinstance(recorded, list) and isinstance(actual, list):
+        pairs = enumerate(zip(recorded, actual, strict=False))
         inner = (describe_difference(one, other, f"{where}[{at}]") for at, (one, other) in pairs)
         if (found := next((found for found in inner if found), None)) is not None:
             return found
-        if len(tape) != len(asked):
-            return f"{where} has {len(tape)} on the tape and {len(asked)} here"
+        if len(recorded) != len(actual):
+            return f"{where} has {len(recorded)} items in the recording and {len(actual)} here"
         return None
-    if tape == asked:
+    if recorded == actual:
         return None
-    begin = _first_difference(tape, asked) if isinstance(tape, str) and isinstance(asked, str) else 0
-    return f"{where} is {_show(tape, begin)} on the tape and {_show(asked, begin)} here"
+    begin = _first_difference(recorded, actual) if isinstance(recorded, str) and isinstance(actual, str) else 0
+    return f"{where} is {_show(recorded, begin)} in the recording and {_show(actual, begin)} here"
 
 
 def _first_difference(one: str, other: str) -> int:
@@ -94,7 +91,7 @@ def _first_difference(one: str, other: str) -> int:
 
 
 def _show(value: Any, begin: int) -> str:
-    """A value, or the part of a text around a place."""
+    """A value, or the part of a text around an offset."""
     if value is None:
         return "absent"
     if not isinstance(value, str):

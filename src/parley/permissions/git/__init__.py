@@ -1,1 +1,1 @@
-"""What a git command would run, read or print in the repository it finds."""
+"""Git in permission decisions: what a command runs, reads or prints in the repository it finds."""

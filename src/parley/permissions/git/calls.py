@@ -1,33 +1,44 @@
-"""What is to be known of the git commands of a line: where they run, what that repository says, what they print.
+"""The git commands of a line: where they run, what the repository there may run, and what they print.
 
-    apply_repository_findings(assessment, line, request, rules, created, fs)
-        # not allowed where the repository may run something
-    explain_denied_output(line, request, rules, fs)                    # which denied files they may print
-    find_named_files(line, request, fs)                             # files like the one in `git show HEAD:.env`
+    apply_repository_findings(assessment, command)    # not allowed if the repository may run a program
+    explain_denied_output(command)                    # which denied files the commands may print
+    find_named_files(command)                         # files like the one in `git show HEAD:.env`
 
-See also: repositories (repository.py), the words of git (shell/git.py).
+See also: repositories (repository.py), the arguments of git (shell/readonly/git.py).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
-from parley.permissions.assessment import Assessment
-from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
+from parley.permissions.base import Assessment, Filesystem, ResolvedPath
 from parley.permissions.git import config
-from parley.permissions.git.repository import HOOKS, READ_HOOKS, find_repositories, is_session_repository, survey
+from parley.permissions.git.repository import (
+    GITLINK,
+    HOOKS,
+    MAX_INDEX_BYTES,
+    READ_HOOKS,
+    Repository,
+    find_repositories,
+    is_session_repository,
+    survey,
+)
 from parley.permissions.paths import patterns
-from parley.permissions.paths.patterns import relative_parts
+from parley.permissions.paths.patterns import normalize_name, relative_parts
+from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.rule import Rule
 from parley.permissions.rules import IN_WORKTREE, RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand
+from parley.permissions.shell.arguments import parse_arguments
 from parley.permissions.shell.readonly.check import files_read
 from parley.permissions.shell.readonly.git import (
     PRINTS_NOTHING,
+    READERS,
     WILD,
     GitCall,
     PrintedPaths,
@@ -44,37 +55,37 @@ NEEDS_NO_INDEX = config.word_set(
     "log show rev-parse branch tag show-ref config remote version blame for-each-ref cat-file ls-tree rev-list "
     "merge-base name-rev reflog shortlog count-objects init clone"
 )
-ADVICE = "; `parley trust` accepts what the repository of a folder says"
+ADVICE = "; run `parley trust` to accept the configuration of this repository"
+PLAIN = re.compile(r"[\w.*?/~ -]+", re.ASCII)
+STARS = re.compile(r"[*?]+")
+FULL_PATHS = (b"\0\0\0\x02", b"\0\0\0\x03")
+"""The versions of an index that holds complete paths."""
+UNUSUAL_INDEX = (b"link\0\0", b"sdir\0\0")
+"""The marks of a split index, and of one with folders in place of their files."""
+NOT_BY_INDEX = ("cached", "staged", "merge-base", "untracked", "no-index")
 
 ApprovedBy = Literal["reader", "rule"]
 CONCERNS: dict[ApprovedBy, frozenset[str]] = {
     "reader": frozenset(["program", "network", "read hook", "elsewhere"]),
     "rule": frozenset(["program", "alias"]),
 }
-"""Which findings speak against a command that only reads, and which against any other that a rule allows."""
+"""The findings that matter for a command that only reads, and for any other that a rule allows."""
 
 
 def git_words(command: SimpleCommand) -> Sequence[str] | None:
-    """The words of a command that runs git, or of one that may."""
+    """The arguments of a command that runs git, or may run it."""
     inner = unwrap(command)
     if inner is None:
         return ("git",)
     return inner.argv if inner.argv[0].rpartition("/")[2] == "git" else None
 
 
-def apply_repository_findings(
-    assessment: Assessment,
-    line: CommandLine,
-    request: ToolRequest,
-    rules: RuleSet,
-    created: Sequence[ResolvedPath],
-    fs: Filesystem,
-) -> Assessment:
-    """The facts of a line, less what the repository that its git commands find speaks against."""
-    by_rule = find_git_concern(line, request, rules, created, fs, "rule") if assessment.allow else ""
+def apply_repository_findings(assessment: Assessment, command: ProvenCommand) -> Assessment:
+    """The assessment without the allow or category that the repository of its git commands rules out."""
+    by_rule = find_git_concern(command, "rule") if assessment.allow else ""
     if assessment.allow and not by_rule:
         return assessment
-    by_mode = find_git_concern(line, request, rules, created, fs, "reader") if assessment.category != "other" else ""
+    by_mode = find_git_concern(command, "reader") if assessment.category != "other" else ""
     if not by_rule and not by_mode:
         return assessment
     return msgspec.structs.replace(
@@ -87,36 +98,29 @@ def apply_repository_findings(
     )
 
 
-def find_git_concern(
-    line: CommandLine,
-    request: ToolRequest,
-    rules: RuleSet,
-    created: Sequence[ResolvedPath],
-    fs: Filesystem,
-    by: ApprovedBy,
-) -> str:
-    """Why the git commands of a line may not run unasked; empty if they may, or if there are none."""
-    calls = [(command, words) for command in line.commands if (words := git_words(command))]
+def find_git_concern(command: ProvenCommand, by: ApprovedBy) -> str:
+    """Why the git commands of a line need approval; empty if they do not, or if there are none."""
+    calls = [(simple, words) for simple in command.line.commands if (words := git_words(simple))]
     if not calls:
         return ""
-    folders = _find_folders(line, request.cwd)
+    folders = _find_folders(command.line, command.request.cwd)
     if folders is None:
         return "It runs git in a folder that is not known"
-    names = {name for resolved in created for name in resolved.names}
-    for command, words in calls:
+    created = {name for resolved in command.files.writes for name in resolved.names}
+    for simple, words in calls:
         call = parse_git_call(words)
-        if by == "rule" and (text := _explain_unusual_option(call)):
-            return text
-        reads = by == "reader" or files_read(command) is not None
+        if by == "rule" and (reason := _explain_unusual_option(call)):
+            return reason
+        reads = by == "reader" or files_read(simple) is not None
         for folder in folders:
             directory = os.path.join(folder, *call.folders)
-            if text := _find_concern_at(directory, words, names, rules, fs, reads=reads, ruled=by == "rule"):
-                return text
+            if reason := _find_concern_at(directory, words, created, command, reads=reads, by=by):
+                return reason
     return ""
 
 
 def _find_folders(line: CommandLine, cwd: str) -> list[str] | None:
-    """Where the commands of a line may run; None if that is not known."""
+    """The folders in which commands of a line may run; None if they are not known."""
     folders = [cwd]
     for command in line.commands:
         inner = unwrap(command)
@@ -132,9 +136,9 @@ def _find_folders(line: CommandLine, cwd: str) -> list[str] | None:
 
 
 def _explain_unusual_option(call: GitCall) -> str:
-    """An option before the subcommand that takes git to other programs or another repository."""
+    """Why an option before the subcommand is not allowed by a rule."""
     if call.unusual_option:
-        return f"git {call.unusual_option} may lead to another repository or to other programs"
+        return f"git {call.unusual_option} may use another repository or other programs"
     for setting in call.settings:
         name, equals, value = setting.partition("=")
         entry = config.make_entry(name, value if equals else None)
@@ -147,44 +151,45 @@ def _find_concern_at(
     folder: str,
     words: Sequence[str],
     created: Collection[str],
-    rules: RuleSet,
-    fs: Filesystem,
+    command: ProvenCommand,
     *,
     reads: bool,
-    ruled: bool,
+    by: ApprovedBy,
 ) -> str:
+    """Why git needs approval in a folder. `created` are the paths that the line writes."""
+    rules, fs = command.rules, command.fs
     real = fs.resolve(folder).real
     if real is None or any(relative_parts(real, name) is not None for name in created):
-        return f"git runs in {folder}, which the line itself changes"
+        return f"git runs in {folder}, which the same command line changes"
     submodules = parse_git_call(words).subcommand not in NEEDS_NO_INDEX
-    against = CONCERNS["reader" if reads else "rule"]
+    concerns = CONCERNS["reader" if reads else "rule"]
     hooks, urls = READ_HOOKS if reads else HOOKS, reads and shows_urls(words)
-    for found, told in survey(
+    for found, findings in survey(
         real, fs, rules.working_directories(), created=created, hooks=hooks, submodules=submodules
     ):
-        known = rules.repository if is_session_repository(found, rules.repository, fs) else None
+        session = rules.repository if is_session_repository(found, rules.repository, fs) else None
         changes = any(
             relative_parts(name, directory) is not None
             for name in created
             for directory in (found.common_dir, found.gitdir)
         )
-        if changes or (found.is_bare and (not ruled or known is None)):
-            return f"{found.top} looks like a repository (HEAD, objects, refs), and git would obey what is in it"
-        for finding in told:
+        if changes or (found.is_bare and (by != "rule" or session is None)):
+            return f"{found.top} looks like a repository (HEAD, objects, refs), and git would use its configuration"
+        for finding in findings:
             if finding.kind == "secret":
                 if urls:
                     return f"{finding.text}, and git would print it"
-            elif known is not None and finding in known.accepted:
+            elif session is not None and finding in session.accepted:
                 continue
-            elif finding.kind in against or (finding.kind == "hook" and known is None):
-                return f"{finding.text}, so that git may run a program or reach out of the folder{ADVICE}"
+            elif finding.kind in concerns or (finding.kind == "hook" and session is None):
+                return f"{finding.text}, so git may run a program or access something outside the folder{ADVICE}"
     if urls and (file := _find_user_secret(fs)):
         return f"{file} has a password in a URL, and git would print it"
     return ""
 
 
 def _find_user_secret(fs: Filesystem) -> str:
-    """The person's own configuration may put a password into every URL (`url.x.insteadOf`)."""
+    """The user's git configuration, if it may put a password into URLs (`url.x.insteadOf`)."""
     for name in (".gitconfig", ".config/git/config"):
         path = os.path.join(fs.home, name)
         if config.has_secret(os.fsdecode(fs.read(path, config.MAX_BYTES) or b"")):
@@ -192,17 +197,18 @@ def _find_user_secret(fs: Filesystem) -> str:
     return ""
 
 
-# What is printed.
+# Output.
 
 
-def find_named_files(line: CommandLine, request: ToolRequest, fs: Filesystem) -> list[ResolvedPath]:
+def find_named_files(command: ProvenCommand) -> list[ResolvedPath]:
     """Files that git commands name from the top of the working tree, as in `HEAD:path` and `:(top)path`."""
+    line, cwd, fs = command.line, command.request.cwd, command.fs
     found: dict[str, None] = {}
     for words in filter(None, map(git_words, line.commands)):
         if parse_git_call(words).subcommand in PRINTS_NOTHING - {"blame"}:
-            continue  # `HEAD:x` is a branch to `git push`, and any text in a message
+            continue  # `HEAD:x` is a branch for `git push`, and can be any text in a message
         for path in find_named_paths(words):
-            for folder in _find_folders(line, request.cwd) or [request.cwd]:
+            for folder in _find_folders(line, cwd) or [cwd]:
                 directory = os.path.join(folder, *parse_git_call(words).folders)
                 found.update(dict.fromkeys(os.path.join(top, path) for top in _find_tops(directory, fs)))
     return [fs.resolve(path) for path in found]
@@ -212,41 +218,32 @@ def _find_tops(folder: str, fs: Filesystem) -> list[str]:
     return [found.top for found in find_repositories(folder, fs)] or [folder]
 
 
-def explain_denied_output(line: CommandLine, request: ToolRequest, rules: RuleSet, fs: Filesystem) -> str:
+def explain_denied_output(command: ProvenCommand) -> str:
     """Why git may print files that a rule denies; empty if it does not."""
+    line, rules, fs = command.line, command.rules, command.fs
     denying = rules.path_rules("deny", "Read", writing=False)
-    provable = denying and all(files_read(command) is not None for command in line.commands)  # the index stays as it is
-    for command in line.commands if denying else ():
-        words = git_words(command)
-        found = find_printed_paths(words) if words else None
-        if not words or found is None:
+    # If every command only reads, the index does not change.
+    is_provable = denying and all(files_read(simple) is not None for simple in line.commands)
+    for simple in line.commands if denying else ():
+        words = git_words(simple)
+        printed = find_printed_paths(words) if words else None
+        if not words or printed is None:
             continue
-        if (inner := unwrap(command)) and inner.is_open_ended:
-            found = PrintedPaths(None)  # more files will be named
-        for folder in _find_folders(line, request.cwd) or ["/"]:
+        if (inner := unwrap(simple)) and inner.is_open_ended:
+            printed = PrintedPaths(None)  # xargs adds more files
+        for folder in _find_folders(line, command.request.cwd) or ["/"]:
             directory = os.path.join(folder, *parse_git_call(words).folders)
             tops = _find_tops(directory, fs)
-            areas = [area for top in tops for area in _printed_folders(found, directory, top, fs)]
+            areas = [area for top in tops for area in _printed_folders(printed, directory, top, fs)]
             matching = [rule for rule in denying if any(_may_match_inside(rule, area, rules, fs) for area in areas)]
-            if matching and not (provable and _is_untracked(matching, words, directory, rules, fs)):
+            if matching and not (is_provable and _is_untracked(matching, words, directory, rules, fs)):
                 rule = matching[0]
                 return f"git {parse_git_call(words).subcommand} may print files that the rule {rule.text} denies"
     return ""
 
 
-def _is_untracked(denying: Sequence[Rule], words: Sequence[str], folder: str, rules: RuleSet, fs: Filesystem) -> bool:
-    """Whether a command prints files of the index only, and surely none of them is denied."""
-    from parley.permissions.git.tracked import prints_index_only, tracks_none  # only where a rule denies files
-
-    if not prints_index_only(words):
-        return False
-    found = find_repositories(folder, fs)
-    sure = len(found) == 1 and found[0].is_certain and not found[0].is_bare
-    return sure and tracks_none(denying, found[0], (folder, *rules.working_directories(), fs.home), fs)
-
-
 def _printed_folders(found: PrintedPaths, folder: str, top: str, fs: Filesystem) -> list[str]:
-    """The folders that a command may print files of. A file that is named in full is judged by its name."""
+    """The folders whose files a command may print. A file that is named in full is checked by its name."""
     areas, files = [], 0
     for word in found.paths or ():
         path = os.path.join(folder, word)
@@ -262,7 +259,7 @@ def _printed_folders(found: PrintedPaths, folder: str, top: str, fs: Filesystem)
 
 
 def _may_match_inside(rule: Rule, area: str, rules: RuleSet, fs: Filesystem) -> bool:
-    """Whether a rule may fit a file in a folder."""
+    """Whether a rule may match a file in a folder."""
     spec, directories = (
         rule.spec or "",
         dict.fromkeys((area, fs.resolve(area).real or area, IN_WORKTREE.sub("/", area))),
@@ -280,3 +277,52 @@ def _may_match_inside(rule: Rule, area: str, rules: RuleSet, fs: Filesystem) -> 
 
 def _overlap(first: str, second: str) -> bool:
     return relative_parts(first, second) is not None or relative_parts(second, first) is not None
+
+
+# Tracked files.
+
+
+def _is_untracked(denying: Sequence[Rule], words: Sequence[str], folder: str, rules: RuleSet, fs: Filesystem) -> bool:
+    """Whether a command prints only files of the index, and certainly none that is denied."""
+    if not _prints_index_only(words):
+        return False
+    found = find_repositories(folder, fs)
+    is_certain = len(found) == 1 and found[0].is_certain and not found[0].is_bare
+    return is_certain and _tracks_none(denying, found[0], (folder, *rules.working_directories(), fs.home), fs)
+
+
+def _prints_index_only(words: Sequence[str]) -> bool:
+    """Whether a command prints only files of the index: `git diff` without a revision, `git grep`."""
+    call = parse_git_call(words)
+    if call.subcommand not in ("diff", "grep") or call.unusual_option or call.settings:
+        return False
+    found = parse_arguments(READERS[call.subcommand], words, call.begin)
+    if found is None or found.has_flag(*NOT_BY_INDEX):
+        return False
+    operands = found.operands[1:] if call.subcommand == "grep" and not found.has_flag("e", "f") else found.operands
+    dashes = words.index("--") if "--" in words else len(words)
+    return all(position > dashes for position in operands)  # any other may be a revision
+
+
+def _tracks_none(rules: Iterable[Rule], found: Repository, paths: Iterable[str], fs: Filesystem) -> bool:
+    """Whether no file of the index matches a rule, wherever the working tree is.
+
+    Every file that a rule matches has each literal part of the pattern's last name in its path. A part that is
+    neither in the index nor in the path of the working tree cannot be printed.
+    """
+    data = fs.read(os.path.join(found.gitdir, "index"), MAX_INDEX_BYTES)
+    if data is None or data[:4] != b"DIRC" or data[4:8] not in FULL_PATHS or found.problem:
+        return False
+    if any(mark in data for mark in UNUSUAL_INDEX) or b"\0\0" + GITLINK in data:
+        return False
+    parts = {_longest_part(rule.spec or "") for rule in rules}
+    above = "\n".join(map(normalize_name, (found.top, *paths)))
+    names = data.lower()
+    return not any(part is None or part in above or part.encode() in names for part in parts)
+
+
+def _longest_part(spec: str) -> str | None:
+    """The longest text in the last name of a pattern that every match contains; None if there is none."""
+    name = spec.removesuffix("/**").rstrip("/").rpartition("/")[2]
+    part = max(STARS.split(name), key=len) if PLAIN.fullmatch(spec) else ""
+    return normalize_name(part) if len(part) > 1 and part not in ("..", "~") else None

@@ -1,12 +1,12 @@
-"""What a repository's own configuration may say without naming a program, another repository or a server to ask.
+"""Git configuration that is harmless: it names no program, no other repository and no server.
 
     for entry in parse(data):            # raises UnreadableConfig
-        find_concern(entry)                   # "" for what is harmless
+        find_concern(entry)                   # "" if the entry is harmless
 
-Git runs what some keys say: `core.fsmonitor`, `diff.external`, `filter.x.clean`, `alias.x`, ... The list of such keys
-grows with every release, so the list here is of keys that are known to be harmless; any other key is a concern.
+Git runs the values of some keys: `core.fsmonitor`, `diff.external`, `filter.x.clean`, `alias.x`, ... Every release adds
+more, so the tables here list the keys that are known to be harmless. Any other key is a concern.
 
-See also: where the files are, and what follows from a concern (repository.py).
+See also: the files, and what follows from a concern (repository.py).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Literal
 from parley.protocol.base import Struct
 
 Concern = Literal["", "program", "network", "alias"]
-"""`network`: git may fetch by itself. `alias`: only a subcommand that git does not have itself is one."""
+"""`network`: git may fetch by itself. `alias`: git runs it only for a subcommand that is not built in."""
 
-# Git's own classes of characters: neither `\s` nor `splitlines` mean the same.
+# The character classes are git's: `\s` and `splitlines` differ from them.
 HEADER = re.compile(rb'[ \t]*\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\][ \t\r]*(?:[#;].*)?', re.DOTALL)
 VARIABLE = re.compile(rb"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=(.*))?", re.DOTALL)
 EMPTY = re.compile(rb"[ \t\r]*(?:[#;].*)?", re.DOTALL)
@@ -32,7 +32,7 @@ MAX_BYTES = 1 << 18
 
 
 class UnreadableConfig(Exception):
-    """The file is not as git itself writes it."""
+    """The file is not in the form that git writes."""
 
 
 class ConfigEntry(Struct, frozen=True):
@@ -40,7 +40,7 @@ class ConfigEntry(Struct, frozen=True):
     subsection: str | None
     name: str
     value: str | None
-    """None if the key stands alone, which means true."""
+    """None if the key has no value, which means true."""
 
     @property
     def key(self) -> str:
@@ -48,7 +48,7 @@ class ConfigEntry(Struct, frozen=True):
 
 
 def make_entry(key: str, value: str | None) -> ConfigEntry:
-    """An entry as the command line spells it."""
+    """An entry as in `git -c key=value`."""
     section, _, rest = key.partition(".")
     subsection, dot, name = rest.rpartition(".")
     return ConfigEntry(section.lower(), subsection if dot else None, name.lower(), value)
@@ -56,9 +56,9 @@ def make_entry(key: str, value: str | None) -> ConfigEntry:
 
 @lru_cache(maxsize=256)
 def parse(data: bytes) -> tuple[ConfigEntry, ...]:
-    """The entries of a configuration file. A line that takes more than one look raises Unreadable."""
+    """The entries of a configuration file. Raises UnreadableConfig for unusual syntax."""
     if b"\0" in data:
-        raise UnreadableConfig("there is a NUL in it")  # git ends a key there, and it becomes another
+        raise UnreadableConfig("it contains a NUL byte")  # git would end a key there
     found: list[ConfigEntry] = []
     section: tuple[str, str | None] | None = None
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
@@ -85,10 +85,10 @@ def _parse_section(header: re.Match[bytes]) -> tuple[str, str | None]:
 
 
 def _parse_value(raw: bytes, number: int) -> str:
-    """Without quotes and comment. Escapes other than a quote and a backslash, and further lines, are refused."""
+    """The value without quotes and comments. Continuation lines and unusual escapes are refused."""
     text, quoted, index = "", False, 0
     source = raw.decode("utf-8", "surrogateescape").strip(" \t\r")
-    kept = 0
+    length = 0
     while index < len(source):
         char = source[index]
         index += 1
@@ -97,21 +97,21 @@ def _parse_value(raw: bytes, number: int) -> str:
                 raise UnreadableConfig(f"line {number} cannot be read")
             text += {"t": "\t", "n": "\n"}.get(source[index], source[index])
             index += 1
-            kept = len(text)
+            length = len(text)
         elif char == '"':
             quoted = not quoted
-            kept = len(text)
+            length = len(text)
         elif char in "#;" and not quoted:
             break
         else:
             text += char
-            kept = len(text) if quoted or char not in " \t\r" else kept
+            length = len(text) if quoted or char not in " \t\r" else length
     if quoted:
         raise UnreadableConfig(f"line {number} cannot be read")
-    return text[:kept]
+    return text[:length]
 
 
-# What is harmless.
+# Harmless keys.
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -207,13 +207,13 @@ SUBSECTIONS = {
     "maintenance": word_set("enabled schedule"),
     "gitflow": word_set("master develop feature bugfix release hotfix support versiontag"),
 }
-"""Keys with one, whatever it is."""
+"""Keys with any subsection."""
 ANY_KEY = word_set("color column advice gui git-town gitlens vscode")
-"""Sections that hold colours, hints, windows, and notes of other tools."""
+"""Sections with colours, hints, window settings and data of other tools."""
 NETWORK = word_set("remote.promisor remote.partialclonefilter extensions.partialclone")
 
 SCHEMELESS = re.compile(r"[A-Za-z0-9+.-]+::")
-"""Before it stands the name of a program that git runs to reach a remote."""
+"""The part before `::` names a program that git runs to access a remote."""
 EDITORS = word_set("vi vim nvim nano emacs ed micro hx true :")
 PAGER = re.compile(r"(?:cat|(?:less|more)(?: -[FRXSKi]+)*|)")
 HELPERS = frozenset(["", "store", "cache", "osxkeychain", "manager", "manager-core", "wincred", "libsecret"])
@@ -226,7 +226,7 @@ def _is_plain_url(value: str | None) -> bool:
 
 
 VALUES: dict[tuple[str, bool, str], Callable[[ConfigEntry], bool]] = {
-    # (section, with a subsection, name): whether the value is harmless.
+    # (section, has a subsection, name): whether the value is harmless.
     ("core", False, "fsmonitor"): lambda entry: SWITCH.fullmatch(entry.value or "") is not None,
     ("core", False, "pager"): lambda entry: PAGER.fullmatch(entry.value or "") is not None,
     ("core", False, "editor"): lambda entry: (entry.value or "") in EDITORS | {"code --wait", "code -w"},
@@ -250,7 +250,7 @@ VALUES: dict[tuple[str, bool, str], Callable[[ConfigEntry], bool]] = {
 
 
 def find_concern(entry: ConfigEntry) -> Concern:
-    """What an entry may bring git to. Paths (`core.worktree`, `core.hooksPath`) are looked at elsewhere."""
+    """What an entry may make git do. Paths (`core.worktree`, `core.hooksPath`) are checked in repository.py."""
     section, has_subsection, name = entry.section, entry.subsection is not None, entry.name
     if section in ANY_KEY:
         return ""
@@ -264,7 +264,7 @@ def find_concern(entry: ConfigEntry) -> Concern:
     return "" if name in known else "program"
 
 
-# What may be shown.
+# Secrets.
 
 TOKEN = re.compile(r"https?://(?:[^/\s\"@:]*:[^/\s\"@]+|[^/\s\"@:]{20,}|gh[a-z]_[^/\s\"@]+|glpat-[^/\s\"@]+)@")
 PRINTABLE_SECTIONS = word_set(
@@ -274,7 +274,7 @@ PRINTABLE_SECTIONS = word_set(
 
 
 def is_safe_to_print(key: str) -> bool:
-    """Whether the value of a key, spelled as on the command line, is no secret, unless it is a URL with one in it."""
+    """Whether the value of a key is not a secret; a URL may still contain one (`has_secret`)."""
     entry = make_entry(key, "")
     if entry.section not in PRINTABLE_SECTIONS:
         return False
@@ -292,5 +292,5 @@ def is_url(key: str) -> bool:
 
 
 def has_secret(text: str) -> bool:
-    """Whether a password or token stands in a URL."""
+    """Whether a URL in the text contains a password or token."""
     return TOKEN.search(text) is not None

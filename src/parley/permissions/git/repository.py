@@ -1,14 +1,14 @@
-"""The repository that git finds from a folder, and whether its configuration and hooks could run something.
+"""The repository that git finds from a folder, and whether its configuration and hooks may run programs.
 
-A repository that comes with a working tree names programs at will: `core.fsmonitor` runs at `git status`, a filter at
-`git diff`, a hook when the index is refreshed. And any folder with `HEAD`, `objects` and `refs` is one to git, so that
-a few files that the model wrote can take the place of the repository that a rule was meant for.
+A repository in a working tree can name programs: `core.fsmonitor` runs at `git status`, a filter at `git diff`, a hook
+when the index is refreshed. And git takes any folder with `HEAD`, `objects` and `refs` for a repository, so a few files
+that the model wrote can take the place of the repository that a rule was meant for.
 
-    found = find_repositories("/w/src", fs)       # what git may find, up to the first it surely takes
-    inspect_repository(found[0], fs, is_inside)         # what in it may run a program, reach out, or lead elsewhere
+    found = find_repositories("/w/src", fs)             # candidates, up to the first that git certainly uses
+    inspect_repository(found[0], fs, is_inside)         # findings: programs, network, other files
 
-The session's own repository is put on record at its start (`record`). What it said then is accepted if the person
-trusts the tree; what is added later is not, and neither is any of it in an untrusted tree.
+`record_repository` records the session's own repository at its start. Its findings at that time are accepted if the
+folder is trusted; later findings are not, and in an untrusted folder none is.
 
 See also: harmless keys (config.py), what follows for a command (calls.py).
 """
@@ -23,8 +23,8 @@ from functools import lru_cache
 
 from parley.permissions.base import Filesystem, Finding, ResolvedPath, SessionRepository
 from parley.permissions.git import config
-from parley.permissions.memo import SETTLED_NANOSECONDS, recall
-from parley.permissions.paths.filesystem import heed, possible_names, prefetch, signature
+from parley.permissions.memo import SETTLED_NANOSECONDS, memoize
+from parley.permissions.paths.filesystem import possible_names, prefetch, signature, watch_folder
 from parley.permissions.paths.patterns import relative_parts
 from parley.permissions.rules import is_within
 from parley.protocol.base import Struct
@@ -39,9 +39,9 @@ MAX_SUBMODULES = 64
 MAX_ALTERNATES = 5
 MAX_CACHED = 16
 GITLINK = b"\xe0\0"
-"""The mode of a submodule in the index, after two zeros: those are in every entry, and slow to search for."""
+"""The mode of a submodule in the index, without the two zero bytes before it, which are slow to search for."""
 READ_HOOKS = ("post-index-change", "reference-transaction")
-"""Those that a command which only reads may run: it refreshes the index."""
+"""Hooks that read-only commands may run, because they refresh the index."""
 HOOKS = frozenset(READ_HOOKS) | config.word_set(
     "applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg "
     "post-commit pre-rebase post-checkout post-merge pre-push post-rewrite pre-auto-gc sendemail-validate pre-receive "
@@ -63,46 +63,46 @@ GITDIR_ENTRIES = (
 
 
 class Repository(Struct, frozen=True):
-    """What git takes for a repository."""
+    """A folder that git takes for a repository."""
 
     top: str
-    """The folder that it was found in: the working tree, or the bare repository itself."""
+    """The folder in which it was found: the working tree, or the bare repository itself."""
     gitdir: str
     common_dir: str
     is_bare: bool
-    """It is no `.git`, but a folder that looks like one."""
+    """It is not named `.git`, but has the contents of one."""
     is_certain: bool
-    """Git surely takes it, and looks no further."""
+    """Git certainly uses it and does not search further up."""
     problem: str = ""
-    """Why it is not as git makes it."""
+    """How it differs from what git creates."""
 
 
 Survey = tuple[tuple[Repository, tuple[Finding, ...]], ...]
 
 
-# Where it is.
+# Finding it.
 
 
 def find_repositories(folder: str, fs: Filesystem, created: Collection[str] = ()) -> list[Repository]:
-    """What git may find from a folder, the nearest first. `created` are paths that the line itself makes."""
+    """The repositories that git may find from a folder, nearest first. `created` are paths that the line creates."""
     found: list[Repository] = []
-    here = fs.resolve(folder).real
-    while here is not None:
-        dot_git = _join(here, DOT_GIT)
+    current = fs.resolve(folder).real
+    while current is not None:
+        dot_git = _join(current, DOT_GIT)
         if fs.exists(dot_git) and (
             not (is_folder := fs.is_folder(dot_git)) or _looks_like_gitdir(dot_git, fs, created)
         ):
             real = fs.resolve(dot_git).real or dot_git
             found.append(
-                _make_repository(here, real, fs, bare=False) if is_folder else _open_dot_git(here, dot_git, fs)
+                _make_repository(current, real, fs, bare=False) if is_folder else _open_dot_git(current, dot_git, fs)
             )
             if found[-1].is_certain:
                 return found
-        if _looks_like_gitdir(here, fs, created):
-            found.append(_make_repository(here, here, fs, bare=True))
+        if _looks_like_gitdir(current, fs, created):
+            found.append(_make_repository(current, current, fs, bare=True))
             if found[-1].is_certain:
                 return found
-        here = os.path.dirname(here) if here != "/" else None
+        current = os.path.dirname(current) if current != "/" else None
     return found
 
 
@@ -111,7 +111,7 @@ def _join(folder: str, name: str) -> str:
 
 
 def _open_dot_git(top: str, dot_git: str, fs: Filesystem) -> Repository:
-    """What a `.git` stands for: a folder, or a file that says where it is."""
+    """The repository of a `.git` that is not a folder: usually a file with the path of one."""
     data = fs.read(dot_git, MAX_LINE_BYTES)
     if data is None:
         return _make_repository(top, fs.resolve(dot_git).real or dot_git, fs, bare=False)
@@ -128,11 +128,11 @@ def _make_repository(top: str, gitdir: str, fs: Filesystem, *, bare: bool) -> Re
         data = fs.read(file, MAX_LINE_BYTES) or b""
         common = fs.resolve(os.path.join(gitdir, os.fsdecode(data.rstrip(b"\r\n")))).real or gitdir
         if os.path.dirname(gitdir) != os.path.join(common, "worktrees"):
-            problem = f"{file} leads to {common}"
+            problem = f"{file} points to {common}"
     head = fs.read(_join(gitdir, "HEAD"), MAX_LINE_BYTES)
     folders = fs.is_folder(_join(common, "objects")) and fs.is_folder(_join(common, "refs"))
-    sure = folders and head is not None and HEAD.fullmatch(head) is not None
-    return Repository(top, gitdir, common, bare, sure, problem)
+    is_certain = folders and head is not None and HEAD.fullmatch(head) is not None
+    return Repository(top, gitdir, common, bare, is_certain, problem)
 
 
 def _looks_like_gitdir(folder: str, fs: Filesystem, created: Collection[str]) -> bool:
@@ -146,7 +146,7 @@ def _looks_like_gitdir(folder: str, fs: Filesystem, created: Collection[str]) ->
     return has("HEAD") and (has("commondir") or (has("objects") and has("refs")))
 
 
-# What is in it.
+# Inspecting it.
 
 
 def survey(
@@ -158,18 +158,21 @@ def survey(
     hooks: Collection[str] = HOOKS,
     submodules: bool = True,
 ) -> Survey:
-    """The candidates from a folder with the findings in each, kept for as long as nothing of it changes."""
+    """The candidates from a folder with the findings in each, cached until something changes."""
 
-    def work(fs: Filesystem) -> Survey:
-        def inside(resolved: ResolvedPath) -> bool:
+    def compute(fs: Filesystem) -> Survey:
+        def is_inside(resolved: ResolvedPath) -> bool:
             return is_within(resolved, working, fs)
 
         return tuple(
-            (found, tuple(inspect_repository(found, fs, inside, created=created, hooks=hooks, submodules=submodules)))
+            (
+                found,
+                tuple(inspect_repository(found, fs, is_inside, created=created, hooks=hooks, submodules=submodules)),
+            )
             for found in find_repositories(folder, fs, created)
         )
 
-    return work(fs) if created else recall(("git", folder, working, hooks, submodules), fs, work)
+    return compute(fs) if created else memoize(("git", folder, working, hooks, submodules), fs, compute)
 
 
 def inspect_repository(
@@ -181,7 +184,7 @@ def inspect_repository(
     hooks: Collection[str] = HOOKS,
     submodules: bool = True,
 ) -> list[Finding]:
-    """All that may run a program, reach out, or lead elsewhere. `is_inside` knows the working directories."""
+    """Everything that may run a program, access the network, or lead to files outside the working directories."""
     return list(_Inspection(fs, is_inside, created, hooks, submodules).inspect(found))
 
 
@@ -226,7 +229,7 @@ class _Inspection:
         return _inspect_config_data(path, data)
 
     def _inspect_layout(self, found: Repository, entries: Sequence[config.ConfigEntry]) -> Iterator[Finding]:
-        """Whether the parts of a repository are where git puts them."""
+        """Findings about parts of the repository that are not where git puts them."""
         fs, linked_back = self._fs, False
         for entry in entries:
             if entry.key == "core.worktree":
@@ -239,16 +242,16 @@ class _Inspection:
             named = os.path.join(found.gitdir, os.fsdecode(back.rstrip(b"\r\n")))
             linked_back = linked_back or (bool(back) and fs.resolve(named).real == os.path.join(found.top, DOT_GIT))
             if not linked_back and not self._is_inside(fs.resolve(found.gitdir)):
-                yield Finding("elsewhere", found.gitdir, f"{found.top}/.git leads to {found.gitdir}")
+                yield Finding("elsewhere", found.gitdir, f"{found.top}/.git points to {found.gitdir}")
         folders = dict.fromkeys((found.gitdir, found.common_dir))
         for path in [f"{folder}/{name}" for folder in folders for name in GITDIR_ENTRIES]:
-            if fs.readlink(path) is not None:  # the folders above are real
-                yield Finding("elsewhere", path, f"{path} is a link")
+            if fs.readlink(path) is not None:  # the folders above are already resolved
+                yield Finding("elsewhere", path, f"{path} is a symlink")
         yield from self._inspect_alternates(_join(found.common_dir, "objects"))
 
     def _inspect_alternates(self, objects: str, depth: int = 0) -> Iterator[Finding]:
         file = _join(objects, "info/alternates")
-        heed(self._fs, os.path.dirname(file))
+        watch_folder(self._fs, os.path.dirname(file))
         if not self._fs.exists(file):
             return
         data = self._fs.read(file, MAX_LINE_BYTES)
@@ -257,14 +260,14 @@ class _Inspection:
             if not line or line.startswith(b"#"):
                 continue
             if resolved.real is None or depth >= MAX_ALTERNATES or not self._is_inside(resolved):
-                yield Finding("elsewhere", file, f"{file} leads to {resolved.real}")
+                yield Finding("elsewhere", file, f"{file} points to {resolved.real}")
             else:
                 yield from self._inspect_alternates(resolved.real, depth + 1)
 
     def _inspect_hooks(self, found: Repository, entries: Sequence[config.ConfigEntry]) -> Iterator[Finding]:
         home = f"{self._fs.home.rstrip('/')}/"
-        given = [entry.value or "" for entry in entries if entry.key == "core.hookspath"]
-        paths = [home + path[2:] if path.startswith("~/") else path for path in given]
+        values = [entry.value or "" for entry in entries if entry.key == "core.hookspath"]
+        paths = [home + path[2:] if path.startswith("~/") else path for path in values]
         folders = [_join(found.common_dir, "hooks"), _join(found.gitdir, "hooks")]
         for path in paths:
             if path.startswith(("~", "%")):
@@ -272,19 +275,19 @@ class _Inspection:
             folders += [os.path.join(base, path) for base in (found.top, found.gitdir)]
         for folder in dict.fromkeys(folders):
             if self._hook_names == READ_HOOKS:
-                heed(self._fs, folder)
+                watch_folder(self._fs, folder)
             else:
                 prefetch(self._fs, folder)
-            there = possible_names(self._fs, folder, self._hook_names)
-            for name in self._hook_names if self._created else there:
+            existing = possible_names(self._fs, folder, self._hook_names)
+            for name in self._hook_names if self._created else existing:
                 path = f"{folder}/{name}"
-                if path in self._created or (name in there and self._fs.exists(path)):
+                if path in self._created or (name in existing and self._fs.exists(path)):
                     yield Finding("read hook" if name in READ_HOOKS else "hook", path, f"{path} is a hook")
 
     # Submodules.
 
     def _inspect_submodules(self, found: Repository, entries: Sequence[config.ConfigEntry]) -> Iterator[Finding]:
-        """`git status` runs in each submodule as well, with the configuration that it finds there."""
+        """`git status` also runs in each submodule, with the configuration there."""
         index = _join(found.gitdir, "index")
         hash_bytes = 32 if any(entry.key == "extensions.objectformat" for entry in entries) else 20
         for path in self._read_gitlinks(index, hash_bytes):
@@ -302,7 +305,7 @@ class _Inspection:
             yield from self.inspect(_open_dot_git(self._fs.resolve(top).real or top, dot_git, self._fs))
 
     def _read_gitlinks(self, index: str, hash_bytes: int) -> Iterator[str | None]:
-        """The paths of submodules; None for what cannot be read."""
+        """The paths of submodules; None if the index cannot be read."""
         if not self._fs.exists(index):
             return
         before = signature(self._fs, index)
@@ -318,7 +321,7 @@ class _Inspection:
         offset = data.find(b"link\0\0\0")
         if offset < 0 and before == signature(self._fs, index):
             _cache_gitlinks(before, hash_bytes, links)
-        while offset >= 0:  # the rest of an index that is split
+        while offset >= 0:  # the other part of a split index
             shared = os.path.join(os.path.dirname(index), f"sharedindex.{data[offset + 8 :][:hash_bytes].hex()}")
             if self._fs.exists(shared):
                 rest = self._fs.read(shared, MAX_INDEX_BYTES)
@@ -328,7 +331,7 @@ class _Inspection:
 
 @lru_cache(maxsize=MAX_CACHED)
 def _inspect_config_data(path: str, data: bytes) -> tuple[tuple[Finding, ...], tuple[config.ConfigEntry, ...]]:
-    """What the contents of a configuration file give cause for, and the entries that are looked at further."""
+    """The findings in a configuration file, and the entries that are inspected further."""
     try:
         entries = config.parse(data)
     except config.UnreadableConfig as exc:
@@ -344,7 +347,7 @@ def _inspect_config_data(path: str, data: bytes) -> tuple[tuple[Finding, ...], t
 
 
 _GITLINK_CACHE: dict[tuple[tuple[int, ...], int], list[str | None]] = {}
-"""The submodules in an index, by its signature: a large one takes long to read."""
+"""The submodules in an index, by its signature: reading a large one takes long."""
 
 
 def _cache_gitlinks(signature: tuple[int, ...] | None, hash_bytes: int, links: list[str | None]) -> None:
@@ -356,7 +359,7 @@ def _cache_gitlinks(signature: tuple[int, ...] | None, hash_bytes: int, links: l
 
 
 def _parse_gitlinks(data: bytes, hash_bytes: int) -> Iterator[str | None]:
-    """What looks like the entry of a submodule; a path that is none is harmless, for nothing is there."""
+    """The paths of entries that look like submodules; a wrong path is harmless because nothing is there."""
     offset = data.find(GITLINK)
     while offset >= 0:
         if data[offset - 2 : offset] == b"\0\0":
@@ -371,13 +374,13 @@ def _parse_gitlinks(data: bytes, hash_bytes: int) -> Iterator[str | None]:
         offset = data.find(GITLINK, offset + 1)
 
 
-# On record.
+# The session's repository.
 
 
 def record_repository(
     cwd: str, fs: Filesystem, is_inside: Callable[[ResolvedPath], bool], *, trusted: bool
 ) -> SessionRepository | None:
-    """The repository that a session is started in."""
+    """The repository in which a session starts."""
     found = find_repositories(cwd, fs)
     if not found:
         return None

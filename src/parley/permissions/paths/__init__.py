@@ -1,1 +1,1 @@
-"""Paths in permission decisions: patterns, links, protected names."""
+"""Paths in permission decisions: patterns, symlinks, protected files, programs on PATH."""

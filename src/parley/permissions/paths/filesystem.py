@@ -1,7 +1,7 @@
-"""The file system as it is, for decisions on paths.
+"""The file system as decisions see it: the real one, and a cached one with a budget for one decision.
 
-Not here: opening what was decided on. Between the decision and the opening a name may
-change its meaning; the reach of the decision keeps the opener from following it.
+See also: the cache across decisions (memo.py). Opening a file is not done here: a name may change its target after the
+decision, and the scope of the decision keeps the opener from following it (workspace/safe_open.py).
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from parley.permissions.budget import OverBudget, describe_excess
 from parley.permissions.paths.patterns import MAX_PATH_CHARACTERS, normalize_name
 
 MAX_LINKS = 40
-"""As many as the kernel follows."""
+"""As many symlinks as the kernel follows."""
 MAX_ENTRIES = 10_000
-"""So many names in folders are looked at for one decision."""
+"""Folder entries that one decision reads."""
 MAX_LISTED = 256
-"""A folder with more names is not listed ahead."""
+"""A folder with more entries is not prefetched."""
 MAX_PARTS = 256
 PROCESS_CWD = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/cwd")
-"""A link that leads to where a process is: for a command it is another place than for us."""
+"""A symlink to the working directory of a process: it differs between the command and this process."""
 MAX_STEPS = 4_000
-"""Names that are looked at and compared in one decision, of files and of rules."""
+"""Names of files and rules that one decision reads and compares."""
 
 
 class RealFilesystem:
     def __init__(self, home: str, now: Callable[[], int] = time.time_ns) -> None:
         self.home = home
         self.now = now
-        self.kept: dict[Hashable, Any] | None = {}
-        """What memo.py keeps from one decision to the next."""
+        self.memo: dict[Hashable, Any] | None = {}
+        """The results that memo.py caches across decisions."""
 
     def readlink(self, path: str) -> str | None:
         try:
@@ -57,7 +57,7 @@ class RealFilesystem:
             return {}
 
     def listing(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
-        """As `entries`, but empty only where nothing can be: None also for a folder that cannot be listed."""
+        """As `entries`, but None for a folder that cannot be listed; empty only if there can be nothing."""
         try:
             return _scan(path, limit)
         except (FileNotFoundError, NotADirectoryError):
@@ -67,7 +67,7 @@ class RealFilesystem:
 
     def is_folder(self, path: str) -> bool:
         try:
-            return os.access(f"{path}/.", os.X_OK)  # what is no folder, or cannot be entered, has no such name in it
+            return os.access(f"{path}/.", os.X_OK)  # fails for anything but a folder that can be entered
         except ValueError:
             return False
 
@@ -81,7 +81,7 @@ class RealFilesystem:
             if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
                 return None
             data = os.read(descriptor, status.st_size + 1)
-            while len(data) <= max_bytes and (more := os.read(descriptor, 4096)):  # it may grow meanwhile
+            while len(data) <= max_bytes and (more := os.read(descriptor, 4096)):  # the file may grow meanwhile
                 data += more
             return data if len(data) <= max_bytes else None
         except OSError:
@@ -97,8 +97,10 @@ class RealFilesystem:
         return status.st_dev, status.st_ino
 
     def signature(self, path: str) -> tuple[int, ...] | None:
-        """What changes with the contents of a file, links followed; at the end the time of its last change, in
-        nanoseconds, which no program can set, but which is only as fine as the kernel's clock."""
+        """A value that changes with the contents of a file, with symlinks followed.
+
+        Its last item is the ctime in nanoseconds: no program can set it, but it is only as fine as the kernel's clock.
+        """
         try:
             status = os.stat(path)
         except (OSError, ValueError):
@@ -106,7 +108,7 @@ class RealFilesystem:
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def state(self, path: str) -> tuple[int, ...] | None:
-        """As `signature`, of a link itself. Of a folder it changes with the names in it."""
+        """As `signature`, without following symlinks. For a folder it changes with the names in it."""
         try:
             status = os.lstat(path)
         except (OSError, ValueError):
@@ -127,11 +129,11 @@ def _scan(path: str, limit: int) -> Mapping[str, EntryKind] | None:
 
 
 def _unsupported(*_: object) -> None:
-    """The answer of a view that does not have a method."""
+    """Stands in for a method that the wrapped file system does not have."""
 
 
 class CachedFilesystem:
-    """A view for one decision: during it, a link leads to one place only, and is looked at once."""
+    """The file system during one decision: every symlink is read once, so it has one target."""
 
     def __init__(self, fs: RawFilesystem) -> None:
         self.home = fs.home
@@ -143,16 +145,16 @@ class CachedFilesystem:
         self._entries: dict[str, Mapping[str, EntryKind] | None] = {}
         self._entries_left = MAX_ENTRIES
         self._prefetched: dict[str, tuple[Mapping[str, EntryKind], frozenset[str]]] = {}
-        """Folders that were listed ahead: the names in them, and these in the spelling that is compared."""
+        """Prefetched folders: their entries, and the normalized names."""
         self.real = fs if isinstance(fs, RealFilesystem) else None
-        # A view that cannot list folders knows of no folder what is in it.
+        # A file system without `entries` has no known folder contents.
         self._list = getattr(fs, "entries", _unsupported)
 
     def spend(self, steps: int) -> None:
-        """Raises OverBudget for a call that names more than can be looked at."""
+        """Raises OverBudget if the decision takes too many steps."""
         self.steps += steps
         if self.steps > MAX_STEPS:
-            raise OverBudget("It names too many files to judge, or too many for the number of rules")
+            raise OverBudget("It names too many files to check, or too many for the number of rules")
 
     def readlink(self, path: str) -> str | None:
         if path not in self._links:
@@ -163,9 +165,9 @@ class CachedFilesystem:
         return self._links[path]
 
     def prefetch(self, folder: str) -> None:
-        """List a folder of which many names are wanted: for those that are not in it, no further look is taken.
+        """List a folder once, so that names that are not in it need no further access.
 
-        A folder that cannot be listed, or has many names, is looked at name by name. So is a name that is there in
+        A folder that cannot be listed, or that has many entries, is read name by name. So is a name that exists in
         another spelling, which some file systems take for the same.
         """
         if folder in self._prefetched:
@@ -176,7 +178,7 @@ class CachedFilesystem:
             self._prefetched[folder] = found, frozenset(normalize_name("/".join(found)).split("/"))
 
     def _is_known_non_link(self, path: str) -> bool:
-        """Whether a folder that was listed has the name as something else, or was listed ahead and does not have it."""
+        """Whether a listed folder has the name as a non-symlink, or a prefetched folder does not have it."""
         folder, _, name = path.rpartition("/")
         known = self._prefetched.get(folder)
         names = known[0] if known is not None else self._entries.get(folder or "/")
@@ -190,7 +192,7 @@ class CachedFilesystem:
         return names if known is None else known[1].intersection(names)
 
     def _is_prefetched(self, path: str) -> bool | None:
-        """Whether a name is in a folder that was listed ahead; None if that has to be looked up."""
+        """Whether a name is in a prefetched folder; None if it has to be looked up."""
         folder, _, name = path.rpartition("/")
         known = self._prefetched.get(folder)
         if known is None:
@@ -198,7 +200,7 @@ class CachedFilesystem:
         return True if name in known[0] else None if normalize_name(name) in known[1] else False
 
     def folder_aliases(self, folders: tuple[str, ...]) -> tuple[str, ...]:
-        """The folders as they are given, and what they are called without links."""
+        """The folders as given, and their real paths."""
         known = self._aliases.get(folders)
         if known is None:
             reals = [self.resolve(folder).real or folder for folder in folders]
@@ -224,7 +226,7 @@ class CachedFilesystem:
         return bool(getattr(self._fs, "is_folder", _unsupported)(path))
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        # A view that cannot read files knows of none what is in it.
+        # A file system without `read` has no known contents.
         found: bytes | None = getattr(self._fs, "read", _unsupported)(path, max_bytes)
         return found
 
@@ -236,8 +238,8 @@ class CachedFilesystem:
         found: tuple[int, ...] | None = getattr(self._fs, "signature", _unsupported)(path)
         return found
 
-    def heed(self, folder: str) -> None:
-        getattr(self._fs, "heed", _unsupported)(folder)
+    def watch_folder(self, folder: str) -> None:
+        getattr(self._fs, "watch_folder", _unsupported)(folder)
 
     def state(self, path: str) -> tuple[int, ...] | None:
         found: tuple[int, ...] | None = getattr(self._fs, "state", _unsupported)(path)
@@ -247,12 +249,12 @@ class CachedFilesystem:
         known = self._resolved.get(path)
         if known is None:
             self.spend(4)
-            known = self._resolved[path] = self._resolve_beside(path) or resolve_path(path, self.readlink)
-            self.spend(max(0, len(known.names) - 3))  # past the first link, each costs as much as a way
+            known = self._resolved[path] = self._resolve_sibling(path) or resolve_path(path, self.readlink)
+            self.spend(max(0, len(known.names) - 3))  # each symlink after the first costs as much as a path
         return known
 
-    def _resolve_beside(self, path: str) -> ResolvedPath | None:
-        """The way to a file right in a folder that was gone to before, if neither is reached by a link."""
+    def _resolve_sibling(self, path: str) -> ResolvedPath | None:
+        """A quick result for a file in a folder that is resolved already, if no symlink is involved."""
         folder, _, name = path.rpartition("/")
         known = self._resolved.get(folder)
         if known is None or known.names != (folder,) or name in ("", ".", "..") or path.count("/") >= MAX_PARTS:
@@ -261,36 +263,36 @@ class CachedFilesystem:
 
 
 def prefetch(fs: Filesystem, folder: str) -> None:
-    """Look at a folder once for many names; only a view for one decision keeps what it saw."""
+    """List a folder once for many names, if the file system caches."""
     if isinstance(fs, CachedFilesystem):
         fs.prefetch(folder)
 
 
-def heed(fs: Filesystem, folder: str) -> None:
-    """Before single names in a folder are looked at: memo.py can tell by the folder that they are as they were."""
+def watch_folder(fs: Filesystem, folder: str) -> None:
+    """Call this before checking single names in a folder: memo.py then watches the folder instead of the names."""
     if isinstance(fs, CachedFilesystem):
-        fs.heed(folder)
+        fs.watch_folder(folder)
 
 
 def possible_names(fs: Filesystem, folder: str, names: Collection[str]) -> Collection[str]:
-    """Those of some names in lower case that a folder may have, as far as it was listed ahead."""
+    """The names (in lower case) that a folder may have; all of them if it was not prefetched."""
     return fs.possible_names(folder, names) if isinstance(fs, CachedFilesystem) else names
 
 
 def signature(fs: Filesystem, path: str) -> tuple[int, ...] | None:
-    """None where a file cannot be told from itself after a change."""
+    """The signature of a file; None if the file system cannot tell whether a file changed."""
     return fs.signature(path) if isinstance(fs, CachedFilesystem) else None
 
 
 def resolve_path(path: str, readlink: Callable[[str], str | None]) -> ResolvedPath:
-    """Go along a path as the kernel does, part by part, and keep every name that it had. Raises OverBudget."""
+    """Follow a path part by part, as the kernel does, and collect every name. Raises OverBudget."""
     if len(path) > MAX_PATH_CHARACTERS:
         raise OverBudget(describe_excess("The path is too long", len(path), MAX_PATH_CHARACTERS, "characters"))
     name = normalize_path(path)
     if name == path and path.count("/") <= MAX_PARTS and _has_no_link(path, readlink):
         return ResolvedPath((path,), path)
     names = [name]
-    here, rest, links, steps, is_known = "/", split_path(path)[::-1], 0, 0, True
+    current, rest, links, steps, is_known = "/", split_path(path)[::-1], 0, 0, True
     while rest:
         part = rest.pop()
         steps += 1
@@ -299,36 +301,36 @@ def resolve_path(path: str, readlink: Callable[[str], str | None]) -> ResolvedPa
                 describe_excess("The path goes through too many folders", steps + len(rest), MAX_PARTS, "folders")
             )
         if part == "..":
-            here = os.path.dirname(here)
+            current = os.path.dirname(current)
             continue
-        there = f"{here}/{part}" if here != "/" else f"/{part}"
-        target = readlink(there)
+        entry = f"{current}/{part}" if current != "/" else f"/{part}"
+        target = readlink(entry)
         if target is None:
-            here = there
+            current = entry
             continue
         links += 1
-        is_known = is_known and PROCESS_CWD.fullmatch(there) is None
+        is_known = is_known and PROCESS_CWD.fullmatch(entry) is None
         if links > MAX_LINKS:
             return ResolvedPath(tuple(dict.fromkeys(names)), None)
-        names.append(normalize_path("/".join([there, *reversed(rest)])))
-        here = "/" if target.startswith("/") else here
+        names.append(normalize_path("/".join([entry, *reversed(rest)])))
+        current = "/" if target.startswith("/") else current
         rest += reversed(split_path(target))
-        names.append(normalize_path("/".join([here, *reversed(rest)])))
-    return ResolvedPath(tuple(dict.fromkeys([*names, here])), here if is_known else None)
+        names.append(normalize_path("/".join([current, *reversed(rest)])))
+    return ResolvedPath(tuple(dict.fromkeys([*names, current])), current if is_known else None)
 
 
-def _has_no_link(path: str, target_of: Callable[[str], str | None]) -> bool:
-    """Whether neither a plain path nor a folder above it is a link."""
+def _has_no_link(path: str, readlink: Callable[[str], str | None]) -> bool:
+    """Whether neither a normalized path nor a folder above it is a symlink."""
     end = path.find("/", 1)
     while end > 0:
-        if target_of(path[:end]) is not None:
+        if readlink(path[:end]) is not None:
             return False
         end = path.find("/", end + 1)
-    return target_of(path) is None
+    return readlink(path) is None
 
 
 def normalize_path(path: str) -> str:
-    """Without dots and doubled slashes; `normpath` would keep two slashes in front."""
+    """Remove dots and double slashes; `normpath` would keep two leading slashes."""
     if path[:1] == "/" and "//" not in path and "/." not in path and path[-1] != "/":
         return path
     return "/" + os.path.normpath(path).lstrip("/")

@@ -1,8 +1,10 @@
-"""What files speak against a line that names them without being known to touch them.
+"""Deny and ask rules for paths that a command mentions but is not proven to access.
 
-A line that could not be read, and one that runs a program nobody knows, may still name files: in a `bash -c`,
-behind `sudo`, as a word that the program will open. What a rule denies stays denied there; where it is not sure
-that a word is a file at all, a person is asked.
+A line that is not proven, or that runs an unknown program, may still name files: in a `bash -c`, after `sudo`, as an
+argument that the program opens. A denied file stays denied there. If it is not certain that a word is a file at all,
+the line needs approval.
+
+See also: how mentioned files are found (shell/denied/mentions.py).
 """
 
 from __future__ import annotations
@@ -10,8 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from parley.permissions.assessment import PROTECTED, RESTRICTING
-from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
+from parley.permissions.base import PROTECTED, RESTRICTING, Filesystem, ResolvedPath, ToolRequest
 from parley.permissions.paths.hazards import MAY_READ_DENIED, may_expand_to
 from parley.permissions.paths.protected import is_protected
 from parley.permissions.rule import Behavior, Rule
@@ -21,16 +22,21 @@ from parley.protocol.base import Struct
 
 MENTIONS_DENIED = "It names a path that a rule denies"
 ANCHORS = ("/", "~/", "../")
-"""What begins so denies a place; everything else denies a name wherever it is."""
+"""A pattern that begins with one of these denies a path; any other denies a name in every folder."""
 MAX_COMPARISONS = 2_000
 BRACES = re.compile(r"\{[^{}]*\}")
 
 
 class Restrictions(Struct, frozen=True, kw_only=True):
+    """What denies a command or requires approval, with the fields of `Assessment`."""
+
     deny: Rule | None = None
     ask: Rule | None = None
     critical: str = ""
     hazard: str = ""
+
+
+NO_RESTRICTIONS = Restrictions()
 
 
 def find_mentioned_restrictions(
@@ -41,7 +47,7 @@ def find_mentioned_restrictions(
         and not has_nested_commands(line)
         and not any(rules.path_rules(kind, "", writing=True) for kind in RESTRICTING)
     ):
-        return Restrictions()
+        return NO_RESTRICTIONS
     mentions = find_mentions(text, request.cwd, request.home or fs.home, line)
     reads, writes = list(map(fs.resolve, mentions.reads)), list(map(fs.resolve, mentions.writes))
     return Restrictions(
@@ -55,7 +61,7 @@ def find_mentioned_restrictions(
 def find_file_rule(
     behavior: Behavior, reads: Sequence[ResolvedPath], writes: Sequence[ResolvedPath], rules: RuleSet, fs: Filesystem
 ) -> Rule | None:
-    """The rule against some file that is read or written."""
+    """The first rule of this behavior that matches a file that is read or written."""
     for tool, resolved_paths, writing in (("Read", reads, False), ("Edit", writes, True)):
         for resolved in resolved_paths:
             if (rule := rules.find_restriction(behavior, resolved, tool, fs, writing=writing)) is not None:
@@ -64,7 +70,7 @@ def find_file_rule(
 
 
 def mentions_denied(mentions: Mentions, rules: RuleSet, fs: Filesystem) -> bool:
-    """Whether a word of a command that we do not know is a path nobody may read."""
+    """Whether an argument of an unknown command is a denied path."""
     denying = rules.path_rules("deny", "Read", writing=False)
     if not denying:
         return False
@@ -80,7 +86,7 @@ def find_mention_hazard(mentions: Mentions, writes: Sequence[ResolvedPath], rule
     patterns = [BRACES.sub("*", word) for word in mentions.patterns]
     if specs and len(patterns) * len(specs) > MAX_COMPARISONS:
         return MAY_READ_DENIED
-    may_meet = (mentions.reads_whole_folders and specs) or any(
+    may_read = (mentions.reads_whole_folders and specs) or any(
         may_expand_to(word, spec) for word in patterns for spec in specs
     )
-    return MAY_READ_DENIED if may_meet else ""
+    return MAY_READ_DENIED if may_read else ""

@@ -1,7 +1,7 @@
-"""Where a line goes by names that it gives itself.
+"""Detect commands that move a path and then use it under its new name, which could hide a symlink.
 
-Links are looked at before a line runs. Behind `mv a b`, `b/x` is what `a/x` was before: a link in it leads on, under a
-name where no link could be seen. And `cp -r a b` writes through the links of a `b/a` that is there already.
+Symlinks are followed before a line runs. After `mv a b`, `b/x` is what `a/x` was before: a symlink in it leads on,
+under a name where no symlink could be seen. And `cp -r a b` writes through the symlinks of an existing `b/a`.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ MAX_COMPARISONS = 10_000
 
 
 class MovedPath(Struct, frozen=True):
-    """What a file was called before the line ran."""
+    """The path that a file had before the line ran."""
 
     path: str
     moved_root: str
-    """The file or folder above it that was moved, under the name it had."""
+    """The former path of the file or folder above it that was moved."""
 
 
 def find_moved_paths(steps: Sequence[Step]) -> list[MovedPath] | None:
-    """The former names of all files that a command finds where another one has put them; None if too many."""
+    """The former paths of all files that one command moves and another one uses; None if there are too many."""
     moves = [(number, *move) for number, step in enumerate(steps) for move in step.moves]
-    # A command finds nothing where it has only put it itself.
-    by_others = [len(moves) - len(step.moves) for step in steps]
+    # What a command moves itself does not count for it.
+    other_moves = [len(moves) - len(step.moves) for step in steps]
     found: dict[MovedPath, None] = {}
-    waiting = [(number, name) for number, count in enumerate(by_others) if count for name in steps[number].names]
-    left = MAX_COMPARISONS
-    while waiting:
-        number, name = waiting.pop()
-        left -= by_others[number]
-        if left < 0 or len(found) >= MAX_NAMES:
+    pending = [(number, name) for number, count in enumerate(other_moves) if count for name in steps[number].names]
+    comparisons_left = MAX_COMPARISONS
+    while pending:
+        number, name = pending.pop()
+        comparisons_left -= other_moves[number]
+        if comparisons_left < 0 or len(found) >= MAX_NAMES:
             return None
         for other, old, new in moves:
             inner = relative_parts(name, new) if other != number else None
@@ -46,14 +46,14 @@ def find_moved_paths(steps: Sequence[Step]) -> list[MovedPath] | None:
             moved_path = MovedPath(os.path.normpath(os.path.join(old, *inner)), old)
             if moved_path not in found:
                 found[moved_path] = None
-                if by_others[other]:
-                    waiting.append((other, moved_path.path))
+                if other_moves[other]:
+                    pending.append((other, moved_path.path))
     return list(found)
 
 
-def traverses_moved_symlink(known: Sequence[MovedPath] | None, fs: Filesystem) -> bool:
-    """Whether a link was moved that is on the way: it may lead somewhere else now, and nobody has seen where."""
-    return known is None or any(_traverses_moved_symlink(moved_path, fs) for moved_path in known)
+def traverses_moved_symlink(moved_paths: Sequence[MovedPath] | None, fs: Filesystem) -> bool:
+    """Whether a moved symlink is part of a path: its new target is not known."""
+    return moved_paths is None or any(_traverses_moved_symlink(moved_path, fs) for moved_path in moved_paths)
 
 
 def _traverses_moved_symlink(moved_path: MovedPath, fs: Filesystem) -> bool:
@@ -67,7 +67,7 @@ def _traverses_moved_symlink(moved_path: MovedPath, fs: Filesystem) -> bool:
 
 
 def merges_folders(steps: Sequence[Step], fs: Filesystem) -> bool:
-    """Whether a folder is copied over one that may be there, with links in it."""
+    """Whether a folder is copied over one that may exist and contain symlinks."""
     for number, step in enumerate(steps):
         if step.copies_folders:
             created = [new for other, one in enumerate(steps) if other != number for _, new in one.moves]

@@ -1,14 +1,13 @@
-"""Path patterns of Read and Edit rules: gitignore's, with four anchors.
+"""Path patterns of Read and Edit rules: gitignore syntax with four anchors.
 
     //etc/**      from the root              ~/notes/**    from the home folder
     /src/**       from the rule's own root   docs/*.md     from the working directory (also ./docs/*.md)
 
-A pattern that fits a folder fits everything in it. What a pattern means depends on what
-it is for. To deny, it is read widely: a single name fits at any depth, beneath every working
-directory, in any case and Unicode spelling. To allow, it is read narrowly: a folder is the
-one beside the anchor, spelled as it is.
+A pattern that matches a folder matches everything in it. To deny, a pattern is read widely: a single name matches at
+any depth, below every working directory, in any case and Unicode spelling. To allow, it is read narrowly: a folder is
+the one directly below the anchor, with exact spelling.
 
-Not here: links (filesystem.py), and which rules there are (rules.py).
+See also: symlinks (filesystem.py), the rules themselves (../rules.py).
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from parley.workspace.globs import WILD, PathGlob
 
 MAX_PATH_CHARACTERS = 4096
 MAX_NAME_CHARACTERS = 255
-"""Of a path and of a part of it, as the kernel has them."""
+"""The kernel's limits for a path and for one part of it."""
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-"""What some file systems leave out of a name: `.g\u200cit` is `.git` to them."""
+"""Characters that some file systems ignore: `.g\u200cit` is `.git` to them."""
 
 
 def may_be_path(text: str) -> bool:
-    """Whether the kernel takes a text for a path: a commit message or a script is too long to be one.
+    """Whether a text is short enough to be a path; a commit message or a script is not.
 
-    A program may fold `..` on its own, so that the part before it need not be a name.
+    A program may normalize `..` itself, so the part before it does not have to be a valid name.
     """
     if len(text) <= MAX_NAME_CHARACTERS:
         return True
@@ -40,7 +39,7 @@ def may_be_path(text: str) -> bool:
 
 
 def normalize_name(text: str) -> str:
-    """One spelling for all spellings that some file system takes for the same name."""
+    """The common form of all spellings that some file system takes for the same name."""
     if text.isascii():
         return text.lower()
     import unicodedata
@@ -49,11 +48,11 @@ def normalize_name(text: str) -> str:
 
 
 _normalize_cached = functools.lru_cache(maxsize=256)(normalize_name)
-"""A path is compared with every rule."""
+"""Cached, because a path is compared with every rule."""
 
 
 def anchor(spec: str, root: str, cwd: str, home: str) -> tuple[str, str, bool]:
-    """The folder a pattern starts from, the pattern from there on, and whether it named no anchor."""
+    """The folder at which a pattern starts, the rest of the pattern, and whether it has no anchor."""
     if spec.startswith("//"):
         return "/", spec.lstrip("/"), False
     if spec.startswith("~/"):
@@ -69,14 +68,14 @@ def anchor(spec: str, root: str, cwd: str, home: str) -> tuple[str, str, bool]:
 
 
 def literal_prefix(spec: str, root: str, cwd: str, home: str) -> str:
-    """The path that a pattern begins with, up to its first star, in the spelling that is compared."""
+    """The normalized path before the first wildcard of a pattern."""
     base, pattern, _ = anchor(spec, root, cwd, home)
     literal = pattern if (wild := WILD.search(pattern)) is None else pattern[: wild.start()].rpartition("/")[0]
     return normalize_name(os.path.normpath(os.path.join(base, literal)))
 
 
 def matches_widely(spec: str, path: str, *, root: str, cwds: tuple[str, ...], home: str) -> bool:
-    """Whether a pattern, read widely, fits an absolute path or a folder above it."""
+    """Whether a pattern, read widely, matches an absolute path or a folder above it."""
     path = _normalize_cached(path)
     for base, pattern in _anchor_wide(spec, root, cwds, home):
         inner = relative_parts(path, base)
@@ -87,7 +86,7 @@ def matches_widely(spec: str, path: str, *, root: str, cwds: tuple[str, ...], ho
 
 @functools.lru_cache(maxsize=1024)
 def _anchor_wide(spec: str, root: str, cwds: tuple[str, ...], home: str) -> tuple[tuple[str, PathPattern], ...]:
-    """Where a pattern starts, and what it is from there on; once for every working directory if it has no anchor."""
+    """The start and the rest of a pattern; one per working directory if it has no anchor."""
     found = [anchor(spec, root, cwd, home) for cwd in cwds]
     starts = found if found and found[0][2] else found[:1]
     return tuple(
@@ -96,14 +95,14 @@ def _anchor_wide(spec: str, root: str, cwds: tuple[str, ...], home: str) -> tupl
 
 
 def matches_narrowly(spec: str, path: str, *, root: str, cwd: str, home: str) -> bool:
-    """Whether a pattern, read narrowly, fits an absolute path or a folder above it."""
+    """Whether a pattern, read narrowly, matches an absolute path or a folder above it."""
     base, pattern, floats = anchor(spec, root, cwd, home)
     inner = relative_parts(path, base)
     return inner is not None and compile_narrow(pattern, floats).matches_part(inner)
 
 
 def relative_parts(path: str, folder: str) -> list[str] | None:
-    """The parts of a path from a folder on; empty for the folder itself, None for what is elsewhere."""
+    """The parts of a path below a folder; empty for the folder itself, None if the path is not in it."""
     if path == folder:
         return []
     top = folder if folder.endswith("/") else folder + "/"
@@ -111,13 +110,13 @@ def relative_parts(path: str, folder: str) -> list[str] | None:
 
 
 class PathPattern:
-    """A pattern from its anchor on."""
+    """A compiled pattern, without its anchor."""
 
     def __init__(self, parts: list[str], whole: list[str]) -> None:
         self._parts = PathGlob.of(*parts) if parts else None
-        """Fits the path or a folder above it."""
+        """Matches the path or a folder above it."""
         self._whole = PathGlob.of(*whole) if whole else None
-        """Fits the path itself only."""
+        """Matches only the path itself."""
 
     def matches_part(self, inner: list[str]) -> bool:
         if self._whole is not None and self._whole.matches("/".join(inner)):
@@ -127,7 +126,7 @@ class PathPattern:
 
 @functools.lru_cache(maxsize=1024)
 def compile_wide(pattern: str, floats: bool) -> PathPattern:
-    """`secrets`, `secrets/` and `secrets/**` are one: the folder, and all there is in it."""
+    """`secrets`, `secrets/` and `secrets/**` all match the folder and everything in it."""
     name = pattern.removesuffix("/**").rstrip("/") or "**"
     return PathPattern([f"**/{name}" if floats and "/" not in name else name], [])
 
@@ -135,7 +134,7 @@ def compile_wide(pattern: str, floats: bool) -> PathPattern:
 @functools.lru_cache(maxsize=1024)
 def compile_narrow(pattern: str, floats: bool) -> PathPattern:
     if floats and "/" not in pattern:
-        # A name without a folder is a file anywhere, but a folder only right here.
+        # A name without a folder matches a file at any depth, but a folder only directly below the anchor.
         return PathPattern([pattern], [f"**/{pattern}"])
     if pattern.endswith("/"):
         return PathPattern([], [f"{pattern}**"])

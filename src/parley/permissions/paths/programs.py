@@ -1,11 +1,11 @@
-"""Which file the name of a program runs.
+"""Which file a program name runs.
 
-The tables know `wc` by its name. A folder of the working tree on PATH (`.venv/bin`, `node_modules/.bin`) may hold
-another program of that name: it is not the one in the tables. So a name is looked up as the shell will do it, and a
-file in a working directory is neither a reader nor an editor nor a wrapper.
+The tables know `wc` by its name. A folder of the working tree on PATH (`.venv/bin`, `node_modules/.bin`) may contain
+another program of that name, which is not the one in the tables. So names are looked up as the shell does it, and a
+program in a working directory is neither a known reader nor a known editor or wrapper.
 
-Between the decision and the run a program could be put in front of the system's. That is why nothing but a person's
-word is enough to write a file with such a name into a folder of PATH.
+A program could be created between the decision and the run. That is why writing a file with such a name into a folder
+on PATH always needs approval.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ BUILTINS = word_set(
     "printf pushd pwd read readarray readonly return set shift shopt source suspend test time times trap true type "
     "typeset ulimit umask unalias unset wait"
 )
-"""The shell runs these itself, whatever is on PATH."""
+"""Builtins: the shell does not look them up on PATH."""
 STARTERS = word_set("timeout nice nohup stdbuf xargs")
-"""Wrappers that are programs: behind them even `echo` is looked up on PATH."""
+"""Wrappers that are programs: after them even `echo` is looked up on PATH."""
 ALSO_RUN = {"egrep": ("grep",), "fgrep": ("grep",), "git": ("git-lfs",)}
-"""What finds another program on PATH; the usual filter of git-lfs is harmless if it is the system's."""
+"""Programs that run another program from PATH; the usual filter of git-lfs is harmless if it is the system's."""
 KNOWN_PROGRAMS = frozenset({*READERS, *CHECKS, *EDITS, *WRAPPERS, *(name for name, *_ in VERSIONS), "git", "git-lfs"})
 """The programs that the tables trust by name."""
 SHADOWED = KNOWN_PROGRAMS - BUILTINS
 SearchPathParts = tuple[tuple[str, bool], ...]
-"""Parts of a PATH, and whether their folders are in a working directory."""
+"""Parts of a PATH, each with whether its folders are in a working directory."""
 VERSION = re.compile(r"[\d.]*$")
 OPEN_TO_ALL = ("/tmp/", "/var/tmp/", "/dev/", "/proc/", "/run/")
-"""Where anyone may have put a program."""
-PLANTED = "{name} is {path} here, a program in a working directory, and not the one of the system"
-SHADOWS = "{path} is in a folder of PATH, so that it would run in place of the system's {name}"
-REPLACES = "It puts a folder at {path}, which is a folder of PATH or above one: what is in it would run as a command"
+"""Folders in which other users may create programs."""
+PLANTED = "{name} would run {path}, a program in a working directory, instead of the system's"
+SHADOWS = "{path} is in a folder on PATH, so it would run instead of the system's {name}"
+REPLACES = "It puts a folder at {path}, which is on PATH or above a folder on PATH: its programs would run as commands"
 
 
 def find_planted(line: CommandLine, request: ToolRequest, rules: RuleSet, fs: Filesystem) -> dict[str, str]:
-    """The trusted names of a line that would run a file of a working directory, and which file."""
+    """The known program names of a line that would run a file of a working directory, and that file."""
     names = {name for command in line.commands for name in searched_names(command)}
     if request.search_path is None or not names:
         return {}
@@ -68,7 +68,7 @@ def find_planted(line: CommandLine, request: ToolRequest, rules: RuleSet, fs: Fi
 
 
 def find_run_files(name: str, parts: SearchPathParts, fs: Filesystem) -> Iterator[str]:
-    """The files outside of the system's folders that a name runs: the program, and what its script finds on PATH."""
+    """The files outside the system's folders that a name runs: the program, and the interpreter of a script."""
     for each in (name, *ALSO_RUN.get(name, ())):
         file = locate(each, parts, fs)
         if file is not None and not file.startswith(TRUSTED_FOLDERS):
@@ -79,7 +79,7 @@ def find_run_files(name: str, parts: SearchPathParts, fs: Filesystem) -> Iterato
 
 
 def assigned_search_paths(line: CommandLine, cwd: str) -> list[str]:
-    """What the line itself makes of PATH; only a rule for exactly that command allows it."""
+    """Values that the line assigns to PATH; only a rule for exactly that command allows this."""
     words = (word.partition("=") for command in line.commands for word in command.argv[1:] if word.startswith("PATH="))
     pairs = (pair for command in line.commands for pair in command.assignments)
     values = [*(value for _, _, value in words), *(value for name, value in pairs if name == "PATH")]
@@ -87,7 +87,7 @@ def assigned_search_paths(line: CommandLine, cwd: str) -> list[str]:
 
 
 def searched_names(command: SimpleCommand) -> Iterable[str]:
-    """The names of programs that the tables know, and that the shell searches for on PATH."""
+    """The known program names that the shell looks up on PATH."""
     inner = unwrap(command)
     chain = (*inner.wrappers, inner.argv[0]) if inner else command.argv[:1]
     return [
@@ -98,12 +98,12 @@ def searched_names(command: SimpleCommand) -> Iterable[str]:
 
 
 def has_starter(wrappers: Sequence[str]) -> bool:
-    """Whether what comes after these wrappers is a program in any case."""
+    """Whether the word after these wrappers is always a program, never a builtin."""
     return any(name in STARTERS for name in wrappers)
 
 
 def locate(name: str, parts: SearchPathParts, fs: Filesystem) -> str | None:
-    """The file that a name runs; one that is nowhere runs nothing."""
+    """The file that a name runs; None if it is not on PATH."""
     for part, is_inside in parts:
         if is_inside:
             file = next((file for folder in part.split(":") if fs.exists(file := f"{folder}/{name}")), None)
@@ -116,19 +116,19 @@ def locate(name: str, parts: SearchPathParts, fs: Filesystem) -> str | None:
 
 @lru_cache(maxsize=64)
 def split_search_path(path: str, own: tuple[str, ...]) -> SearchPathParts:
-    """A PATH in parts that lie in folders of the session and parts that do not. Only the second ones may be kept."""
+    """Split a PATH into parts inside and outside the session's folders. Only the outside is cached."""
     marked = ((folder, any(relative_parts(folder, each) is not None for each in own)) for folder in folders(path))
     return tuple((":".join(each[0] for each in part), inside) for inside, part in groupby(marked, lambda each: each[1]))
 
 
 def session_folders(rules: RuleSet, fs: Filesystem) -> tuple[str, ...]:
-    """By every name. A session that works in `/` has no other programs than those in it."""
+    """The folders of the session under all their names. `/` is left out: every program would be in it."""
     roots = (rules.cwd, *rules.folders, *rules.readable)
     return tuple([name for root_folder in roots for name in fs.resolve(root_folder).names if name != "/"])
 
 
 def is_in_session_folder(resolved: ResolvedPath, rules: RuleSet, fs: Filesystem) -> bool:
-    """Whether any name of a file lies in a folder of the session."""
+    """Whether any name of a file is in a folder of the session."""
     own = session_folders(rules, fs)
     return resolved.real is None or any(
         relative_parts(name, folder) is not None for name in resolved.names for folder in own
@@ -136,8 +136,10 @@ def is_in_session_folder(resolved: ResolvedPath, rules: RuleSet, fs: Filesystem)
 
 
 def is_planted(file: str, rules: RuleSet, fs: Filesystem) -> bool:
-    """Whether a file of the session would run. A link to an installed program of the same name, as virtual
-    environments have one to Python, is that program."""
+    """Whether the file belongs to the session.
+
+    A symlink to an installed program of the same name, as in virtual environments, is that program.
+    """
     resolved = fs.resolve(file)
     if not is_in_session_folder(resolved, rules, fs):
         return False
@@ -152,7 +154,7 @@ def is_planted(file: str, rules: RuleSet, fs: Filesystem) -> bool:
 
 
 def explain_shadowing(resolved_paths: Iterable[ResolvedPath], request: ToolRequest, fs: Filesystem) -> str:
-    """Why one of these files may not be written unasked: it would be run under the name of a known program."""
+    """Why writing one of these files needs approval: it would run under the name of a known program."""
     if request.search_path is None:
         return ""
     for resolved in resolved_paths:
@@ -166,14 +168,14 @@ def explain_shadowing(resolved_paths: Iterable[ResolvedPath], request: ToolReque
 
 
 def explain_replacing(steps: Iterable[Step], request: ToolRequest, rules: RuleSet, fs: Filesystem) -> str:
-    """Why a folder may not be moved or copied unasked: it would become a folder of PATH, or one above it."""
+    """Why moving or copying a folder needs approval: it would become a folder on PATH, or one above it."""
     moved = dict.fromkeys(new for step in steps for _, new in step.moves)
     if request.search_path is None or not moved:
         return ""
-    inside = [name for folder in folders(request.search_path) for name in fs.resolve(folder).names]
-    around = [name for folder in rules.working_directories() for name in fs.resolve(folder).names]
+    search_folders = [name for folder in folders(request.search_path) for name in fs.resolve(folder).names]
+    working = [name for folder in rules.working_directories() for name in fs.resolve(folder).names]
     for new in map(normalize_path, moved):
-        if any(is_above(new, name) for name in inside) and not any(is_above(new, name) for name in around):
+        if any(is_above(new, name) for name in search_folders) and not any(is_above(new, name) for name in working):
             return REPLACES.format(path=new)
     return ""
 

@@ -1,8 +1,7 @@
-"""Names that no rule and no mode but bypass approves in advance.
+"""File names that no rule, and no mode but bypassPermissions, approves in advance.
 
-What is written under these names runs later, or decides what runs: git's own files, shell
-start-up files, settings of ours and of editors, package managers' hooks. Names count in any
-case and Unicode spelling, and at any depth.
+Files with these names run later, or decide what runs: git's own files, shell start-up files, settings of Parley and of
+editors, hooks of package managers. Names match in any case and Unicode spelling, and at any depth.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ FOLDER_PAIRS = (
     (".config", "systemd"),
     (".local", "bin"),
 )
-"""Two folders one in the other, where one alone says too little."""
+"""A folder and its subfolder; the name of one alone is not specific enough."""
 EXEMPT_PAIRS = ((".claude", "worktrees"),)
-"""Beneath protected folders, where work is done."""
+"""Folders below protected ones that are not protected."""
 KEYS = frozenset([".ssh", ".gnupg", ".netrc", ".git-credentials", ".pgpass", ".aws", ".azure", ".kube"])
-"""What holds keys: not even read without being asked for."""
+"""Files and folders with credentials; reading them needs approval too."""
 
 
 def is_protected(path: str) -> bool:
-    """Whether an absolute path must not be written without a person's word."""
+    """Whether writing an absolute path needs approval."""
     parts = normalize_name(path).split("/")
     pairs = list(pairwise(parts))
-    open_at = next((number for number, pair in enumerate(pairs) if pair in EXEMPT_PAIRS), None)
-    if open_at is not None:
-        return is_protected("/".join(parts[:open_at] + parts[open_at + 2 :]))
+    exempt_at = next((number for number, pair in enumerate(pairs) if pair in EXEMPT_PAIRS), None)
+    if exempt_at is not None:
+        return is_protected("/".join(parts[:exempt_at] + parts[exempt_at + 2 :]))
     return any(part in FOLDERS or part in FILES for part in parts) or any(pair in FOLDER_PAIRS for pair in pairs)
 
 
 def holds_keys(path: str) -> bool:
-    """Whether a path must not be read just because it lies in a working directory."""
+    """Whether reading a path needs approval even in a working directory."""
     return any(part in KEYS for part in normalize_name(path).split("/"))

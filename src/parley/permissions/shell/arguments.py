@@ -1,13 +1,13 @@
-"""How the words of a program are read: which are flags, which are values, which are operands.
+"""Parse the arguments of a program: flags, their values, and operands.
 
-A `Program` lists the flags that are known to do no harm. Any other flag, an abbreviated one included,
-makes the command unknown: `--outp=x` is not `--output`, and neither is in a table of readers.
+A `Program` lists the flags that are known to be harmless. Any other flag, also an abbreviated one, makes the command
+unknown: `--outp=x` is not `--output`, and neither is in a table of readers.
 
     Program(short="an:", long="all lines= color?")
         -a, -n 5, -n5, -an5, --all, --lines 5, --lines=5, --color, --color=never
 
-In `short` a colon means a value, two colons a value that is attached or missing. In `long` a `=` means
-a value, a `?` a value that is attached or missing.
+In `short`, one colon means a value, two colons an optional attached value. In `long`, `=` means a value, `?` an
+optional attached value.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ class Program(Struct, frozen=True, kw_only=True):
     short: str = ""
     long: str = ""
     operands: str = "files"
-    """What the operands are: `files`, `text`, `pattern` (a text, then files) or `names` (files if there is a slash)."""
+    """The operands: `files`, `text`, `pattern` (a text, then files) or `names` (files if they contain a slash)."""
     min_operands: int = 0
     max_operands: int | None = None
-    globs: str = "behind a name"
-    """Where a pattern of file names may stand: `anywhere` if no file name could be a harmful flag,
-    `behind a name` if what it stands for surely is no flag, `nowhere` if one operand too many is harmful."""
+    globs: str = "after a name"
+    """Where a glob is allowed: `anywhere` if no file name could be a harmful flag, `after a name` if it begins
+    with a literal text so that no match is a flag, `nowhere` if one operand too many is harmful."""
     number_flags: bool = False
     """`-5` is a flag."""
     pattern_flags: str = ""
     """Flags whose value replaces the pattern among the operands."""
     recursive_flags: str = ""
-    """Flags with which no operand means the current folder; a star if it always does."""
+    """Flags with which a missing operand means the current folder; `*` if it always does."""
     file_flags: str = ""
     """Flags whose value is a file that is read."""
     list_prefix: str = ""
-    """What an operand begins with that names a file full of further words; there may be none."""
+    """The prefix of an argument that names a file with further arguments; such arguments are refused."""
 
 
 class ParsedArguments(Struct, frozen=True):
-    """The words of a command, told apart."""
+    """The flags and operands of a command."""
 
     flags: tuple[tuple[str, str], ...]
     """Name without dashes, and value."""
@@ -102,13 +102,15 @@ def parse_arguments(program: Program, words: Sequence[str], begin: int = 1) -> P
 
 
 def _is_value(following: str | None) -> TypeGuard[str]:
-    """Whether a word may be the value of the flag before it. One that looks like a flag may not: should the
-    program not take a value after all, it would be a flag that nobody judged."""
+    """Whether a word may be the value of the flag before it.
+
+    A word that looks like a flag may not: if the program takes no value after all, it would be an unchecked flag.
+    """
     return following is not None and (following[:1] != "-" or NUMBER_FLAG.fullmatch(following) is not None)
 
 
 def _parse_long_flag(program: Program, word: str, following: str | None) -> tuple[list[tuple[str, str]], int] | None:
-    """The flag in a word, and how many of the next words are its value."""
+    """The flag in a word, and how many following words are its value."""
     name, equals, value = word[2:].partition("=")
     kind = _long_flags(program.long).get(name)
     if kind is None or (kind == "" and equals):
@@ -119,7 +121,7 @@ def _parse_long_flag(program: Program, word: str, following: str | None) -> tupl
 
 
 def _parse_cluster(program: Program, word: str, following: str | None) -> tuple[list[tuple[str, str]], int] | None:
-    """The flags in a word like `-la` or `-n5`, and how many of the next words are a value."""
+    """The flags in a word like `-la` or `-n5`, and how many following words are a value."""
     known = _short_flags(program.short)
     found: list[tuple[str, str]] = []
     for index in range(1, len(word)):
@@ -136,7 +138,7 @@ def _parse_cluster(program: Program, word: str, following: str | None) -> tuple[
 
 
 def accepts_globs(program: Program, words: Sequence[str], globs: Sequence[int], found: ParsedArguments) -> bool:
-    """Whether the patterns of file names among the words can only ever be more operands."""
+    """Whether the globs among the arguments can only become operands."""
     if not globs:
         return True
     if program.globs == "nowhere" or not set(globs) <= set(found.operands):
@@ -152,7 +154,7 @@ def _has_pattern(program: Program, found: ParsedArguments) -> bool:
 
 
 def read_operands(program: Program, words: Sequence[str], found: ParsedArguments) -> tuple[str, ...]:
-    """The files a command names for reading."""
+    """The files that a command reads."""
     values = tuple(value for flag, value in found.flags if flag in program.file_flags.split())
     if program.operands == "text":
         return values

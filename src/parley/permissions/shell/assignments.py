@@ -1,7 +1,7 @@
-"""Assignments in front of a command that change nothing but how it writes.
+"""Assignments before a command that only change how it prints.
 
-Any other name could choose the program that runs (PATH), the code in it (LD_PRELOAD, NODE_OPTIONS)
-or where it reaches (GIT_SSH_COMMAND, HTTP_PROXY). Values are as narrow as the names.
+Any other variable could choose the program that runs (PATH), its code (LD_PRELOAD, NODE_OPTIONS) or its servers
+(GIT_SSH_COMMAND, HTTP_PROXY). The values are restricted as well.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a command line is once it has been proven: simple commands of literal words.
+"""A proven command line: simple commands of literal words.
 
-Nothing in here is guessed. A `CommandLine` exists only if `parse_strict` could show that bash reads the
-text the same way; everything else is `Unclear`.
+A `CommandLine` exists only if `parse_strict` could show that bash reads the text the same way. Every other text is
+`Unclear`.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class SimpleCommand(Struct, frozen=True, cache_hash=True):
 
     argv: tuple[str, ...]
     words: tuple[str, ...]
-    """The same words as they are spelled, quotes and all."""
+    """The same words as written, with their quotes."""
     text: str
-    """The whole command as it is spelled, from its first byte to its last, and the here-document that it gets."""
+    """The whole command as written, with its here-document."""
     assignments: tuple[tuple[str, str], ...] = ()
     redirects: tuple[Redirect, ...] = ()
     globs: tuple[int, ...] = ()
-    """Positions in `argv` of words that stand for whatever files are there."""
+    """Positions in `argv` of globs."""
     before: str = ""
-    """The operator in front; empty for the first command."""
+    """The operator before it; empty for the first command."""
     after: str = ""
-    """The operator behind; empty for the last command."""
+    """The operator after it; empty for the last command."""
     document: str | None = None
-    """The here-document that is its input, from the end of the command's line to the mark."""
+    """The here-document that is its input, from the end of the command's line to the end mark."""
 
 
 class CommandLine(Struct, frozen=True):
@@ -59,11 +59,11 @@ class CommandLine(Struct, frozen=True):
 
 
 class Unclear(Struct, frozen=True):
-    """The text cannot be proven to be harmless; the reason is for people."""
+    """The text cannot be proven; the reason is shown to people."""
 
     reason: str
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a table."""
+    """A table of words, written as one text."""
     return frozenset(text.split())

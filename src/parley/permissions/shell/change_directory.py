@@ -1,4 +1,4 @@
-"""Where a command of the shell goes that changes its folder."""
+"""The folder that `cd` changes to."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from parley.permissions.shell.arguments import Program, parse_arguments
 CD = Program(short="LPe@", max_operands=1, globs="nowhere")
 CD_COMMANDS = frozenset(["cd", "pushd", "popd"])
 IN_SHELL = frozenset(["time", "command", "builtin"])
-"""Wrappers in which the shell itself changes its folder; in others it would be a program, and nothing changes."""
+"""Wrappers after which `cd` is still the builtin; after others it would be a program without effect."""
 
 
 def find_cd_target(argv: Sequence[str], home: str | None) -> str | None:
-    """The folder that `cd` leads to, as it is named; without a name it is the home folder. None if it is not known."""
+    """The folder as written, or the home folder if there is no argument; None if it is not known."""
     found = parse_arguments(CD, argv) if argv[0] == "cd" else None
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Deletions that are asked about in every mode: the root, a home, a top folder, the place we work in."""
+"""Deletions that need approval in every mode: the root, a home folder, a top-level folder, the working directory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from parley.permissions.shell.denied.search import survey_command
 
 MAX_NAME_CHARACTERS = 1_000
 MAX_CHECKS = 500
-"""Targets, times the folders that they may be in."""
-# What is left of `$X/etc` if X is empty.
+"""Targets times the folders that they may be in."""
+# `$X/etc` is one of these if X is empty.
 SYSTEM = word_set(
     "/ /proc/self/root /proc/self/cwd "
     "/bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /srv /sys /usr /var /Users /System"
@@ -33,19 +33,19 @@ ALL_IN_IT = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})$")
 
 
 def is_critical_delete(command: str, cwd: str, home: str) -> bool:
-    """Whether some command in the text removes a folder that everything depends on. Raises OverBudget."""
+    """Whether some command in the text deletes a critical folder. Raises OverBudget."""
     parts = [TOP.sub(lambda _: cwd, part).split() for part in survey_command(command).parts]
     targets = dict.fromkeys(found for words in parts for found in _find_deleted(words))
     if not targets:
         return False
     folders = dict.fromkeys([cwd, *(found for words in parts for found in _find_cd_folders(words, cwd, home))])
     if len(targets) * len(folders) > MAX_CHECKS:
-        raise OverBudget(f"It deletes too many files to judge, in {len(folders):,} folders (at most {MAX_CHECKS:,})")
+        raise OverBudget(f"It deletes too many files to check, in {len(folders):,} folders (at most {MAX_CHECKS:,})")
     return any(_is_critical(target, folder, home, recursive) for target, recursive in targets for folder in folders)
 
 
 def _find_cd_folders(words: list[str], cwd: str, home: str) -> Iterator[str]:
-    """Where a `cd` leads, as far as that is told."""
+    """The folder that a `cd` changes to, as far as it is known."""
     if words[:1] in (["cd"], ["pushd"]):
         plain = [QUOTES.sub("", word) for word in words[1:]]
         destination = HOME.sub(lambda _: home, find_cd_target(("cd", *plain), home) or plain[-1])
@@ -53,12 +53,12 @@ def _find_cd_folders(words: list[str], cwd: str, home: str) -> Iterator[str]:
 
 
 def deletes(line: CommandLine) -> bool:
-    """Whether a command of a proven line is called after deleting. What it runs in turn is not looked at."""
+    """Whether a program of a proven line is one that deletes. What it runs in turn is not checked."""
     return any(command.argv and command.argv[0].rpartition("/")[2] in DELETERS for command in line.commands)
 
 
 def _find_deleted(words: list[str]) -> Iterator[tuple[str, bool]]:
-    """What a command removes, and whether with everything in it. Words are as they are spelled."""
+    """What a command deletes, and whether recursively. The words are as written."""
     name = QUOTES.sub("", words[0]).rpartition("/")[2] if words else ""
     if name != "find" and name not in DELETERS:
         return
@@ -76,7 +76,7 @@ def _find_deleted(words: list[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _expand_braces(word: str) -> list[str]:
-    """`a{b,c}` is `ab` and `ac`; the word itself is kept for what it may be besides."""
+    """`a{b,c}` is `ab` and `ac`; the word itself stays in the list, as braces may be literal."""
     found = BRACE.search(word)
     if found is None:
         return [word]
@@ -107,5 +107,5 @@ def _is_critical(target: str, cwd: str, home: str, recursive: bool) -> bool:
 
 
 def _is_at_or_above(folder: str, path: str) -> bool:
-    """Whether a folder is a path's own or one above it."""
+    """Whether a folder is the path itself or above it."""
     return posixpath.normpath(path) == folder or path.startswith(folder.rstrip("/") + "/")

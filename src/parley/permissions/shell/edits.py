@@ -1,7 +1,7 @@
-"""The closed list of commands that change files in a way their words tell (CVE-2026-25723).
+"""The closed list of commands that change files in a way that their arguments show (CVE-2026-25723).
 
-Each row says which flags keep it so and which operands are read and written. A command outside the
-list, an unknown flag or a `sed` script that does more than edit lines: the answer is None.
+Each row says which flags are allowed and which operands are read and written. For a command outside the list, an
+unknown flag, or a `sed` script that does more than edit lines, the result is None.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from parley.protocol.base import Struct
 
 
 class FileOperands(Struct, frozen=True):
-    """Files as the command names them."""
+    """Files as written in the command."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     moves: tuple[tuple[str, str], ...] = ()
-    """What is found under a new name from then on: the old, and the new."""
+    """Files that get a new name: the old name and the new one."""
     copies_folders: bool = False
 
 
@@ -41,7 +41,7 @@ COPY = Program(
 RECURSIVE = ("r", "R", "a", "recursive", "archive")
 SED = Program(short="Erni::e:zs", long="regexp-extended quiet silent in-place? expression= null-data separate")
 
-# One edit of lines: delete, print or substitute, at line numbers or a pattern. No `w`, no `e`, no `r`.
+# One command that edits lines: delete, print or substitute, at line numbers or a pattern. No `w`, `e` or `r`.
 ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\[^\n])*/I?)"
 HALF = r"(?:(?!(?P=cut))[^\\\n]|\\[^\n])*(?P=cut)"
 SUBSTITUTE = rf"s(?P<cut>[/|#,:@!]){HALF}{HALF}[gIip0-9]*"
@@ -75,9 +75,9 @@ def _parse_move(program: Program, keeps_source: bool) -> EditParser:
         if found.has_flag("T", "no-target-directory") or any(
             _last_part(source) in ("", ".", "..") for source in sources
         ):
-            return None  # `cp -r template/. .` brings every name of a folder along, .git and .vscode like any other.
+            return None  # `cp -r template/. .` copies every name of a folder, also .git and .vscode
         destinations = (destination, *(f"{destination}/{_last_part(source)}" for source in sources))
-        # Whether the goal is a folder already, only the file system knows.
+        # The destination may be a folder that exists already.
         moves = tuple(
             (source, path) for source in sources for path in (destination, f"{destination}/{_last_part(source)}")
         )
@@ -88,7 +88,7 @@ def _parse_move(program: Program, keeps_source: bool) -> EditParser:
 
 
 def _parse_sed(words: Sequence[str]) -> FileOperands | None:
-    """`sed -i` with scripts that only edit lines; a suffix makes a second file of each."""
+    """`sed -i` with scripts that only edit lines; with a suffix, a backup of each file is written."""
     found = parse_arguments(SED, words)
     if found is None or not found.has_flag("i", "in-place"):
         return None

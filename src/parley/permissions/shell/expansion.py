@@ -1,9 +1,9 @@
-"""What a pattern of file names stands for at the moment, as bash would find it.
+"""The files that a glob matches now, as bash would find them.
 
-    expand("src/*.py", "/w", lookup)      the names, and the folders that were listed for them
+    expand("src/*.py", "/w", lookup)      the names, and the folders that were listed
 
-At least what bash finds is found, in every locale and every version: a class that is not simple stands for any
-character, and `.*` for `..` as well. Nothing is listed but the folders that bash would list.
+The result contains at least what bash finds, in every locale and version: a character class that is not simple matches
+any character, and `.*` matches `..` too. Only folders that bash would list are listed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from parley.permissions.shell.strict_parser import TOKEN
 from parley.protocol.base import Struct
 
 MAX_TESTS = 50_000
-"""So many names are compared with the patterns of a line."""
+"""Names that are compared with the globs of one line."""
 MAX_WORD_CHARACTERS = 1_024
 STATUS = "\0"
 """Stands for `$?` in a word."""
@@ -27,44 +27,44 @@ IN_QUOTES = re.compile(r'\\([\\"$`])|\$\?')
 RANGE = re.compile(r"(.)-(.)|(.)")
 
 Char = tuple[str, bool]
-"""A character of a word, and whether it means itself."""
+"""A character of a word, and whether it is literal."""
 
 
 class GlobLookup:
-    """What patterns may look at, and how much of it."""
+    """File system access for globs, with a limit."""
 
-    def __init__(self, entries: Callable[[str], Mapping[str, EntryKind] | None], has: Callable[[str], bool]) -> None:
+    def __init__(self, entries: Callable[[str], Mapping[str, EntryKind] | None], exists: Callable[[str], bool]) -> None:
         self.entries = entries
-        self.exists = has
+        self.exists = exists
         self.tests_left = MAX_TESTS
 
 
 class Expansion(Struct, frozen=True):
     words: tuple[str, ...]
-    """What bash may put in place of the pattern: the names, or the pattern itself if it finds none."""
+    """What bash may replace the glob with: the names, or the glob itself if nothing matches."""
     folders: tuple[str, ...]
-    """The folders whose names it has looked at."""
+    """The folders that were listed."""
     non_links: tuple[str, ...]
-    """The paths among them that are not links, in folders that were listed."""
+    """The matching paths that are not symlinks, in folders that were listed."""
 
 
 class _Match(Struct, frozen=True):
     word: str
     kind: EntryKind | None = None
-    """Of the last name, if its folder was listed."""
+    """The kind of the last name, if its folder was listed."""
 
 
 def expand(raw: str, folder: str, lookup: GlobLookup) -> Expansion | None:
-    """The names that a word, as it is spelled, stands for in a folder; None if there is too much to look at."""
+    """The names that a word, as written, matches in a folder; None if there are too many to check."""
     if len(raw) > MAX_WORD_CHARACTERS or "<<" in raw:
-        return None  # Longer than a path, or with a here-document in it.
+        return None  # longer than a path, or with a here-document
     pieces = _split_pieces(raw)
     found, folders = [_Match("")], dict[str, None]()
     listed = False
     for index, piece in enumerate(pieces):
         end = "/" if index + 1 < len(pieces) else ""
-        fits = _compile_piece(piece)
-        if fits is None:
+        matches_name = _compile_piece(piece)
+        if matches_name is None:
             text = "".join(char for char, _ in piece)
             found = [_Match(f"{one.word}{text}{end}") for one in found]
             if listed and text:
@@ -81,32 +81,32 @@ def expand(raw: str, folder: str, lookup: GlobLookup) -> Expansion | None:
             if names or not listed:
                 folders[where] = None
             following += [
-                _Match(f"{one.word}{name}{end}", kind) for name, kind in _match_names(names, piece, fits, end)
+                _Match(f"{one.word}{name}{end}", kind) for name, kind in _match_names(names, piece, matches_name, end)
             ]
         found, listed = following, True
     plain = [posixpath.join(folder, one.word) for one in found if one.kind in ("file", "folder")]
     words = tuple(one.word for one in found) if listed else ()
     itself = "/".join(map(_format_piece, pieces))
-    # We find more than bash does: where it finds nothing, the word stays what it is.
+    # We may match more than bash does; where bash matches nothing, it keeps the word as it is.
     if not words or (itself not in words and lookup.exists(posixpath.join(folder, itself))):
         words = (itself, *words)
     return Expansion(words, tuple(folders), tuple(plain))
 
 
 def is_pattern(raw: str) -> bool:
-    """Whether a word stands for names of files; one with `$?` in it is known only when it runs, but is none."""
+    """Whether a word is a glob. A word with `$?` is unknown until it runs, but not a glob."""
     return len(raw) > MAX_WORD_CHARACTERS or any(_compile_piece(piece) is not None for piece in _split_pieces(raw))
 
 
 def _match_names(
-    names: Mapping[str, EntryKind], piece: Sequence[Char], fits: Callable[[str], bool], end: str
+    names: Mapping[str, EntryKind], piece: Sequence[Char], matches_name: Callable[[str], bool], end: str
 ) -> Iterator[tuple[str, EntryKind]]:
     hidden = piece[0] == (".", True)
     for name, kind in names.items():
-        if (name[0] != "." or hidden) and not (end and kind == "file") and fits(name):
+        if (name[0] != "." or hidden) and not (end and kind == "file") and matches_name(name):
             yield name, kind
     if hidden:
-        yield from ((name, "link") for name in (".", "..") if fits(name))
+        yield from ((name, "link") for name in (".", "..") if matches_name(name))
 
 
 def _format_piece(piece: Sequence[Char]) -> str:
@@ -130,7 +130,7 @@ def _iter_chars(raw: str) -> Iterator[Char]:
     for token in TOKEN.finditer(raw):
         kind, text = token.lastgroup, token[0]
         if kind == "bare":
-            # Within a class these are not themselves.
+            # These are special within a character class.
             yield from ((char, char not in "]!^-") for char in text)
         elif kind == "glob":
             yield (STATUS if text == "$?" else text), False
@@ -144,16 +144,16 @@ def _iter_chars(raw: str) -> Iterator[Char]:
 
 @lru_cache(maxsize=64)
 def _compile_piece(piece: tuple[Char, ...]) -> Callable[[str], bool] | None:
-    """Whether a name fits a piece; None if the piece is not a pattern."""
+    """A test whether a name matches a piece; None if the piece has no wildcard."""
     if not any(not literal and char in "*?[" for char, literal in piece):
         return None
     strict, loose = (re.compile(_build_regex(piece, loose), re.DOTALL).fullmatch for loose in (False, True))
-    # How many characters a name has that is not ASCII depends on the locale.
+    # The number of characters in a non-ASCII name depends on the locale.
     return lambda name: (strict if name.isascii() else loose)(name) is not None
 
 
 def _build_regex(piece: Sequence[Char], loose: bool) -> str:
-    """What stands between two stars has a fixed length, so that each takes as little as it can (workspace/globs.py)."""
+    """Between two stars the length is fixed, so each star can match as little as possible (workspace/globs.py)."""
     parts, index = [""], 0
     while index < len(piece):
         char, literal = piece[index]
@@ -179,18 +179,18 @@ def _build_regex(piece: Sequence[Char], loose: bool) -> str:
 
 
 def _build_class(piece: Sequence[Char], begin: int, closed: int, loose: bool) -> tuple[str | None, int]:
-    """The expression for a class of characters, None for any text, and where it ends."""
+    """The regex of a character class, or None for any text, and where the class ends."""
     chars = piece[begin - 1 : closed + 1]
     simple = MEMBERS.match("".join(char if literal != (char in "[]-") else STATUS for char, literal in chars))
     if simple is None or loose:
-        # It may end at any bracket, or not be a class at all.
+        # It may end at any bracket, or not be a class.
         return None, closed + 1
     members = "".join(_build_range(*found.groups("")) for found in RANGE.finditer(simple[1]))
     return f"[{members}]", begin - 1 + simple.end()
 
 
 def _build_range(low: str, high: str, single: str) -> str:
-    """The members of a range in either case: how letters are ordered depends on the locale."""
+    """The members of a range in upper and lower case: the order of letters depends on the locale."""
     if single:
         return re.escape(single)
     first, last = sorted((low.lower(), high.lower()))

@@ -1,13 +1,13 @@
-"""What a rule for the beginning of a command does not approve: flags that turn a reader into something else, and words
-that name files.
+"""What a rule for the beginning of a command does not approve: flags that make a reader write or run something, and
+arguments that name files.
 
-    find_concern(inner, patterns)    why the command is not what the rule was given for; nothing if it is
-    file_words(inner)           the words, and the parts of words, that may name a file which is written
+    find_concern(inner, patterns)    why the rule does not cover the command; empty if it does
+    file_words(inner)                the arguments, and their parts, that may name a file to write
 
-`Bash(git log:*)` is given for reading, so `--output` is not part of it, and `Bash(git config:*)` does not say that
-git shall run a program. A rule that spells the flag (`Bash(sort -o:*)`) means it.
+`Bash(git log:*)` allows reading, so `--output` is not covered, and `Bash(git config:*)` does not let git run a program.
+A rule that names the flag (`Bash(sort -o:*)`) covers it.
 
-Not here: where a word leads (permissions/paths/operands.py).
+See also: where an argument leads (permissions/paths/operands.py).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from parley.permissions.shell.readonly.tables import READERS
 from parley.permissions.shell.rule_patterns import matches
 from parley.permissions.shell.wrappers import UnwrappedCommand
 
-UNKNOWN_FLAG = "The rule does not spell {word}, and {name} may write or run something with it"
-UNKNOWN_WORDS = "With these words {name} does more than read, and the rule does not spell them"
-RUNS = "{word} may name a program for {name} to run, and the rule does not spell it"
+UNKNOWN_FLAG = "The rule does not name {word}, and {name} may write or run something with it"
+UNKNOWN_WORDS = "With these arguments {name} does more than read, and the rule does not name them"
+RUNS = "{word} may name a program for {name} to run, and the rule does not name it"
 SCRIPT = "The sed script {word} may write files or run commands"
-DERIVES_NAME = "curl makes the name of the file that it writes of {word}"
-BACKUP = "sed would write its backup to another folder, or under another name: {word}"
+DERIVES_NAME = "curl derives the name of the file it writes from {word}"
+BACKUP = "sed would write its backup to another folder or under another name: {word}"
 
-# Flags that neither write nor run anything, but are not needed without a rule; with `most`, any number of operands.
+# Flags that neither write nor run anything, but are only accepted with a rule; `max_operands` here lifts the limit.
 EXTRA_FLAGS = {
     "grep": Program(short="V"),
     **dict.fromkeys(("id", "groups"), Program(max_operands=1)),
@@ -105,15 +105,15 @@ GIT_EXTRA_FLAGS = Program(
     "numbered email exclude-standard no-exclude-standard max-depth= heading break show-forced-updates short "
     "branch null pathspec-from-file= pathspec-file-nul",
 )
-"""The same for the subcommands of git that only read. Not `--output`, `--ext-diff`, `--textconv`, `--show-signature`
+"""As EXTRA_FLAGS, for git subcommands that only read. Not `--output`, `--ext-diff`, `--textconv`, `--show-signature`
 and `--open-files-in-pager`."""
 GIT_WRITERS = ("branch", "tag", "config")
-"""In the tables of readers, but a rule for them is one for changes as well."""
+"""Subcommands in the tables of readers for which a rule also covers changes."""
 GIT_VALUES = word_set("-C --git-dir --work-tree --namespace --super-prefix --attr-source --list-cmds")
 GIT_ELSEWHERE = ("--config-env", "--git-dir")
-"""Flags that bring another configuration, and so other programs."""
+"""Flags that select another configuration, and so other programs."""
 GIT_UNTOUCHED = word_set("add commit push reset")
-"""Subcommands that write no file which their words name."""
+"""Subcommands that do not write the files that their arguments name."""
 GIT_RUNS = {
     "clone": ("uc", "upload-pack config template"),
     "init": ("", "template"),
@@ -133,9 +133,9 @@ GIT_RUNS = {
     "help": ("", "web"),
     "submodule": ("", "template"),
 }
-"""Short and long flags whose value is a program, or says where programs are."""
+"""Short and long flags whose value is a program, or a folder with programs."""
 GIT_NESTED = word_set("foreach run filter-branch for-each-repo")
-"""`git submodule foreach`, `git bisect run`, `git hook run`: the rest is a command."""
+"""`git submodule foreach`, `git bisect run`, `git hook run`: a command follows."""
 GIT_NESTING = word_set("submodule bisect hook filter-branch for-each-repo")
 SAFE_KEY = re.compile(
     r"""user\..+ | author\..+ | committer\..+ | color\..+ | column\..+ | advice\..+ | pull\.(?:rebase|ff) | status\..+
@@ -200,14 +200,14 @@ OTHER_RUNS: dict[str, tuple[str, str, re.Pattern[str]]] = {
     "man": ("PH", "pager html", HARMLESS_PROGRAM),
     "zip": ("", "unzip-command", HARMLESS_PROGRAM),
 }
-"""Short and long flags that name a program to run, and the values that are no surprise."""
+"""Short and long flags that name a program to run, and the values that are harmless."""
 LETTERS = re.compile(r"[A-Za-z]{1,40}")
-"""What may be flags in one word; the rest of it is a value."""
+"""The flags in one word; the rest of the word is a value."""
 TAR_RUNS = re.compile(r"[A-Za-z]*[IF]")
-"""`tar xIf program archive`: the first word may hold flags without a dash."""
+"""`tar xIf program archive`: the first argument may be flags without a dash."""
 ZIP_RUNS = re.compile(r"-\w*TT.*", re.DOTALL)
 OWN_FLAGS = ("--checkpoint", "--strip")
-"""Flags that begin like one of these, and are flags of their own."""
+"""Separate flags that look like an abbreviation of a flag above."""
 
 SEPARATORS = re.compile(r"[=:@,]")
 QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
@@ -230,9 +230,9 @@ INPUTS = {
     "act": word_set("-W --workflows -e --eventpath"),
     "git": word_set("-m --message"),
 }
-"""Flags whose next word is a file that is read, or a text."""
+"""Flags whose next argument is a file that is read, or a text."""
 ONLY_READ = word_set("more shellcheck yamllint actionlint hadolint jq ps echo sleep")
-"""Programs without a flag that writes, in no table or with words that the tables do not know."""
+"""Programs without a flag that writes; the tables do not know them, or not all their arguments."""
 CHECKED_PROGRAMS = frozenset({*READERS, *OTHER_RUNS, "git", "sed", "ssh", "scp", "sftp", "date", "xxd"})
 BACKUPS = word_set("cp mv ln install")
 UNPACKERS = word_set(
@@ -247,21 +247,21 @@ MAX_SHOWN = 100
 
 
 def shorten(word: str) -> str:
-    """A word as a question tells it."""
+    """A word as shown in a reason."""
     return word if len(word) <= MAX_SHOWN else f"{word[:MAX_SHOWN]}..."
 
 
-def find_spelled_words(patterns: Sequence[str], text: str) -> frozenset[str]:
-    """The words of the rules that a command falls under."""
-    fitting = (pattern.strip() for pattern in patterns if matches(pattern, text))
-    return frozenset(word for pattern in fitting for word in pattern.removesuffix(":*").replace("*", " ").split())
+def find_rule_words(patterns: Sequence[str], text: str) -> frozenset[str]:
+    """The words of the rules that match a command."""
+    matching = (pattern.strip() for pattern in patterns if matches(pattern, text))
+    return frozenset(word for pattern in matching for word in pattern.removesuffix(":*").replace("*", " ").split())
 
 
 def find_concern(inner: UnwrappedCommand, patterns: Sequence[str]) -> str:
     name = _program_name(inner)
     if name not in CHECKED_PROGRAMS:
         return ""
-    rule_words = find_spelled_words(patterns, " ".join(inner.words))
+    rule_words = find_rule_words(patterns, " ".join(inner.words))
     if name == "git":
         return _find_git_concern(inner.argv, rule_words)
     if name == "sed":
@@ -275,16 +275,16 @@ def find_concern(inner: UnwrappedCommand, patterns: Sequence[str]) -> str:
     if name in OTHER_RUNS:
         short, long, harmless = OTHER_RUNS[name]
         word = next((word for word, value in _flags(inner.argv, 1, short, long) if not harmless.fullmatch(value)), None)
-        if word is not None and not _is_spelled(word, rule_words):
+        if word is not None and not _is_named(word, rule_words):
             return RUNS.format(word=shorten(word), name=name)
     if name in ("ssh", "scp", "sftp"):
         word = next((word for word in _values(inner.argv, "-o") if SSH_RUNS.match(word)), None)
         return RUNS.format(word=shorten(word), name=name) if word is not None and word not in rule_words else ""
     if name in ("date", "xxd"):
         flags = [word for word in inner.argv[1:] if word[:1] == "-"]
-        are_spelled = bool(flags) and all(_is_spelled(word, rule_words) for word in flags)
+        are_named = bool(flags) and all(_is_named(word, rule_words) for word in flags)
         reads = CHECKS[name](inner.argv, ()) is not None
-        return "" if reads or are_spelled else UNKNOWN_WORDS.format(name=name)
+        return "" if reads or are_named else UNKNOWN_WORDS.format(name=name)
     program = READERS.get(name)
     return (
         ""
@@ -298,14 +298,14 @@ def find_concern(inner: UnwrappedCommand, patterns: Sequence[str]) -> str:
 def _find_reader_concern(
     argv: Sequence[str], begin: int, name: str, program: Program, rule_words: Collection[str]
 ) -> str:
-    """Why the words are not those of a program that only reads."""
+    """Why the arguments are not those of a program that only reads."""
     if parse_arguments(program, argv, begin) is not None:
         return ""
     words = argv[begin : argv.index("--")] if "--" in argv else argv[begin:]
     unknown = [word for word in words if word[:1] == "-" and word != "-" and not _is_known_flag(program, word)]
-    if unknown and all(_is_spelled(word, rule_words) for word in unknown):
+    if unknown and all(_is_named(word, rule_words) for word in unknown):
         return ""
-    word = next((word for word in unknown if not _is_spelled(word, rule_words)), None)
+    word = next((word for word in unknown if not _is_named(word, rule_words)), None)
     return UNKNOWN_WORDS.format(name=name) if word is None else UNKNOWN_FLAG.format(word=shorten(word), name=name)
 
 
@@ -315,7 +315,7 @@ def _is_known_flag(program: Program, word: str) -> bool:
 
 
 def _merge_programs(program: Program, more: Program) -> Program:
-    short = more.short + program.short  # the last of two rows for one letter is the one of the table
+    short = more.short + program.short  # for a letter that is in both, the table wins
     max_operands = program.max_operands if more.max_operands is None else None
     return msgspec.structs.replace(program, short=short, long=f"{more.long} {program.long}", max_operands=max_operands)
 
@@ -332,7 +332,7 @@ def _find_git_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
             key, _, value = (argv[index + 1] if index + 1 < len(argv) else "").partition("=")
             if not _is_safe_setting(key, value) and not {key, f"{key}={value}"} & set(rule_words):
                 return RUNS.format(word=shorten(key), name="git")
-        elif (word.startswith("--exec-path=") or flag in GIT_ELSEWHERE) and not _is_spelled(word, rule_words):
+        elif (word.startswith("--exec-path=") or flag in GIT_ELSEWHERE) and not _is_named(word, rule_words):
             return RUNS.format(word=shorten(word), name="git")
         index += 2 if word == "-c" or word in GIT_VALUES or word == "--config-env" else 1
     rest = argv[index:]
@@ -347,7 +347,7 @@ def _find_git_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
     for word, value in _flags(rest, 1, short, long):
         if sub == "clone" and word.startswith(("-c", "--config")) and _is_safe_setting(*_split_pair(value)):
             continue
-        if not _is_spelled(word, rule_words):
+        if not _is_named(word, rule_words):
             return RUNS.format(word=shorten(word), name=name)
     if any(GPG.search(word) for word in rest):
         return RUNS.format(word=shorten("%G"), name="git")
@@ -358,7 +358,7 @@ def _find_git_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
 
 
 def _find_config_concern(rest: Sequence[str], rule_words: Collection[str]) -> str:
-    """`git config` may set what names no program; whatever else it may set has to be spelled."""
+    """`git config` may set keys that name no program; the rule must name any other key."""
     found = parse_arguments(CONFIG, rest)
     if found is None:
         return UNKNOWN_WORDS.format(name="git config")
@@ -369,7 +369,7 @@ def _find_config_concern(rest: Sequence[str], rule_words: Collection[str]) -> st
     if action == "edit" or found.has_flag("e") or not operands or "section" in operands[0]:
         return "" if action in rule_words else UNKNOWN_WORDS.format(name="git config")
     if len(operands) == 1 and not action and not found.has_flag(*CONFIG_WRITES):
-        return ""  # It prints the value.
+        return ""  # it prints the value
     key, value = operands[0], " ".join(operands[1:2])
     return "" if key in rule_words or _is_safe_setting(key, value) else RUNS.format(word=shorten(key), name="git")
 
@@ -404,7 +404,7 @@ def _find_sed_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
 
 
 def edits_lines(script: str) -> bool:
-    """Whether a sed script does nothing but print and change lines: no `w`, no `e`, no `r`. Linear in its length."""
+    """Whether a sed script only prints and changes lines: no `w`, `e` or `r`. Linear in its length."""
     index = 0
     while True:
         index = _match_end(SED_GAP, script, index)
@@ -433,7 +433,7 @@ def _match_end(pattern: re.Pattern[str], text: str, index: int) -> int:
 
 
 def _skip_address(script: str, index: int) -> int:
-    """Where the lines that a command is for are named; -1 if that cannot be read."""
+    """The end of the address of a command; -1 if it is not understood."""
     end = _skip_line_address(script, index)
     after = _match_end(SED_COMMA, script, end) if end > index else end
     return _skip_line_address(script, after) if after > end else end
@@ -449,7 +449,7 @@ def _skip_line_address(script: str, index: int) -> int:
 
 
 def _skip_substitution(script: str, index: int) -> int:
-    """Where `s/a/b/g` ends; -1 if it does not, or does more."""
+    """The end of `s/a/b/g`; -1 if it is incomplete or does more."""
     kind, cut = script[index], script[index + 1 : index + 2]
     if cut in ("", "\\", "\n", "[", "]") or cut.isalnum() or not cut.isascii():
         return -1
@@ -459,7 +459,7 @@ def _skip_substitution(script: str, index: int) -> int:
 
 
 def _skip_half(script: str, index: int, cut: str, *, is_pattern: bool) -> int:
-    """Where the text up to the next delimiter ends, behind it; -1 if there is none. In a class it is none."""
+    """The position after the next delimiter; -1 if there is none. Within a character class it does not count."""
     while index < len(script):
         char = script[index]
         if char == cut:
@@ -476,13 +476,13 @@ def _skip_half(script: str, index: int, cut: str, *, is_pattern: bool) -> int:
     return -1
 
 
-# Words that name files.
+# Arguments that name files.
 
 
 def file_words(inner: UnwrappedCommand, *, sends: bool = False) -> Iterator[tuple[str, str]]:
-    """Words that may name a file that is written, each with the names in it.
+    """The arguments that may name a file to write, each with a name in it.
 
-    What a command `sends` to another one may become words of that.
+    With `sends`, the output of the command may become arguments of another one.
     """
     name, argv = _program_name(inner), inner.argv
     if not sends and writes_no_operand(inner):
@@ -509,7 +509,7 @@ def file_words(inner: UnwrappedCommand, *, sends: bool = False) -> Iterator[tupl
 
 
 def derived_names(inner: UnwrappedCommand) -> Iterator[tuple[str, str]]:
-    """Names that a program makes of its words: of a backup, of what it unpacks, of what it downloads."""
+    """File names that a program derives from its arguments: backups, unpacked files, downloads."""
     name, words = _program_name(inner), inner.argv[1:]
     if name in BACKUPS:
         suffixes = {value for _, value in _flags(inner.argv, 1, "S", "suffix")}
@@ -526,7 +526,7 @@ def derived_names(inner: UnwrappedCommand) -> Iterator[tuple[str, str]]:
 
 
 def _find_curl_pattern(argv: Sequence[str]) -> str:
-    """The word with a pattern of curl's own, of which it makes the name of a file: `-O http://x/[a-c]`, `-o '#1'`."""
+    """The argument with a curl pattern from which it derives a file name: `-O http://x/[a-c]`, `-o '#1'`."""
     value = next((value for _, value in _flags(argv, 1, "o", "output") if "#" in value), "")
     if value or not any(_flags(argv, 1, "O", "remote-name remote-name-all")):
         return value
@@ -534,7 +534,7 @@ def _find_curl_pattern(argv: Sequence[str]) -> str:
 
 
 def writes_no_operand(inner: UnwrappedCommand) -> bool:
-    """Whether the command reads what its words name, or does nothing with it."""
+    """Whether the command writes none of the files that its arguments name."""
     name, argv = _program_name(inner), inner.argv
     if name in ONLY_READ:
         return True
@@ -563,7 +563,7 @@ def writes_no_operand(inner: UnwrappedCommand) -> bool:
 
 
 def _names_in_word(word: str, only_operands: bool) -> Iterator[str]:
-    """The names a word may hold: itself, the value of a flag, both halves of `a=b` and `a:b`."""
+    """The names in a word: itself, the value of a flag, both halves of `a=b` and `a:b`."""
     if only_operands or word[:1] != "-":
         yield word
     elif word[:2] != "--" and len(word) <= MAX_LETTERS:
@@ -577,7 +577,7 @@ def _names_in_word(word: str, only_operands: bool) -> Iterator[str]:
 
 
 def _flags(argv: Sequence[str], begin: int, short: str, long: str) -> Iterator[tuple[str, str]]:
-    """The words that are one of these flags, abbreviated or in a cluster too, each with its value."""
+    """The words that are one of these flags, also abbreviated or in a cluster, each with its value."""
     known = long.split()
     for index in range(begin, len(argv)):
         word, following = argv[index], argv[index + 1] if index + 1 < len(argv) else ""
@@ -601,10 +601,10 @@ def _values(argv: Sequence[str], flag: str) -> Iterator[str]:
             yield word[len(flag) :]
 
 
-def _is_spelled(word: str, rule_words: Collection[str]) -> bool:
+def _is_named(word: str, rule_words: Collection[str]) -> bool:
     flag = word.partition("=")[0] if word[:2] == "--" else word[:2]
     return any(
-        given in (word, flag) or given.startswith(f"{flag}=") for given in rule_words if given not in ("-", "--")
+        named in (word, flag) or named.startswith(f"{flag}=") for named in rule_words if named not in ("-", "--")
     )
 
 

@@ -1,11 +1,11 @@
-"""What the text in the parentheses of a Bash rule means.
+"""The contents of a Bash rule.
 
     git status        exactly this command
-    npm run test:*    this, alone or followed by a blank and anything; the same as `npm run test *`
-    git * main        `*` stands for any text, blanks included
-    ls*               no blank before the star: `lsof` too
+    npm run test:*    this command, alone or followed by a blank and anything; the same as `npm run test *`
+    git * main        `*` matches any text, blanks included
+    ls*               no blank before the star: matches `lsof` too
 
-`\\*` is a star. Matching is linear in the text, whatever the pattern.
+`\\*` is a literal star. Matching takes time linear in the text, whatever the pattern.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _CompiledPattern(Struct, frozen=True):
     pieces: tuple[str, ...]
     """The texts between the stars; one piece if there is no star."""
     without_star: tuple[str, ...] | None
-    """The same without the final ` *`, which may stand for nothing at all."""
+    """The pieces without a final ` *`, which may match nothing; None if there is no such end."""
 
 
 @lru_cache(maxsize=4096)
@@ -42,7 +42,7 @@ def _split_pieces(text: str) -> tuple[str, ...]:
 
 
 def matches(pattern: str, command: str) -> bool:
-    """Whether a rule speaks of this one simple command."""
+    """Whether a rule matches one simple command."""
     return _matches(_compile(pattern), command.strip())
 
 
@@ -55,19 +55,19 @@ def _matches(found: _CompiledPattern, text: str) -> bool:
 
 
 class PatternSet(Struct, frozen=True):
-    """Several patterns at once: those that speak of one text only are looked up."""
+    """Several patterns, matched together; exact ones by a lookup."""
 
     exact: frozenset[str]
     starred: tuple[_CompiledPattern, ...]
     prefix: re.Pattern[str]
-    """Fits what begins like one of the starred."""
+    """Matches the beginning of each starred pattern."""
 
     def has_exact(self, command: str) -> bool:
-        """Whether one of them is exactly this command."""
+        """Whether one of the patterns is exactly this command."""
         return command.strip() in self.exact
 
     def matches(self, command: str) -> bool:
-        """Whether one of them speaks of this command."""
+        """Whether one of the patterns matches this command."""
         text = command.strip()
         if text in self.exact:
             return True
@@ -79,22 +79,22 @@ def compile_patterns(patterns: tuple[str, ...]) -> PatternSet:
     found = [_compile(pattern) for pattern in patterns]
     exact = frozenset(pattern.pieces[0] for pattern in found if len(pattern.pieces) == 1)
     starred = tuple(pattern for pattern in found if len(pattern.pieces) > 1)
-    # A final ` *` may stand for nothing, so the blank before it need not be there.
+    # A final ` *` may match nothing, so the blank before it is optional.
     begins = {re.escape((pattern.without_star or pattern.pieces)[0]) for pattern in starred}
     return PatternSet(exact, starred, re.compile("|".join(sorted(begins)) if begins else r"(?!)"))
 
 
 def may_match(pattern: str, beginning: str) -> bool:
-    """Whether a rule could speak of a command that begins so."""
+    """Whether a rule could match a command with this beginning."""
     first = _compile(pattern).pieces[0]
     return first.startswith(beginning) or beginning.startswith(first)
 
 
 def is_open_ended(pattern: str) -> bool:
-    """Whether the pattern ends in a star: more words never turn a match into none."""
+    """Whether the pattern ends in a star, so that a match stays a match with more words."""
     return _compile(pattern).pieces[-1] == "" and not is_exact(pattern)
 
 
 def is_exact(pattern: str) -> bool:
-    """Whether the pattern has no star: it speaks of one text only."""
+    """Whether the pattern has no star, so that it matches one text only."""
     return len(_compile(pattern).pieces) == 1

@@ -1,16 +1,15 @@
-"""The strict tokenizer: the only source of an allow.
+"""The strict parser: the only source of an allow.
 
-It knows a small part of bash and proves that a text lies in it: literal words, quotes without
-expansions, quoted here-documents as a word or as input, `~` and `~/` in front of a word, globs and `$?`
-(marked), assignments in front, the separators `&& || ; | |& &` and newline, and redirections to literal
-files. Everything else is `Unclear`, however harmless it may look.
+It knows a small part of bash and proves that a text is in it: literal words, quotes without expansions, quoted
+here-documents as a word or as input, `~` and `~/` at the start of a word, globs and `$?` (marked), assignments before a
+command, the separators `&& || ; | |& &` and newline, and redirections to literal files. Everything else is `Unclear`,
+however harmless it looks.
 
-    parse_strict("git log | head -5")           ->  CommandLine with two commands
-    read("cat ~/x", home="/home/me")    ->  Line, with /home/me/x in it
-    parse_strict("echo $(id)")                  ->  Unclear("an expansion")
+    parse_strict("git log | head -5")                  CommandLine with two commands
+    parse_strict("cat ~/x", home="/home/me")           CommandLine that contains /home/me/x
+    parse_strict("echo $(id)")                         Unclear("an expansion")
 
-Not here: what a command may do (shell/readonly/check.py, allowing.py), and what hides in an unclear text
-(shell/denied/search.py).
+See also: what a command may do (readonly/check.py, allowing.py), commands in unclear texts (denied/search.py).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MAX_COMMANDS = 80
 MAX_WORDS = 1_600
 
 FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\ufeff]")
-# In a substitution bash takes a line for the end of a here-document that only begins with its mark.
+# In a substitution, bash ends a here-document at a line that only begins with its end mark.
 TOKEN = re.compile(
     r"""
     (?P<blank>[ \t]+)
@@ -53,8 +52,8 @@ REASONS = (
     ("~", "a tilde"),
     ("#", "a comment"),
     ("\\", "an escaped line end"),
-    ('"', "a quote with an expansion in it, or without an end"),
-    ("'", "a quote without an end"),
+    ('"', "an unclosed quote, or one with an expansion"),
+    ("'", "an unclosed quote"),
     (";", "a case"),
 )
 ESCAPED_IN_QUOTES = re.compile(r'\\([\\"$`])')
@@ -66,23 +65,23 @@ NUMBER = re.compile(r"[0-9]+")
 SOCKET = re.compile(r"/dev/+(?:tcp|udp)\b")
 RESERVED = word_set("if then elif else fi for while until do done case esac select function coproc in ! { } [[ ]]")
 HOME = re.compile(r"/[^*?\[\]\\\n]*")
-"""Not relative, and not a pattern to an old bash."""
-# One command of words that mean themselves: most lines are no more, and are read four times as fast.
+"""Absolute, and not a glob to an old bash."""
+# One command of plain words. Most lines are just that, and are parsed four times as fast.
 PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+:@,-]*(?: [A-Za-z0-9_./:,@%+=-]+)*")
 NOT_PLAIN = RESERVED | {"time"}
 SETS_VARIABLES = word_set(
     "source . eval export declare typeset local readonly read mapfile readarray printf unset getopts let trap exec set "
     "shopt builtin command alias enable coproc"
 )
-"""What may give HOME another value, or run what does: behind it, nobody knows where `~` leads."""
+"""Commands that may set HOME, or run something that does; with them, `~` is not known."""
 
 
 class _NotProvable(Exception):
-    """Why a text is not in the provable part."""
+    """The text is not in the provable part of bash; the message says why."""
 
 
 class _Word:
-    """A word in the making."""
+    """A word under construction."""
 
     __slots__ = ("end", "glob", "start", "tilde", "value")
 
@@ -112,15 +111,15 @@ class _Word:
 
 
 def _document_text(text: str) -> str:
-    """What `"$(cat <<'EOF' ... EOF )"` stands for: nothing expands in it, and the last line ends are cut off."""
+    """The value of `"$(cat <<'EOF' ... EOF )"`: nothing is expanded, and final newlines are removed."""
     body = "\n".join(text.split("\n")[1:-2])
     if '"' in body and ")" in body:
-        raise _NotProvable("a here-document that an old bash would end too soon")
+        raise _NotProvable("a here-document that an old bash would end too early")
     return body.rstrip("\n")
 
 
 class _Command:
-    """A simple command in the making."""
+    """A simple command under construction."""
 
     __slots__ = ("before", "document", "end", "pending", "redirects", "start", "words")
 
@@ -138,10 +137,10 @@ class _Command:
         return self.start < 0
 
     def add_word(self, word: _Word, source: str) -> None:
-        """A finished word: the target of the redirection before it, or one of the command's."""
+        """Add a complete word: the target of the redirection before it, or a word of the command."""
         self._extend(word.start, word.end)
         if word.tilde and word.glob:
-            raise _NotProvable("a pattern behind a tilde")
+            raise _NotProvable("a glob after a tilde")
         if self.pending is None:
             self.words.append(word)
             return
@@ -149,7 +148,7 @@ class _Command:
         self.pending = None
 
     def start_redirect(self, operator: str, word: _Word | None, start: int, end: int, source: str) -> None:
-        """The operator of a redirection; digits right before it are the descriptor."""
+        """Start a redirection; digits directly before the operator are the descriptor."""
         descriptor = ""
         if word is not None and operator[0] != "&" and DESCRIPTOR.fullmatch(source, word.start, word.end):
             descriptor, start = word.value, word.start
@@ -163,7 +162,7 @@ class _Command:
         self.pending = (descriptor, operator)
 
     def add_document(self, document: _Document, word: _Word | None, source: str) -> None:
-        """A here-document as the command's input, its only one."""
+        """Add a here-document as the only input of the command."""
         if word is not None and NUMBER.fullmatch(source, word.start, word.end):
             raise _NotProvable("a here-document for another descriptor")
         if word is not None:
@@ -179,7 +178,7 @@ class _Command:
         text = source[self.start : self.end]
         if self.document is not None:
             if any(redirect.descriptor == "0" or redirect.operator in ("<", "<>") for redirect in self.redirects):
-                raise _NotProvable("a here-document beside another input")
+                raise _NotProvable("a here-document and another input")
             text += self.document
         assignments, rest = _split_assignments(self.words, source)
         words = tuple(source[word.start : word.end] for word in rest)
@@ -204,7 +203,7 @@ class _Command:
 
 
 class _Document:
-    """A here-document: where it is asked for, and which lines of the source are not commands because of it."""
+    """A here-document: its operator, and the lines of the source that it covers."""
 
     __slots__ = ("after", "begin", "end", "line_end", "text")
 
@@ -219,13 +218,13 @@ class _Document:
                 break
             close += 1
         if close < 0:
-            raise _NotProvable("a here-document without an end")
+            raise _NotProvable("a here-document without an end mark")
         self.text = source[self.line_end : self.after - 1]
-        """The line end, its contents and its mark."""
+        """The newline, the contents and the end mark."""
 
 
 def parse_strict(command: str, home: str | None = None) -> CommandLine | Unclear:
-    """The simple commands of a text, if it can be proven what they are. `home` is the HOME of the shell."""
+    """The simple commands of a text, if they can be proven. `home` is the HOME of the shell."""
     if len(command) > MAX_COMMAND_CHARACTERS:
         return Unclear(f"more than {MAX_COMMAND_CHARACTERS:,} characters")
     return _parse_cached(command, home if "~" in command else None)
@@ -233,7 +232,7 @@ def parse_strict(command: str, home: str | None = None) -> CommandLine | Unclear
 
 @lru_cache(maxsize=64)
 def _parse_cached(command: str, home: str | None) -> CommandLine | Unclear:
-    """Kept for a while: within one decision a text is read for allows and for denies."""
+    """Cached: one decision parses a text for allow rules and for deny rules."""
     if PLAIN.fullmatch(command):
         words = tuple(command.split(" "))
         if words[0] not in NOT_PLAIN:
@@ -272,7 +271,7 @@ def _parse_commands(source: str, home: str | None) -> list[SimpleCommand]:
             if kind == "separator":
                 if document is not None and index == document.line_end:
                     if current.is_empty:
-                        raise _NotProvable("a here-document behind an operator")
+                        raise _NotProvable("a here-document after an operator")
                     end, document = document.after, None
                 current = _end_command(text, current, found, source)
         elif kind == "input":
@@ -291,21 +290,21 @@ def _parse_commands(source: str, home: str | None) -> list[SimpleCommand]:
             word = word or _Word(index)
             word.add(kind, text, end)
         if document is not None and end > document.line_end:
-            raise _NotProvable("a quote over the beginning of a here-document")
+            raise _NotProvable("a quote across the start of a here-document")
         index = end
     if word is not None:
         current.add_word(word, source)
     if not current.is_empty:
         found.append(current.build("", source))
     elif current.before in ("&&", "||", "|", "|&"):
-        raise _NotProvable("an operator without a command behind it")
+        raise _NotProvable("an operator without a command after it")
     if has_tilde:
         _check_home(found)
     return found
 
 
 def _check_home(commands: list[SimpleCommand]) -> None:
-    """`~` is known only where nothing on the line may set HOME."""
+    """`~` is known only if nothing on the line may set HOME."""
     for command in commands:
         names = (*command.argv, *(name for name, _ in command.assignments))
         first = next((word for word in command.argv if word not in ("time", "-p")), "")
@@ -314,7 +313,7 @@ def _check_home(commands: list[SimpleCommand]) -> None:
 
 
 def _end_command(operator: str, current: _Command, found: list[SimpleCommand], source: str) -> _Command:
-    """The command behind an operator. A newline may stand where a command is yet to come; nothing else may."""
+    """Start the command after an operator. Only a newline may come before a missing command."""
     if not current.is_empty:
         found.append(current.build(operator, source))
         return _Command(operator)
@@ -325,13 +324,13 @@ def _end_command(operator: str, current: _Command, found: list[SimpleCommand], s
 
 def _describe_character(character: str) -> str:
     if character >= "\x80":
-        return "a letter outside ASCII without quotes"
+        return "an unquoted non-ASCII character"
     return dict(REASONS).get(character, f"an unexpected {character!r}")
 
 
 def _make_redirect(descriptor: str, operator: str, word: _Word, source: str) -> Redirect:
     if word.glob or not word.value:
-        raise _NotProvable("a redirection to a pattern or to nothing")
+        raise _NotProvable("a redirection to a glob or to nothing")
     if operator == ">&" and not DESCRIPTOR.fullmatch(source, word.start, word.end):
         raise _NotProvable("a redirection of two streams at once")
     if SOCKET.search(word.value):
@@ -340,20 +339,20 @@ def _make_redirect(descriptor: str, operator: str, word: _Word, source: str) -> 
 
 
 def _split_assignments(words: list[_Word], source: str) -> tuple[tuple[tuple[str, str], ...], list[_Word]]:
-    """The assignments in front of a command, and its other words."""
+    """The assignments before a command, and its other words."""
     found: list[tuple[str, str]] = []
     for index, word in enumerate(words):
         assignment = ASSIGNMENT.match(source, word.start, word.end)
         if assignment is None:
             return tuple(found), words[index:]
         if assignment[2] or word.glob:
-            raise _NotProvable("an assignment that is more than a name and a value")
+            raise _NotProvable("an assignment that is not just a name and a value")
         found.append((assignment[1], word.value[len(assignment[0]) :]))
     return tuple(found), []
 
 
 def _check_command(rest: list[_Word], words: tuple[str, ...]) -> None:
-    """The command word is plain. `time` is a keyword: the word behind it is a command word too."""
+    """The command name must be plain. `time` is a keyword, so the word after it is a command name too."""
     index = 0
     while True:
         word = rest[index]
@@ -362,7 +361,7 @@ def _check_command(rest: list[_Word], words: tuple[str, ...]) -> None:
         if words == ("[", *words[1:-1], "]") and not index:
             return
         if word.glob or word.value != words[index] or not COMMAND.fullmatch(word.value):
-            raise _NotProvable("a command word that is not plain")
+            raise _NotProvable("a command name that is not plain")
         if word.value != "time":
             return
         index += 1

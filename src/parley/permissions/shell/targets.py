@@ -1,11 +1,11 @@
-"""The files a proven line reads and writes, as absolute paths.
+"""The files that a proven line reads and writes, as absolute paths.
 
-`cd` is followed: after `cd sub &&` names are below `sub`; where it is not sure that the `cd` took
-place, they are below both folders (CVE-2026-25722). Patterns stand for the files that are there now.
-A path keeps the `..` in it: where that leads is decided by the links before it.
+`cd` is followed: after `cd sub &&` names are below `sub`. If it is not certain that the `cd` took place, they are below
+both folders (CVE-2026-25722). Globs are expanded to the files that exist now. A path keeps its `..`, because the
+symlinks before it decide where it leads.
 
-A line may go where no one can tell, or name too much to look at: then there is an `unknown_reason`, and what
-is known of its files is not all of them.
+If a line changes to an unknown folder, or names too many files to check, there is an `unknown_reason`, and the files
+are not complete.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ GLOB = re.compile(r"[*?\[]")
 STATUS = "$?"
 STDIN = "-"
 SURE_BEFORE = ("", ";", "\n", "&&")
-"""Operators after which a command of a chain runs for sure, if the one after it does."""
+"""Operators before a command that certainly runs if the next command of its `&&` chain runs."""
 MAX_FOLDERS = 32
 MAX_NAMES = 1_000
 MAX_EFFORT = 100_000
-"""How much is spent on paths: their characters, and as many as `PER_PATH` for each."""
+"""The cost of paths: one per character, and `PER_PATH` for each path."""
 PER_PATH = 40
 MAX_LISTED_BYTES = 64_000
 TOO_MANY_FOLDERS = f"It changes the folder so often that its files may be in more than {MAX_FOLDERS} folders"
-DEPENDS_ON_STATUS = "The name of a file in it depends on how another command ends"
-LIST_UNKNOWN = "{name} reads the files that a list names, and they are not known"
-TOO_MANY_NAMES = "It names too many files, or too long ones, to look at each"
+DEPENDS_ON_STATUS = "A file name in it depends on the exit status of another command"
+LIST_UNKNOWN = "{name} reads files that are named in a list, and the list cannot be checked"
+TOO_MANY_NAMES = "It names too many files, or too long paths, to check each"
 
 
 class Step(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Step(Struct, frozen=True):
     moves: tuple[tuple[str, str], ...]
     copies_folders: bool
     folders: tuple[str, ...] = ()
-    """Where it may run; nothing if that is not known."""
+    """The folders in which it may run; empty if they are not known."""
 
 
 NO_FILES = Step((), (), False)
@@ -62,22 +62,22 @@ class Targets(Struct, frozen=True):
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     unknown: bool = False
-    """Some command may read or write more than this: it is not in our tables, or there is a doubt."""
+    """Some command may read or write more: it is not in the tables, or not all its files are known."""
     unknown_reason: str = ""
-    """Why not all files are known of the commands that are in our tables."""
+    """Why not all files of the commands in the tables are known."""
     followed: tuple[tuple[str, bool], ...] = ()
-    """Folders in which links are followed, and whether at any depth."""
+    """Folders in which symlinks are followed, and whether at any depth."""
     non_links: frozenset[str] = frozenset()
-    """Files that a pattern stands for and that are not links: each is in a folder among `reads`."""
+    """Files matched by a glob that are not symlinks; each is in a folder among `reads`."""
 
 
 class _Tracker:
-    """Walks through a line with the folders that its commands may run in."""
+    """Goes through a line command by command, with the folders in which each may run."""
 
     def __init__(self, cwd: str, fs: Filesystem | None, text: str, home: str | None) -> None:
         self.folders: tuple[str, ...] = (cwd,)
         self.fallback_folders: tuple[str, ...] = ()
-        """Where a command runs if the `cd` of the current `&&` chain failed."""
+        """The folders of a later command if the `cd` of the current `&&` chain fails."""
         self.reads: dict[str, None] = {}
         self.writes: dict[str, None] = {}
         self.followed: dict[tuple[str, bool], None] = {}
@@ -87,12 +87,12 @@ class _Tracker:
         self.has_edits = False
         self.has_patterns = False
         self.list_command = ""
-        """A command that reads what a list names, if there is one."""
+        """A command that reads files named in a list, if there is one."""
         self.steps: list[Step] = []
         self._effort_left = MAX_EFFORT
         self._fs = fs
         self._lookup: GlobLookup | None = None
-        # A line that sets one of these decides itself where `cd` leads.
+        # A line that mentions one of these may change where `cd` leads.
         self._home = home if home and "HOME" not in text and "CDPATH" not in text else None
         self._sets_cdpath = "CDPATH" in text
 
@@ -110,7 +110,7 @@ class _Tracker:
             self._change_directory(inner.argv, command, in_shell=IN_SHELL.issuperset(inner.wrappers))
 
     def _find_operands(self, command: SimpleCommand) -> Iterator[tuple[FileOperands, tuple[str, ...]]]:
-        """What the words of a command name, in which folders: a pattern stands for other files in each."""
+        """The files of a command, with the folders they are in; a glob is expanded in each folder separately."""
         found = find_file_operands(command)
         if found is None:
             self.unknown = self.has_edits = True
@@ -133,7 +133,7 @@ class _Tracker:
             names = find_file_operands(concrete)
             if names is None:
                 self._mark_unknown(
-                    f"{command.argv[0]} would take a file's name for a flag that is not known to only read"
+                    f"{command.argv[0]} would take a file name for a flag that is not known to be read-only"
                 )
                 yield found, (folder,)
                 continue
@@ -144,7 +144,7 @@ class _Tracker:
             yield names, (folder,)
 
     def _expand_globs(self, command: SimpleCommand, folder: str, lookup: GlobLookup) -> SimpleCommand | None:
-        """The command with the names in place of its patterns. The folders that are listed for them are read."""
+        """The command with its globs expanded. The folders that are listed for this count as read."""
         argv: list[str] = []
         for index, word in enumerate(command.argv):
             if index not in command.globs:
@@ -155,7 +155,7 @@ class _Tracker:
                 return None
             found = expand(command.words[index], folder, lookup)
             if found is None or len(argv) + len(found.words) > MAX_NAMES:
-                self._mark_unknown(f"{word} stands for more files than are looked at before a command runs")
+                self._mark_unknown(f"{word} matches more files than can be checked")
                 return None
             self._add(self.reads, found.folders, (folder,))
             self.non_links.update(map(_make_absolute, found.non_links))
@@ -172,8 +172,8 @@ class _Tracker:
         if not found.moves:
             return Step(tuple(dict.fromkeys(named)), (), found.copies_folders)
         pairs = [(self._resolve([old], folders), self._resolve([new], folders)) for old, new in found.moves]
-        both = ((_normalize(old), _normalize(new)) for olds, news in pairs for old in olds for new in news)
-        moves = tuple(islice(both, MAX_NAMES))
+        all_moves = ((_normalize(old), _normalize(new)) for olds, news in pairs for old in olds for new in news)
+        moves = tuple(islice(all_moves, MAX_NAMES))
         if len(moves) == MAX_NAMES:
             self._mark_unknown(TOO_MANY_NAMES)
         return Step(tuple(dict.fromkeys(named)), moves, found.copies_folders)
@@ -183,7 +183,7 @@ class _Tracker:
             self.followed.update(((path, deep), None) for path in self._resolve([name], folders))
 
     def _add_listed(self, command: SimpleCommand, folders: tuple[str, ...]) -> None:
-        """What a list names is read as well. It is looked at before the line runs, so the line must not write it."""
+        """Files named in a list are read too. The list is read before the line runs, so the line must not write it."""
         named = find_checksum_lists(command)
         self.list_command = self.list_command or (command.argv[0] if named else "")
         for path in self._resolve(named, folders):
@@ -204,12 +204,12 @@ class _Tracker:
         moved = tuple(
             dict.fromkeys(path for folder in self.folders for path in self._find_cd_results(folder, destination))
         )
-        sure = in_shell and command.after == "&&" and command.before in SURE_BEFORE
+        is_certain = in_shell and command.after == "&&" and command.before in SURE_BEFORE
         self.fallback_folders = _union(self.fallback_folders, self.folders)
-        self._set_folders(moved if sure else _union(self.folders, moved))
+        self._set_folders(moved if is_certain else _union(self.folders, moved))
 
     def _find_cd_results(self, folder: str, destination: str) -> Iterator[str]:
-        """Where `cd` leads: bash folds the path as text, with `-P` it follows the links before `..`."""
+        """Where `cd` leads: bash normalizes the path as text; with `-P` it follows the symlinks before `..`."""
         path = posixpath.join(folder, destination)
         yield _normalize(path)
         if self._fs is not None and ".." in destination:
@@ -231,7 +231,7 @@ class _Tracker:
         return found
 
     def _resolve(self, names: Iterable[str], folders: tuple[str, ...]) -> list[str]:
-        """The paths that names have in some folders, as far as the effort goes."""
+        """The paths of names in some folders, up to the limit."""
         found: list[str] = []
         for name in names:
             for folder in ("/",) if name.startswith("/") else folders:
@@ -249,7 +249,7 @@ class _Tracker:
     def result(self) -> Targets:
         if self.list_command and self.writes:
             self._mark_unknown(LIST_UNKNOWN.format(name=self.list_command))
-        # Files that a line makes or moves are not there yet when its patterns are looked at.
+        # Files that a line creates or moves do not exist yet when its globs are expanded.
         unknown = self.unknown or (self.has_patterns and self.has_edits)
         reads, writes, follows = tuple(self.reads), tuple(self.writes), tuple(self.followed)
         return Targets(reads, writes, unknown, self.unknown_reason, follows, frozenset(self.non_links))
@@ -258,10 +258,10 @@ class _Tracker:
 def track_files(
     line: CommandLine, cwd: str, fs: Filesystem | None, home: str | None = None
 ) -> tuple[Targets, tuple[Step, ...]]:
-    """The files of a line, and the same command by command.
+    """The files of a line, in all and per simple command.
 
-    Without a view paths are folded as text, a pattern stands for the folder that its files are in, and it is not
-    known where a bare `cd` leads: `home` is the HOME of the shell, where it is not the person's.
+    `home` is the HOME of the shell, if it is not the user's. Without a file system, paths are normalized as text, a
+    glob counts as its folder, and the target of `cd` without an argument is not known.
     """
     tracker = _Tracker(cwd, fs, line.text, home if home is not None or fs is None else fs.home)
     for command in line.commands:
@@ -278,7 +278,7 @@ def find_steps(line: CommandLine, cwd: str, fs: Filesystem | None = None) -> tup
 
 
 def find_file_operands(command: SimpleCommand) -> FileOperands | None:
-    """What the words of a command name; None if it is neither in the closed list nor known to only read."""
+    """The files of a command; None if it is neither a known editor nor a known reader."""
     if not assignments.are_safe(command):
         return None
     files = files_read(command)
@@ -302,13 +302,13 @@ def _redirect_operands(command: SimpleCommand) -> FileOperands:
 
 
 def _parts_before_parent(name: str) -> Iterator[str]:
-    """`a/b` for `a/b/../c`: a link there decides where the rest is."""
+    """`a/b` for `a/b/../c`: a symlink there decides where the rest leads."""
     parts = name.split("/") if ".." in name else []
     return ("/".join(parts[:index]) for index, part in enumerate(parts) if part == ".." and index)
 
 
 def _literal_folder(name: str) -> str:
-    """The folder that everything a pattern stands for is in."""
+    """The folder above everything that a glob matches."""
     return GLOB.split(name, maxsplit=1)[0].rpartition("/")[0] or "." if GLOB.search(name) else name
 
 
@@ -317,12 +317,12 @@ def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _make_absolute(path: str) -> str:
-    """Without `.` and doubled slashes, which mean nothing; `..` stays."""
+    """Remove `.` and double slashes, but keep `..`."""
     if ".." not in path:
         return _normalize(path)
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 def _normalize(path: str) -> str:
-    """`..` and `.` taken out, the way the kernel would without links."""
+    """Remove `..` and `.`, as the kernel would without symlinks."""
     return "/" + posixpath.normpath(path).lstrip("/")

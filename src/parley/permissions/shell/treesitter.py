@@ -1,8 +1,8 @@
-"""What a full grammar sees in a text that the strict tokenizer could not prove. Only for finding denies.
+"""Parse texts that the strict parser cannot prove, with a full grammar. Used only to find denied commands.
 
-tree-sitter-bash reads subshells, loops, functions, substitutions and here-documents. It misses things
-without saying so; `split_fragments` cuts the text at everything that may begin a command and so finds those
-too, at the price of finding some that are none.
+tree-sitter-bash parses subshells, loops, functions, substitutions and here-documents. It misses some commands without
+an error; `split_fragments` cuts the text at everything that may begin a command and finds those too, along with some
+false ones.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ MAX_CHARACTERS = 10_000
 MAX_MARKS = 700
 MARK = re.compile(r"[\n&|(){}\[\]$`<>;]|\b(?:function|case|esac|select|if|then|for|while|until|do|coproc)\b")
 HEAVY_MARK = re.compile(r"\||;;|\bfunction\b|<<")
-"""Of these the parser takes time and memory that grow with the square of their number."""
+"""The parser's time and memory grow with the square of the number of these."""
 HEAVY_MARK_COST = 3
 MAX_NODES = 6_000
 MAX_DOCUMENTS = 20
 MAX_READS = 2_000
-"""How often the parser may look at a piece of the text; a text that it has to guess at is read again and again."""
+"""How often the parser may read a piece of the text; it reads a malformed text many times."""
 PIECE_BYTES = 256
 PLAIN_LINE = re.compile(r"(?:[\w ./:,@%+=^~*?!&|;>-]|<(?!<))*")
 DOCUMENT_LINE = re.compile(rf"{PLAIN_LINE.pattern}<<[ ]?(?P<quote>['\"])(?P<mark>\w+)(?P=quote){PLAIN_LINE.pattern}")
 
 
 class TooComplex(Exception):
-    """The text is too large, or too hard to read."""
+    """The text is too large or too complex to parse."""
 
 
 class CommandWords(Struct, frozen=True):
-    """A command that somebody saw: its words, None where a word is only known when it runs."""
+    """The words of a command; None for a word that is only known at run time."""
 
     words: tuple[str | None, ...]
     raw_words: tuple[str, ...]
@@ -63,16 +63,16 @@ class CommandWords(Struct, frozen=True):
 class ParsedScript(Struct, frozen=True):
     commands: tuple[CommandWords, ...]
     inputs: tuple[str, ...]
-    """Texts of here-documents and here-strings."""
+    """The texts of here-documents and here-strings."""
     rest: str
-    """The text without its here-documents; what they run themselves is left of them."""
+    """The text without its here-documents, except for the substitutions in them."""
     has_error: bool
     redirects: tuple[tuple[str, str], ...] = ()
-    """Operators, and files as they are spelled or, if that is known, as they are called."""
+    """Operators and files; a file is as written if its value is unknown."""
     assignments: tuple[str, ...] = ()
-    """`name=value`, of those whose value is known."""
+    """`name=value`, if the value is known."""
     unknown_assignments: tuple[str, ...] = ()
-    """The others, as they are spelled."""
+    """The other assignments, as written."""
 
 
 @cache
@@ -84,7 +84,7 @@ def _parser() -> Parser:
 
 
 def parse(command: str) -> ParsedScript:
-    """Raises TooMuch."""
+    """Raises TooComplex."""
     command, documents = strip_documents(command)
     source = command.encode("utf-8", "surrogatepass")
     root = _parse_root(command, source)
@@ -95,10 +95,10 @@ def parse(command: str) -> ParsedScript:
     assignments: list[str] = []
     unknown: list[str] = []
     offset, quoted = 0, False
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        waiting.extend(reversed(node.children))
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        pending.extend(reversed(node.children))
         if node.type in COMMAND_NODES:
             commands.append(_read_command(node, source))
         elif node.type == "heredoc_start":
@@ -129,14 +129,14 @@ def parse(command: str) -> ParsedScript:
 
 @lru_cache(maxsize=4)
 def strip_documents(command: str) -> tuple[str, tuple[str, ...]]:
-    """The text without the contents of its quoted here-documents, as far as each surely is one; and these contents."""
+    """The text without its quoted here-documents, as far as they are certain, and their contents."""
     if "<<" not in command:
         return command, ()
     lines, kept, documents, at = command.split("\n"), list[str](), list[str](), 0
     while at < len(lines) and len(lines[at]) < MAX_CHARACTERS and len(documents) < MAX_DOCUMENTS:
         found = DOCUMENT_LINE.fullmatch(lines[at])
         if found is None and not PLAIN_LINE.fullmatch(lines[at]):
-            break  # A quote may begin here.
+            break  # a quote may begin here
         kept.append(lines[at])
         at += 1
         if found is not None:
@@ -165,12 +165,12 @@ def _parse_root(command: str, source: bytes) -> Node:
 
     root = _parser().parse(piece).root_node
     if reads >= MAX_READS or root.descendant_count > MAX_NODES:
-        raise TooComplex("The command is too deeply nested or too malformed to judge")
+        raise TooComplex("The command is too deeply nested or too malformed to check")
     return root
 
 
 def split_fragments(command: str) -> Iterator[CommandWords]:
-    """Every piece of text behind something that may begin a command, quotes taken off."""
+    """Every piece of text after something that may begin a command, without quotes."""
     for piece in BOUNDARY.split(command.replace("\\\n", "")):
         words = tuple(QUOTES.sub("", piece).split())
         if words:
@@ -195,7 +195,7 @@ def _read_redirect(node: Node, source: bytes) -> tuple[str, str]:
 
 
 def may_expand(raw: str) -> bool:
-    """Whether a word may stand for other words: it has a pattern or a brace outside of quotes."""
+    """Whether a word may expand to others: it has a glob or a brace outside quotes."""
     return EXPANDS.search(raw) is not None and not _is_quoted(raw)
 
 
@@ -208,7 +208,7 @@ def _node_text(node: Node, source: bytes) -> str:
 
 
 def _literal_value(node: Node, source: bytes) -> str | None:
-    """The value of a word, if it has only one."""
+    """The value of a word; None if it is only known at run time."""
     text = _node_text(node, source)
     if node.type == "raw_string":
         return text[1:-1]

@@ -1,8 +1,7 @@
-"""Programs that run the command in their own words, and leave everything else alone.
+"""Programs that run the command in their arguments and change nothing else.
 
-Only these are looked through when something is to be allowed, and only with flags we know. `env`,
-`sudo`, `watch`, `setsid`, `ionice` and `flock` are not among them: they change what the command may do
-or how often it does it.
+Only these are looked through to allow a command, and only with known flags. `env`, `sudo`, `watch`, `setsid`, `ionice`
+and `flock` are not among them: they change what the command may do, or how often it runs.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ NO_FLAGS = Program()
 
 
 class UnwrappedCommand(Struct, frozen=True):
-    """What a command comes down to without its wrappers."""
+    """A command without its wrappers."""
 
     argv: tuple[str, ...]
     words: tuple[str, ...]
     globs: tuple[int, ...]
     is_open_ended: bool = False
-    """More words will be put behind these: they come from a pipe."""
+    """More words are appended at run time, from a pipe (xargs)."""
     wrappers: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=128)
 def unwrap(command: SimpleCommand) -> UnwrappedCommand | None:
-    """The command inside; None if the words of a wrapper cannot be told apart."""
+    """The command inside; None if the arguments of a wrapper are not understood."""
     inner = UnwrappedCommand(command.argv, command.words, command.globs)
     while inner.argv and inner.argv[0] in WRAPPERS:
         begin = _find_begin(inner.argv) if len(inner.wrappers) < MAX_WRAPPERS else None
@@ -61,7 +60,7 @@ def unwrap(command: SimpleCommand) -> UnwrappedCommand | None:
 
 
 def _find_begin(argv: tuple[str, ...]) -> int | None:
-    """Where the command begins in the words of its wrapper."""
+    """The position of the command in the arguments of its wrapper."""
     program = FLAGS.get(argv[0], NO_FLAGS)
     index = 1
     while index < len(argv) and argv[index].startswith("-"):
@@ -77,5 +76,5 @@ def _find_begin(argv: tuple[str, ...]) -> int | None:
 
 
 def _takes_next(program: Program, word: str) -> bool:
-    """Whether the flag cannot be read without the word behind it."""
+    """Whether the flag needs the next word as its value."""
     return parse_arguments(program, (word,), 0) is None

@@ -1,1 +1,1 @@
-"""Other spellings of the same messages."""
+"""The dialects of the protocol: other ways to write the same messages."""

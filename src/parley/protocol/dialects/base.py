@@ -1,47 +1,72 @@
-"""What a dialect is: how the canonical messages are spelled on the lines of one connection.
+"""What a dialect is: how the canonical messages are written on the lines of one connection.
 
     line -> decode() -> messages for the engine          message of the engine -> encode() -> lines
 
-A dialect may remember what passed through it: there is one object a connection, it sees every
-line in both directions, and each line is decoded only when the engine has taken the ones before
-it. What it can answer from that by itself it gives back as a `Reply`, in place of a message.
-Time and ids come in from outside (`World`).
+A dialect may keep state: there is one object per connection, it sees every line in both directions, and a line is
+decoded only after the engine has taken the ones before it. What it can answer by itself it returns as a `Reply`
+instead of a message. Time and ids come from a `DialectContext`.
 
-What only some dialects say, the engine says to all of them as messages of `NOTES`
-(messages/dialects.py); the canonical dialect spells those as no line.
+Events that only some dialects report are sent to all of them (`DIALECT_EVENTS` in messages/dialects.py); the
+canonical dialect writes no line for those.
+
+See also: the table of dialects in `compose/registry.py`; `profile` says what else a dialect changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import ClassVar, Literal, Protocol
 
 from parley.protocol.base import Message, Struct
 
 
 class Reply(Message, frozen=True, kw_only=True, tag="reply"):
-    """Lines that answer one of the peer's at once. The engine does not hear of it."""
+    """Lines that answer a line of the peer at once. The engine does not receive it."""
 
     lines: list[bytes]
 
 
 class DialectContext(Struct, frozen=True):
-    """What a dialect needs of the world outside and must not fetch by itself."""
+    """The time and ids that a dialect needs. It must not fetch them by itself."""
 
     now: Callable[[], str]
-    """UTC with milliseconds, as every line spells it."""
+    """UTC with milliseconds, as every line has it."""
     new_uuid: Callable[[], str]
 
 
+class DialectProfile(Struct, frozen=True, kw_only=True):
+    """What a dialect changes in a session besides the lines."""
+
+    over_stdio: bool = False
+    """Whether it serves `--stdio`: prompts are lines, a database holds one session, and permission is never asked."""
+    partial_messages: bool = False
+    """Whether `--output-format stream-json` includes the events of the model's stream by default."""
+    hook_events: bool = False
+    """Whether runs of hooks are reported by default."""
+    include_tool_schemas: bool = False
+    """Whether the `init` message has the schemas of the tools."""
+    layouts: tuple[str, ...] = ("claude", "folder")
+    """The stores in which a session is looked for if none is named; a new one goes into the first."""
+    prompt_separator: str = "\n"
+    """What stands between prompts that enter the conversation together."""
+    merge_prompts: bool = True
+    """Whether prompts that waited for the end of a turn form the next one together."""
+    client_tools: Literal["streaming", "always", "never"] = "streaming"
+    """When the client can run tools: if it streams its input, always, or never."""
+    interrupts_early: bool = False
+    """Whether an interrupt is answered while the prompt is still being read from stdin."""
+
+
 class Dialect(Protocol):
-    """A codec at the edge. The engine behind it knows the canonical messages only."""
+    """A codec at the edge. The engine knows the canonical messages only."""
 
     name: str
     can_request: bool
-    """Whether the peer can be asked anything: only then it answers `control_request` lines."""
+    """Whether the peer answers `control_request` lines."""
+    profile: ClassVar[DialectProfile]
 
     def decode(self, line: bytes) -> list[Message]:
-        """What a line says: messages, Unknown or Refused where it says nothing, Reply where we answer. Never raises."""
+        """The messages of a line: Unknown or Refused if it has none, Reply if we answer. Never raises."""
 
     def encode(self, message: Message) -> list[bytes]:
-        """The lines that say this message here: often one, sometimes none or several."""
+        """The lines for a message: often one, sometimes none or several."""

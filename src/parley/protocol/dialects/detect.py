@@ -1,4 +1,4 @@
-"""Which dialect a host speaks, by its first line."""
+"""Detect the dialect of a client by its first line."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import msgspec
 from parley.protocol.base import is_too_deep, replace_lone_surrogates
 
 BROUGHT = frozenset({"system_prompt", "mcp_servers", "environment"})
-"""What only a prompt of miriad brings along."""
+"""Fields that only a miriad prompt has."""
 OURS = frozenset({"control_request", "control_response", "control_cancel_request"})
 OPENING = re.compile(rb'[\[\s]*\{\s*"jsonrpc"\s*:')
-"""How a line begins whose sender wants errors of JSON-RPC, though it is too long or no JSON."""
+"""How a line starts whose sender expects JSON-RPC errors, even if it is too long or not valid JSON."""
 
 
 def detect(line: bytes, otherwise: str) -> str:
-    """The name of the dialect; `otherwise` where the line could be said in several."""
+    """The name of the dialect; `otherwise` if the line is valid in several."""
     match first_value(line):
-        case {"jsonrpc": _} | [{"jsonrpc": _}, *_]:  # a batch is refused, but in words that its sender reads
+        case {"jsonrpc": _} | [{"jsonrpc": _}, *_]:  # a batch is refused, with a JSON-RPC error
             return "jsonrpc"
         case {"type": "control"}:
             return "miriad"
@@ -35,7 +35,7 @@ def detect(line: bytes, otherwise: str) -> str:
 
 
 def is_spec001(fields: dict[Any, Any]) -> bool:
-    """Whether a prompt has the time and no ids, or its content where only spec 001 has it."""
+    """Whether a prompt has a timestamp and no ids, or its content where only spec001 has it."""
     if "message" not in fields:
         return "content" in fields
     return "timestamp" in fields and not {"uuid", "parent_tool_use_id"} & fields.keys()

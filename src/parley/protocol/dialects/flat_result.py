@@ -1,4 +1,4 @@
-"""The end of a turn as document 001 draws it, and back: other subtypes, flat tokens, one error object.
+"""The result of a turn in the dialect spec001, and back: other subtypes, flat token counts, one error object.
 
     ours                                        there
     success                                     success
@@ -7,7 +7,7 @@
     terminal_reason aborted_*                   user_cancelled
     anything else that is an error              error, with error{type, message, details}
 
-What is left of our fields stays: a reader of that dialect skips what it does not know.
+Our other fields stay: a reader of that dialect ignores unknown fields.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FLAT = {
     "cache_creation_tokens": "cache_creation_input_tokens",
     "cache_read_tokens": "cache_read_input_tokens",
 }
-"""The flat names, and what `usage` calls the same."""
+"""The flat names, and their names in `usage`."""
 FAILED, UNFORMED = "error_during_execution", "error_max_structured_output_retries"
 LIMITS = {"error_max_turns": "max_turns_reached", "error_max_budget_usd": "budget_exceeded"}
 FOUND = {there: ours for ours, there in LIMITS.items()}
@@ -32,7 +32,7 @@ FAULTS = (INVALID, "tool_error", SYSTEM)
 
 
 def flatten(result: Result) -> Json:
-    """A result as it is said there."""
+    """A result in the dialect."""
     frame: Json = to_builtins(result)
     frame["subtype"] = subtype(result)
     usage = result.usage if isinstance(result.usage, dict) else {}
@@ -65,21 +65,21 @@ def error(result: Result) -> Json:
 
 
 def error_type(result: Result) -> str:
-    """Whose fault it was."""
+    """The type of the error."""
     if isinstance(result.fault_type, str):
         return result.fault_type
     if result.subtype == "success" or result.terminal_reason == API:
-        return API  # the first is an error all the same: the model's backend failed
+        return API  # the backend failed
     if result.subtype == UNFORMED:
         return INVALID
     if result.terminal_reason == "permission_denied":
         return DENIED
-    # A turn that never got so far as to have a reason for its end was asked for wrongly.
+    # A turn without a reason for its end had an invalid request.
     return INVALID if result.terminal_reason is UNSET and not result.num_turns else SYSTEM
 
 
 def canonical(result: Result) -> Result:
-    """A result of that dialect as one of ours."""
+    """A result of the dialect as a canonical one."""
     changes: Json = {"is_error": result.subtype != "success"} if result.is_error is UNSET else {}
     for name in ("duration_ms", "duration_api_ms"):
         if getattr(result, name) is UNSET:
@@ -99,7 +99,7 @@ def canonical(result: Result) -> Result:
 
 
 def read_error_fields(result: Result, told: Json) -> Json:
-    """What an error object says in our fields."""
+    """The fields of an error object in the canonical result."""
     kind, details = told.get("type"), told.get("details")
     details = details if isinstance(details, dict) else {}
     text_only = kind == API and isinstance(result.result, str)

@@ -1,15 +1,14 @@
-"""Dialect D, JSON-RPC 2.0: `run`, `cancel` and `status`, and miriad's lines in envelopes.
+"""The dialect jsonrpc (JSON-RPC 2.0): `run`, `cancel` and `status`, and the lines of miriad in envelopes.
 
-A run is answered by many responses with its id, one an event; the one whose `result` is of the
-type `result` is the last. There is one run at a time. What happens between runs goes out under
-the id of the last one, and so does a turn that no run asked for (a background task is over), to
-its end: a run that comes meanwhile waits, and has no line before its own turn begins.
+A run is answered by many responses with its id, one per event. The last one has a `result` of the type `result`.
+There is one run at a time. Events between runs, and turns that no run requested (a background task finished), are
+sent under the id of the last run. A run that arrives meanwhile waits and has no line before its own turn starts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -25,7 +24,7 @@ from parley.protocol.base import (
     is_too_deep,
     replace_lone_surrogates,
 )
-from parley.protocol.dialects.base import DialectContext, Reply
+from parley.protocol.dialects.base import DialectContext, DialectProfile, Reply
 from parley.protocol.dialects.miriad import Miriad
 from parley.protocol.dialects.miriad_frames import system
 from parley.protocol.messages.control import ControlResponse
@@ -43,10 +42,10 @@ ALREADY_RUNNING = -32001
 NOT_RUNNING = -32002
 CANCELLED = -32003
 FAULTS = {"system_error": INTERNAL_ERROR, "validation_error": INVALID_PARAMS}
-"""The code of a run that failed by nobody's fault but the engine's, or the client's."""
+"""The code of a run that failed because of the engine, or of the client."""
 Id = str | int | float | None
 UNSENT = (Queued, Injected)
-"""What miriad says and this dialect has no words for: here nothing waits."""
+"""Events of miriad that this dialect does not have: prompts do not wait here."""
 
 
 class RpcError(Exception):
@@ -72,22 +71,25 @@ class RpcCall(Struct, frozen=True):
 class Run(Struct, frozen=True):
     id: Id
     uuid: str
-    """Of its prompt."""
+    """The UUID of its prompt."""
 
 
 class JsonRpcDialect:
     name = "jsonrpc"
     can_request = False
+    profile: ClassVar[DialectProfile] = DialectProfile(
+        over_stdio=True, prompt_separator="\n\n", merge_prompts=False, client_tools="never"
+    )
 
     def __init__(self, world: DialectContext) -> None:
         self._frames = Miriad(world)
         self._run: Run | None = None
         self._last: Id = None
-        """The run whose result was told last."""
+        """The run whose result was sent last."""
         self._cancels: list[Id] = []
-        """Those who wait for the end of the run that they cancelled."""
+        """The `cancel` calls that wait for the end of the run."""
         self._stops: list[Id] = []
-        """Those who wait for the end of a turn that no run asked for."""
+        """The calls that wait for the end of a turn that no run requested."""
 
     # In.
 
@@ -146,7 +148,7 @@ class JsonRpcDialect:
                 return self._end(message, said, is_taken)
             case CommandLifecycle(command_uuid=uuid, state="cancelled") if self._run and self._run.uuid == uuid:
                 text = "The run was cancelled before it began"
-                return self._close([error_line(self._run.id, CANCELLED, text)], has_begun=False)
+                return self._close([error_line(self._run.id, CANCELLED, text)], has_started=False)
             case SystemFault(message=str() as text, error={"type": "validation_error"}):
                 return [error_line(None, INVALID_REQUEST, text)]
             case ControlResponse():
@@ -158,11 +160,11 @@ class JsonRpcDialect:
         return [result_line(id, frame) for frame in said]
 
     def _waits(self) -> bool:
-        """Whether the run is behind a turn that is not its own."""
+        """Whether the run waits for a turn that is not its own."""
         return self._run is not None and self._run.uuid in self._frames.prompts.queued
 
     def _end(self, message: Result, said: list[Json], is_taken: bool) -> list[bytes]:
-        """A turn is over: that of the run, unless it is one that nobody asked for.
+        """Handle the end of a turn: that of the run, or one that no run requested.
 
         `is_taken`: whether there was a session that took the prompt of the run.
         """
@@ -176,9 +178,9 @@ class JsonRpcDialect:
             return self._close([error_line(run.id, code, "\n".join(message.errors or ()))])
         return self._close([result_line(run.id, frame) for frame in said])
 
-    def _close(self, lines: list[bytes], has_begun: bool = True) -> list[bytes]:
-        """The lines that end the run, and behind them the answers to those who cancelled it."""
-        if self._run is not None and has_begun:
+    def _close(self, lines: list[bytes], has_started: bool = True) -> list[bytes]:
+        """The lines that end the run, then the answers to the calls that cancelled it."""
+        if self._run is not None and has_started:
             self._last = self._run.id
         self._run = None
         cancels, self._cancels = self._cancels, []
@@ -186,7 +188,7 @@ class JsonRpcDialect:
 
 
 def read(line: bytes) -> RpcCall:
-    """The call that a line makes. Raises Flaw."""
+    """The call of a line. Raises RpcError."""
     said = parse(line)
     if not isinstance(said, dict):
         raise RpcError(INVALID_REQUEST, "a request is one JSON object")
@@ -199,14 +201,14 @@ def read(line: bytes) -> RpcCall:
     if not isinstance(method, str):
         raise RpcError(INVALID_REQUEST, "`method` must be a string", id)
     if method not in METHODS:
-        raise RpcError(METHOD_NOT_FOUND, f"there is no method {method!r}; there are {', '.join(METHODS)}", id)
+        raise RpcError(METHOD_NOT_FOUND, f"unknown method {method!r} (choose from {', '.join(METHODS)})", id)
     if not isinstance(params, dict):
         raise RpcError(INVALID_PARAMS, "`params` must be an object", id)
     return RpcCall(id, method, params)
 
 
 def parse(line: bytes) -> Any:
-    """Raises Flaw."""
+    """Raises RpcError."""
     if is_too_deep(line):
         raise RpcError(PARSE_ERROR, f"the line is nested deeper than {NESTING_CAP} levels")
     try:

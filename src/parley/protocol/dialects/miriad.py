@@ -1,23 +1,23 @@
-"""Dialect C, miriad: one conversation over `--stdio`, and prompts that go into the running turn.
+"""The dialect miriad: one session over `--stdio`, with prompts that can enter the running turn.
 
-In come `user` and `control`; out go `assistant`, `system` and `result`, smaller than ours and
-without ids. Nobody can be asked. What the engine says of a prompt is told from here: its place
-in the queue, that it went into the turn, the one `result` of each turn.
+The client sends `user` and `control`; the engine sends `assistant`, `system` and `result`, smaller than the
+canonical ones and without ids. There are no approval requests. A prompt is reported when it waits in the queue and
+when it enters the turn; each turn has one `result`.
 
-An answer of the model is one line: its blocks are held until it is complete, which is before
-its tools run. Thinking, partial messages and what subagents say are not told.
+An answer of the model is one line: its blocks are held until it is complete, before its tools run. Thinking, partial
+messages and the messages of subagents are not sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown, UnsetType, decode, encode, encode_json
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
-from parley.protocol.dialects.base import DialectContext, Reply
+from parley.protocol.dialects.base import DialectContext, DialectProfile, Reply
 from parley.protocol.dialects.miriad_frames import (
     encode_consolidation,
     encode_fault,
@@ -59,16 +59,19 @@ SHOWN_BLOCKS = (Text, ToolUse)
 class Miriad:
     name = "miriad"
     can_request = False
+    profile: ClassVar[DialectProfile] = DialectProfile(
+        over_stdio=True, prompt_separator="\n\n", merge_prompts=False, client_tools="always"
+    )
 
     def __init__(self, world: DialectContext) -> None:
         self._world = world
         self.prompts = PromptTracker()
         self._asked: set[str] = set()
-        """What we asked the engine in the client's name: interrupts and servers."""
+        """Requests sent to the engine for the client: interrupts and servers."""
         self._silenced: set[RequestId] = set()
-        """Those of them whose success is not told."""
+        """Requests whose success is not reported."""
         self._answer: PartialAnswer | None = None
-        """What the model has said of the answer that is not complete yet."""
+        """The blocks of the answer that is not complete yet."""
         self._tool_results = 0
         self._client_tools: list[str] = []
 
@@ -92,13 +95,13 @@ class Miriad:
         return [message]
 
     def refuse(self, refused: Refused) -> Refused:
-        """A prompt that cannot be taken: whoever sent it waits for its result, under the id it gave."""
+        """A prompt that is refused: the client gets a result with the id it gave."""
         uuid = refused.uuid or self._world.new_uuid()
         self.prompts.add(uuid, refused.session_id)
         return msgspec.structs.replace(refused, uuid=uuid)
 
     def read_prompt(self, message: User) -> list[Message]:
-        """A prompt, behind what it brings along for the session."""
+        """A prompt, after what it sets for the session."""
         session_id = message.session_id if isinstance(message.session_id, str) else None
         named = message.uuid if isinstance(message.uuid, str) and message.uuid else None
         try:
@@ -112,7 +115,7 @@ class Miriad:
         return [*brought, msgspec.structs.replace(message, uuid=uuid, message=inner)]
 
     def read_provisions(self, message: User) -> list[Message]:
-        """The instructions, servers and variables that a line may bring. Raises msgspec.ValidationError."""
+        """The instructions, servers and variables of a line. Raises msgspec.ValidationError."""
         found: list[Message] = []
         environment: dict[str, str] | UnsetType = UNSET
         if message.environment not in (UNSET, None):
@@ -137,9 +140,9 @@ class Miriad:
         return [self.reply(fault(f"Unknown control action: {action}"))]
 
     def stop_background(self) -> list[Message]:
-        """No turn runs, but what is done behind the last one for the memory is to stop. Nobody hears of the answer."""
+        """No turn runs, but the memory work after the last one must stop. The answer is not sent."""
         if not self.prompts.have_run:
-            return []  # there may be no session yet, and none is opened for this
+            return []  # without a session there is nothing to interrupt
         asked = self._request(Interrupt())
         self._silenced.add(asked.request_id)
         return [asked]
@@ -170,7 +173,7 @@ class Miriad:
         return isinstance(message, ControlResponse) and message.response.request_id in self._asked
 
     def frames(self, message: Message) -> list[Json]:
-        """The lines that say this message, before they are spelled."""
+        """The lines for a message, as objects."""
         say = FRAMES.get(type(message))
         said = say(self, message) if say is not None else []
         self.prompts.update(message)
@@ -196,12 +199,12 @@ class Miriad:
         return before
 
     def _shown(self, block: Block) -> Json:
-        """A block as it is spelled here; the client's own tools are called as it calls them."""
+        """A block in this dialect. Client tools keep the client's names."""
         is_ours = isinstance(block, ToolUse) and block.name not in self._client_tools
         return to_dialect(block.json) if is_ours else block.json
 
     def finish_answer(self, message: Message | None = None) -> list[Json]:
-        """The answer that was held, as one line."""
+        """The held answer, as one line."""
         held, self._answer = self._answer, None
         if held is None or not held.content:
             return []
@@ -237,14 +240,14 @@ class Miriad:
         return [system("queued", session_id=session_id, position=message.position)]
 
     def encode_withdrawn(self, message: CommandLifecycle) -> list[Json]:
-        """A prompt was told to wait, and is not run after all: no turn has its `result`, so this is its end."""
+        """A queued prompt that does not run: no turn has its `result`, so this line ends it."""
         if message.state != "cancelled" or message.command_uuid not in self.prompts.queued:
             return []
         place = self.prompts.queued.index(message.command_uuid) + 1
         return [fault(f"The queued message at position {place} was taken back: it was not run")]
 
     def encode_answered(self, message: ControlResponse) -> list[Json]:
-        """What came of what we asked the engine: an interrupt is acknowledged, trouble with servers is told."""
+        """The outcome of our requests: an interrupt is acknowledged, server errors are reported."""
         answer = message.response
         self._asked.discard(str(answer.request_id))
         is_hushed = answer.request_id in self._silenced
@@ -261,7 +264,7 @@ class Miriad:
 
 
 class PartialAnswer:
-    """An answer of the model that is not complete yet."""
+    """An incomplete answer of the model."""
 
     def __init__(self, id: str | UnsetType, model: str | UnsetType, content: list[Json]) -> None:
         self.id = id
@@ -270,7 +273,7 @@ class PartialAnswer:
 
 
 def alone(say: Callable[[Any], list[Json]]) -> Callable[[Miriad, Any], list[Json]]:
-    """A row for what depends on nothing but the message."""
+    """A row for a line that depends on the message alone."""
     return lambda dialect, message: say(message)
 
 
@@ -289,4 +292,4 @@ FRAMES: dict[type[Message], Callable[[Miriad, Any], list[Json]]] = {
     ApiRetry: alone(encode_retry),
     Informational: alone(encode_informational),
 }
-"""What each message says here. What is not listed is not said."""
+"""The encoder of each message. Messages without a row are not sent."""

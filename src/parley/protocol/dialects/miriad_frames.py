@@ -1,4 +1,4 @@
-"""The lines of dialect C as objects: what follows from a message alone. Pure; what is remembered is in miriad.py."""
+"""The lines of the dialect miriad as objects, made from a message alone. State is kept in miriad.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fault(text: str) -> Json:
 
 
 def with_one_text(content: str | list[Block]) -> str | list[Block]:
-    """A prompt whose texts are one where they follow each other, a line each; other blocks stay in their places."""
+    """A prompt with adjacent texts joined by newlines. Other blocks keep their places."""
     if isinstance(content, str):
         return content
     found: list[Block] = []
@@ -36,13 +36,13 @@ def with_one_text(content: str | list[Block]) -> str | list[Block]:
 
 
 def is_tool_result(message: User) -> bool:
-    """Whether a line of the client is the output of a tool that it runs, and no prompt."""
+    """Whether a line of the client is the output of a client tool, not a prompt."""
     content = message.message.content
     return not isinstance(content, str) and any(isinstance(block, ToolResult) for block in content)
 
 
 def outcome(block: ToolResult) -> Json:
-    """A tool's output; only a failure says whether it is one."""
+    """The output of a tool; only a failure has `is_error`."""
     found = {"type": "tool_result", "tool_use_id": block.tool_use_id, "content": block.content}
     return {**found, "is_error": True} if block.is_error else found
 

@@ -1,7 +1,7 @@
-"""What the dialects C and D know of the prompts that came through them.
+"""The state of the prompts of a connection, for the dialects miriad and jsonrpc.
 
-They see it in what the engine says: `command_lifecycle` tells what became of each prompt that
-has an id, `Queued` which of them cannot begin yet, `init` and `result` where a turn begins and ends.
+It follows from the messages of the engine: `command_lifecycle` reports the state of each prompt with an id, `Queued`
+which of them wait, `init` and `result` the start and the end of a turn.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from parley.protocol.messages.system import Init
 class PromptTracker:
     def __init__(self) -> None:
         self.session_id = ""
-        """The session's own."""
+        """The id of the session."""
         self.queued: list[str] = []
-        """Those that wait behind a turn."""
+        """Prompts that wait for a turn to end."""
         self._open: dict[str, str | None] = {}
-        """The client's own session id of each prompt that came and has no result yet; None if it gave none."""
+        """The session id that the client gave with each open prompt; None if it gave none."""
         self._accepted: set[str] = set()
         self._in_turn = False
         self.have_run = False
-        """Whether a turn is over already."""
+        """Whether a turn has ended."""
 
     def add(self, uuid: str, session_id: str | None) -> None:
         self._open[uuid] = session_id
 
     @property
     def is_running(self) -> bool:
-        """Whether a turn runs, or one is about to."""
+        """Whether a turn runs or is about to."""
         return self._in_turn or bool(self._accepted)
 
     def is_accepted(self, uuid: str) -> bool:
-        """Whether the engine took a prompt that has no result yet."""
+        """Whether the engine accepted a prompt that has no result yet."""
         return uuid in self._accepted
 
     def session_of(self, uuid: object) -> str:
-        """What the client calls the session of a prompt, or the session's own id."""
+        """The session id that the client gave with a prompt, else the id of the session."""
         return (self._open.get(uuid) if isinstance(uuid, str) else None) or self.session_id
 
     def update(self, message: Message) -> None:
-        """Take note of what the engine says."""
+        """Update the state from a message of the engine."""
         match message:
             case SessionOpened(session_id=str() as own):
                 self.session_id = own
@@ -61,10 +61,10 @@ class PromptTracker:
                 self._forget(uuid)
             case Result(user_message_uuids=answered):
                 self._in_turn, self.have_run = False, True
-                # They are over with their result; what the engine says of each comes a little later.
+                # They end with the result; the lifecycle message of each comes a little later.
                 for uuid in answered or ():
                     if uuid not in self._accepted:
-                        self._open.pop(uuid, None)  # it was refused: nothing more is said of it
+                        self._open.pop(uuid, None)  # it was refused: nothing follows
                 self._accepted -= set(answered or ())
 
     def _leave_queue(self, uuid: str) -> None:

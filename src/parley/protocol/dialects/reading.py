@@ -1,10 +1,10 @@
-"""Lines of dialects C and D as canonical messages: for whoever is the client of such an engine.
+"""Lines of the dialects miriad and jsonrpc as canonical messages, for clients of such an engine.
 
     read_miriad(b'{"type":"system","subtype":"tool_result",...}', new_uuid)     -> User
     read_jsonrpc(b'{"jsonrpc":"2.0","id":1,"result":{...}}', new_uuid)          -> the same, out of its envelope
 
-What those dialects leave out is filled in as the canonical one needs it. The first builds that
-spoke D had words of their own for the same events: they are read, and never written.
+Fields that the dialects omit are filled in. Older engines used other names for some jsonrpc events; these are read
+but never written.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ENDS: dict[str, Json] = {
     "error": {"subtype": "error_during_execution"},
     "cancelled": {"subtype": "error_during_execution", "terminal_reason": "aborted_streaming"},
 }
-"""How a turn ended, in our words."""
+"""The canonical subtypes of results."""
 
 
 def read_miriad(line: bytes, new_uuid: NewUuid) -> Message:
-    """What a line of dialect C says."""
+    """The messages of a miriad line."""
     message = decode(line)
     match message:
         case Assistant():
@@ -50,7 +50,7 @@ def rename_block(block: Block) -> Block:
 
 
 def build_result(result: Result, new_uuid: NewUuid) -> Result:
-    """The end of a turn: the words of a failure are its errors."""
+    """The result of a turn; the text of a failure becomes its errors."""
     changes: Json = {**ENDS[result.subtype], "duration_api_ms": 0, "uuid": new_uuid()}
     if result.subtype != "success":
         changes["is_error"] = True
@@ -60,7 +60,7 @@ def build_result(result: Result, new_uuid: NewUuid) -> Result:
 
 
 def read_jsonrpc(line: bytes, new_uuid: NewUuid) -> Message:
-    """What a response of dialect D says; an error stays in its envelope."""
+    """The messages of a jsonrpc response; an error stays in its envelope."""
     message = decode(line)
     if not isinstance(message, JsonRpc) or not isinstance(message.result, dict):
         return message
@@ -102,4 +102,4 @@ FIRST: dict[str, Callable[[Json], Json]] = {
     "error": lambda frame: {"type": "system", "subtype": "error", "message": str(frame.get("message", ""))},
     "status": lambda frame: {"type": "system", "subtype": "status", "running": frame.get("running") is True},
 }
-"""What the first builds said, in the words of those that came later."""
+"""The event names of older engines, and the current ones."""

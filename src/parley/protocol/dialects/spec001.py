@@ -1,27 +1,26 @@
-"""Dialect B, as document 001 draws it: five kinds of lines, each with a timestamp.
+"""The dialect spec001: five kinds of lines, each with a timestamp.
 
     system      init with the schemas of the tools, permission_request, hook_execution, error
-    assistant   one line an answer: its blocks are held until it is complete, before its tools run
+    assistant   one line per answer: its blocks are held until it is complete, before its tools run
     user        the results of tools
     result      with subtypes and flat tokens of its own (flat_result.py)
     stream_event
 
-What a client says is as in the canonical dialect; `content` may stand on the line itself. The
-control protocol is not in the document: whoever uses it gets its lines as they are, with a
-timestamp. Everything else that the engine says has no words here and is left out.
+A client writes as in the canonical dialect; `content` may be a field of the line itself. The dialect does not
+define control requests: they are sent as in the canonical dialect, with a timestamp. Other messages are not sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from parley.protocol.base import UNSET, Json, Message, Refused, UnsetType, decode, encode_json, to_builtins
 from parley.protocol.blocks import Text, ToolUse
 from parley.protocol.dialects import flat_result
-from parley.protocol.dialects.base import DialectContext
+from parley.protocol.dialects.base import DialectContext, DialectProfile
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.dialects import AnswerComplete, PermissionRequest, SystemFault
@@ -31,19 +30,26 @@ from parley.protocol.messages.system import ApiRetry, HookResponse, Informationa
 
 SHOWN_BLOCKS = (Text, ToolUse)
 TOOL_EVENTS = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest"})
-"""Events whose hooks are named with the tool they are about."""
+"""Events whose hooks are reported with the name of the tool."""
 
 
 class Spec001:
     name = "spec001"
     can_request = True
+    profile: ClassVar[DialectProfile] = DialectProfile(
+        partial_messages=True,
+        hook_events=True,
+        include_tool_schemas=True,
+        layouts=("folder", "claude"),
+        interrupts_early=True,
+    )
 
     def __init__(self, world: DialectContext) -> None:
         self._world = world
         self._held: PendingAssistant | None = None
-        """What the model has said of an answer that is not complete yet."""
+        """The blocks of an answer that is not complete yet."""
         self._model = ""
-        """Of the last init that was read."""
+        """The model of the last `init` that was read."""
 
     # In.
 
@@ -56,7 +62,7 @@ class Spec001:
         return [message if read is None else read(self, message)]
 
     def read_init(self, init: Init) -> Message:
-        """Ours has the names of the tools only."""
+        """The canonical `init` has the names of the tools only."""
         self._model = init.model if isinstance(init.model, str) else ""
         if not isinstance(init.tools, list):
             return init
@@ -80,7 +86,7 @@ class Spec001:
         return [] if say is None else [encode_json(self.stamp(frame)) for frame in say(self, message)]
 
     def stamp(self, frame: Json) -> Json:
-        """Every line says when it was said, and last."""
+        """Every line ends with a timestamp."""
         at = frame.pop("timestamp", UNSET)
         said = {name: value for name, value in frame.items() if value is not UNSET}
         return {**said, "timestamp": self._world.now() if at is UNSET else at}
@@ -105,11 +111,11 @@ class Spec001:
             return []
         before = self.complete()
         self._held = PendingAssistant(message, said)
-        # An agent's answer is not announced when it is complete; its calls and texts are lines by themselves.
+        # The answer of a subagent has no completion event; its calls and texts are lines of their own.
         return [*before, *self.complete()] if message.parent_tool_use_id else before
 
     def complete(self, message: Message | None = None) -> list[Json]:
-        """The answer that was held, as one line."""
+        """The held answer, as one line."""
         held, self._held = self._held, None
         return [] if held is None or not held.content else [held.frame()]
 
@@ -129,7 +135,7 @@ class Spec001:
         return [*self.complete(), flat_result.flatten(result)]
 
     def encode_unchanged(self, message: Message) -> list[Json]:
-        """As the canonical dialect says it."""
+        """The canonical line with a timestamp."""
         return [*self.complete(), to_builtins(message)]
 
     def encode_permission(self, asked: PermissionRequest) -> list[Json]:
@@ -157,7 +163,7 @@ class Spec001:
 
 
 class PendingAssistant:
-    """An answer of the model that is not complete yet."""
+    """An incomplete answer of the model."""
 
     def __init__(self, first: Assistant, content: list[Json]) -> None:
         self._first = first
@@ -186,7 +192,7 @@ def fault(kind: str, words: str, session_id: str | UnsetType) -> Json:
 
 
 def lineage(parent: str | None | UnsetType) -> Json:
-    """Only lines of subagents say whose they are."""
+    """Only lines of subagents are attributed."""
     return {"parent_tool_use_id": parent} if parent else {}
 
 
@@ -195,7 +201,7 @@ def is_error(told: Informational) -> bool:
 
 
 def wrap(line: bytes) -> bytes | None:
-    """A user line whose content stands on the line itself, as ours; None if it is no such line."""
+    """A user line with `content` on the line itself, as a canonical one; None for other lines."""
     try:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -210,7 +216,7 @@ READERS: dict[type[Message], Callable[[Spec001, Any], Message]] = {
     Assistant: Spec001.read_assistant,
     Result: Spec001.read_result,
 }
-"""Whose lines say less here than ours, or the same in other words."""
+"""Messages whose lines differ from the canonical ones."""
 FRAMES: dict[type[Message], Callable[[Spec001, Any], list[Json]]] = {
     StreamEvent: Spec001.encode_event,
     Assistant: Spec001.encode_assistant,
@@ -230,4 +236,4 @@ FRAMES: dict[type[Message], Callable[[Spec001, Any], list[Json]]] = {
     TranscriptMirror: Spec001.encode_unchanged,
     SessionStateChanged: Spec001.encode_unchanged,
 }
-"""What each message says here. What is not listed is not said."""
+"""The encoder of each message. Messages without a row are not sent."""

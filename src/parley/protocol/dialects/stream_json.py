@@ -1,18 +1,21 @@
-"""Dialect A, the canonical one: a message is its line."""
+"""The canonical dialect: a message is its line."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from parley.protocol.base import Message, decode, encode
-from parley.protocol.dialects.base import DialectContext
+from parley.protocol.dialects.base import DialectContext, DialectProfile
 from parley.protocol.messages.dialects import DIALECT_EVENTS
 
 
 class StreamJson:
     name = "stream-json"
     can_request = True
+    profile: ClassVar[DialectProfile] = DialectProfile()
 
-    def __init__(self, world: DialectContext | None = None) -> None:
-        """It needs nothing of the world."""
+    def __init__(self, context: DialectContext | None = None) -> None:
+        """The canonical dialect needs neither time nor ids."""
 
     def decode(self, line: bytes) -> list[Message]:
         return [decode(line)]

@@ -1,11 +1,12 @@
-"""What tools and their parameters are called in dialects C and D: lower-case names, camelCase parameters.
+"""The names of tools and parameters in the dialects miriad and jsonrpc: lower-case tools, camelCase parameters.
 
-    there({"name": "Read", "input": {"file_path": "a", "offset": 3}})
+    to_dialect({"name": "Read", "input": {"file_path": "a", "offset": 3}})
         -> {"name": "read", "input": {"filePath": "a", "offset": 2}}
-    here(...)
+    from_dialect(...)
         -> the same back
 
-Names of MCP and memory tools are nobody's to change, and neither is what is put into them.
+MCP and memory tools keep their names and inputs. A new tool needs no entry here: only parameters that differ by more
+than their spelling have one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from parley.protocol.base import Json
 
 AS_THEY_ARE = ("mcp__", "memory_", "ltm_")
 SAME_KEYS = frozenset({"dangerouslyDisableSandbox"})
-"""Parameters that are spelled so in both."""
+"""Parameters that have the same spelling in both."""
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BAR = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
 
@@ -46,7 +47,7 @@ def snake(key: str) -> str:
 
 
 def shift(value: Any, by: int) -> Any:
-    """A line number, counted from somewhere else. What is no number is left for the tool to refuse."""
+    """A line number with another origin. Other values are left for the tool to refuse."""
     return value + by if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -64,7 +65,7 @@ THERE: dict[tuple[str, str], Change] = {
     ("Read", "offset"): ("offset", counted_from_0),
     ("Grep", "glob"): ("include", lambda value: value),
 }
-"""What a parameter becomes that is not only spelled in another way, by our tool and our name for it."""
+"""Parameters that differ by more than their spelling, by our tool and parameter name."""
 HERE: dict[tuple[str, str], Change] = {
     ("Read", "offset"): ("offset", counted_from_1),
     ("Grep", "include"): ("glob", lambda value: value),
@@ -72,7 +73,7 @@ HERE: dict[tuple[str, str], Change] = {
 
 
 def to_dialect(block: Json) -> Json:
-    """A `tool_use` block of ours as C and D spell it."""
+    """A `tool_use` block in the spelling of the dialects."""
     name = str(block["name"])
     if not is_ours(name):
         return block
@@ -80,14 +81,20 @@ def to_dialect(block: Json) -> Json:
 
 
 def from_dialect(block: Json) -> Json:
-    """A `tool_use` block of C or D as we spell it."""
+    """A `tool_use` block of the dialects in our spelling."""
     name = upper(str(block["name"]))
     if not is_ours(name):
         return block
-    given = rename_call(name, block["input"], HERE, snake)
-    if name == "Bash" and isinstance(given.get("command"), str) and isinstance(given.get("workdir"), str):
-        given["command"] = f"cd {quote(given.pop('workdir'))} && {given['command']}"
-    return {**block, "name": name, "input": given}
+    return {**block, "name": name, "input": fold_workdir(rename_call(name, block["input"], HERE, snake))}
+
+
+def fold_workdir(given: Json) -> Json:
+    """A command with a folder to run in, as one command line."""
+    command, folder = given.get("command"), given.get("workdir")
+    if not isinstance(command, str) or not isinstance(folder, str):
+        return given
+    rest = {key: value for key, value in given.items() if key != "workdir"}
+    return {**rest, "command": f"cd {quote(folder)} && {command}"}
 
 
 def rename_call(tool: str, given: Json, changes: dict[tuple[str, str], Change], spell: Callable[[str], str]) -> Json:

@@ -1,4 +1,4 @@
-"""The messages, one family a file. Importing this package fills the catalogue."""
+"""The messages by theme. Importing this package registers them all."""
 
 from parley.protocol.messages import control, conversation, dialects, notices, requests, result, system
 

@@ -1,6 +1,6 @@
-"""The envelopes of the control protocol: questions with an id, answers to them, and their withdrawal.
+"""The control protocol: requests with an id, their replies, and their cancellation.
 
-Both ends ask. What is asked is in requests.py.
+Both ends send requests. `requests.py` has their payloads.
 """
 
 from __future__ import annotations
@@ -17,27 +17,31 @@ else:
     from parley.protocol.messages.requests import Payload
 
 RequestId = str | int
-"""Clients use strings; a number is echoed as it came."""
+"""Clients use strings. A number is returned as a number."""
 
 
 @message
 class ControlRequest(Message, frozen=True, kw_only=True, tag="control_request"):
-    """A control request."""
+    """A request with an id. The receiver answers with one `control_response`."""
 
     request_id: RequestId
     request: Payload
 
 
 class Success(Struct, frozen=True, kw_only=True, tag_field="subtype", tag="success"):
+    """The reply to a request that succeeded."""
+
     request_id: RequestId | None | UnsetType = UNSET
     response: Any = UNSET
     pending_permission_requests: list[Json] | UnsetType = UNSET
-    """Open questions of the engine, for a client that attaches again."""
+    """Open requests of the engine, for a client that reconnects."""
     pending_user_dialog_requests: list[Json] | UnsetType = UNSET
     pending_elicitation_requests: list[Json] | UnsetType = UNSET
 
 
 class Failure(Struct, frozen=True, kw_only=True, tag_field="subtype", tag="error"):
+    """The reply to a request that failed."""
+
     request_id: RequestId | None | UnsetType = UNSET
     error: str = ""
     error_code: str | UnsetType = UNSET
@@ -53,7 +57,7 @@ class ControlResponse(Message, frozen=True, kw_only=True, tag="control_response"
 
 @message
 class ControlCancelRequest(Message, frozen=True, kw_only=True, tag="control_cancel_request"):
-    """The sender of a control request withdraws it. There is no reply."""
+    """The sender of a control request withdraws it. It gets no reply."""
 
     request_id: RequestId
 

@@ -1,4 +1,4 @@
-"""What is said between a person and the model: prompts, answers, tool results, and the answer as it grows."""
+"""The conversation: prompts, model output, tool results and stream events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AssistantContent(Struct, frozen=True, kw_only=True):
     diagnostics: Json | None | UnsetType = UNSET
     context_management: Json | None | UnsetType = UNSET
     error: str | UnsetType = UNSET
-    """Seed 000 draws the error here; we write it on the line itself and read both."""
+    """Some clients expect the error here. We write it on the message itself and read both."""
 
 
 @message
@@ -46,17 +46,17 @@ class User(Message, frozen=True, kw_only=True, tag="user"):
     uuid: str | UnsetType = UNSET
     timestamp: str | UnsetType = UNSET
     tool_use_result: Any = UNSET
-    """The structured form of a tool's output; the text in the block is what the model reads."""
+    """The structured form of a tool's output. The model reads the text in the block."""
     tool_result_meta: list[Json] | UnsetType = UNSET
     isReplay: bool | UnsetType = UNSET
     isSynthetic: bool | UnsetType = UNSET
     origin: Json | None | UnsetType = UNSET
     client_composed: bool | UnsetType = UNSET
-    """Deliver the text literally: no @path, no slash command."""
+    """Use the text literally: no @path, no slash command."""
     traceparent: str | UnsetType = UNSET
-    """The span, as W3C spells it, that the prompt's turn belongs to."""
+    """The W3C trace context of the prompt's turn."""
     priority: Any = UNSET
-    """`now`, `next` or `later`; whatever else it is counts as `next`, so that no prompt is lost for it."""
+    """`now`, `next` or `later`. Any other value means `next`, so that no prompt is lost."""
     shouldQuery: bool | UnsetType = UNSET
     pasted_content: list[Any] | UnsetType = UNSET
     inline_pastes: list[Any] | UnsetType = UNSET
@@ -65,7 +65,7 @@ class User(Message, frozen=True, kw_only=True, tag="user"):
     task_description: str | UnsetType = UNSET
     file_attachments: list[Any] | UnsetType = UNSET
     system_prompt: str | UnsetType = UNSET
-    """Dialect C lets a prompt bring its own instructions, servers and environment."""
+    """In the miriad dialect a prompt can set instructions, MCP servers and environment."""
     mcp_servers: Any = UNSET
     environment: Any = UNSET
 
@@ -98,7 +98,7 @@ class Assistant(Message, frozen=True, kw_only=True, tag="assistant"):
     subagent_type: str | UnsetType = UNSET
     task_description: str | UnsetType = UNSET
     tool_use_meta: list[Json] | UnsetType = UNSET
-    """How a client may show the calls of MCP tools."""
+    """How a client may display calls of MCP tools."""
     local_command_source: str | UnsetType = UNSET
     local_command_run: Json | UnsetType = UNSET
     local_command_outcome: Json | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Messages that only the dialects B (spec 001), C (miriad) and D (JSON-RPC) say, and notes for them."""
+"""Messages of the dialects spec001, miriad and JSON-RPC, and internal events for all dialects."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Queued(Message, frozen=True, kw_only=True, tag="system"):
     subtype: Literal["queued"] = "queued"
     session_id: str | UnsetType = UNSET
     position: int
-    """1 for the message that goes in first."""
+    """1 for the next message to be injected."""
     user_message_uuid: str | UnsetType = UNSET
-    """Which one; for the dialects, not for the wire."""
+    """The queued message. Used by the dialects and not sent."""
 
 
 @message
@@ -126,7 +126,7 @@ class JsonRpc(Message, frozen=True, kw_only=True, tag=False):
 
 
 class SessionOpened(Message, frozen=True, kw_only=True, tag="session_opened"):
-    """A note: the session is there, and takes prompts. It comes before everything else, and is on no wire."""
+    """Internal: the session is ready for prompts. Always the first message. Not sent."""
 
     session_id: str | UnsetType = UNSET
     client_tools: list[str] = []
@@ -134,26 +134,26 @@ class SessionOpened(Message, frozen=True, kw_only=True, tag="session_opened"):
 
 
 class AnswerComplete(Message, frozen=True, kw_only=True, tag="answer_complete"):
-    """A note: the model has said all of an answer, and the tools it calls are about to run. On no wire."""
+    """Internal: a model response is complete and its tools are about to run. Not sent."""
 
     message_id: str
 
 
 class Provisions(Message, frozen=True, kw_only=True, tag="provisions"):
-    """What a prompt of dialect C brings along for the session. On no wire: the dialect takes it from the prompt."""
+    """Internal: session changes in a miriad prompt, which the dialect extracts from it. Not sent."""
 
     system_prompt: str | UnsetType = UNSET
     """Replaces the instructions from the next model call on."""
     environment: dict[str, str] | UnsetType = UNSET
-    """Variables for the commands that tools run from now on; they are not kept."""
+    """Variables for commands that tools run from now on. They are not stored."""
 
 
 class HostThere(Message, frozen=True, kw_only=True, tag="host_there"):
-    """C: the host listens, so that what an earlier engine left waiting goes on. On no wire: C has no handshake."""
+    """Internal: a miriad client is connected, so pending work of an earlier engine can resume. Not sent."""
 
 
 class Withdrawal(Message, frozen=True, kw_only=True, tag="withdrawal"):
-    """D: a prompt is not wanted any more, whether it waits or runs. On no wire: the dialect takes it from `cancel`."""
+    """Internal: a prompt is cancelled, whether queued or running. JSON-RPC creates it from `cancel`. Not sent."""
 
     user_message_uuid: str
 
@@ -161,4 +161,4 @@ class Withdrawal(Message, frozen=True, kw_only=True, tag="withdrawal"):
 DIALECT_EVENTS: frozenset[type[Message]] = frozenset(
     {SessionOpened, AnswerComplete, Queued, Injected, SystemFault, PermissionRequest}
 )
-"""What the engine tells everybody and the canonical dialect leaves out; a dialect picks what it has words for."""
+"""Messages that the engine sends to every dialect. The stream-json dialect drops them; others use what they support."""

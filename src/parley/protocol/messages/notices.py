@@ -1,4 +1,4 @@
-"""Lines of other types: heartbeats, limits, progress, what a client must know beside the conversation."""
+"""Other messages: heartbeats, rate limits, progress and status."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ class KeepAlive(Message, frozen=True, kw_only=True, tag="keep_alive"):
 
 
 class RateLimitInfo(Struct, frozen=True, kw_only=True):
+    """The status of a rate limit window."""
+
     status: str
     resetsAt: Number | UnsetType = UNSET
     rateLimitType: str | UnsetType = UNSET
@@ -94,6 +96,8 @@ class ToolProgress(Message, frozen=True, kw_only=True, tag="tool_progress"):
 
 @message
 class ToolUseSummary(Message, frozen=True, kw_only=True, tag="tool_use_summary"):
+    """A summary of preceding tool calls. Read but never sent."""
+
     summary: str
     preceding_tool_use_ids: list[str]
     uuid: str | UnsetType = UNSET
@@ -102,6 +106,8 @@ class ToolUseSummary(Message, frozen=True, kw_only=True, tag="tool_use_summary")
 
 @message
 class AuthStatus(Message, frozen=True, kw_only=True, tag="auth_status"):
+    """Progress of a login. Read but never sent."""
+
     isAuthenticating: bool
     output: list[Any]
     error: str | UnsetType = UNSET
@@ -111,6 +117,8 @@ class AuthStatus(Message, frozen=True, kw_only=True, tag="auth_status"):
 
 @message
 class PromptSuggestion(Message, frozen=True, kw_only=True, tag="prompt_suggestion"):
+    """A suggested next prompt, for clients that requested suggestions."""
+
     suggestion: str
     uuid: str | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
@@ -118,6 +126,8 @@ class PromptSuggestion(Message, frozen=True, kw_only=True, tag="prompt_suggestio
 
 @message
 class ActiveGoal(Message, frozen=True, kw_only=True, tag="active_goal"):
+    """The current goal of the session. Read but never sent."""
+
     value: Json | None
     uuid: str | UnsetType = UNSET
     session_id: str | UnsetType = UNSET

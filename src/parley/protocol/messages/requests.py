@@ -1,9 +1,9 @@
-"""What can be asked through the control protocol, both ways, and the answers' shapes.
+"""Control requests in both directions, and the structs of their replies.
 
-A request is filed under its `subtype` by `@request`. The union is open: a subtype we
-do not know is an `UnknownRequest`, which is answered with an error, never fatal.
+`@request` registers a class under its `subtype`. The union is open: an unknown subtype is an `UnknownRequest`, which is
+answered with an error.
 
-A class may name its `answer`: the struct of the success payload.
+`answer` of a class is the struct of its success payload.
 """
 
 # No `from __future__ import annotations`: msgspec compiles and evaluates string annotations one by one when the first
@@ -33,7 +33,7 @@ class Payload(JsonBacked, metaclass=ABCMeta):
 
 
 class UnknownRequest(Payload):
-    """A question of a kind we do not know."""
+    """A request with an unknown subtype."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class UnknownRequest(Payload):
 
 
 class Request(Struct, frozen=True, kw_only=True, tag_field="subtype", tag=""):
-    """A question of a kind we know."""
+    """A request with a known subtype."""
 
     answer: ClassVar[type[Struct] | None] = None
 
@@ -60,12 +60,12 @@ R = TypeVar("R", bound=type[Request])
 
 
 def request(cls: R) -> R:
-    """File a request class under its subtype."""
+    """Register a request class under its subtype."""
     SUBTYPES[str(cls.__struct_config__.tag)] = cls
     return cls
 
 
-# The host asks the engine.
+# Requests from the client to the engine.
 
 
 class HookMatcher(Struct, frozen=True, kw_only=True):
@@ -89,16 +89,16 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     skills: list[str] | None | UnsetType = UNSET
     memory: str | None | UnsetType = UNSET
     mcpServers: list[Any] | None | UnsetType = UNSET
-    """Names of the session's servers, or objects of servers of its own."""
+    """Names of the session's servers, or configurations of the agent's own servers."""
     hooks: Json | None | UnsetType = UNSET
-    """As in settings; they hear only of this agent."""
+    """As in settings. They run only for this agent."""
     initialPrompt: str | None | UnsetType = UNSET
     maxTurns: int | None | UnsetType = UNSET
     background: bool | None | UnsetType = UNSET
     effort: str | int | None | UnsetType = UNSET
     permissionMode: str | None | UnsetType = UNSET
     isolation: str | None | UnsetType = UNSET
-    """`worktree`: it works in a git worktree of its own."""
+    """`worktree`: the agent works in its own git worktree."""
     autoCompactWindow: Any = UNSET
     omitClaudeMd: bool | None | UnsetType = UNSET
     observer: Any = UNSET
@@ -146,7 +146,7 @@ class Initialize(Request, frozen=True, kw_only=True, tag="initialize"):
     hooks: dict[str, list[HookMatcher]] | None | UnsetType = UNSET
     agents: dict[str, AgentDefinition] | None | UnsetType = UNSET
     systemPrompt: str | list[str] | None | UnsetType = UNSET
-    """The TypeScript client sends its prompt here; `[""]` is its way of saying "none"."""
+    """The TypeScript SDK sends its prompt here; `[""]` means none."""
     appendSystemPrompt: str | None | UnsetType = UNSET
     excludeDynamicSections: bool | None | UnsetType = UNSET
     systemPromptSnapshot: bool | None | UnsetType = UNSET
@@ -159,7 +159,7 @@ class Initialize(Request, frozen=True, kw_only=True, tag="initialize"):
     sdkMcpServerManifestsOrigin: Any = UNSET
     clientTools: list[Json] | None | UnsetType = UNSET
     guard: bool | None | UnsetType = UNSET
-    """Ours: ask me about every call, whatever rules and mode say. It cannot be taken back."""
+    """Parley only: ask the client about every call, whatever the rules and the mode say. It cannot be revoked."""
     title: str | None | UnsetType = UNSET
     toolAliases: Any = UNSET
     planModeInstructions: Any = UNSET
@@ -169,18 +169,20 @@ class Initialize(Request, frozen=True, kw_only=True, tag="initialize"):
     supportedDialogKinds: Any = UNSET
     plugins: Any = UNSET
     protocolVersion: Any = UNSET
-    """Seed 004 only; nothing follows from it, nor from `features`."""
+    """Accepted without effect, as is `features`."""
     features: Any = UNSET
 
 
 class InterruptAnswer(Struct, frozen=True, kw_only=True):
+    """The prompts that stay queued and those that were cancelled."""
+
     still_queued: list[str] = []
     cancelled: list[str] | UnsetType = UNSET
 
 
 @request
 class Interrupt(Request, frozen=True, kw_only=True, tag="interrupt"):
-    """Stops the running turn. No error if there is none."""
+    """Stops the running turn. Without a running turn it does nothing."""
 
     answer = InterruptAnswer
     cancel_queued: bool | None | UnsetType = UNSET
@@ -188,10 +190,14 @@ class Interrupt(Request, frozen=True, kw_only=True, tag="interrupt"):
 
 @request
 class SetPermissionMode(Request, frozen=True, kw_only=True, tag="set_permission_mode"):
+    """Sets the permission mode."""
+
     mode: str
 
 
 class SetModelAnswer(Struct, frozen=True, kw_only=True):
+    """The model in use."""
+
     model: str
 
 
@@ -204,17 +210,21 @@ class SetModel(Request, frozen=True, kw_only=True, tag="set_model"):
 
 
 class RewindAnswer(Struct, frozen=True, kw_only=True):
+    """Whether files can be restored, and which ones change."""
+
     canRewind: bool
     error: str | UnsetType = UNSET
     filesChanged: list[str] | UnsetType = UNSET
     insertions: int | UnsetType = UNSET
     deletions: int | UnsetType = UNSET
     skippedLinks: int | list[str] | UnsetType = UNSET
-    """The original counts them."""
+    """Claude Code sends a count."""
 
 
 @request
 class RewindFiles(Request, frozen=True, kw_only=True, tag="rewind_files"):
+    """Restores files to their state before a user message."""
+
     answer = RewindAnswer
     user_message_id: str
     dry_run: bool | None | UnsetType = UNSET
@@ -229,16 +239,22 @@ class SetMaxThinkingTokens(Request, frozen=True, kw_only=True, tag="set_max_thin
 
 
 class McpStatusAnswer(Struct, frozen=True, kw_only=True):
+    """The state of all MCP servers."""
+
     mcpServers: list[Json]
 
 
 @request
 class McpStatus(Request, frozen=True, kw_only=True, tag="mcp_status"):
+    """Requests the state of all MCP servers."""
+
     answer = McpStatusAnswer
     liveReply: bool | None | UnsetType = UNSET
 
 
 class ContextUsage(Struct, frozen=True, kw_only=True):
+    """How the context window is used."""
+
     categories: list[Json]
     totalTokens: int
     maxTokens: int
@@ -264,100 +280,126 @@ class ContextUsage(Struct, frozen=True, kw_only=True):
 
 @request
 class GetContextUsage(Request, frozen=True, kw_only=True, tag="get_context_usage"):
+    """Requests how the context window is used."""
+
     answer = ContextUsage
     detail: str | None | UnsetType = UNSET
 
 
 @request
 class McpReconnect(Request, frozen=True, kw_only=True, tag="mcp_reconnect"):
+    """Reconnects an MCP server."""
+
     serverName: str
 
 
 @request
 class McpToggle(Request, frozen=True, kw_only=True, tag="mcp_toggle"):
+    """Enables or disables an MCP server."""
+
     serverName: str
     enabled: bool
 
 
 @request
 class StopTask(Request, frozen=True, kw_only=True, tag="stop_task"):
+    """Stops a background task."""
+
     task_id: str
 
 
 @request
 class McpSetServers(Request, frozen=True, kw_only=True, tag="mcp_set_servers"):
+    """Replaces the MCP servers that the client configured."""
+
     servers: Json
 
 
 @request
 class SetMcpPermissionModeOverride(Request, frozen=True, kw_only=True, tag="set_mcp_permission_mode_override"):
+    """Sets a permission mode for the tools of one MCP server. Answered with an error: not supported."""
+
     serverName: str
     mode: str | None = None
 
 
 @request
 class ApplyFlagSettings(Request, frozen=True, kw_only=True, tag="apply_flag_settings"):
+    """Merges settings into the flag settings of the session."""
+
     settings: Json
 
 
 @request
 class UpdateSettings(Request, frozen=True, kw_only=True, tag="update_settings"):
+    """Changes a settings file."""
+
     source: str
     settings: Json
 
 
 @request
 class GetSettings(Request, frozen=True, kw_only=True, tag="get_settings"):
-    pass
+    """Requests the settings in effect and their sources."""
 
 
 @request
 class GetHooksListing(Request, frozen=True, kw_only=True, tag="get_hooks_listing"):
-    pass
+    """Requests all registered hooks."""
 
 
 @request
 class ListPermissionRules(Request, frozen=True, kw_only=True, tag="list_permission_rules"):
-    pass
+    """Requests all permission rules."""
 
 
 @request
 class ListModels(Request, frozen=True, kw_only=True, tag="list_models"):
-    pass
+    """Requests the known models."""
 
 
 @request
 class GetUsage(Request, frozen=True, kw_only=True, tag="get_usage"):
+    """Requests the usage of the session."""
+
     skip_behaviors: bool | None | UnsetType = UNSET
 
 
 @request
 class GetSessionCost(Request, frozen=True, kw_only=True, tag="get_session_cost"):
-    pass
+    """Requests the cost of the session."""
 
 
 @request
 class GetBinaryVersion(Request, frozen=True, kw_only=True, tag="get_binary_version"):
-    pass
+    """Requests the version of the engine."""
 
 
 @request
 class CancelAsyncMessage(Request, frozen=True, kw_only=True, tag="cancel_async_message"):
+    """Cancels a queued prompt."""
+
     message_uuid: str
 
 
 @request
 class BackgroundTasks(Request, frozen=True, kw_only=True, tag="background_tasks"):
+    """Moves running commands to the background."""
+
     tool_use_id: str | None | UnsetType = UNSET
 
 
 @request
 class GetTaskOutput(Request, frozen=True, kw_only=True, tag="get_task_output"):
+    """Requests the output of a background task."""
+
     task_id: str
 
 
 @request
 class ReadFile(Request, frozen=True, kw_only=True, tag="read_file"):
+    """Reads a file for the client."""
+
     path: str
     max_bytes: int | None | UnsetType = UNSET
     encoding: str | None | UnsetType = UNSET
@@ -365,17 +407,23 @@ class ReadFile(Request, frozen=True, kw_only=True, tag="read_file"):
 
 @request
 class SeedReadState(Request, frozen=True, kw_only=True, tag="seed_read_state"):
+    """Marks a file as read, so that the model may edit it."""
+
     path: str
     mtime: Number
 
 
 @request
 class FileSuggestions(Request, frozen=True, kw_only=True, tag="file_suggestions"):
+    """Completes a file path."""
+
     query: str
 
 
 @request
 class RegisterRepoRoot(Request, frozen=True, kw_only=True, tag="register_repo_root"):
+    """Adds a working directory. Answered with an error: not supported."""
+
     directory: str
     reload_claude_md: bool | None | UnsetType = UNSET
     reload_plugins: bool | None | UnsetType = UNSET
@@ -384,6 +432,8 @@ class RegisterRepoRoot(Request, frozen=True, kw_only=True, tag="register_repo_ro
 
 @request
 class ReloadPlugins(Request, frozen=True, kw_only=True, tag="reload_plugins"):
+    """Reloads plugins."""
+
     hold_on_cache_impact: bool | None | UnsetType = UNSET
     add_plugins: Any = UNSET
     refuse_if_busy: bool | None | UnsetType = UNSET
@@ -391,16 +441,18 @@ class ReloadPlugins(Request, frozen=True, kw_only=True, tag="reload_plugins"):
 
 @request
 class ReloadSkills(Request, frozen=True, kw_only=True, tag="reload_skills"):
-    pass
+    """Reloads commands and skills."""
 
 
 @request
 class ReloadOutputStyles(Request, frozen=True, kw_only=True, tag="reload_output_styles"):
-    pass
+    """Reloads output styles."""
 
 
 @request
 class RenameSession(Request, frozen=True, kw_only=True, tag="rename_session"):
+    """Sets the title of a session."""
+
     title: str
     source: str | None | UnsetType = UNSET
     session_id: str | None | UnsetType = UNSET
@@ -408,16 +460,22 @@ class RenameSession(Request, frozen=True, kw_only=True, tag="rename_session"):
 
 @request
 class SetColor(Request, frozen=True, kw_only=True, tag="set_color"):
+    """Acknowledged without effect."""
+
     color: Any = UNSET
 
 
 @request
 class SetHasSubscribers(Request, frozen=True, kw_only=True, tag="set_has_subscribers"):
+    """Acknowledged without effect."""
+
     has_subscribers: bool
 
 
 @request
 class McpCall(Request, frozen=True, kw_only=True, tag="mcp_call"):
+    """Calls an MCP tool directly."""
+
     tool: str
     arguments: Json | None | UnsetType = UNSET
     timeout_ms: Number | None | UnsetType = UNSET
@@ -430,6 +488,8 @@ class McpCall(Request, frozen=True, kw_only=True, tag="mcp_call"):
 
 @request
 class McpReadResource(Request, frozen=True, kw_only=True, tag="mcp_read_resource"):
+    """Reads a resource of an MCP server."""
+
     serverName: str
     uri: str
 
@@ -439,7 +499,7 @@ class EndSession(Request, frozen=True, kw_only=True, tag="end_session"):
     """Ends the session, as the end of stdin does."""
 
 
-# The engine asks the host.
+# Requests from the engine to the client.
 
 
 class PermissionAnswer(Struct, frozen=True, kw_only=True):
@@ -457,7 +517,7 @@ class PermissionAnswer(Struct, frozen=True, kw_only=True):
 
 @request
 class CanUseTool(Request, frozen=True, kw_only=True, tag="can_use_tool"):
-    """May this call run? There is no time limit."""
+    """Asks whether a tool call may run. It waits without a time limit."""
 
     answer = PermissionAnswer
     tool_name: str
@@ -481,7 +541,7 @@ class CanUseTool(Request, frozen=True, kw_only=True, tag="can_use_tool"):
     default_to_no: bool | UnsetType = UNSET
     matched_ask_rule: Any = UNSET
     input_sha256: str | UnsetType = UNSET
-    """Ours: the hash of the input as JSON with sorted keys. Nothing else runs on the answer but what it sends back."""
+    """Parley only: SHA-256 of the input as JSON with sorted keys. Only the input in the answer runs."""
 
 
 @request
@@ -496,6 +556,8 @@ class HookCallback(Request, frozen=True, kw_only=True, tag="hook_callback"):
 
 
 class McpAnswer(Struct, frozen=True, kw_only=True):
+    """The MCP server's JSON-RPC response."""
+
     mcp_response: Json
 
 
@@ -514,6 +576,8 @@ class SdkControlInterrupt(Request, frozen=True, kw_only=True, tag="sdk_control_i
 
 
 class ElicitationAnswer(Struct, frozen=True, kw_only=True):
+    """The user's answer to an elicitation."""
+
     action: str
     content: Json | None | UnsetType = UNSET
 
@@ -535,6 +599,8 @@ class Elicitation(Request, frozen=True, kw_only=True, tag="elicitation"):
 
 @request
 class RequestUserDialog(Request, frozen=True, kw_only=True, tag="request_user_dialog"):
+    """Asks the client to show a dialog. Read but never sent."""
+
     dialog_kind: str
     payload: Any
     tool_use_id: str | UnsetType = UNSET

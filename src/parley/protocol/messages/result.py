@@ -1,4 +1,4 @@
-"""The end of a turn: exactly one `result` each, and the numbers it carries."""
+"""The `result` message, which ends every turn, and its usage numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ModelUsage(Struct, frozen=True, kw_only=True):
     cacheCreationInputTokens: int
     webSearchRequests: int
     costUSD: Number | None
-    """null where the price of the model is not known."""
+    """null if the price of the model is unknown."""
     contextWindow: int
     maxOutputTokens: int
     thinkingTokens: int | UnsetType = UNSET
@@ -37,7 +37,7 @@ class ModelUsage(Struct, frozen=True, kw_only=True):
 
 @message
 class Result(Message, frozen=True, kw_only=True, tag="result"):
-    """The end of a turn."""
+    """The end of a turn. Every turn has exactly one."""
 
     subtype: str
     is_error: bool | UnsetType = UNSET
@@ -56,13 +56,13 @@ class Result(Message, frozen=True, kw_only=True, tag="result"):
     errors: list[str] | UnsetType = UNSET
     structured_output: Any = UNSET
     structured_output_report: Json | UnsetType = UNSET
-    """How it came to be: `attempts`, whether it was `repaired`, and the last validation `errors`. Ours."""
+    """Parley only: `attempts`, whether it was `repaired`, and the last validation `errors`."""
     deferred_tool_use: Json | UnsetType = UNSET
     api_error_status: int | None | UnsetType = UNSET
     api_error_type: str | UnsetType = UNSET
     api_error: str | UnsetType = UNSET
     fault_type: str | UnsetType = UNSET
-    """Of a turn that could not be run: `validation_error`, `tool_error` or `system_error`. Ours."""
+    """Parley only, for a turn that could not run: `validation_error`, `tool_error` or `system_error`."""
     origin: Json | UnsetType = UNSET
     uuid: str | UnsetType = UNSET
     queued_turn_count: int | UnsetType = UNSET
@@ -85,7 +85,7 @@ class Result(Message, frozen=True, kw_only=True, tag="result"):
     startup_failure_reason: str | UnsetType = UNSET
     invalid_config_file: str | UnsetType = UNSET
     credential_expires_at: Any = UNSET
-    # The flat form of seed 001 (dialect B).
+    # The flat form of the spec001 dialect.
     error: Json | UnsetType = UNSET
     input_tokens: int | UnsetType = UNSET
     output_tokens: int | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""`system` lines: facts about the session and what goes on in it."""
+"""`system` messages: properties and events of the session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Init(Message, frozen=True, kw_only=True, tag="system"):
     cwd: str | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
     tools: list[Any] | UnsetType = UNSET
-    """Names. Dialect B lists objects with their schemas."""
+    """Names. The spec001 dialect sends objects with schemas."""
     mcp_servers: list[ServerState] | UnsetType = UNSET
     model: str | UnsetType = UNSET
     permissionMode: str | UnsetType = UNSET
@@ -86,6 +86,8 @@ class CompactBoundary(Message, frozen=True, kw_only=True, tag="system"):
 
 
 class TaskUsage(Struct, frozen=True, kw_only=True):
+    """Usage of a task so far."""
+
     total_tokens: int
     tool_uses: int
     duration_ms: Number
@@ -185,6 +187,8 @@ class SessionStateChanged(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class HookStarted(Message, frozen=True, kw_only=True, tag="system"):
+    """A hook started."""
+
     subtype: Literal["hook_started"] = "hook_started"
     hook_id: str
     hook_name: str
@@ -195,6 +199,8 @@ class HookStarted(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class HookProgress(Message, frozen=True, kw_only=True, tag="system"):
+    """Output of a running hook so far."""
+
     subtype: Literal["hook_progress"] = "hook_progress"
     hook_id: str
     hook_name: str
@@ -208,6 +214,8 @@ class HookProgress(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class HookResponse(Message, frozen=True, kw_only=True, tag="system"):
+    """A hook finished."""
+
     subtype: Literal["hook_response"] = "hook_response"
     hook_id: str
     hook_name: str
@@ -249,6 +257,8 @@ class ApiRetry(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class ControlRequestProgress(Message, frozen=True, kw_only=True, tag="system"):
+    """A control request takes long. Read but never sent."""
+
     subtype: Literal["control_request_progress"] = "control_request_progress"
     request_id: str
     status: str
@@ -261,7 +271,7 @@ class ControlRequestProgress(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class PermissionDenied(Message, frozen=True, kw_only=True, tag="system"):
-    """A call was denied without a question."""
+    """A tool call was denied without asking the client."""
 
     subtype: Literal["permission_denied"] = "permission_denied"
     tool_name: str
@@ -285,7 +295,7 @@ class Informational(Message, frozen=True, kw_only=True, tag="system"):
     prevent_continuation: bool | UnsetType = UNSET
     prompt_submit_outcome: Json | UnsetType = UNSET
     mcp_server: Json | UnsetType = UNSET
-    """Ours: the text is about this server, which has come, gone or changed what it offers."""
+    """Parley only: the MCP server that the text is about."""
     tag: str | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
     uuid: str | UnsetType = UNSET
@@ -293,6 +303,8 @@ class Informational(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class Notification(Message, frozen=True, kw_only=True, tag="system"):
+    """A short notification for the user. Read but never sent."""
+
     subtype: Literal["notification"] = "notification"
     key: str
     text: str
@@ -305,6 +317,8 @@ class Notification(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class LocalCommandOutput(Message, frozen=True, kw_only=True, tag="system"):
+    """Output of a slash command that ran without the model. Read but never sent."""
+
     subtype: Literal["local_command_output"] = "local_command_output"
     content: str
     session_id: str | UnsetType = UNSET
@@ -313,6 +327,8 @@ class LocalCommandOutput(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class CommandsChanged(Message, frozen=True, kw_only=True, tag="system"):
+    """The list of slash commands changed."""
+
     subtype: Literal["commands_changed"] = "commands_changed"
     commands: list[Json]
     session_id: str | UnsetType = UNSET
@@ -321,7 +337,7 @@ class CommandsChanged(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class ThinkingTokens(Message, frozen=True, kw_only=True, tag="system"):
-    """An estimate of the thinking tokens, while they are streamed."""
+    """An estimate of the thinking tokens, while they are streamed. Read but never sent."""
 
     subtype: Literal["thinking_tokens"] = "thinking_tokens"
     estimated_tokens: int
@@ -333,7 +349,7 @@ class ThinkingTokens(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class ModelRefusalFallback(Message, frozen=True, kw_only=True, tag="system"):
-    """The model refused; the turn is retried with another model."""
+    """The model refused; the turn is retried with another model. Read but never sent."""
 
     subtype: Literal["model_refusal_fallback"] = "model_refusal_fallback"
     trigger: str
@@ -353,6 +369,8 @@ class ModelRefusalFallback(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class ModelRefusalNoFallback(Message, frozen=True, kw_only=True, tag="system"):
+    """The model refused, without another model to retry with. Read but never sent."""
+
     subtype: Literal["model_refusal_no_fallback"] = "model_refusal_no_fallback"
     original_model: str
     request_id: str
@@ -365,6 +383,8 @@ class ModelRefusalNoFallback(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class MemoryRecall(Message, frozen=True, kw_only=True, tag="system"):
+    """Memories were added to the context. Read but never sent."""
+
     subtype: Literal["memory_recall"] = "memory_recall"
     mode: str
     memories: list[Json]
@@ -374,6 +394,8 @@ class MemoryRecall(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class ElicitationComplete(Message, frozen=True, kw_only=True, tag="system"):
+    """An elicitation that the user completed outside the client has finished."""
+
     subtype: Literal["elicitation_complete"] = "elicitation_complete"
     mcp_server_name: str
     elicitation_id: str
@@ -383,6 +405,8 @@ class ElicitationComplete(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class FilesPersisted(Message, frozen=True, kw_only=True, tag="system"):
+    """Files were saved. Read but never sent."""
+
     subtype: Literal["files_persisted"] = "files_persisted"
     files: list[Json]
     failed: list[Json]
@@ -393,6 +417,8 @@ class FilesPersisted(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class PluginInstall(Message, frozen=True, kw_only=True, tag="system"):
+    """Progress of a plugin installation. Read but never sent."""
+
     subtype: Literal["plugin_install"] = "plugin_install"
     status: str
     name: str | UnsetType = UNSET
@@ -403,7 +429,7 @@ class PluginInstall(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class SessionWritesLost(Message, frozen=True, kw_only=True, tag="system"):
-    """The transcript could not be written because the disk is full."""
+    """The transcript could not be written because the disk is full. Read but never sent."""
 
     subtype: Literal["session_writes_lost"] = "session_writes_lost"
     error_code: str
@@ -415,6 +441,8 @@ class SessionWritesLost(Message, frozen=True, kw_only=True, tag="system"):
 
 @message
 class WorkerShuttingDown(Message, frozen=True, kw_only=True, tag="system"):
+    """The engine process is about to exit. Read but never sent."""
+
     subtype: Literal["worker_shutting_down"] = "worker_shutting_down"
     reason: str
     session_id: str | UnsetType = UNSET

@@ -1,1 +1,1 @@
-"""Starting an engine: as a subprocess or in this process."""
+"""Start an engine, as a subprocess or in this process."""

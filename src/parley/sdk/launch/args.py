@@ -1,11 +1,11 @@
-"""Options as an engine takes them: a command line, an `initialize` request, an environment.
+"""Convert options to what an engine is started with: a command line, an `initialize` request, an environment.
 
-    spelled(options)  ->  Spelled(argv=[…], initialize=Initialize(…), environment={…}, files=[…])
+    build_launch(options, hooks, os.environ)  ->  LaunchSpec(argv=[…], initialize=…, environment={…}, files=[…])
 
-Nothing long or secret is on the command line: prompts, agents, schemas and the program's own
-servers go into `initialize`, the configuration of other servers and settings into files that
-only the person can read, the key into the environment. So no system's limit on a command line
-is met, and no list of processes tells anything.
+The command line contains nothing long and no secrets. Prompts, agents, schemas and the names of the
+program's own servers go into `initialize`; settings and the configuration of other servers go into
+files with mode 0600; the API key goes into the environment. This avoids the system's limit on the
+length of a command line and keeps secrets out of process lists.
 """
 
 from __future__ import annotations
@@ -32,21 +32,23 @@ from parley.sdk.runtime.tracing import trace_context
 from parley.version import __version__
 
 OFFICIAL_LEVEL = "0.2.182"
-"""Engines ask which official client they talk to, and what it can bear; we bear what this one bears."""
+"""The version of the official SDK that we report to the engine: it decides which features the engine uses."""
 SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]*")
 FLAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
 
 @dataclass
 class LaunchSpec:
+    """Everything that an engine is started with."""
+
     argv: list[str]
-    """Behind the program's name."""
+    """The arguments, without the program's name."""
     initialize: wire.Initialize
     environment: dict[str, str]
     servers: dict[str, Any]
-    """The program's own, by name."""
+    """The MCP servers that run in this process, by name."""
     files: list[str] = field(default_factory=list)
-    """To be removed when the engine is gone."""
+    """Temporary files to remove after the engine has exited."""
 
     def remove_files(self) -> None:
         while self.files:
@@ -57,47 +59,50 @@ class LaunchSpec:
 
 
 def build_launch(options: Options, hooks: Registry, inherited: Mapping[str, str]) -> LaunchSpec:
-    """Raises ValueError, TypeError or CLIConnectionError for options that cannot be."""
+    """Raises ValueError, TypeError or CLIConnectionError for invalid options."""
     check_options(options)
     config, servers = split_mcp_servers(options)
-    made = LaunchSpec(
+    spec = LaunchSpec(
         argv=[],
         initialize=build_initialize(options, hooks, servers),
         environment=build_environment(options, inherited),
         servers=servers,
     )
     try:
-        made.argv += build_argv(options, config, made.files)
+        spec.argv += build_argv(options, config, spec.files)
     except BaseException:
-        made.remove_files()
+        spec.remove_files()
         raise
-    return made
+    return spec
 
 
 def check_options(options: Options) -> None:
     if options.can_use_tool is not None and options.permission_prompt_tool_name is not None:
-        raise ValueError("can_use_tool and permission_prompt_tool_name exclude each other")
+        raise ValueError("can_use_tool and permission_prompt_tool_name cannot be used together; set only one")
     if options.session_store is not None and options.enable_file_checkpointing:
-        raise ValueError("enable_file_checkpointing does not go with a session_store")
+        raise ValueError("enable_file_checkpointing and session_store cannot be used together; set only one")
     if options.engine not in ("process", "local"):
         raise ValueError(f"engine must be 'process' or 'local', not {options.engine!r}")
     for skill in options.skills if isinstance(options.skills, list) else ():
         if not isinstance(skill, str) or not SKILL_NAME.fullmatch(skill):
-            raise ValueError(f"{skill!r} cannot be the name of a skill")
+            raise ValueError(
+                f"invalid skill name {skill!r} (a name starts with a letter or digit "
+                "and contains letters, digits, '_', ':', '.' and '-')"
+            )
     if options.can_use_tool is not None:
         warn_if_shadowed(options)
 
 
 def warn_if_shadowed(options: Options) -> None:
-    """A callback that is never asked is a trap."""
-    whole = [rule for rule in options.allowed_tools if "(" not in rule]
+    """Warn about a `can_use_tool` that other options bypass."""
+    whole_tools = [rule for rule in options.allowed_tools if "(" not in rule]
     if options.permission_mode == "bypassPermissions":
-        words = "permission_mode is bypassPermissions, so can_use_tool is not asked"
-    elif whole:
-        words = f"allowed_tools allows {', '.join(whole)} before can_use_tool is asked"
+        text = "can_use_tool is never called because permission_mode is bypassPermissions"
+    elif whole_tools:
+        text = f"can_use_tool is not called for {', '.join(whole_tools)} because allowed_tools allows these tools"
     else:
         return
-    warnings.warn(words, CanUseToolShadowedWarning, stacklevel=2)
+    warnings.warn(text, CanUseToolShadowedWarning, stacklevel=2)
 
 
 # The command line.
@@ -111,8 +116,8 @@ def build_argv(options: Options, config: Json, files: list[str]) -> list[str]:
         if each.name in SPECIAL or each.name not in known or value is None or value is False or value in ([], {}, ""):
             continue
         given[each.name] = tuple(map(str, value)) if isinstance(value, list) else coerce(value, str(each.type))
-    for spell_it in SPECIAL_ROWS:
-        given |= spell_it(options)
+    for build_flags in SPECIAL_ROWS:
+        given |= build_flags(options)
     if config:
         given["mcp_config"] = (write_private_file({"mcpServers": config}, files, options),)
     settings = merge_settings(options)
@@ -122,7 +127,7 @@ def build_argv(options: Options, config: Json, files: list[str]) -> list[str]:
 
 
 def coerce(value: Any, kind: str) -> Any:
-    """A number that was given as text or of a type of its own, and a path, as the command line has them."""
+    """Convert a value to the type of its flag: numbers may be given as text, paths as `PathLike`."""
     if kind.startswith("int"):
         return value if isinstance(value, int) else int(float(value))
     if kind.startswith("float"):
@@ -139,7 +144,7 @@ def tool_flags(options: Options) -> Json:
 
 
 def allowed_tool_flags(options: Options) -> Json:
-    """Skills that may be used are allowed as well."""
+    """The allowed tools, with a rule for each enabled skill."""
     rules = list(options.allowed_tools)
     if options.skills == "all":
         rules.append("Skill")
@@ -160,33 +165,33 @@ def prompt_file_flags(options: Options) -> Json:
 
 
 def prompt_tool_flags(options: Options) -> Json:
-    asks = options.can_use_tool or options.on_question or options.on_plan
-    name = options.permission_prompt_tool_name or ("stdio" if asks else None)
+    has_callback = options.can_use_tool or options.on_question or options.on_plan
+    name = options.permission_prompt_tool_name or ("stdio" if has_callback else None)
     return {} if name is None else {"permission_prompt_tool": name}
 
 
 def thinking_flags(options: Options) -> Json:
-    wish = options.thinking
-    if wish is None:
+    thinking = options.thinking
+    if thinking is None:
         return {}
-    given: Json = {"thinking": wish["type"]}
-    if wish["type"] == "enabled":
-        given = {"max_thinking_tokens": wish["budget_tokens"]}
-    display = wish.get("display")
+    given: Json = {"thinking": thinking["type"]}
+    if thinking["type"] == "enabled":
+        given = {"max_thinking_tokens": thinking["budget_tokens"]}
+    display = thinking.get("display")
     return {**given, "thinking_display": display} if display else given
 
 
 def plugin_flags(options: Options) -> Json:
     for plugin in options.plugins:
         if plugin.get("type") != "local":
-            raise ValueError(f"there are plugins of type 'local' only, not {plugin.get('type')!r}")
+            raise ValueError(f"unknown plugin type {plugin.get('type')!r} (only 'local' is supported)")
     return {"plugin_dirs": tuple(str(plugin["path"]) for plugin in options.plugins)} if options.plugins else {}
 
 
 def other_flags(options: Options) -> Json:
     given: Json = {}
     max_turns = coerce(options.max_turns or 0, "int")
-    if max_turns:  # the official SDK takes 0 for "no limit"
+    if max_turns:  # in the official SDK, 0 means "no limit"
         given["max_turns"] = max_turns
     if options.task_budget is not None:
         given["task_budget"] = options.task_budget["total"]
@@ -216,11 +221,11 @@ SPECIAL = frozenset(
         *("agents", "output_format", "prompt_suggestions", "forward_subagent_text", "guard", "api_key"),
     )
 )
-"""Options whose value is not the flag's, or that go into `initialize`."""
+"""Options whose value differs from the flag's, or that go into `initialize`."""
 
 
 def merge_settings(options: Options) -> str | Json | None:
-    """The settings, with the sandbox in them. A path stays one."""
+    """Merge `sandbox` into the settings. A path without a sandbox is passed through."""
     given, sandbox = options.settings, options.sandbox
     if given is None:
         return None if sandbox is None else {"sandbox": sandbox}
@@ -232,7 +237,7 @@ def merge_settings(options: Options) -> str | Json | None:
 
 
 def write_private_file(value: Json, files: list[str], options: Options) -> str:
-    """A file that only this person can read; for an engine in this process, just the text."""
+    """Write a temporary file with mode 0600; returns its path, or the JSON itself for an engine in this process."""
     text = msgspec.json.encode(value)
     if options.engine == "local":
         return text.decode()
@@ -244,15 +249,15 @@ def write_private_file(value: Json, files: list[str], options: Options) -> str:
 
 
 def extra_flags(args: Mapping[str, str | None]) -> list[str]:
-    words = []
+    flags = []
     for name, value in args.items():
         flag = f"--{name.removeprefix('--')}"
         if not FLAG_NAME.fullmatch(flag[2:]):
-            raise ValueError(f"{name!r} cannot be a flag")
+            raise ValueError(f"extra_args: invalid flag name {name!r} (expected letters, digits and '-')")
         if value is not None and "\0" in str(value):
-            raise ValueError(f"the value of {flag} has a NUL in it")
-        words.append(flag if value is None else f"{flag}={value}")
-    return words
+            raise ValueError(f"extra_args: the value of {flag} contains a NUL character")
+        flags.append(flag if value is None else f"{flag}={value}")
+    return flags
 
 
 # The environment.

@@ -1,4 +1,4 @@
-"""Which engine is started: the one given, ours, or the original on the PATH."""
+"""Find the engine's executable: `Options.cli_path`, the installed `parley`, or `claude` on the PATH."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ FOLDERS = ("~/.local/bin", "~/.claude/local", "/usr/local/bin", "/opt/homebrew/b
 
 
 def find_engine(given: str | Path | None, environment: Mapping[str, str]) -> str:
-    """The path of an executable. Raises CLINotFoundError, CLIConnectionError."""
+    """Return the path of the engine's executable. Raises CLINotFoundError, CLIConnectionError."""
     if given is not None:
         return resolve_path(str(given), environment)
-    # An installation of ours has its program beside the interpreter, also where the PATH does not name it.
-    beside = Path(sys.executable).with_name("parley")
-    if os.access(beside, os.X_OK):
-        return str(beside)
+    # pip installs `parley` next to the interpreter, which may not be on the PATH.
+    installed = Path(sys.executable).with_name("parley")
+    if os.access(installed, os.X_OK):
+        return str(installed)
     path = environment.get("PATH", os.defpath)
     for name in NAMES:
         found = shutil.which(name, path=os.pathsep.join([path, *map(os.path.expanduser, FOLDERS)]))
         if found:
             return check_runnable(found)
-    raise CLINotFoundError(f"there is no engine on the PATH: neither {' nor '.join(NAMES)}")
+    raise CLINotFoundError(f"no engine found: neither {' nor '.join(NAMES)} is on the PATH; set Options.cli_path")
 
 
 def resolve_path(given: str, environment: Mapping[str, str]) -> str:
-    """A path, or a name to be found on the PATH."""
+    """Resolve a path, or a name to look up on the PATH."""
     if os.path.dirname(given):
         path = os.path.abspath(os.path.expanduser(given))
         if not os.path.exists(path):
-            raise CLINotFoundError("there is no such engine", path)
+            raise CLINotFoundError("the engine does not exist", path)
         return check_runnable(path)
     found = shutil.which(given, path=environment.get("PATH", os.defpath))
     if found is None:
-        raise CLINotFoundError("there is no such engine on the PATH", given)
+        raise CLINotFoundError("the engine is not on the PATH", given)
     return check_runnable(found)
 
 
 def check_runnable(path: str) -> str:
     if path.lower().endswith((".cmd", ".bat")):
         raise CLIConnectionError(
-            f"{path} is a batch file, which takes no arguments as they are: name the program itself"
+            f"{path} is a batch file, which cannot receive arguments unchanged; give the path of the program itself"
         )
     return path

@@ -1,6 +1,7 @@
-"""The `initialize` request: what a program tells the engine before anything else.
+"""The `initialize` request, which the client sends first.
 
-Here goes whatever may be long: prompts, agents, schemas, and the names of the program's own servers.
+It contains what may be too long for a command line: prompts, agents, schemas, and the names of the
+program's own MCP servers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def build_initialize(options: Options, hooks: Registry, servers: Mapping[str, An
     elif prompt["type"] == "custom":
         text = prompt["prompt"]
     elif prompt["type"] not in ("preset", "file"):
-        raise ValueError(f"a system_prompt is a preset, custom or a file, not {prompt['type']!r}")
+        raise ValueError(f"unknown system_prompt type {prompt['type']!r} (choose from preset, custom, file)")
     return wire.Initialize(
         hooks=hooks.matchers or None,
         agents=convert_agents(options.agents),
@@ -70,40 +71,40 @@ def convert_agents(given: Mapping[str, AgentDefinition] | None) -> Any:
 
 
 def json_schema(options: Options) -> Any:
-    wish = options.output_format
-    if wish is not None:
-        return wish["schema"] if wish.get("type") == "json_schema" else UNSET
+    output_format = options.output_format
+    if output_format is not None:
+        return output_format["schema"] if output_format.get("type") == "json_schema" else UNSET
     return UNSET if options.output_type is None else schema_of(options.output_type)
 
 
 def parse_object(given: str | os.PathLike[str], name: str) -> Json:
-    """The JSON object of an option that has it as text, or the path to it. Raises CLIConnectionError."""
+    """Parse an option that is a JSON object, or the path of a file with one. Raises CLIConnectionError."""
     text = os.fspath(given).strip()
     if not text.startswith("{"):
         try:
             with open(given, encoding="utf-8") as file:
                 text = file.read()
         except OSError as exc:
-            raise CLIConnectionError(f"{name}: {given} cannot be read: {exc.strerror}") from None
+            raise CLIConnectionError(f"{name}: cannot read {given}: {exc.strerror}") from None
     try:
         found: Json = msgspec.json.decode(text.encode(), type=dict)
     except msgspec.DecodeError as exc:
-        raise CLIConnectionError(f"{name} is no JSON object: {exc}") from None
+        raise CLIConnectionError(f"{name} must be a JSON object: {exc}") from None
     return found
 
 
 def split_mcp_servers(options: Options) -> tuple[Json, dict[str, Any]]:
-    """The configuration of other servers, and the program's own."""
+    """Split the servers into configurations for the engine and instances that run in this process."""
     given = options.mcp_servers
     if not isinstance(given, dict):
         found = parse_object(given, "mcp_servers")
         return found.get("mcpServers", found), {}
-    own = {name: server["instance"] for name, server in given.items() if server.get("type") == "sdk"}  # type: ignore[typeddict-item]  # its type says so
+    own = {name: server["instance"] for name, server in given.items() if server.get("type") == "sdk"}  # type: ignore[typeddict-item]  # only "sdk" servers have it
     return {name: dict(server) for name, server in given.items() if name not in own}, own
 
 
 def stream_close_seconds(env: dict[str, str]) -> float:
-    """The official SDK's variable for how long the handshake may take."""
+    """Return the handshake timeout from the official SDK's environment variable, which is in milliseconds."""
     given = env.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT") or os.environ.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT") or "0"
     try:
         seconds = float(given) / 1000

@@ -1,8 +1,8 @@
-"""The engine in this process: the same lines, without a child.
+"""Run the engine in this process instead of a subprocess.
 
-It is composed from the same command line and environment as a process would be, so both say
-the same, and ends as one does: with an exit code, and its complaints as stderr. On asyncio it
-shares the program's loop; on trio it has a thread with a loop of its own.
+It is built from the same command line and environment as a subprocess, sends the same messages, and
+ends the same way: with an exit code and its warnings as stderr. On asyncio it shares the program's
+event loop; on trio it runs in a thread with its own loop.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from parley.transports.base import Transport
 
 STOP_SECONDS = 5.0
-"""How long an engine has to end by itself, and again when it is told to."""
+"""How long an engine has to finish by itself, and again after `stop()`."""
 
 
 class InProcessEngine:
-    """One engine in this process: what it is started with, and how it ended."""
+    """One engine in this process: its arguments, its session and its exit code."""
 
     def __init__(
-        self, argv: Sequence[str], cwd: str, environment: Mapping[str, str], told: Callable[[str], None]
+        self, argv: Sequence[str], cwd: str, environment: Mapping[str, str], on_stderr: Callable[[str], None]
     ) -> None:
         self.argv = list(argv)
         self.session: Session | None = None
         self.exit_code: int | None = None
         self._cwd = cwd
         self._environment = dict(environment)
-        self._on_stderr = told
+        self._on_stderr = on_stderr
         self._warnings: list[str] = []
 
     def warn(self, text: str) -> None:
@@ -44,13 +44,13 @@ class InProcessEngine:
         try:
             self._on_stderr(text)
         except Exception:
-            log.exception("the callback for stderr failed")
+            log.exception("the stderr callback raised an exception")
 
     def ended(self) -> Ended:
         return Ended(self.exit_code, "\n".join(self._warnings)[-64 * 1024 :], tuple(self.argv))
 
     async def run(self, transport: Transport) -> None:
-        """Serve the session to its end."""
+        """Serve the session until it ends."""
         from parley.compose.composer import Composer
         from parley.compose.registry import make_dialect
         from parley.engine.clock import Clock
@@ -62,45 +62,45 @@ class InProcessEngine:
         from parley.protocol.options import parse
         from parley.protocol.roles import Role
 
-        self.exit_code, stamp, hub = 1, Clock(), Hub()
+        self.exit_code, clock, hub = 1, Clock(), Hub()
         try:
             parsed = parse(self.argv)
             for warning in parsed.warnings:
                 self.warn(warning)
             options = parsed.options
-            connection = Connection(Role.ENGINE, make_dialect(options, stamp))
-            pump = Pump(connection, transport, stamp.new_uuid)
-            setup = Composer(options, self._environment, self._cwd, stamp).make_config(self.warn)
-            session = self.session = hub.open(setup, pump)
+            connection = Connection(Role.ENGINE, make_dialect(options, clock))
+            pump = Pump(connection, transport, clock.new_uuid)
+            config = Composer(options, self._environment, self._cwd, clock).make_config(self.warn)
+            session = self.session = hub.open(config, pump)
         except UsageError as exc:
             self.warn(f"Error: {exc}")
         except (SessionError, OSError) as exc:
             self.warn(str(exc))
-            asked = options.resume or options.session_id or stamp.new_uuid()
-            transport.write(connection.send(no_session_result(str(exc), asked, stamp)))
+            session_id = options.resume or options.session_id or clock.new_uuid()
+            transport.write(connection.send(no_session_result(str(exc), session_id, clock)))
         else:
             try:
                 await serve(transport, pump, session)
             finally:
-                hub.close(session.id)  # somebody else may want it, also where we are cancelled
+                hub.close(session.id)  # release the session for others, even if we are cancelled
             last = session.runner.last_result
             self.exit_code = 1 if last is not None and last.is_error is True else 0
 
     def stop(self) -> None:
-        """End soon, whatever runs."""
+        """Stop the session, even during a turn."""
         if self.session is not None:
             self.session.stop()
 
 
 class SameLoop:
-    """On the program's own asyncio loop."""
+    """Runs the engine on the program's asyncio loop."""
 
     pid = None
 
-    def __init__(self, seat: InProcessEngine) -> None:
+    def __init__(self, engine: InProcessEngine) -> None:
         from parley.transports.memory import create_pair
 
-        self._runner = seat
+        self._runner = engine
         self._host, self._engine = create_pair()
         self._serving: Job | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -122,10 +122,10 @@ class SameLoop:
         try:
             self._host.write(data)
         except BrokenPipeError:
-            raise CLIConnectionError("the engine does not read any more") from None
+            raise CLIConnectionError("the engine no longer reads its input") from None
 
     async def flush(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered."""
 
     async def end_input(self) -> None:
         self._host.close()
@@ -158,7 +158,7 @@ class SameLoop:
 
     def abandon(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            with suppress(RuntimeError):  # it may close just now
+            with suppress(RuntimeError):  # the loop may close at this moment
                 self._loop.call_soon_threadsafe(self._leave)
 
     def _leave(self) -> None:
@@ -167,12 +167,12 @@ class SameLoop:
 
 
 class OtherThread:
-    """In a thread with an asyncio loop of its own, for programs on trio."""
+    """Runs the engine in a thread with its own asyncio loop, for programs on trio."""
 
     pid = None
 
-    def __init__(self, seat: InProcessEngine) -> None:
-        self._runner = seat
+    def __init__(self, engine: InProcessEngine) -> None:
+        self._runner = engine
         self._loop: asyncio.AbstractEventLoop | None = None
         self._incoming: asyncio.Queue[bytes | None] | None = None
         self._early: list[bytes | None] = []
@@ -218,7 +218,7 @@ class OtherThread:
             if self._loop is None or self._incoming is None:
                 self._early.append(data)
             else:
-                with suppress(RuntimeError):  # its loop is closed
+                with suppress(RuntimeError):  # the loop is closed
                     self._loop.call_soon_threadsafe(self._incoming.put_nowait, data)
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -232,11 +232,11 @@ class OtherThread:
 
     def write(self, data: bytes) -> None:
         if self._finished:
-            raise CLIConnectionError("the engine does not read any more")
+            raise CLIConnectionError("the engine no longer reads its input")
         self._put(data)
 
     async def flush(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered."""
 
     async def end_input(self) -> None:
         self._put(None)
@@ -272,7 +272,7 @@ class OtherThread:
 
 
 class ThreadTransport:
-    """The engine's end of a line between two threads."""
+    """The engine's end of a connection between two threads."""
 
     def __init__(self, incoming: asyncio.Queue[bytes | None], outgoing: Callable[[bytes], None]) -> None:
         self._incoming = incoming
@@ -286,12 +286,12 @@ class ThreadTransport:
         self._outgoing(data)
 
     async def drain(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered."""
 
     def close(self) -> None:
-        """The thread's end says so."""
+        """The client sees the end when the thread finishes."""
 
 
-def connect_in_process(seat: InProcessEngine) -> Wire:
-    """The way to an engine in this process."""
-    return OtherThread(seat) if on_trio() else SameLoop(seat)
+def connect_in_process(engine: InProcessEngine) -> Wire:
+    """Return a connection to an engine in this process."""
+    return OtherThread(engine) if on_trio() else SameLoop(engine)

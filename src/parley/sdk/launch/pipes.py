@@ -1,6 +1,6 @@
-"""Pipes to a child, and its end, on any loop.
+"""Read and write pipes and wait for a child process, on asyncio and trio.
 
-Where a loop can wait for descriptors, nothing but the loop is needed; on Windows threads do the waiting.
+The event loop waits for file descriptors; on Windows, where it cannot, threads do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ON_WINDOWS = sys.platform == "win32"
 
 
 async def read(descriptor: int) -> bytes:
-    """The next bytes; none at the end, and where somebody closed the pipe."""
+    """Return the next bytes; empty at the end, or if the pipe was closed."""
     import anyio
 
     try:
@@ -43,7 +43,7 @@ async def wait_writable(descriptor: int) -> None:
 
 
 async def write_some(descriptor: int, data: bytes) -> bytes:
-    """Write a piece; what is left."""
+    """Write as much as possible; returns the rest."""
     if ON_WINDOWS:
         from anyio import to_thread
 
@@ -55,7 +55,7 @@ async def write_some(descriptor: int, data: bytes) -> bytes:
 
 
 def wait_exited(child: subprocess.Popen[bytes]) -> Awaitable[None]:
-    """Until a process has ended and is reaped."""
+    """Wait until a process has exited and is reaped."""
     return wait_by_pidfd(child) if hasattr(os, "pidfd_open") else wait_by_thread(child)
 
 
@@ -66,7 +66,7 @@ async def wait_by_pidfd(child: subprocess.Popen[bytes]) -> None:
         return
     try:
         descriptor = os.pidfd_open(child.pid)
-    except OSError:  # kernels and sandboxes that do not know it
+    except OSError:  # not supported by the kernel or sandbox
         await wait_by_thread(child)
         return
     try:

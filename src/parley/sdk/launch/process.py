@@ -1,9 +1,8 @@
-"""An engine in a process of its own: ours, or the original.
+"""Run an engine (Parley or Claude Code) as a subprocess.
 
-The pipes are read and written without a thread, on any loop that can wait for a descriptor;
-on Windows, where none can, threads do it. The process leads a group of its own: a Ctrl-C in
-the terminal is the program's, which then closes the engine in good order, and what the engine
-leaves behind is found and ended.
+The event loop reads and writes the pipes (see pipes.py). The engine leads its own process group, so
+Ctrl-C in the terminal reaches only the program, which then closes the engine; processes that the
+engine leaves running are killed with the group.
 """
 
 from __future__ import annotations
@@ -22,27 +21,29 @@ from parley.sdk.runtime.background import Job, log, start
 from parley.sdk.runtime.transport import Ended
 
 TAIL_BYTES = 64 * 1024
-"""As much of stderr as an error carries."""
+"""How much of stderr an error contains."""
 ENDS_SECONDS = 5.0
-"""How long an idle engine has to end by itself once its input has ended."""
+"""How long an idle engine has to exit after its input was closed."""
 TERMINATED_SECONDS = 3.0
-"""And how long after SIGTERM, which every engine gets before it is killed. Ours gives its commands 2 s of that."""
+"""How long an engine has to exit after SIGTERM before it is killed. Parley gives its commands 2 s of that."""
 
 
 class EngineProcess:
+    """A `Wire` to an engine that runs as a subprocess."""
+
     def __init__(
         self,
         argv: Sequence[str],
         cwd: str,
         environment: Mapping[str, str],
-        told: Callable[[str], None],
+        on_stderr: Callable[[str], None],
         user: str | None = None,
         cleanup: Callable[[], None] = lambda: None,
     ) -> None:
         self._argv = list(argv)
         self._cwd = cwd
         self._environment = dict(environment)
-        self._on_stderr = told
+        self._on_stderr = on_stderr
         self._user = user
         self._cleanup = cleanup
         self._child: subprocess.Popen[bytes] | None = None
@@ -52,7 +53,7 @@ class EngineProcess:
         self._broken = False
         self._tail = bytearray()
         self._used: set[object] = set()
-        """The pipes that a job reads or writes. Only it may close one: the loop may be waiting for it."""
+        """The pipes that a job reads or writes. Only that job may close them: the loop may be waiting for them."""
 
     @property
     def pid(self) -> int | None:
@@ -80,10 +81,10 @@ class EngineProcess:
             )
         except FileNotFoundError:
             self._cleanup()
-            raise CLINotFoundError("there is no such engine", self._argv[0]) from None
+            raise CLINotFoundError("the engine does not exist", self._argv[0]) from None
         except (OSError, ValueError, subprocess.SubprocessError) as exc:
             self._cleanup()
-            raise CLIConnectionError(f"the engine {self._argv[0]} cannot be started: {exc}") from None
+            raise CLIConnectionError(f"cannot start the engine {self._argv[0]}: {exc}") from None
         if not ON_WINDOWS:
             for pipe in (child.stdin, child.stdout, child.stderr):
                 os.set_blocking(pipe.fileno(), False)  # type: ignore[union-attr]  # all three are pipes
@@ -92,7 +93,7 @@ class EngineProcess:
     @property
     def child(self) -> subprocess.Popen[bytes]:
         if self._child is None:
-            raise CLIConnectionError("the engine is not started")
+            raise CLIConnectionError("the engine has not been started")
         return self._child
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -107,7 +108,7 @@ class EngineProcess:
 
     def write(self, data: bytes) -> None:
         if self._broken or self.child.stdin is None or self.child.stdin.closed:
-            raise CLIConnectionError("the engine does not read any more")
+            raise CLIConnectionError("the engine no longer reads its input")
         if not self._held:
             data = self._try_write(data)
         if data:
@@ -116,7 +117,7 @@ class EngineProcess:
                 self._writing = start(self._write_held)
 
     def _try_write(self, data: bytes) -> bytes:
-        """Write what can be written now; what is left of it."""
+        """Write as much as possible without waiting; returns the rest."""
         pipe = self.child.stdin
         assert pipe is not None
         if ON_WINDOWS:
@@ -127,7 +128,7 @@ class EngineProcess:
             return data
         except OSError as exc:
             self._broken = True
-            raise CLIConnectionError(f"the engine does not read any more: {exc.strerror}") from None
+            raise CLIConnectionError(f"the engine no longer reads its input: {exc.strerror}") from None
 
     async def _write_held(self) -> None:
         pipe = self.child.stdin
@@ -154,7 +155,7 @@ class EngineProcess:
         while (job := self._writing) is not None:
             await job.wait()
         if self._broken:
-            raise CLIConnectionError("the engine does not read any more")
+            raise CLIConnectionError("the engine no longer reads its input")
 
     async def end_input(self) -> None:
         with suppress(CLIConnectionError):
@@ -162,7 +163,7 @@ class EngineProcess:
         self._close(self.child.stdin)
 
     async def _read_stderr(self) -> None:
-        """stderr, line by line."""
+        """Report stderr line by line and keep its tail."""
         pipe, rest = self.child.stderr, b""
         assert pipe is not None
         self._used.add(pipe)
@@ -181,10 +182,10 @@ class EngineProcess:
         try:
             self._on_stderr(line.decode(errors="replace").rstrip("\r"))
         except Exception:
-            log.exception("the callback for stderr failed")
+            log.exception("the stderr callback raised an exception")
 
     async def ended(self) -> Ended:
-        """Its output has ended; it gets a moment to end itself."""
+        """Wait for the exit of an engine that has closed its output."""
         from anyio import move_on_after
 
         with move_on_after(ENDS_SECONDS):
@@ -216,7 +217,7 @@ class EngineProcess:
                     if self._reading_stderr is not None:
                         await self._reading_stderr.wait()
         except BaseException:
-            # Nothing shields from asyncio's own cancellation; somebody else ends it then.
+            # The shield does not stop asyncio's own cancellation; a thread ends the process then.
             self.abandon()
             raise
         self._used.clear()
@@ -232,9 +233,9 @@ class EngineProcess:
             self._close(self._child.stdin)
         self._signal(signal.SIGTERM)
         try:
-            # No daemon: a program that ends now waits for it, and leaves nothing behind.
+            # Not a daemon: a program that exits now waits for the thread and leaves no process running.
             threading.Thread(target=self._reap, name="parley reaper").start()
-        except RuntimeError:  # the interpreter is ending
+        except RuntimeError:  # the interpreter is shutting down
             self._reap()
 
     def _reap(self) -> None:
@@ -253,7 +254,7 @@ class EngineProcess:
             self.child.send_signal(number)
 
     def _kill(self) -> None:
-        """The group outlives its leader for as long as one of it is left."""
+        """Kill the process group, which exists until its last member has exited."""
         with suppress(OSError):
             if ON_WINDOWS:
                 self.child.kill()
@@ -270,7 +271,7 @@ class EngineProcess:
     def _close(self, pipe: object) -> None:
         if pipe is None or pipe.closed:  # type: ignore[attr-defined]  # a pipe of Popen
             return
-        with suppress(Exception):  # there may be no loop any more that could be told
+        with suppress(Exception):  # the loop may already be closed
             from anyio import notify_closing
 
             notify_closing(pipe.fileno())  # type: ignore[attr-defined]  # as above

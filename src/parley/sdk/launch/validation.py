@@ -1,11 +1,11 @@
-"""Options that cannot be: told by name where they are used, before anything is started.
+"""Check the types and values of options before anything is started. Errors name the option:
 
     allowed_tools must be a list of strings, not str                                TypeError
     max_turns must be a whole number, 0 or more, not -3                             ValueError
 
-What was given is shown by its shape, never by its values: there may be keys among them. Only numbers, and words
-of which there are few, are shown as they are. What works with the official SDK works here: numbers as text, empty
-texts for nothing; anything for a switch, and events of hooks that nobody knows yet, of which we warn.
+A message shows the type of a value, not the value, because it may be a secret. Only numbers and values of an
+enumeration are shown. What the official SDK accepts is accepted here: numbers as text, and empty strings for
+"not set". Non-bool values of a switch and unknown hook events only cause a warning.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ Test = Callable[[Any], bool]
 
 
 class OptionRule(NamedTuple):
-    words: str
-    accepts: Test
-    """Whether it is of the right kind."""
-    can_be: Test = lambda value: True
-    """Whether it is one of those that can be used, if it is."""
+    """What an option accepts."""
+
+    expected: str
+    has_type: Test
+    """If not, TypeError."""
+    is_valid: Test = lambda value: True
+    """If not, ValueError."""
 
 
 def instance_of(*kinds: type) -> Test:
@@ -51,7 +53,7 @@ def any_of(*tests: Test) -> Test:
 
 
 def is_strings(value: Any) -> bool:
-    """A list only: the two that ask would take a tuple for "whatever there is"."""
+    """Lists only: for `tools` and `skills`, any other value means a preset."""
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
@@ -64,7 +66,7 @@ def is_agent(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Also as text, or of a type of its own."""
+    """Accepts numbers given as text, and other numeric types."""
     try:
         return not isinstance(value, bool) and float(value) - float(value) == 0
     except (TypeError, ValueError, OverflowError):
@@ -77,7 +79,7 @@ def is_whole(value: Any) -> bool:
 
 def one_of(literal: Any) -> OptionRule:
     names = get_args(literal)
-    # An empty text is nothing said, wherever the engine is told a word.
+    # An empty string counts as not set.
     return OptionRule(f"one of {', '.join(map(repr, names))}", instance_of(str), lambda value: value in ("", *names))
 
 
@@ -89,10 +91,10 @@ DICT = OptionRule("a dict", instance_of(Mapping))
 SWITCH = OptionRule("a switch", lambda value: True)
 WHOLE = OptionRule("a whole number, 0 or more", is_whole, lambda value: float(value) >= 0)
 NUMBER = OptionRule("a number, 0 or more", is_number, lambda value: float(value) >= 0)
-OUR_OWN = OptionRule(
-    "a number, 0 or more", lambda value: isinstance(value, int | float) and is_number(value), NUMBER.can_be
+SDK_NUMBER = OptionRule(
+    "a number, 0 or more", lambda value: isinstance(value, int | float) and is_number(value), NUMBER.is_valid
 )
-"""Those that no engine hears of: we count with them."""
+"""Numbers that the SDK itself uses; text is not accepted."""
 KINDS = {
     "str": TEXT,
     "bool": SWITCH,
@@ -104,11 +106,11 @@ KINDS = {
     "SessionStoreFlushMode": one_of(SessionStoreFlushMode),
     **dict.fromkeys(("dict[str, Any]", "ThinkingConfig", "SandboxSettings", "TaskBudget"), DICT),
 }
-"""What an option must be that is declared so."""
+"""The rule for each declared type."""
 RULES: dict[str, OptionRule] = {
     **{one.name: KINDS[kind] for one in fields(Options) if (kind := str(one.type).removesuffix(" | None")) in KINDS},
     **dict.fromkeys(("settings", "debug_file", "store", "database", "record"), PATH),
-    **dict.fromkeys(("max_buffer_size", "load_timeout_ms", "control_timeout_seconds"), OUR_OWN),
+    **dict.fromkeys(("max_buffer_size", "load_timeout_ms", "control_timeout_seconds"), SDK_NUMBER),
     "system_prompt": OptionRule("a string or a dict", instance_of(str, Mapping)),
     **dict.fromkeys(("allowed_tools", "disallowed_tools", "betas", "setting_sources"), STRINGS),
     **dict.fromkeys(("supported_dialog_kinds", "faults"), STRINGS),
@@ -132,11 +134,11 @@ MATCHER_RULES = {
     "on_failure": OptionRule("'continue' or 'block'", instance_of(str), lambda value: value in ("continue", "block")),
 }
 ALWAYS = frozenset(("allowed_tools", "plugins", "env", "extra_args", "mcp_servers"))
-"""Those that None cannot stand for."""
+"""Options that must not be None."""
 
 
 def check_types(options: Options | None) -> Options:
-    """The options, if all can be used. Raises TypeError or ValueError."""
+    """Return the options if all are valid. Raises TypeError or ValueError."""
     if options is None:
         return Options()
     if not isinstance(options, Options):
@@ -146,7 +148,9 @@ def check_types(options: Options | None) -> Options:
         if value is not None or name in ALWAYS:
             check_value(name, rule, value)
         if rule is SWITCH and isinstance(value, str):
-            warnings.warn(f"{name} is a switch, and every text but the empty one turns it on", stacklevel=3)
+            warnings.warn(
+                f"{name} is a bool option, but a string was given: any non-empty string turns it on", stacklevel=3
+            )
     check_hooks(options)
     return options
 
@@ -156,8 +160,8 @@ def check_hooks(options: Options) -> None:
     known = (*get_args(HookEvent), *get_args(MoreHookEvent))
     for event, matchers in (options.hooks or {}).items():
         if event not in known:
-            words = f"hooks: no event {event!r} is known, so that an engine may never call its hooks; there are"
-            warnings.warn(f"{words} {', '.join(known)}", stacklevel=4)
+            text = f"hooks: unknown event {event!r}; an engine may never call these hooks (known events: "
+            warnings.warn(f"{text}{', '.join(known)})", stacklevel=4)
         for matcher in matchers:
             for name, rule in MATCHER_RULES.items():
                 if (value := getattr(matcher, name, None)) is not None:
@@ -165,14 +169,14 @@ def check_hooks(options: Options) -> None:
 
 
 def check_value(name: str, rule: OptionRule, value: Any) -> None:
-    if not rule.accepts(value):
-        raise TypeError(f"{name} must be {rule.words}, not {describe_shape(value):.{SHOWN_CHARS}}")
-    if not rule.can_be(value):
-        raise ValueError(f"{name} must be {rule.words}, not {value!r:.{SHOWN_CHARS}}")
+    if not rule.has_type(value):
+        raise TypeError(f"{name} must be {rule.expected}, not {describe_shape(value):.{SHOWN_CHARS}}")
+    if not rule.is_valid(value):
+        raise ValueError(f"{name} must be {rule.expected}, not {value!r:.{SHOWN_CHARS}}")
 
 
 def describe_shape(value: Any) -> str:
-    """A value with the names of types in place of what it holds."""
+    """Describe a value by the types it contains, e.g. `{'name': str}`."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name!r}: {describe_shape(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):

@@ -1,9 +1,8 @@
-"""Work in the background, on asyncio and on trio, that is in nobody's scope.
+"""Background jobs on asyncio and trio, outside of any task group.
 
-An iterator or a client may be dropped, closed by another task or by the garbage collector;
-a task group that one task enters and another leaves would break then. So background work is
-started with the loop itself: as a task of asyncio, as a system task of trio. Both are cancelled
-when the loop ends, at the latest.
+Another task or the garbage collector may close an iterator or a client, and a task group must be
+left by the task that entered it. Jobs are therefore started on the event loop itself: as an asyncio
+task or a trio system task. Both are cancelled when the loop ends, if not before.
 """
 
 from __future__ import annotations
@@ -21,19 +20,21 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Job(Protocol):
+    """A running background job."""
+
     @property
     def is_ours(self) -> bool:
-        """Whether it is the running task itself, which must not wait for its own end."""
+        """Whether the caller runs in this job. A job must not wait for itself."""
 
     def cancel(self) -> None:
-        """Ask it to end. Only from the loop's own thread."""
+        """Cancel the job. Call it only from the loop's thread."""
 
     async def wait(self) -> None:
-        """Until it has ended, however it did."""
+        """Wait until the job has ended, for whatever reason."""
 
 
 def on_trio() -> bool:
-    """Whether the running task is trio's."""
+    """Whether the caller runs in a trio task."""
     trio: Any = sys.modules.get("trio")
     if trio is None:
         return False
@@ -44,26 +45,26 @@ def on_trio() -> bool:
     return True
 
 
-def is_stray(flaw: BaseException) -> bool:
-    """Whether it is a cancellation nobody meant for the running task: one of something that it only waited for."""
+def is_stray(exc: BaseException) -> bool:
+    """Whether a cancellation was not meant for the running task, but for something it was waiting for."""
     if on_trio():
         import trio
 
-        meant = isinstance(flaw, trio.Cancelled) and trio.current_effective_deadline() == -math.inf
-        return isinstance(flaw, trio.Cancelled | asyncio.CancelledError) and not meant
-    if not isinstance(flaw, asyncio.CancelledError):
+        is_meant = isinstance(exc, trio.Cancelled) and trio.current_effective_deadline() == -math.inf
+        return isinstance(exc, trio.Cancelled | asyncio.CancelledError) and not is_meant
+    if not isinstance(exc, asyncio.CancelledError):
         return False
     task = asyncio.current_task()
     return task is not None and not task.cancelling()
 
 
 def start(work: Work) -> Job:
-    """Run it beside everything else. An exception of it is logged: whoever has to know of one catches it."""
+    """Run a coroutine function in the background. An exception is logged; catch it in `work` to handle it."""
     return TrioJob(work) if on_trio() else AsyncioJob(work)
 
 
 async def maybe_await(answer: Any) -> Any:
-    """What a callback answers, whether it is `async` or a plain function."""
+    """Return a callback's value, whether the callback is async or a plain function."""
     return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -75,7 +76,7 @@ class AsyncioJob:
         try:
             await work()
         except Exception:
-            log.exception("background work of the client failed")
+            log.exception("a background job of the client failed")
 
     @property
     def is_ours(self) -> bool:
@@ -101,7 +102,7 @@ class TrioJob:
             with self._scope:
                 await work()
         except Exception:
-            log.exception("background work of the client failed")
+            log.exception("a background job of the client failed")
         finally:
             self._ended.set()
 

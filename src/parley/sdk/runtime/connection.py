@@ -1,8 +1,8 @@
-"""The client's end of the wire: lines in, messages out, questions both ways.
+"""The client's end of a connection to an engine.
 
-One job reads for as long as the engine speaks. Answers wake whoever asked; questions of the
-engine are answered beside everything else, each by a job of its own; all other messages go
-to `deliver`, in their order. The reader waits for nobody.
+One job reads lines until the engine closes its output. Responses are passed to the pending request;
+each request of the engine is answered by a separate job; all other messages go to `deliver`, in order.
+The reader never waits for a callback.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from parley.sdk.runtime.transport import Ended, Wire
 LINE_CAP_BYTES = 64 * 1024 * 1024
 WAIT_SECONDS = 60.0
 CALLBACK_GRACE_SECONDS = 5.0
-"""How long callbacks have to end once they are cancelled."""
+"""How long callbacks have to end after they are cancelled."""
 READ_GRACE_SECONDS = 1.0
-"""How long a way that is closed may still have something to say."""
+"""How long to wait for the remaining output after the wire is closed."""
 
 Handler = Callable[[Request | UnknownRequest, Signal], Awaitable[Any]]
-"""Answers a question of the engine; what it raises is told as the reason why it cannot."""
+"""Answers a request of the engine. If it raises, the engine receives the exception's text as an error."""
 
 
 class PendingResponse:
-    """One who asked, until the answer is there."""
+    """A request of ours that waits for its response."""
 
     def __init__(self, subtype: str) -> None:
         from anyio import Event
@@ -55,6 +55,8 @@ class PendingResponse:
 
 
 class EngineConnection:
+    """Sends messages and requests over a `Wire`, and dispatches what the engine sends."""
+
     def __init__(
         self,
         wire: Wire,
@@ -64,9 +66,9 @@ class EngineConnection:
     ) -> None:
         self.wire = wire
         self.end: Ended | None = None
-        """How the engine ended, once it has."""
+        """How the engine exited, or None while it runs."""
         self.error: BaseException | None = None
-        """What broke the reading of it, if something did."""
+        """The exception that ended the reading, if any."""
         self._deliver = deliver
         self._answer = answer
         self._connection = Connection(Role.HOST, StreamJson(), cap_bytes)
@@ -75,7 +77,7 @@ class EngineConnection:
         self._count = 0
         self._reading: Job | None = None
         self.closing = False
-        """Whether the client wants it to end: then nothing is wrong with its end."""
+        """Whether the client is closing the connection. The engine's exit is not an error then."""
         self.on_end: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
@@ -87,16 +89,16 @@ class EngineConnection:
         return self._reading is not None and self.end is None
 
     def send(self, message: Message) -> None:
-        """Raises CLIConnectionError if nobody is there any more."""
+        """Raises CLIConnectionError if the engine has exited."""
         if not self.is_open:
-            raise CLIConnectionError("the engine is not there any more")
+            raise CLIConnectionError("the engine has exited")
         self.wire.write(self._connection.send(message))
 
     async def flush(self) -> None:
         await self.wire.flush()
 
     async def request(self, request: Request, timeout_seconds: float = WAIT_SECONDS) -> Any:
-        """The payload of the engine's answer. Raises ControlError, ControlTimeout, CLIConnectionError."""
+        """Send a request; returns the response's payload. Raises ControlError, ControlTimeout, CLIConnectionError."""
         from anyio import move_on_after
 
         self._count += 1
@@ -115,7 +117,7 @@ class EngineConnection:
         return unwrap_response(waiting, request.subtype, timeout_seconds, self.end is not None)
 
     async def wait_finished(self, seconds: float) -> None:
-        """Wait until the engine has said all it has to say, but no longer."""
+        """Wait until all output of the engine is read, at most this long."""
         from anyio import CancelScope, move_on_after
 
         if self._reading is not None:
@@ -123,12 +125,12 @@ class EngineConnection:
                 await self._reading.wait()
 
     async def close(self, busy: bool = False) -> Ended:
-        """End everything; returns when the engine and all it started are gone."""
+        """End the engine; returns when it and its children have exited."""
         from anyio import CancelScope, move_on_after
 
         with CancelScope(shield=True):
-            # A callback that closes its own client is neither waited for nor withdrawn: its answer goes nowhere.
-            self._answering = {asked: one for asked, one in self._answering.items() if not one[0].is_ours}
+            # A callback that closes its own client is neither awaited nor cancelled; its response is dropped.
+            self._answering = {key: entry for key, entry in self._answering.items() if not entry[0].is_ours}
             jobs = list(self._answering.values())
             for job, signal in jobs:
                 signal.aborted = True
@@ -145,7 +147,7 @@ class EngineConnection:
         return ended
 
     def abandon(self) -> None:
-        """The client is gone, and perhaps its loop."""
+        """End the engine without waiting, because the client was collected. Its loop may be closed."""
         self.wire.abandon()
 
     async def _read(self) -> None:
@@ -160,7 +162,7 @@ class EngineConnection:
         except Exception as exc:
             self.error = exc
         except BaseException:
-            # The loop is ending, and nobody will close us.
+            # The loop is ending, so close() will not be called.
             self.wire.abandon()
             raise
         finally:
@@ -180,15 +182,15 @@ class EngineConnection:
                 self._wake(response)
             case ControlRequest():
                 self._start_answer(message)
-            case ControlCancelRequest(request_id=asked):
-                self._withdraw(asked)
-            case Refused(request_id=str() | int() as asked):
-                self._reply(asked, Failure(request_id=asked, error=message.reason))
+            case ControlCancelRequest(request_id=request_id):
+                self._withdraw(request_id)
+            case Refused(request_id=str() | int() as request_id):
+                self._reply(request_id, Failure(request_id=request_id, error=message.reason))
                 self._deliver(message)
-            case Refused(answers=str() | int() as asked):
-                self._wake(Failure(request_id=asked, error=message.reason, error_code="unreadable"))
+            case Refused(answers=str() | int() as request_id):
+                self._wake(Failure(request_id=request_id, error=message.reason, error_code="unreadable"))
             case Refused(kind="control_response"):
-                log.debug("an answer to what nobody asks any more: %s", message.reason)
+                log.debug("ignored a response without a pending request: %s", message.reason)
             case KeepAlive():
                 pass
             case JsonRpc(result={"type": str()} as frame):
@@ -202,65 +204,66 @@ class EngineConnection:
             waiting.response = response
             waiting.event.set()
 
-    def _start_answer(self, question: ControlRequest) -> None:
-        asked, signal = question.request_id, Signal()
+    def _start_answer(self, control: ControlRequest) -> None:
+        request_id, signal = control.request_id, Signal()
 
         async def work() -> None:
             try:
-                await self._respond(question, signal)
+                await self._respond(control, signal)
             finally:
-                self._answering.pop(asked, None)
+                self._answering.pop(request_id, None)
 
-        self._answering[asked] = (start(work), signal)
+        self._answering[request_id] = (start(work), signal)
 
-    async def _respond(self, question: ControlRequest, signal: Signal) -> None:
-        asked = question.request_id
+    async def _respond(self, control: ControlRequest, signal: Signal) -> None:
+        request_id = control.request_id
         try:
-            payload = await self._answer(question.request, signal)
-            self._reply(asked, Success(request_id=asked, response=payload))
+            payload = await self._answer(control.request, signal)
+            self._reply(request_id, Success(request_id=request_id, response=payload))
         except Exception as exc:
-            log.debug("a callback for %s failed", question.request.subtype, exc_info=True)
-            self._reply(asked, Failure(request_id=asked, error=f"{exc}" or type(exc).__name__))
+            log.debug("a callback for %s failed", control.request.subtype, exc_info=True)
+            self._reply(request_id, Failure(request_id=request_id, error=f"{exc}" or type(exc).__name__))
         except GeneratorExit:
-            raise  # there is no loop any more
+            raise  # the loop is closed
         except BaseException as exc:
             if not signal.aborted:
-                # Neither the engine nor the client ended it, so the engine waits for an answer.
-                self._reply(asked, Failure(request_id=asked, error=f"the callback ended with {type(exc).__name__}"))
+                # Neither the engine nor the client cancelled the callback, so the engine still waits for a response.
+                error = f"the callback ended with {type(exc).__name__}"
+                self._reply(request_id, Failure(request_id=request_id, error=error))
             if not is_stray(exc):
                 raise
-            log.warning("the callback for %s was cancelled", question.request.subtype, exc_info=True)
+            log.warning("the callback for %s was cancelled", control.request.subtype, exc_info=True)
         with suppress(CLIConnectionError):
             await self.flush()
 
-    def _reply(self, asked: RequestId, response: Success | Failure) -> None:
-        """Nothing, where the question was withdrawn or nobody is there any more."""
-        if asked not in self._connection.peer_requests:
+    def _reply(self, request_id: RequestId, response: Success | Failure) -> None:
+        """Send a response, unless the request was cancelled or the engine has exited."""
+        if request_id not in self._connection.peer_requests:
             return
         try:
             encode_json(response)
         except (TypeError, ValueError, NotImplementedError, OverflowError) as exc:
-            # A callback may return what no line can say.
-            response = Failure(request_id=asked, error=f"the answer is no JSON: {exc}")
+            # A callback may return a value that cannot be encoded.
+            response = Failure(request_id=request_id, error=f"the callback's return value is not JSON: {exc}")
         data = self._connection.send(ControlResponse(response=response))
         with suppress(CLIConnectionError):
             self.wire.write(data)
 
-    def _withdraw(self, asked: RequestId) -> None:
-        found = self._answering.get(asked)
+    def _withdraw(self, request_id: RequestId) -> None:
+        found = self._answering.get(request_id)
         if found is not None:
             job, signal = found
             signal.aborted = True
             job.cancel()
 
 
-def unwrap_response(waiting: PendingResponse, subtype: str, timeout_seconds: float, is_over: bool) -> Any:
-    """The payload, or the error it is."""
+def unwrap_response(waiting: PendingResponse, subtype: str, timeout_seconds: float, has_exited: bool) -> Any:
+    """Return the payload of a response. Raises ControlError, ControlTimeout, CLIConnectionError."""
     match waiting.response:
         case Success(response=payload):
             return None if payload is UNSET else payload
         case Failure(error=error, error_code=code):
             raise ControlError(error or f"{subtype} failed", subtype, None if code is UNSET else code)
-    if is_over:
-        raise CLIConnectionError(f"the engine ended before it answered {subtype}")
+    if has_exited:
+        raise CLIConnectionError(f"the engine exited before it answered {subtype}")
     raise ControlTimeout(f"{subtype} was not answered within {timeout_seconds:g} s", subtype)

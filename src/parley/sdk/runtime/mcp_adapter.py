@@ -1,7 +1,7 @@
-"""A server of the `mcp` package, run in this process.
+"""Run a server of the `mcp` package in this process.
 
-It speaks over streams in memory. The engine's requests go in, each response goes back to the
-one who asked; what the server says of its own accord has nobody here to hear it.
+It is connected by in-memory streams. Each request of the engine is passed to the server, and its
+response is returned. Notifications and requests of the server are dropped.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class McpServerAdapter:
             self._start()
         number = message.get("id")
         if self._running is None:
-            return error_reply(number, "the server is not running: it was not initialized, or it ended")
+            return error_reply(number, "the server is not running: it was not initialized, or it has exited")
         if "id" not in message:
             await self._send(message)
             return {"jsonrpc": "2.0", "result": {}}
         if number in self._waiting:
-            return error_reply(number, f"the request {number!r} is still open")
+            return error_reply(number, f"a request with id {number!r} is still pending")
         slot = self._waiting[number] = PendingReply()
         try:
             await self._send(message)
             await slot.event.wait()
         finally:
             self._waiting.pop(number, None)
-        return slot.response or error_reply(number, "the server ended before it answered")
+        return slot.response or error_reply(number, "the server exited before it answered")
 
     def _start(self) -> None:
         import anyio
@@ -65,8 +65,8 @@ class McpServerAdapter:
 
     async def _listen(self) -> None:
         async with self._pull:
-            async for told in self._pull:
-                body = told.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+            async for received in self._pull:
+                body = received.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
                 slot = self._waiting.get(body.get("id"))
                 if slot is not None and "method" not in body:
                     slot.response = body
@@ -88,7 +88,7 @@ class McpServerAdapter:
 
 
 class PendingReply:
-    """One who waits for a response."""
+    """A request that waits for its response."""
 
     def __init__(self) -> None:
         from anyio import Event
@@ -98,7 +98,7 @@ class PendingReply:
 
 
 def convert_message(message: Json) -> Any:
-    """A message as the installed version of the package wants it."""
+    """Convert a message to the class of the installed version of the package."""
     try:
         from mcp_types import jsonrpc_message_adapter
     except ModuleNotFoundError:  # version 1

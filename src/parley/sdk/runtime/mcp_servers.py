@@ -1,8 +1,8 @@
-"""MCP servers in this process, as the engine talks to them: JSON-RPC in control requests.
+"""MCP servers in this process. The engine sends them JSON-RPC messages in control requests.
 
-Server      our own: a list of tools
-Hosted      what the client needs of one
-hosted()    any server a program may hand us, also one of the `mcp` package
+HostedServer   the interface that the client uses
+SdkMcpServer   a server of tools made with `@tool`
+to_hosted()    converts any server that a program passes, also one of the `mcp` package (mcp_adapter.py)
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ log = logging.getLogger("parley.sdk")
 
 class HostedServer(Protocol):
     async def handle(self, message: Json) -> Json:
-        """The JSON-RPC response to a message; for a notification, that it came."""
+        """Return the JSON-RPC response to a message. A notification gets an empty result."""
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Release the server's resources."""
 
 
 class SdkMcpServer:
@@ -43,7 +43,7 @@ class SdkMcpServer:
         self._validators: dict[str, Any] = {}
 
     def copy(self) -> SdkMcpServer:
-        """The same tools for one client more: each numbers its calls on its own, and ends only those."""
+        """Return a server with the same tools for another client, whose call ids are independent."""
         other = SdkMcpServer(self.name, self.version, ())
         other.tools, other._validators = self.tools, self._validators
         return other
@@ -58,15 +58,15 @@ class SdkMcpServer:
             self._handle_notification(message)
             return {"jsonrpc": "2.0", "result": {}}
         if number in self._calls:
-            return error_reply(number, BAD_REQUEST, f"the request {number!r} is still open")
-        row = METHODS.get(method) if isinstance(method, str) else None
-        if row is None:
-            return error_reply(number, NO_SUCH_METHOD, f"there is no method {method!r}")
+            return error_reply(number, BAD_REQUEST, f"a request with id {number!r} is still pending")
+        handler = METHODS.get(method) if isinstance(method, str) else None
+        if handler is None:
+            return error_reply(number, NO_SUCH_METHOD, f"unknown method {method!r}")
         params = message.get("params")
         return {
             "jsonrpc": "2.0",
             "id": number,
-            "result": await row(self, params if isinstance(params, dict) else {}, number),
+            "result": await handler(self, params if isinstance(params, dict) else {}, number),
         }
 
     def _handle_notification(self, message: Json) -> None:
@@ -94,7 +94,7 @@ class SdkMcpServer:
 
         tool = self.tools.get(str(params.get("name")))
         if tool is None:
-            return error_result(f"there is no tool {params.get('name')!r}")
+            return error_result(f"unknown tool {params.get('name')!r}")
         arguments = params.get("arguments") or {}
         with CancelScope() as scope:
             self._calls[number] = scope
@@ -111,13 +111,13 @@ class SdkMcpServer:
         return error_result("the call was cancelled")
 
     def _check(self, tool: SdkMcpTool[Any], arguments: Any) -> None:
-        """Raises ValueError for arguments that are not what the tool takes."""
+        """Raises ValueError for arguments that do not match the tool's schema."""
         if not isinstance(arguments, dict):
             raise ValueError("the arguments must be an object")
         if tool.name not in self._validators:
             self._validators[tool.name] = build_validator(tool.listed()["inputSchema"])
-        for flaw in self._validators[tool.name].iter_errors(arguments):
-            raise ValueError(f"Input validation error: {flaw.message}")
+        for error in self._validators[tool.name].iter_errors(arguments):
+            raise ValueError(f"Input validation error: {error.message}")
 
 
 METHODS: dict[str, Callable[[SdkMcpServer, Json, Any], Awaitable[Json]]] = {
@@ -137,7 +137,7 @@ def error_result(text: str) -> Json:
 
 
 def build_validator(schema: Json) -> Any:
-    """Raises ValueError for a schema that is none."""
+    """Raises ValueError for an invalid schema."""
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
 
@@ -145,26 +145,26 @@ def build_validator(schema: Json) -> Any:
     try:
         cls.check_schema(schema)
     except SchemaError as exc:
-        raise ValueError(f"the schema of the tool is wrong: {exc.message}") from None
+        raise ValueError(f"the tool's input schema is invalid: {exc.message}") from None
     return cls(schema)
 
 
 def convert_result(answer: Any) -> Json:
-    """A handler's answer as `tools/call` tells it. Raises TypeError for what is none."""
+    """Convert a handler's return value to the result of `tools/call`. Raises TypeError."""
     if not isinstance(answer, dict):
         raise TypeError(f"a tool must return a dict with `content`, not {type(answer).__name__}")
-    given = answer.get("content") or ()
-    if not isinstance(given, list | tuple) or not all(isinstance(one, dict) for one in given):
+    blocks = answer.get("content") or ()
+    if not isinstance(blocks, list | tuple) or not all(isinstance(block, dict) for block in blocks):
         raise TypeError("the `content` of a tool's result must be a list of dicts, each a block with a `type`")
-    content = [block for one in given if (block := convert_block(one)) is not None]
-    told: Json = {"content": content, "isError": bool(answer.get("is_error") or answer.get("isError"))}
+    content = [converted for block in blocks if (converted := convert_block(block)) is not None]
+    result: Json = {"content": content, "isError": bool(answer.get("is_error") or answer.get("isError"))}
     if "structuredContent" in answer:
-        told["structuredContent"] = answer["structuredContent"]
-    return told
+        result["structuredContent"] = answer["structuredContent"]
+    return result
 
 
 def convert_block(block: Json) -> Json | None:
-    """What a model can read of a content block."""
+    """Convert a content block to one that a model can read; None if there is no such form."""
     match block.get("type"):
         case "text" | "image":
             return block
@@ -173,12 +173,12 @@ def convert_block(block: Json) -> Json | None:
             return {"type": "text", "text": "\n".join(parts) or "a link to a resource"}
         case "resource" if isinstance(block.get("resource"), dict) and "text" in block["resource"]:
             return {"type": "text", "text": str(block["resource"]["text"])}
-    log.warning("a tool gave content of type %r, which no model can read; it is left out", block.get("type"))
+    log.warning("dropped content of type %r from a tool result: models cannot read it", block.get("type"))
     return None
 
 
 def to_hosted(instance: Any) -> HostedServer:
-    """Raises TypeError for what is no server."""
+    """Raises TypeError for an object that is not an MCP server."""
     if isinstance(instance, SdkMcpServer):
         return instance.copy()
     if hasattr(instance, "handle") and hasattr(instance, "close"):
@@ -187,6 +187,6 @@ def to_hosted(instance: Any) -> HostedServer:
     if hasattr(instance, "run"):
         from parley.sdk.runtime.mcp_adapter import McpServerAdapter
 
-        made: HostedServer = McpServerAdapter(instance)
-        return made
-    raise TypeError(f"{type(instance).__name__} is no MCP server")
+        adapter: HostedServer = McpServerAdapter(instance)
+        return adapter
+    raise TypeError(f"{type(instance).__name__} is not an MCP server")

@@ -1,7 +1,7 @@
-"""Messages of the wire as the client's own.
+"""Convert protocol messages to the SDK's message classes.
 
-A table from the classes of the protocol to those of types/messages.py. Never raises: what has no
-row is a `SystemMessage` with its line, a `Notice` or an `Unknown`.
+`PARSERS` maps the classes of the protocol to parsers. `parse_message` never raises: a message without
+a parser becomes a `SystemMessage`, a `Notice` or an `Unknown`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from parley.sdk.types.blocks import read_block, read_content
 
 
 def parse_message(message: base.Message) -> ours.Message:
-    """The client's message for one of the wire."""
+    """Convert a protocol message to the SDK's class for it."""
     reader = PARSERS.get(type(message), parse_other)
     found: ours.Message = reader(message)
     found.__dict__["_wire"] = message
@@ -26,7 +26,7 @@ def parse_message(message: base.Message) -> ours.Message:
 
 
 def or_none(value: Any) -> Any:
-    """The official classes know no difference between absent and null."""
+    """Map absent fields to None: the official classes do not distinguish absent from null."""
     return None if value is UNSET else value
 
 
@@ -39,7 +39,7 @@ def as_text(value: Any) -> str:
 
 
 def as_dict(message: base.Message) -> Json:
-    """The line of a message as an object."""
+    """Return the JSON object of a message."""
     found: Json = ours.object_of(base.encode(message))
     return found
 
@@ -60,7 +60,7 @@ def parse_assistant(message: conversation.Assistant) -> ours.Message:
         content=[read_block(block) for block in inner.content],
         model=as_text(inner.model),
         parent_tool_use_id=or_none(message.parent_tool_use_id),
-        # Some engines put the error on the line, others into the message.
+        # Some engines put the error next to the message, others into it.
         error=or_none(message.error) or or_none(inner.error),
         usage=or_none(inner.usage),
         message_id=or_none(inner.id),
@@ -71,7 +71,7 @@ def parse_assistant(message: conversation.Assistant) -> ours.Message:
 
 
 def parse_result(message: Result) -> ours.Message:
-    put_off = or_none(message.deferred_tool_use)
+    deferred = or_none(message.deferred_tool_use)
     usage = or_none(message.usage)
     if usage is None and message.input_tokens is not UNSET:
         usage = parse_usage(message)
@@ -92,7 +92,7 @@ def parse_result(message: Result) -> ours.Message:
         structured_output=or_none(message.structured_output),
         model_usage=to_plain(message.modelUsage),
         permission_denials=to_plain(message.permission_denials),
-        deferred_tool_use=parse_deferred(put_off) if put_off else None,
+        deferred_tool_use=parse_deferred(deferred) if deferred else None,
         errors=errors,
         api_error_status=or_none(message.api_error_status),
         uuid=or_none(message.uuid),
@@ -102,7 +102,7 @@ def parse_result(message: Result) -> ours.Message:
 
 
 def parse_usage(message: Result) -> Json:
-    """Dialect B has its counts on the line itself."""
+    """Build `usage` for dialect B, whose result has the token counts as top-level fields."""
     return {
         "input_tokens": message.input_tokens,
         "output_tokens": or_none(message.output_tokens) or 0,
@@ -134,7 +134,7 @@ def parse_rate_limit(message: notices.RateLimitEvent) -> ours.Message:
     info = message.rate_limit_info
     return ours.RateLimitEvent(
         rate_limit_info=ours.RateLimitInfo(
-            status=info.status,  # type: ignore[arg-type]  # an engine may know more words than the type
+            status=info.status,  # type: ignore[arg-type]  # an engine may send other values
             resets_at=or_none(info.resetsAt),
             rate_limit_type=or_none(info.rateLimitType),
             utilization=or_none(info.utilization),
@@ -157,7 +157,7 @@ def parse_reset(message: notices.ConversationReset) -> ours.Message:
 
 
 def system_parser(cls: type[ours.SystemMessage], *fields: str) -> Callable[[Any], ours.Message]:
-    """A reader for a system message whose fields have the names of the wire."""
+    """Build a parser for a system message whose fields have the same names as on the wire."""
 
     def read(message: Any) -> ours.Message:
         values = {field: to_plain(getattr(message, field)) for field in fields}

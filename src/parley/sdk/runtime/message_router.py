@@ -1,7 +1,7 @@
-"""What an engine said, sorted for those who read it.
+"""Route messages of an engine to the streams that a program reads.
 
-It belongs to the link, not to the client: a client that is dropped can be collected, whatever
-is still read. Nothing is thrown away: what is here when a session ends can be read afterwards.
+The connection owns the router and does not reference the client, so that a dropped client can be
+collected. Messages that are unread when the session ends can still be read.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from parley.sdk.types import messages as ours
 
 
 class MessageRouter:
+    """Passes each message to the turns it belongs to, or to the common stream."""
+
     def __init__(self) -> None:
         self.stream = MessageStream()
         self.turns = TurnTracker()
         self.last_result: ours.ResultMessage | None = None
         self.init: Init | None = None
         self.unanswered = 0
-        """How many plain prompts were sent since the last result."""
+        """How many prompts without a turn were sent since the last result."""
         self.own_uuids: set[str] = set()
-        """Ids that prompts got from us: what the engine tells of them is not what the program asked for."""
+        """Ids that the SDK gave to prompts. Lifecycle messages about them are not passed to the program."""
         self.watchers: list[Callable[[base.Message], None]] = []
 
     @property
@@ -53,26 +55,26 @@ class MessageRouter:
         if turns is not None and is_end(found):
             self.turns.settle(turns, found)
 
-    def finish(self, flaw: ClaudeSDKError | None, closed: bool) -> None:
-        """The engine is gone; `closed`: because the client wanted it so."""
-        cut_off = flaw or CLIConnectionError("the engine ended before the turn did")
-        self.turns.finish(lambda: None if closed else cut_off)
-        self.stream.finish(lambda: None if closed else flaw)
+    def finish(self, error: ClaudeSDKError | None, closed: bool) -> None:
+        """End all streams after the engine has exited. `closed`: the client closed it."""
+        turn_error = error or CLIConnectionError("the engine exited before the turn ended")
+        self.turns.finish(lambda: None if closed else turn_error)
+        self.stream.finish(lambda: None if closed else error)
 
 
 def end_error(ended: Ended, broken: BaseException | None, last: ours.ResultMessage | None) -> ClaudeSDKError | None:
-    """What is wrong with the way an engine ended; None if nothing."""
+    """Return the error that an engine exited with, or None for a regular exit."""
     if broken is not None:
-        made = CLIConnectionError(f"the engine cannot be read any more: {broken}")
-        made.__cause__ = broken
-        return made
+        error = CLIConnectionError(f"reading from the engine failed: {broken}")
+        error.__cause__ = broken
+        return error
     if not ended.exit_code:
         return None
     if last is not None and last.is_error:
-        words = "; ".join(sentences(last.errors)) or last.result or last.subtype
-        failed: ProcessError = ResultError(words, last.raw, ended.exit_code)
+        text = "; ".join(sentences(last.errors)) or last.result or last.subtype
+        failed: ProcessError = ResultError(text, last.raw, ended.exit_code)
         failed.stderr = ended.stderr
     else:
-        failed = ProcessError("the engine failed", ended.exit_code, ended.stderr)
+        failed = ProcessError("the engine exited with an error", ended.exit_code, ended.stderr)
     failed.argv = ended.argv
     return failed

@@ -1,4 +1,4 @@
-"""Prompts on their way to an engine, one or as many as a program generates."""
+"""Build and send prompts: a single one, or the items of an async iterable."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from parley.sdk.runtime.tracing import trace_context
 
 PRIORITIES = ("now", "next", "later")
 Prompt = str | Sequence[Json]
-"""Text, or content blocks as the model's API has them."""
+"""Text, or content blocks in the format of the Messages API."""
 
 
 def build_user(prompt: Prompt, uuid: str, priority: str | None, verbatim: bool) -> User:
-    """A prompt as a line. Raises TypeError for what is none, ValueError for blocks or a priority that nobody knows."""
+    """Build the user message of a prompt.
+
+    Raises TypeError for an invalid prompt, ValueError for an invalid block or priority.
+    """
     if not isinstance(prompt, str) and not (isinstance(prompt, list | tuple) and all(map(is_block, prompt))):
-        raise TypeError(f"a prompt is text or a list of content blocks (dicts), not {prompt!r:.200}")
+        raise TypeError(f"prompt must be a string or a list of content blocks (dicts), not {prompt!r:.200}")
     if priority is not None and priority not in PRIORITIES:
         raise ValueError(f"priority must be one of {', '.join(map(repr, PRIORITIES))}, not {priority!r:.200}")
     content = prompt if isinstance(prompt, str) else list(prompt)
@@ -42,44 +45,44 @@ def is_block(given: object) -> bool:
 
 
 def check_prompt(prompt: object) -> None:
-    """Raises TypeError for what `query` cannot send."""
+    """Raises TypeError for a prompt that `query` cannot send."""
     if not isinstance(prompt, str) and not hasattr(prompt, "__aiter__"):
-        raise TypeError(f"prompt must be text or an async iterable of messages (dicts), not {prompt!r:.200}")
+        raise TypeError(f"prompt must be a string or an async iterable of messages (dicts), not {prompt!r:.200}")
 
 
 def build_line(given: object, session_id: str = "default") -> Json:
-    """What a program's generator yields, as a line. Raises TypeError for what is none."""
+    """Convert an item of an iterable of prompts to a message. Raises TypeError if it is not a mapping."""
     if not isinstance(given, Mapping):
-        raise TypeError(f"the prompts must be messages (dicts with `type` and `message`), not {given!r:.200}")
+        raise TypeError(f"each prompt must be a message (a dict with `type` and `message`), not {given!r:.200}")
     return {"session_id": session_id, **given}
 
 
-def send_prompt(link: EngineConnection, inbox: MessageRouter, line: Json, verbatim: bool) -> None:
-    """Send a line of the program. Raises ValueError for what is none."""
+def send_prompt(link: EngineConnection, router: MessageRouter, line: Json, verbatim: bool) -> None:
+    """Send a message of the program. Raises ValueError if it is not a valid message."""
     if line.get("type") == "user":
         line = {**{name: value for name, value in trace_context().items() if name == "traceparent"}, **line}
         if verbatim:
             line = {**line, "client_composed": True}
     message: Message = decode(msgspec.json.encode(line))
     if isinstance(message, Refused):
-        raise ValueError(f"the prompt is no message: {message.reason}")
+        raise ValueError(f"the prompt is not a valid message: {message.reason}")
     link.send(message)
     if isinstance(message, User):
-        inbox.unanswered += 1
+        router.unanswered += 1
 
 
 async def send_prompts(
-    link: EngineConnection, inbox: MessageRouter, prompts: AsyncIterable[Json], verbatim: bool
+    link: EngineConnection, router: MessageRouter, prompts: AsyncIterable[Json], verbatim: bool
 ) -> None:
-    """Send what a program generates. What goes wrong in it ends it, not the session."""
+    """Send the items of an async iterable. If it raises, the exception is logged and the session continues."""
     try:
         async for line in prompts:
-            send_prompt(link, inbox, build_line(line), verbatim)
+            send_prompt(link, router, build_line(line), verbatim)
             await link.flush()
     except ClaudeSDKError:
-        log.debug("the prompts ended with the engine", exc_info=True)
+        log.debug("the engine exited before all prompts were sent", exc_info=True)
     except Exception:
-        log.exception("the prompts of the program failed")
+        log.exception("the iterable of prompts raised an exception")
 
 
 def new_uuid() -> str:

@@ -1,7 +1,7 @@
-"""The host's answers: one row for every question an engine can ask.
+"""Answer control requests of an engine by calling the program's callbacks.
 
-A callback that raises, or returns what it must not, makes an error reply; the engine takes
-that for a denial or a failed hook, and the text tells the model why.
+If a callback raises or returns an invalid value, the engine receives an error response. It treats
+that as a denial or a failed hook, and passes the text to the model.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from parley.sdk.options import Options
     from parley.sdk.runtime.mcp_servers import HostedServer
 
-FOR_PERSONS = {"AskUserQuestion": "on_question", "ExitPlanMode": "on_plan"}
-"""Tools whose calls are questions to a person, and the callback that has them."""
+USER_DIALOGS = {"AskUserQuestion": "on_question", "ExitPlanMode": "on_plan"}
+"""Tools whose calls are questions to the user, and the option with their callback."""
 
 
 class RequestHandler:
-    """Knows the callbacks of one session."""
+    """Calls the callbacks of one session."""
 
     def __init__(self, options: Options, servers: Mapping[str, HostedServer]) -> None:
         self.hooks = hooks.Registry(options.hooks)
@@ -41,61 +41,59 @@ class RequestHandler:
         self._servers = servers
 
     async def __call__(self, request: Request | UnknownRequest, signal: Signal) -> Any:
-        row = HANDLERS.get(type(request))
-        if row is None:
-            raise NotImplementedError(f"this host does not answer {request.subtype}")
+        handler = HANDLERS.get(type(request))
+        if handler is None:
+            raise NotImplementedError(f"the client does not support the control request {request.subtype}")
         try:
-            return await row(self, request, signal)
+            return await handler(self, request, signal)
         except Exception:
             log.warning("the callback for %s failed", self._callback(request), exc_info=True)
             raise
 
     def _callback(self, request: Request | UnknownRequest) -> str:
-        """The option that was to answer."""
-        name = FOR_PERSONS.get(request.tool_name) if isinstance(request, CanUseTool) else None
+        """Return the name of the option whose callback handles a request."""
+        name = USER_DIALOGS.get(request.tool_name) if isinstance(request, CanUseTool) else None
         return name if name is not None and getattr(self._options, name) is not None else request.subtype
 
-    async def can_use_tool(self, question: CanUseTool, signal: Signal) -> Json:
-        return permissions.answer(await self._decide(question, signal), question)
+    async def can_use_tool(self, request: CanUseTool, signal: Signal) -> Json:
+        return permissions.encode_decision(await self._decide(request, signal), request)
 
-    async def _decide(self, question: CanUseTool, signal: Signal) -> object:
-        options, input = self._options, question.input
-        call_id = None if question.tool_use_id is UNSET else question.tool_use_id
-        if question.tool_name == "AskUserQuestion" and options.on_question is not None:
+    async def _decide(self, request: CanUseTool, signal: Signal) -> object:
+        options, input = self._options, request.input
+        call_id = None if request.tool_use_id is UNSET else request.tool_use_id
+        if request.tool_name == "AskUserQuestion" and options.on_question is not None:
             asked = questions.read_questions(input, call_id)
             return questions.question_decision(asked, await maybe_await(options.on_question(asked)))
-        if question.tool_name == "ExitPlanMode" and options.on_plan is not None:
+        if request.tool_name == "ExitPlanMode" and options.on_plan is not None:
             plan = questions.read_plan(input, call_id)
             return questions.plan_decision(plan, await maybe_await(options.on_plan(plan)))
         if options.can_use_tool is None:
-            return PermissionResultDeny(message="nobody here can be asked for permission")
-        context = permissions.context(question, signal)
-        return await maybe_await(options.can_use_tool(question.tool_name, input, context))
+            return PermissionResultDeny(message="the client has no can_use_tool callback to ask for permission")
+        context = permissions.build_context(request, signal)
+        return await maybe_await(options.can_use_tool(request.tool_name, input, context))
 
     async def hook(self, call: HookCallback, signal: Signal) -> Json:
-        """Engines name a callback; the oldest documents show the event and its data instead."""
+        """Call a hook. Engines send a callback id; some dialects send the event and its data instead."""
         callback_id = call.callback_id if isinstance(call.callback_id, str) else ""
         event = call.hook_name if isinstance(call.hook_name, str) else ""
-        told = call.input if call.input is not UNSET else call.hook_data
+        sent = call.input if call.input is not UNSET else call.hook_data
+        hook_input = {} if sent is UNSET else sent
         found = self.hooks.find(callback_id, event)
         if not found:
-            raise LookupError(f"there is no hook {callback_id or event!r}")
+            raise LookupError(f"unknown hook {callback_id or event!r}")
         call_id = None if call.tool_use_id is UNSET else call.tool_use_id
-        answer: Json = {}
+        merged: Json = {}
         for hook in found:
-            given = {} if told is UNSET else told
-            said = hooks.spelled(await maybe_await(hook(given, call_id, {"signal": signal})))
-            if said and (unknown := hooks.unknown_keys(str(given.get("hook_event_name") or event), said)):
-                log.warning(
-                    "the answer of the hook %s has keys that are not known: %s", callback_id, ", ".join(unknown)
-                )
-            answer |= said
-        return answer
+            output = hooks.encode_output(await maybe_await(hook(hook_input, call_id, {"signal": signal})))
+            if output and (unknown := hooks.unknown_keys(str(hook_input.get("hook_event_name") or event), output)):
+                log.warning("the output of hook %s has unknown keys: %s", callback_id, ", ".join(unknown))
+            merged |= output
+        return merged
 
     async def mcp(self, request: McpMessage, signal: Signal) -> Json:
         server = self._servers.get(request.server_name)
         if server is None:
-            unknown = {"code": -32601, "message": f"there is no server {request.server_name!r}"}
+            unknown = {"code": -32601, "message": f"unknown MCP server {request.server_name!r}"}
             return {"mcp_response": {"jsonrpc": "2.0", "id": request.message.get("id"), "error": unknown}}
         return {"mcp_response": await server.handle(request.message)}
 
@@ -112,7 +110,7 @@ class RequestHandler:
         return answer
 
     async def interrupt(self, request: SdkControlInterrupt, signal: Signal) -> Json:
-        """Only the oldest documents show it; nothing follows from it but that it was heard."""
+        """Acknowledge the request. Only one dialect documents it, and it has no effect."""
         return {}
 
 

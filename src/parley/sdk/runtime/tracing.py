@@ -1,6 +1,6 @@
-"""The span of OpenTelemetry in which a program speaks, as W3C spells it: for engines, and for their turns.
+"""The current OpenTelemetry span as W3C trace context, which is passed to engines and their turns.
 
-Nothing is loaded for it: a program that has a span has loaded what makes them.
+OpenTelemetry is not imported here: without it, the program has no span.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 
 def trace_context() -> dict[str, str]:
-    """`traceparent`, and `tracestate` where there is one; nothing without a span."""
+    """Return `traceparent`, and `tracestate` if present; empty without a span."""
     if "opentelemetry.trace" not in sys.modules:
         return {}
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

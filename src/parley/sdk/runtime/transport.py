@@ -1,9 +1,9 @@
 """Transports.
 
-Wire        what every way can do; launch/process.py and launch/in_process.py are two, a socket can be another
-Ended       how an engine ended
-Transport   the official interface for ways of one's own: lines out, objects in
-Custom      such a transport as a Wire
+Wire         the interface that the client uses; implemented in launch/process.py and launch/in_process.py
+Ended        how an engine exited
+Transport    the official SDK's interface for custom transports: lines out, objects in
+CustomWire   adapts a Transport to Wire
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from parley.sdk.runtime.background import Job, start
 
 @dataclass(frozen=True)
 class Ended:
+    """How an engine exited."""
+
     exit_code: int | None = None
     """None if there is no process or it was not awaited."""
     stderr: str = ""
@@ -85,7 +87,7 @@ class Transport(ABC):
 
 
 class CustomWire:
-    """A `Transport` of the program, as a Wire. One job at a time writes its lines, each of them whole."""
+    """Adapts a program's `Transport` to `Wire`. One job at a time writes, so lines are never mixed."""
 
     pid = None
 
@@ -111,7 +113,7 @@ class CustomWire:
         try:
             while self._held:
                 if not self._transport.is_ready():
-                    raise CLIConnectionError("the transport is not ready for writing")
+                    raise CLIConnectionError("the transport is not ready: is_ready() returned False")
                 await self._transport.write(self._held.pop(0).decode())
         except Exception as exc:
             self._error = exc
@@ -123,7 +125,7 @@ class CustomWire:
         while (job := self._writing) is not None:
             await job.wait()
         if self._error is not None:
-            raise CLIConnectionError(f"the transport cannot write: {self._error}") from self._error
+            raise CLIConnectionError(f"writing to the transport failed: {self._error}") from self._error
 
     async def end_input(self) -> None:
         await self.flush()
@@ -137,11 +139,11 @@ class CustomWire:
         return Ended()
 
     def abandon(self) -> None:
-        """It is the program's own: what it left open is its to close."""
+        """No effect: the program closes its own transport."""
 
 
 def encode_message(message: Json) -> bytes:
-    """An object as a line; what is no JSON is a line that nobody can read, which the stream survives."""
+    """Encode a message. One that is not JSON becomes an invalid line, which the reader reports and skips."""
     try:
         return msgspec.json.encode(message)
     except (TypeError, ValueError, msgspec.MsgspecError) as exc:

@@ -4,13 +4,13 @@
     async for message in turn: ...          its own messages, the result last
     turn.result
 
-Every prompt of `ask` and `send` has an id, and engines tell what becomes of it: queued, started,
-completed or cancelled. Between `started` and the `result` the messages are the turn's. Prompts
-that join a running turn share what follows, and its result. For engines that tell no lives, a
-turn begins with the next `init` line and belongs to the prompt that has waited longest.
+Every prompt of `ask` and `send` has an id, and the engine reports its state: queued, started,
+completed or cancelled. The messages from `started` to the `result` belong to the turn. A prompt that
+joins a running turn receives the messages from then on and shares the result. If an engine does not
+report states, a turn starts with the next `init` message and belongs to the oldest waiting prompt.
 
-What belongs to no such turn (the notice of a background task, the answer to a plain
-`client.query()`) is for `receive_messages()`.
+Messages that belong to no such turn (a notification of a background task, the reply to a plain
+`client.query()`) go to `receive_messages()`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ORDER = ("sent", "queued", "started", "completed", "cancelled")
 
 
 class MessageStream(AsyncIterator[ours.Message]):
-    """Messages as they come. It holds no scope: whoever stops reading just stops."""
+    """Messages in order of arrival. It needs no cleanup: a reader can stop at any time."""
 
     def __init__(self) -> None:
         self._held: deque[ours.Message] = deque()
@@ -47,10 +47,10 @@ class MessageStream(AsyncIterator[ours.Message]):
         self._held.append(message)
         self._wake()
 
-    def finish(self, flaw: Callable[[], BaseException | None] = lambda: None) -> None:
-        """Mark the turn as finished; `flaw` creates the exception to raise, if any."""
+    def finish(self, make_error: Callable[[], BaseException | None] = lambda: None) -> None:
+        """Mark the stream as finished; `make_error` creates the exception to raise, if any."""
         if not self._finished:
-            self._finished, self._error = True, flaw
+            self._finished, self._error = True, make_error
             self._wake()
 
     def _wake(self) -> None:
@@ -71,9 +71,9 @@ class MessageStream(AsyncIterator[ours.Message]):
     async def __anext__(self) -> ours.Message:
         while not self._held:
             if self._finished:
-                flaw, self._error = self._error(), lambda: None
-                if flaw is not None:
-                    raise flaw
+                error, self._error = self._error(), lambda: None
+                if error is not None:
+                    raise error
                 raise StopAsyncIteration
             await self._more()
         return self._held.popleft()
@@ -83,7 +83,7 @@ class MessageStream(AsyncIterator[ours.Message]):
 
 
 def is_end(message: ours.Message) -> bool:
-    """Whether a turn is over with it: a result, also one that cannot be read."""
+    """Whether the message ends a turn: a result, even an unreadable one."""
     return isinstance(message, ours.ResultMessage) or (
         isinstance(message, ours.Unreadable) and message.type == "result"
     )
@@ -92,12 +92,12 @@ def is_end(message: ours.Message) -> bool:
 class Turn(MessageStream):
     """A prompt and the messages of its turn."""
 
-    def __init__(self, uuid: str, parsed: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, uuid: str, parser: Callable[[Any], Any] | None = None) -> None:
         super().__init__()
         self.uuid = uuid
         self.state: State = "sent"
         self.result: ours.ResultMessage | None = None
-        self._parsed = parsed
+        self._parser = parser
 
     def __aiter__(self) -> Turn:
         return self
@@ -128,18 +128,18 @@ class Turn(MessageStream):
     async def output(self) -> Any:
         """Read the turn to its end. Returns the structured output, as `Options.output_type` if set.
 
-        Raises MessageParseError if there is none, or it does not fit.
+        Raises MessageParseError if it is missing or does not match the schema.
         """
         from parley.sdk.structured import parse
 
-        return parse(await self.finish_up(), self._parsed)
+        return parse(await self.finish_up(), self._parser)
 
     def __await__(self) -> Generator[Any, None, ours.ResultMessage | None]:
         return self.finish_up().__await__()
 
 
 class ResponseStream(MessageStream):
-    """The messages of another stream up to the next result. It takes no more than it yields."""
+    """The messages of another stream up to the next result. It consumes only what it yields."""
 
     def __init__(self, source: MessageStream) -> None:
         super().__init__()
@@ -154,24 +154,24 @@ class ResponseStream(MessageStream):
 
 
 class TurnTracker:
-    """Sorts the messages of one engine."""
+    """Assigns the messages of one engine to turns."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Turn] = {}
         self._running: list[Turn] = []
         self._ended: set[str] = set()
-        """Prompts whose turns are over, and whose lives end a line later."""
+        """Prompts whose turn has ended, but whose `completed` message has not arrived yet."""
         self.has_lifecycle = False
-        """Whether the engine tells what becomes of prompts."""
+        """Whether the engine reports the state of prompts."""
 
     def add(self, turn: Turn) -> None:
-        """Raises ValueError for the id of one that waits: its own turn would never end."""
+        """Raises ValueError if a prompt with this id is waiting, because one of the two turns would never end."""
         if turn.uuid in self._waiting:
-            raise ValueError(f"a prompt with the uuid {turn.uuid!r} still waits")
+            raise ValueError(f"a prompt with uuid {turn.uuid!r} is still waiting; use another uuid")
         self._waiting[turn.uuid] = turn
 
     def drop(self, turn: Turn) -> None:
-        """Its prompt was never sent."""
+        """Remove a turn whose prompt could not be sent."""
         self._waiting.pop(turn.uuid, None)
 
     @property
@@ -179,7 +179,10 @@ class TurnTracker:
         return bool(self._waiting or self._running)
 
     def route(self, message: base.Message) -> Sequence[Turn] | None:
-        """The turns a message belongs to, none of which may be left to read it; None if it belongs to no turn."""
+        """Return the turns a message belongs to, or None if it belongs to no turn.
+
+        An empty list means that the message belongs to a turn that has already ended.
+        """
         match message:
             case CommandLifecycle(command_uuid=uuid, state=state):
                 return self._update(uuid, state)
@@ -190,21 +193,21 @@ class TurnTracker:
         return list(self._running) or None
 
     def settle(self, turns: Sequence[Turn], result: ours.Message) -> None:
-        """These turns have ended with this result, which they have been given; it may be one that nobody can read."""
+        """End turns with their result, after it was put into their streams. The result may be unreadable."""
         for turn in turns:
             turn.reached("completed")
             if isinstance(result, ours.ResultMessage):
                 turn.result = result
                 turn.finish()
             else:
-                turn.finish(lambda: MessageParseError(f"the result of the turn cannot be read: {result}"))
+                turn.finish(lambda: MessageParseError(f"the turn's result is unreadable: {result}"))
             if self.has_lifecycle:
                 self._ended.add(turn.uuid)
 
-    def finish(self, flaw: Callable[[], BaseException | None]) -> None:
-        """The engine is gone."""
+    def finish(self, make_error: Callable[[], BaseException | None]) -> None:
+        """End all turns after the engine has exited."""
         for turn in (*self._running, *self._waiting.values()):
-            turn.finish(flaw)
+            turn.finish(make_error)
         self._running.clear()
         self._waiting.clear()
 

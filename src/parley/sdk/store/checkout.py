@@ -1,9 +1,10 @@
-"""Sessions of a program's own store, as files: for an engine that goes on with one, and for whoever reads one.
+"""Write sessions of a program's own store to files, to resume or read them.
 
-    async with materialised(store, project_key, [session_id]) as folder: ...       a config folder
+    async with StoreCheckout(store, project_key, [session_id]) as checkout:
+        checkout.folder                                     a temporary config directory
 
-What reads files reads these, too, so a session is the same wherever it is kept. The folder is removed
-at the end.
+The files have the layout of Claude Code, so the engine and `sdk/sessions.py` read them like any other
+session. The folder is removed at the end.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from parley.sdk.store.interface import has_method
 from parley.sdk.types.shapes import SessionKey
 
 COPIED = (".credentials.json", ".claude.json", "settings.json")
-"""What an engine in another config folder still needs of the person's own."""
+"""Files of the user's config directory that the engine needs in the temporary one."""
 METADATA = "agent_metadata"
 
 
 class StoreCheckout:
+    """A temporary config directory with sessions of a store."""
+
     def __init__(self, store: Any, project_key: str, session_ids: Sequence[str], seconds: float = 60.0) -> None:
         self._store = store
         self._project = project_key
@@ -54,7 +57,7 @@ class StoreCheckout:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, flaw: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.remove()
 
@@ -62,7 +65,7 @@ class StoreCheckout:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def copy_config(self, config: Path) -> None:
-        """Copy what an engine needs beside the session, readable for nobody else."""
+        """Copy the config files that an engine needs, with mode 0600."""
         for name in COPIED:
             try:
                 data = (config / name).read_bytes()
@@ -88,7 +91,7 @@ class StoreCheckout:
         for subpath in await self._store.list_subkeys({"project_key": self._project, "session_id": session_id}):
             path = (home / session_id / f"{subpath}.jsonl").resolve()
             if not path.is_relative_to((home / session_id).resolve()):
-                continue  # a key that leads out of the folder is nobody's transcript
+                continue  # skip keys that point outside of the session's folder
             lines = await self._store.load({**key, "subpath": subpath}) or []
             write_transcript(path, [line for line in lines if line.get("type") != METADATA])
             for line in lines:
@@ -101,7 +104,3 @@ def write_transcript(path: Path, entries: Sequence[Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     lines: list[Json] = [dict(entry) for entry in entries]
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-
-
-def check_out(store: Any, project_key: str, session_ids: Sequence[str], seconds: float = 60.0) -> StoreCheckout:
-    return StoreCheckout(store, project_key, session_ids, seconds)

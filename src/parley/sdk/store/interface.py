@@ -1,11 +1,11 @@
 """The interface for a program's own session store.
 
-    SessionStore           what a store must and may do
-    InMemorySessionStore   one in memory, for tests
-    fold_session_summary   what a store may keep beside the lines, so that lists need not read them
+    SessionStore           the interface; only two methods are required
+    InMemorySessionStore   an implementation in memory, for tests
+    fold_session_summary   updates a summary that a store may keep, so that listing need not read all entries
 
-A store gets copies of what the engine writes (mirror.py); sessions go on from it on another machine
-(checkout.py).
+A store receives a copy of every transcript line (mirror.py). A session can be resumed from it on another
+machine (checkout.py).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SessionStore(Protocol):
 
 
 def has_method(store: Any, method: str) -> bool:
-    """Whether a store does more than the least."""
+    """Whether a store implements an optional method."""
     found = getattr(type(store), method, None) or getattr(store, method, None)
     return found is not None and found is not getattr(SessionStore, method)
 
@@ -68,15 +68,15 @@ class InMemorySessionStore(SessionStore):
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         if not entries:
             return
-        place = store_key(key)
-        lines = self._lines.setdefault(place, [])
+        stored = store_key(key)
+        lines = self._lines.setdefault(stored, [])
         known = {line["uuid"] for line in lines if line.get("uuid")}
         lines += [entry for entry in entries if entry.get("uuid") not in known]
-        # Two appends within a millisecond are two all the same.
-        self._times[place] = max(int(time.time() * 1000), self._times.get(place, 0) + 1)
-        if not place[2]:
-            summary = fold_session_summary(self._summaries.get(place), key, entries)
-            self._summaries[place] = {**summary, "mtime": self._times[place]}
+        # Two appends within one millisecond must have different times.
+        self._times[stored] = max(int(time.time() * 1000), self._times.get(stored, 0) + 1)
+        if not stored[2]:
+            summary = fold_session_summary(self._summaries.get(stored), key, entries)
+            self._summaries[stored] = {**summary, "mtime": self._times[stored]}
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         lines = self._lines.get(store_key(key))
@@ -90,19 +90,19 @@ class InMemorySessionStore(SessionStore):
         ]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        return [summary for place, summary in self._summaries.items() if place[0] == project_key]
+        return [summary for stored, summary in self._summaries.items() if stored[0] == project_key]
 
     async def delete(self, key: SessionKey) -> None:
         project, session_id, subpath = store_key(key)
-        for place in list(self._lines):
-            if place[:2] == (project, session_id) and subpath in ("", place[2]):
-                self._lines.pop(place)
-                self._times.pop(place)
-                self._summaries.pop(place, None)
+        for stored in list(self._lines):
+            if stored[:2] == (project, session_id) and subpath in ("", stored[2]):
+                self._lines.pop(stored)
+                self._times.pop(stored)
+                self._summaries.pop(stored, None)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        wanted = (key["project_key"], key["session_id"])
-        return [place[2] for place in self._lines if place[:2] == wanted and place[2]]
+        session = (key["project_key"], key["session_id"])
+        return [stored[2] for stored in self._lines if stored[:2] == session and stored[2]]
 
     # For tests.
 
@@ -112,7 +112,7 @@ class InMemorySessionStore(SessionStore):
     @property
     def size(self) -> int:
         """Number of sessions."""
-        return sum(1 for place in self._lines if not place[2])
+        return sum(1 for stored in self._lines if not stored[2])
 
     def clear(self) -> None:
         self._lines.clear()
@@ -121,7 +121,7 @@ class InMemorySessionStore(SessionStore):
 
 
 LAST = {"customTitle": "custom_title", "aiTitle": "ai_title", "gitBranch": "git_branch"}
-"""Keys of lines of which the last one counts."""
+"""Keys whose last value is used, and their names in the summary."""
 
 
 def fold_session_summary(
@@ -145,6 +145,6 @@ def fold_entry(data: Json, entry: Json) -> None:
         data["first_prompt"] = prompt
     if entry.get("type") == "tag":
         data["tag"] = entry.get("tag") or None
-    for name, kept in LAST.items():
+    for name, summary_name in LAST.items():
         if isinstance(entry.get(name), str) and entry[name]:
-            data[kept] = entry[name]
+            data[summary_name] = entry[name]

@@ -1,10 +1,10 @@
-"""Copies of what an engine writes, on their way to the program's own store.
+"""Copy transcript lines of an engine to the program's own store.
 
-They go in batches: when a turn has ended, when many wait, or each at once (`eager`). A store that fails
-is tried again; what it does not take is told on the stream, as a `mirror_error`, and nothing else suffers.
+Lines are appended in batches: at the end of a turn, when a batch is full, or immediately (`eager`). A failed
+append is retried. If it still fails, the stream gets a `mirror_error` message and the session continues.
 
-All that the engine says comes by here, and a result waits until the session up to there is with the store
-or given up: whoever has the result of a turn has been told what became of its copy.
+All messages pass through the mirror. A result is delivered after the lines before it are stored or have
+failed, so a program that has the result of a turn knows whether the turn is stored.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ Step = Callable[[], None]
 
 
 class StoreMirror:
-    def __init__(self, store: Any, eager: bool, told: Callable[[base.Message], None]) -> None:
+    """Appends transcript lines to a store and delivers all other messages."""
+
+    def __init__(self, store: Any, eager: bool, deliver: Callable[[base.Message], None]) -> None:
         self._store = store
         self._eager = eager
-        self._deliver = told
+        self._deliver = deliver
         self._held: deque[tuple[str, list[Json]] | Step] = deque()
-        """Copies, and what may only be done when those before it have gone."""
+        """Batches of lines by path, and steps that run after the batches before them."""
         self._steps = 0
         self._entries = 0
         self._bytes = 0
         self._sending: Job | None = None
 
     def receive(self, message: base.Message) -> None:
-        """What the engine said, on its way to the readers."""
+        """Handle a message of the engine."""
         if isinstance(message, TranscriptMirror):
             self._copy(message)
         elif isinstance(message, Result) or (isinstance(message, base.Refused) and message.kind == "result"):
@@ -54,7 +56,7 @@ class StoreMirror:
             self._deliver(message)
 
     def run_after_flush(self, step: Step) -> None:
-        """Do something once all that was copied before is with the store, or given up; at once if it is."""
+        """Run a step after all lines before it are stored or have failed; immediately if none are waiting."""
         if self._held or self._sending is not None:
             self._queue_step(step)
             self._send()
@@ -94,7 +96,7 @@ class StoreMirror:
             self._sending = None
 
     def _report_error(self, error: str, key: SessionKey | None = None) -> None:
-        log.warning("the session store did not take a part of a session: %s", error)
+        log.warning("the session store failed to append entries: %s", error)
         self._deliver(MirrorError(error=error) if key is None else MirrorError(error=error, key=dict(key)))
 
     async def _append(self, path: str, entries: list[Json]) -> None:
@@ -102,7 +104,7 @@ class StoreMirror:
 
         key = parse_key(path)
         if key is None:
-            self._report_error(f"{path} is no transcript")
+            self._report_error(f"{path} is not the path of a transcript")
             return
         for pause in (*PAUSES_SECONDS, None):
             try:
@@ -110,8 +112,8 @@ class StoreMirror:
                     await self._store.append(key, entries)
                 return
             except TimeoutError:
-                # It may still arrive: a second try could keep everything twice.
-                self._report_error(f"the store took longer than {APPEND_SECONDS:g} s", key)
+                # The append may still succeed, so a retry could store the entries twice.
+                self._report_error(f"the store did not append within {APPEND_SECONDS:g} s", key)
                 return
             except BaseException as exc:
                 if not isinstance(exc, Exception) and not is_stray(exc):
@@ -122,7 +124,7 @@ class StoreMirror:
             await sleep(pause)
 
     async def flush(self) -> None:
-        """Until everything is with the store, or given up."""
+        """Wait until all lines are stored or have failed."""
         self._send()
         while (job := self._sending) is not None:
             await job.wait()
@@ -130,7 +132,7 @@ class StoreMirror:
 
 
 def parse_key(path: str) -> SessionKey | None:
-    """Which session a transcript belongs to: `…/projects/<project>/<session>.jsonl`, agents in folders below."""
+    """Parse a transcript path: `…/projects/<project>/<session>.jsonl`, with subagents in folders below."""
     parts = path.replace("\\", "/").split("/")
     if "projects" not in parts or not path.endswith(".jsonl"):
         return None

@@ -1,4 +1,7 @@
-"""The session functions for a program's own store."""
+"""List, read, rename, tag, delete, fork and import sessions of a program's own store.
+
+The functions of `sdk/sessions.py` do the same for sessions on disk.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +21,26 @@ from parley.sdk.sessions import (
     parse_milliseconds,
     project_key_for_directory,
 )
-from parley.sdk.store.checkout import METADATA, StoreCheckout, check_out
+from parley.sdk.store.checkout import METADATA, StoreCheckout
 from parley.sdk.store.interface import SessionStore, has_method
 from parley.sdk.types.shapes import SessionKey, SessionSummaryEntry
 from parley.stores.session_open import is_uuid
 from parley.workspace import private_files
 
 BELOW = 2
-"""The folders above a transcript that are ours: `projects/<project>`."""
+"""How many folders above a transcript belong to the store: `projects/<project>`."""
 BATCH_BYTES = 1 << 20
 
 
 def session_key(session_id: str, directory: str | None) -> SessionKey:
-    """Raises ValueError for what is no id."""
+    """Raises ValueError for an invalid id."""
     if not is_uuid(session_id):
-        raise ValueError(f"{session_id!r} is no id of a session")
+        raise ValueError(f"invalid session id {session_id!r} (expected a UUID)")
     return {"project_key": project_key_for_directory(directory), "session_id": session_id}
 
 
 def check_out_session(store: SessionStore, session_id: str, directory: str | None) -> StoreCheckout:
-    return check_out(store, project_key_for_directory(directory), [session_id])
+    return StoreCheckout(store, project_key_for_directory(directory), [session_id])
 
 
 async def list_sessions_from_store(
@@ -46,18 +49,18 @@ async def list_sessions_from_store(
     """Most recent first. Raises ValueError if the store cannot list sessions."""
     project = project_key_for_directory(directory)
     if not has_method(session_store, "list_sessions") and not has_method(session_store, "list_session_summaries"):
-        raise ValueError("the store can list neither sessions nor summaries")
+        raise ValueError("the store implements neither list_sessions() nor list_session_summaries()")
     times: dict[str, int] = {}
     if has_method(session_store, "list_sessions"):
         times = {one["session_id"]: one["mtime"] for one in await session_store.list_sessions(project)}
     found: dict[str, SDKSessionInfo | None] = {}
     if has_method(session_store, "list_session_summaries"):
         for summary in await session_store.list_session_summaries(project):
-            # A summary that is older than its session was not kept up.
+            # A summary older than its session is stale.
             if summary["mtime"] >= times.get(summary["session_id"], 0):
                 found[summary["session_id"]] = convert_summary(summary)
     unread = [session_id for session_id in times if session_id not in found]
-    async with check_out(session_store, project, unread) as files:
+    async with StoreCheckout(session_store, project, unread) as files:
         for session_id in files.found:
             info = sessions.get_session_info(session_id, directory, env=files.environment)
             if info is not None:
@@ -68,7 +71,7 @@ async def list_sessions_from_store(
 
 
 def convert_summary(summary: SessionSummaryEntry) -> SDKSessionInfo | None:
-    """None for what is no conversation of its own."""
+    """Return None for a subagent's transcript and for a session without a prompt."""
     data = summary["data"]
     title = data.get("custom_title") or data.get("ai_title")
     shown = title or data.get("first_prompt")
@@ -114,7 +117,7 @@ async def list_subagents_from_store(
 ) -> list[str]:
     """Raises ValueError if the store cannot list subagents."""
     if not has_method(session_store, "list_subkeys"):
-        raise ValueError("the store cannot list subagents")
+        raise ValueError("the store does not implement list_subkeys(), which lists subagents")
     if not is_uuid(session_id):
         return []
     subpaths = await session_store.list_subkeys(
@@ -144,7 +147,7 @@ async def rename_session_via_store(
     """Raises ValueError."""
     key = session_key(session_id, directory)
     if not title.strip():
-        raise ValueError("a title must have a letter")
+        raise ValueError("title must not be empty")
     await append_line(session_store, key, {"type": "custom-title", "customTitle": title.strip()})
 
 
@@ -154,13 +157,13 @@ async def tag_session_via_store(
     """None removes the tag. Raises ValueError."""
     key = session_key(session_id, directory)
     if tag is not None and not tag.strip():
-        raise ValueError("a tag must have a letter; None takes it away")
+        raise ValueError("tag must not be empty; pass None to remove it")
     await append_line(session_store, key, {"type": "tag", "tag": (tag or "").strip()})
 
 
 async def append_line(store: SessionStore, key: SessionKey, line: Json) -> None:
-    stamp = Clock()
-    entry: Any = {**line, "sessionId": key["session_id"], "uuid": stamp.new_uuid(), "timestamp": stamp.now()}
+    clock = Clock()
+    entry: Any = {**line, "sessionId": key["session_id"], "uuid": clock.new_uuid(), "timestamp": clock.now()}
     await store.append(key, [entry])
 
 
@@ -182,12 +185,12 @@ async def fork_session_via_store(
     key = session_key(session_id, directory)
     lines: list[Any] | None = await session_store.load(key)
     if lines is None:
-        raise FileNotFoundError(f"there is no session {session_id}")
+        raise FileNotFoundError(f"no session with id {session_id}")
     copied, new = fork_lines(lines, session_id, up_to_message_id), Clock().new_uuid()
     info = await get_session_info_from_store(session_store, session_id, directory)
-    named = title or f"{info.summary if info is not None else 'session'} (fork)"
+    new_title = title or f"{info.summary if info is not None else 'session'} (fork)"
     entries: list[Any] = [{**line, "sessionId": new} for line in copied]
-    entries.append({"type": "custom-title", "customTitle": named, "sessionId": new, "uuid": Clock().new_uuid()})
+    entries.append({"type": "custom-title", "customTitle": new_title, "sessionId": new, "uuid": Clock().new_uuid()})
     await session_store.append({**key, "session_id": new}, entries)
     return ForkSessionResult(new)
 
@@ -196,24 +199,24 @@ LINKS = ("uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sourceToolAssis
 
 
 def fork_lines(lines: list[Json], session_id: str, up_to: str | None) -> list[Json]:
-    """The lines with ids of their own, up to and with one of them. Raises ValueError."""
+    """Copy lines with new ids, up to and including the line `up_to`. Raises ValueError."""
     new_uuid = Clock().new_uuid
-    kept = [line for line in lines if not line.get("isSidechain") and line.get("type") not in ("custom-title", "tag")]
+    copied = [line for line in lines if not line.get("isSidechain") and line.get("type") not in ("custom-title", "tag")]
     if up_to is not None:
-        at = next((number for number, line in enumerate(kept) if line.get("uuid") == up_to), None)
+        at = next((number for number, line in enumerate(copied) if line.get("uuid") == up_to), None)
         if at is None:
-            raise ValueError(f"there is no message {up_to!r} in the session {session_id}")
-        kept = kept[: at + 1]
-    if not any(line.get("type") in ("user", "assistant") for line in kept):
-        raise ValueError(f"the session {session_id} has nothing to be forked")
-    renamed = {line["uuid"]: new_uuid() for line in kept if isinstance(line.get("uuid"), str)}
+            raise ValueError(f"session {session_id} has no message {up_to!r}")
+        copied = copied[: at + 1]
+    if not any(line.get("type") in ("user", "assistant") for line in copied):
+        raise ValueError(f"session {session_id} has no messages to fork")
+    renamed = {line["uuid"]: new_uuid() for line in copied if isinstance(line.get("uuid"), str)}
     return [
         {
             **line,
             **{name: renamed.get(line[name], line[name]) for name in LINKS if isinstance(line.get(name), str)},
             **({"forkedFrom": {"sessionId": session_id, "messageUuid": line["uuid"]}} if "uuid" in line else {}),
         }
-        for line in kept
+        for line in copied
     ]
 
 
@@ -226,8 +229,7 @@ async def import_session_to_store(
     batch_size: int = 500,
 ) -> None:
     """Copy a session from disk into a store. Raises ValueError, FileNotFoundError."""
-    shelf = sessions.SessionLookup(directory, None, None)
-    found, _ = shelf.find(session_id)
+    found, _ = sessions.SessionLookup(directory, None, None).find(session_id)
     path = Path(found.path(session_id))
     key: SessionKey = {"project_key": path.parent.name, "session_id": session_id}
     await send_batches(store, key, path, batch_size, BELOW)
@@ -247,7 +249,10 @@ async def import_session_to_store(
 
 
 async def send_batches(store: SessionStore, key: SessionKey, path: Path, batch_size: int, below: int) -> None:
-    """Raises OSError for a file that a link leads to: `below` is how many of the folders above it are ours."""
+    """Append the lines of a file. `below`: how many folders above it belong to the store.
+
+    Raises OSError if the file or one of these folders is a symbolic link.
+    """
     batch: list[Any] = []
     size = 0
     with os.fdopen(private_files.open_file(path, os.O_RDONLY, below=below), "rb") as file:
@@ -255,7 +260,7 @@ async def send_batches(store: SessionStore, key: SessionKey, path: Path, batch_s
             try:
                 batch.append(msgspec.json.decode(line, type=dict))
             except msgspec.DecodeError:
-                continue  # torn by a crash, or no line of a transcript
+                continue  # truncated by a crash, or not a transcript line
             size += len(line)
             if len(batch) >= batch_size or size >= BATCH_BYTES:
                 await store.append(key, batch)

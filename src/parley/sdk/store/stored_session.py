@@ -1,4 +1,4 @@
-"""A session that is kept in the program's own store: taken up from there, and copied to it while it goes on."""
+"""A session in the program's own store: resumed from it, and mirrored to it while it runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 class StoredSession:
+    """Joins a client with `Options.session_store`."""
+
     def __init__(self, options: Options) -> None:
-        """Raises TypeError for what is no store."""
+        """Raises TypeError for an object that is not a SessionStore."""
         for method in ("append", "load"):
             if not callable(getattr(options.session_store, method, None)):
                 kind = type(options.session_store).__name__
@@ -27,23 +29,23 @@ class StoredSession:
         self._mirror: StoreMirror | None = None
 
     async def resume_options(self) -> Options:
-        """The options for an engine that finds the session in a folder of its own, if there is one to go on with.
+        """Write the session to a temporary config directory; returns the options to resume it from there.
 
-        Raises CLIConnectionError if the store does not answer.
+        Returns the options unchanged if there is nothing to resume. Raises CLIConnectionError on a timeout.
         """
         options = self._options
         if options.resume is None and not options.continue_conversation:
             return options
         from parley.sdk.sessions import project_key_for_directory
-        from parley.sdk.store.checkout import check_out
+        from parley.sdk.store.checkout import StoreCheckout
 
         project = project_key_for_directory(options.cwd)
         candidates = [options.resume] if options.resume is not None else await self._newest_first(project)
-        files = check_out(options.session_store, project, candidates[:1], options.load_timeout_ms / 1000)
+        files = StoreCheckout(options.session_store, project, candidates[:1], options.load_timeout_ms / 1000)
         await files.__aenter__()
         if not files.found:
             files.remove()
-            return options  # nobody knows it here; the engine looks on its own disk
+            return options  # not in the store; the engine looks on disk
         self._files = files
         files.copy_config(config_folder(options))
         env = {**options.env, "CLAUDE_CONFIG_DIR": str(files.folder)}
@@ -57,16 +59,16 @@ class StoredSession:
         listed = await self._options.session_store.list_sessions(project)
         return [one["session_id"] for one in sorted(listed, key=lambda one: one["mtime"], reverse=True)]
 
-    def open_mirror(self, inbox: MessageRouter) -> StoreMirror:
-        """What goes between the engine and its readers."""
+    def open_mirror(self, router: MessageRouter) -> StoreMirror:
+        """Return the mirror that passes the engine's messages to the router."""
         from parley.sdk.store.mirror import StoreMirror
 
         options = self._options
-        self._mirror = StoreMirror(options.session_store, options.session_store_flush == "eager", inbox.receive)
+        self._mirror = StoreMirror(options.session_store, options.session_store_flush == "eager", router.receive)
         return self._mirror
 
     async def close(self) -> None:
-        """Everything is with the store, or given up."""
+        """Finish the mirror and remove the temporary files."""
         if self._mirror is not None:
             await self._mirror.flush()
         if self._files is not None:
@@ -74,7 +76,7 @@ class StoredSession:
 
 
 def config_folder(options: Options) -> Path:
-    """Where the person's own settings are."""
+    """Return the user's config directory."""
     given = options.env.get("CLAUDE_CONFIG_DIR") or os.environ.get("CLAUDE_CONFIG_DIR")
     home = options.env.get("HOME") or os.environ.get("HOME") or "~"
     return Path(given) if given else Path(os.path.expanduser(home)) / ".claude"

@@ -1,1 +1,1 @@
-"""Messages, content blocks and the shapes of plain dictionaries."""
+"""Types of the SDK: messages, content blocks, hook inputs and outputs, and other dictionaries."""

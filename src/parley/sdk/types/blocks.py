@@ -1,7 +1,7 @@
 """Content blocks, with the classes of the official SDK.
 
-A block that only newer engines know, and every block that the official classes leave out
-(images, documents), is an `OtherBlock` with its whole object.
+A block without an official class (an image, a document, or a type of a newer engine) is an
+`OtherBlock` with the whole object.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ToolResultBlock:
 
 @dataclass
 class ServerToolUseBlock:
-    """A call of a tool that the model's backend runs."""
+    """A tool call that the model's backend runs."""
 
     id: str
     name: str
@@ -67,7 +67,7 @@ class ServerToolResultBlock:
 
 @dataclass
 class OtherBlock:
-    """A block without a class of its own: an image, a document, or a type of a newer engine."""
+    """A block without its own class: an image, a document, or a type of a newer engine."""
 
     type: str
     data: Json

@@ -1,4 +1,4 @@
-"""Inputs and replies of hooks.
+"""Inputs and outputs of hooks.
 
 Names and keys are those of the official SDK. An engine may send more keys than these.
 """
@@ -44,7 +44,7 @@ MoreHookEvent = Literal[
     "InstructionsLoaded",
     "DirectoryAdded",
 ]
-"""Those that the official SDK for Python does not declare. Which of them our engine fires is in docs/hooks.md."""
+"""Events that the official Python SDK does not declare. docs/hooks.md lists which of them Parley fires."""
 
 
 class HookEffort(TypedDict):
@@ -80,7 +80,7 @@ class BaseHookInput(TypedDict):
 
 
 class _OfAgent(TypedDict, total=False):
-    """Where the event is a subagent's."""
+    """Present if the event belongs to a subagent."""
 
     agent_id: str
     agent_type: str
@@ -176,7 +176,7 @@ HookInput = (
 )
 
 
-# Answers.
+# Outputs.
 
 
 class PreToolUseHookSpecificOutput(TypedDict):
@@ -325,7 +325,7 @@ HookSpecificOutput = (
 
 
 class AsyncHookJSONOutput(TypedDict):
-    """The hook goes on by itself; nobody waits for it."""
+    """The hook continues in the background; the engine does not wait for it."""
 
     async_: Literal[True]
     asyncTimeout: NotRequired[int]

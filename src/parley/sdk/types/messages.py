@@ -1,13 +1,12 @@
 """Messages.
 
-Every message that came over the wire knows the line it came from:
+Every message that was received has the line it was parsed from:
 
     message.wire    the message of parley.protocol, with all its fields typed
     message.raw     the line as a plain object
 
-so that nothing an engine says is lost, whatever the classes know of it. A line of a kind
-that nobody knows is an `Unknown`; one that cannot be read is an `Unreadable`, and the
-stream goes on behind it.
+so no field is lost, even if the class does not have it. A message of an unknown type is an
+`Unknown`. An invalid line is an `Unreadable`, and the stream continues.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from parley.sdk.types.shapes import (
 )
 
 AssistantMessageError = str
-"""authentication_failed, billing_error, rate_limit, invalid_request, server_error, unknown, or a newer word."""
+"""authentication_failed, billing_error, rate_limit, invalid_request, server_error, unknown, or a newer value."""
 
 
 def object_of(line: bytes) -> Any:
-    """The JSON of a line that has been read once, also where it has numbers that msgspec finds too long."""
+    """Decode a valid line, even if it contains numbers that are too long for msgspec."""
     try:
         return msgspec.json.decode(line)
     except msgspec.ValidationError:
@@ -46,7 +45,7 @@ def object_of(line: bytes) -> Any:
 
 
 class Told:
-    """A message that may have come over the wire."""
+    """Base class of messages that may have been received."""
 
     @property
     def wire(self) -> WireMessage | None:
@@ -62,7 +61,7 @@ class Told:
 
 @dataclass
 class UserMessage(Told):
-    """A prompt, a tool result, an echo, or a note of the engine."""
+    """A prompt, a tool result, an echo of a prompt, or a message that the engine added."""
 
     content: str | list[ContentBlock]
     uuid: str | None = None

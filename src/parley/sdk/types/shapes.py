@@ -1,7 +1,6 @@
-"""Other types.
+"""Types of options, replies and sessions. Hook types are in hooks.py.
 
-Names and keys are those of the official SDK; nothing here does anything at run time.
-Hooks have theirs in hooks.py.
+Names and keys are those of the official SDK. They are for type checkers; nothing checks them at run time.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class ModelUsage(TypedDict):
     provider: NotRequired[str]
 
 
-# The init line.
+# The `init` message.
 
 
 class SystemInitMcpServer(TypedDict):
@@ -130,7 +129,7 @@ class SystemInitData(TypedDict):
     capabilities: NotRequired[list[str]]
 
 
-# What options are made of.
+# Parts of options.
 
 
 class SystemPromptPreset(TypedDict):
@@ -213,12 +212,12 @@ class SandboxSettings(TypedDict, total=False):
 
 
 class McpServerTerms(TypedDict):
-    """What our engine reads of a server that is not in this program, whatever it is reached by."""
+    """Keys that Parley reads for external servers of every transport."""
 
     required: NotRequired[bool]
-    """No model is asked before this server is there."""
+    """Call no model before this server is connected."""
     timeout: NotRequired[int]
-    """Milliseconds of silence a call may have; 0 is any."""
+    """Milliseconds a call may take without progress; 0 means no limit."""
 
 
 class McpStdioServerConfig(McpServerTerms):
@@ -301,7 +300,7 @@ class McpStatusResponse(TypedDict):
     mcpServers: list[McpServerStatus]
 
 
-# Answers and sessions.
+# Replies and sessions.
 
 
 class ContextUsageCategory(TypedDict):

@@ -1,1 +1,1 @@
-"""What users define in files: agents, commands, skills, memory files, plugins, output styles."""
+"""Load what users define in files: agents, commands, skills, memory files, plugins, output styles."""

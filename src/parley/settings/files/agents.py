@@ -1,4 +1,4 @@
-"""Subagents that people define in files: `agents/NAME.md` in the config folder and in the project's `.claude`.
+"""Load subagents from files: `agents/NAME.md` in the config directory and in the project's `.claude`.
 
     ---
     name: reviewer
@@ -7,10 +7,9 @@
     ---
     You review changes. ...
 
-They are text and need no trust. What acts, speaks for the person, or widens what a session may
-do (`hooks`, `mcpServers`, `initialPrompt`, `permissionMode`) counts in a project's file only if
-the person trusts the project, and never in a plugin's. A file that cannot be used costs itself,
-and is complained about.
+A definition is text and needs no trust. Keys that run something or widen permissions (`hooks`,
+`mcpServers`, `initialPrompt`, `permissionMode`) take effect in a project's file only if the user trusts
+the project, and never in a plugin's. An invalid file is skipped with a warning.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ MOST_FILES = 500
 LISTS = ("tools", "disallowedTools", "skills")
 WIDENING = ("permissionMode", "hooks", "mcpServers", "initialPrompt")
 NOT_TRUSTED = "the project is not trusted"
-OF_PLUGIN = "an agent of a plugin may not bring it"
+OF_PLUGIN = "an agent of a plugin cannot set it"
 KNOWN = frozenset(AgentDefinition.__struct_fields__)
 
 
@@ -45,11 +44,12 @@ def load_agents(
     withheld: str = "",
     obstacle: Callable[[bytes], str | None] = lambda data: None,
 ) -> tuple[dict[str, AgentDefinition], list[SettingsProblem]]:
-    """The agents of one folder and those below it, and what is wrong with the rest.
+    """Return the agents of a folder and its subfolders, and the problems of invalid files.
 
-    `withheld` is the reason why what widens does not count, if it does not; `obstacle` says it file by file."""
+    `withheld`: why keys that widen permissions have no effect, or empty. `obstacle`: the same for one file's content.
+    """
     found: dict[str, AgentDefinition] = {}
-    flaws: list[SettingsProblem] = []
+    problems: list[SettingsProblem] = []
     for path in list_files(folder):
         try:
             data = safe_read.read_file(path, beneath, MOST_BYTES).data
@@ -61,38 +61,38 @@ def load_agents(
             frontmatter.FrontmatterError,
             msgspec.ValidationError,
         ) as exc:
-            flaws.append(SettingsProblem(path=str(path), text=f"is not used as an agent: {exc}"))
+            problems.append(SettingsProblem(path=str(path), text=f"not used as an agent: {exc}"))
             continue
         if dropped:
-            flaws.append(SettingsProblem(path=str(path), text=f"without effect: {', '.join(dropped)}: {reason}"))
+            problems.append(SettingsProblem(path=str(path), text=f"no effect: {', '.join(dropped)}: {reason}"))
         if name in found:
-            flaws.append(
-                SettingsProblem(path=str(path), text=f"is not used as an agent: there is another called {name!r}")
+            problems.append(
+                SettingsProblem(path=str(path), text=f"not used as an agent: another agent is named {name!r}")
             )
             continue
         found[name] = kind
-    return found, flaws
+    return found, problems
 
 
 def list_files(folder: Path) -> list[Path]:
-    """No link is followed."""
+    """List the Markdown files below a folder, without following links to folders."""
     found: list[Path] = []
-    for place, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         folders.sort()
-        found += [Path(place, name) for name in sorted(names) if name.endswith(".md")]
+        found += [Path(parent, name) for name in sorted(names) if name.endswith(".md")]
         if len(found) >= MOST_FILES:
             break
     return found[:MOST_FILES]
 
 
 def parse_agent(text: str, stem: str, *, trusted: bool) -> tuple[str, AgentDefinition, list[str]]:
-    """Its name, what it is, and what of it does not count. Raises Broken or ValidationError."""
+    """Return the name, the definition and the keys without effect. Raises FrontmatterError or ValidationError."""
     head, body = frontmatter.split_frontmatter(text)
     name = head.get("name", stem)
     if not isinstance(name, str) or not name.strip():
-        raise frontmatter.FrontmatterError("its name is none")
+        raise frontmatter.FrontmatterError("`name` must be a non-empty string")
     if not isinstance(head.get("description"), str):
-        raise frontmatter.FrontmatterError("it has no description")
+        raise frontmatter.FrontmatterError("`description` is missing or not a string")
     dropped = [] if trusted else [key for key in WIDENING if head.get(key)]
     fields: Json = {key: value for key, value in head.items() if key in KNOWN and key not in dropped}
     for key in LISTS:
@@ -105,18 +105,20 @@ def parse_agent(text: str, stem: str, *, trusted: bool) -> tuple[str, AgentDefin
 
 
 def from_command_line(text: str | None) -> Mapping[str, AgentDefinition]:
-    """What `--agents` says, as JSON or in a file. Raises UsageError."""
+    """Parse `--agents`, which is JSON or the path of a file. Raises UsageError."""
     if text is None:
         return {}
     try:
         read = text if text.lstrip().startswith("{") else Path(text).read_bytes()
         given: dict[str, Any] = msgspec.json.decode(read, type=dict[str, Any])
     except (msgspec.DecodeError, OSError, UnicodeDecodeError) as exc:
-        raise UsageError(f"option '--agents' is no object of agents: {exc}") from None
+        raise UsageError(
+            f"option '--agents' must be a JSON object of agents by name, or a file with one: {exc}"
+        ) from None
     kinds: dict[str, AgentDefinition] = {}
     for name, fields in given.items():
         try:
             kinds[name] = convert(fields, AgentDefinition)
         except msgspec.ValidationError as exc:
-            raise UsageError(f"option '--agents': {name!r} is no agent: {exc}") from None
+            raise UsageError(f"option '--agents': invalid agent {name!r}: {exc}") from None
     return kinds

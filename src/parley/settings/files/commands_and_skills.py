@@ -1,13 +1,13 @@
-"""Commands and skills in files: texts with a name, which people wrote for a model.
+"""Load commands and skills from files.
 
     commands/build.md, commands/web/build.md      /build and /web:build
-    skills/release/SKILL.md                       /release, which a model may also use by itself
+    skills/release/SKILL.md                       /release, which the model may also use
 
-The head of a file says the rest: `description`, `argument-hint`, `allowed-tools`, `model`,
-`disable-model-invocation`, `user-invocable`. A text can do no harm of its own, so it needs no
-trust; what acts does (`Recipe.may_act`).
+The frontmatter may have `description`, `argument-hint`, `allowed-tools`, `model`,
+`disable-model-invocation` and `user-invocable`. The text itself needs no trust; commands that it runs,
+rules and the model do (`PromptTemplate.is_trusted`).
 
-Of two with one name the first counts: the person's before the project's, a skill before a command.
+If two have the same name, the first is used: the user's before the project's, a skill before a command.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from parley.settings.base import PromptTemplate, SettingsProblem
 from parley.settings.files import frontmatter
 
 NAME = re.compile(r"\w[\w-]*(\.\w[\w-]*)*(:\w[\w-]*(\.\w[\w-]*)*)*")
-"""No name leads anywhere: there are no two dots and no slash in it."""
+"""A name has no slash and no two dots in a row, so it is safe in a path."""
 SKILL_FILE = "SKILL.md"
 MOST_BYTES = 200_000
 MOST_FILES = 1_000
@@ -38,34 +38,34 @@ class TemplateFolder(Struct, frozen=True, kw_only=True):
     folder: str
     source: str
     prefix: str = ""
-    """What stands before all names."""
+    """Put before all names."""
     beneath: tuple[str, ...] | None = None
-    """The folders that no link may lead out of."""
+    """Links must not lead out of these folders."""
     is_trusted: bool = False
     obstacle: Callable[[bytes], str | None] = lambda data: None
-    """Why one of its files may not act all the same; None if it may."""
+    """Returns why a file is not trusted although its folder is; None if it is trusted."""
 
 
-def load_templates(places: Sequence[TemplateFolder]) -> tuple[list[PromptTemplate], list[SettingsProblem]]:
-    """Everything that is there, and the files that cannot be used."""
+def load_templates(folders: Sequence[TemplateFolder]) -> tuple[list[PromptTemplate], list[SettingsProblem]]:
+    """Return the commands and skills of some folders, and the problems of invalid files."""
     found: dict[str, PromptTemplate] = {}
-    flaws: list[SettingsProblem] = []
-    for kind, paths in (("skill", skill_files), ("command", command_files)):
-        for place in places:
-            for name, path in paths(place.folder):
+    problems: list[SettingsProblem] = []
+    for kind, list_paths in (("skill", skill_files), ("command", command_files)):
+        for folder in folders:
+            for name, path in list_paths(folder.folder):
                 try:
-                    recipe = read_template(place, kind, place.prefix + name, path)
+                    template = read_template(folder, kind, folder.prefix + name, path)
                 except safe_read.MissingFile:
                     continue
                 except (safe_read.UnreadableFile, frontmatter.FrontmatterError) as exc:
-                    flaws.append(SettingsProblem(path=path, text=f"is not used as a {kind}: {exc}"))
+                    problems.append(SettingsProblem(path=path, text=f"not used as a {kind}: {exc}"))
                     continue
-                found.setdefault(recipe.name, recipe)
-    return sorted(found.values(), key=lambda recipe: (recipe.kind, recipe.name)), flaws
+                found.setdefault(template.name, template)
+    return sorted(found.values(), key=lambda template: (template.kind, template.name)), problems
 
 
 def command_files(folder: str) -> Iterator[tuple[str, str]]:
-    """The names and paths of commands; the folders on the way are part of a name."""
+    """Yield the names and paths of commands; subfolders are part of the name."""
     top = os.path.join(folder, "commands")
     count = 0
     for path, folders, files in os.walk(top):
@@ -87,20 +87,22 @@ def skill_files(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def read_template(
-    place: TemplateFolder, kind: Literal["command", "skill"] | str, name: str, path: str
+    folder: TemplateFolder, kind: Literal["command", "skill"] | str, name: str, path: str
 ) -> PromptTemplate:
-    """Raises Unfit or Broken."""
-    found = safe_read.read_file(path, place.beneath, MOST_BYTES)
+    """Raises UnreadableFile or FrontmatterError."""
+    found = safe_read.read_file(path, folder.beneath, MOST_BYTES)
     try:
         head, text = frontmatter.split_frontmatter(found.data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise safe_read.UnreadableFile("is no text in UTF-8") from None
+        raise safe_read.UnreadableFile(safe_read.NOT_UTF8) from None
     if NAME.fullmatch(name) is None:
-        raise safe_read.UnreadableFile(f"{name!r} is no name: letters, digits, `-`, `_` and single dots make one")
+        raise safe_read.UnreadableFile(
+            f"invalid name {name!r} (use letters, digits, `-`, `_` and single dots inside the name)"
+        )
     return PromptTemplate(
         name=name,
         kind="skill" if kind == "skill" else "command",
-        source=place.source,
+        source=folder.source,
         text=text,
         path=path,
         description=to_text(head.get("description"))[:MOST_DESCRIPTION_CHARS] or first_line(text),
@@ -109,12 +111,12 @@ def read_template(
         model=to_text(head.get("model")) or None,
         model_invocable=not read_switch(head, "disable-model-invocation", False),
         user_invocable=read_switch(head, "user-invocable", True),
-        is_trusted=place.is_trusted and place.obstacle(found.data) is None,
+        is_trusted=folder.is_trusted and folder.obstacle(found.data) is None,
     )
 
 
 def read_switch(head: Json, key: str, default: bool) -> bool:
-    """Raises Unfit if it is neither yes nor no."""
+    """Raises UnreadableFile if the value is not a boolean."""
     value = head.get(key, default)
     if not isinstance(value, bool):
         raise safe_read.UnreadableFile(f"{key} must be true or false, not {value!r}")
@@ -122,7 +124,7 @@ def read_switch(head: Json, key: str, default: bool) -> bool:
 
 
 def to_text(value: Any) -> str:
-    """A value as people wrote it: `[who]` is no list where a text is meant."""
+    """Return a value as text. `argument-hint: [name]` means the text `[name]`, not a list."""
     if isinstance(value, list):
         return "[" + ", ".join(map(to_text, value)) + "]"
     return "" if value is None else " ".join(str(value).split())

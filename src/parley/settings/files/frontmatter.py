@@ -1,11 +1,11 @@
-"""The head of a Markdown file: `---`, some YAML, `---`, and the text behind it.
+"""Parse the frontmatter of a Markdown file: `---`, YAML, `---`, and the text after it.
 
-    head, body = read(text)      # head["tools"] == ["Read", "Grep"]
+    head, body = split_frontmatter(text)      # head["tools"] == ["Read", "Grep"]
 
-Agents, commands and skills are such files, written by hand. So this reads the part of YAML
-that people write there: `key: value`, nested by indentation; lists in brackets or with
-dashes; quotes; `|` and `>` for longer texts; comments. A value runs to the end of its line,
-colons and all, as `description: Use this when: ...` is common and nothing else can be meant.
+Agents, commands and skills are such files, written by hand. This parses the subset of YAML that is
+common in them: `key: value`, nested by indentation; lists in brackets or with dashes; quotes; `|` and
+`>` for longer texts; comments. Unlike in YAML, a value extends to the end of its line even if it
+contains a colon, because `description: Use this when: ...` is common.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DEEPEST = 20
 
 
 class FrontmatterError(Exception):
-    """The head is none that can be read; the words say where."""
+    """The frontmatter is invalid. The text says where."""
 
 
 class HeadLine:
-    """One line that is not empty: where its text begins, and where it stands."""
+    """A line of the frontmatter with its number and indentation."""
 
     def __init__(self, number: int, line: str) -> None:
         self.number = number
@@ -38,20 +38,22 @@ class HeadLine:
 
 
 def split_frontmatter(text: str) -> tuple[Json, str]:
-    """The head and the rest; no head is an empty one. Raises Broken."""
+    """Return the frontmatter (empty if missing) and the rest of the text. Raises FrontmatterError."""
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or not FENCE.match(lines[0]):
         return {}, text
     end = next((at for at, line in enumerate(lines[1:], 1) if FENCE.match(line)), None)
     if end is None:
-        raise FrontmatterError("the head that begins with --- has no end")
+        raise FrontmatterError("the frontmatter starts with --- but has no closing ---")
     if any("\t" in line[: len(line) - len(line.lstrip())] for line in lines[1:end]):
-        raise FrontmatterError("the head is indented with tabs")
+        raise FrontmatterError("the frontmatter is indented with tabs; use spaces")
     found = FrontmatterParser(lines[1:end]).head()
     return found, "\n".join(lines[end + 1 :]).strip()
 
 
 class FrontmatterParser:
+    """A recursive-descent parser over the lines of the frontmatter."""
+
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0
@@ -62,11 +64,11 @@ class FrontmatterParser:
             return {}
         found = self._map(row.indent, 1)
         if (left := self._row()) is not None:
-            raise FrontmatterError(f"line {left.number}: {left.text[:60]!r} does not belong to anything")
+            raise FrontmatterError(f"line {left.number}: unexpected indentation: {left.text[:60]!r}")
         return found
 
     def _row(self) -> HeadLine | None:
-        """The next line with something on it."""
+        """Return the next line that is not empty or a comment."""
         while self._at < len(self._lines):
             row = HeadLine(self._at + 2, self._lines[self._at])
             if row.text.strip() and not row.text.startswith("#"):
@@ -76,15 +78,15 @@ class FrontmatterParser:
 
     def _map(self, indent: int, depth: int) -> Json:
         if depth > DEEPEST:
-            raise FrontmatterError(f"it is nested more than {DEEPEST} levels deep")
+            raise FrontmatterError(f"the frontmatter is nested more than {DEEPEST} levels deep")
         found: Json = {}
         while (row := self._row()) is not None and row.indent == indent:
             match = KEY.match(row.text.rstrip())
             if match is None:
-                raise FrontmatterError(f"line {row.number}: {row.text[:60]!r} is not `key: value`")
+                raise FrontmatterError(f"line {row.number}: expected `key: value`, not {row.text[:60]!r}")
             key, value = match[1].strip("\"'"), match[2] or ""
             if key in found:
-                raise FrontmatterError(f"line {row.number}: {key!r} is there twice")
+                raise FrontmatterError(f"line {row.number}: duplicate key {key!r}")
             self._at += 1
             found[key] = self._value(value, indent, depth, row.number)
         return found
@@ -102,7 +104,7 @@ class FrontmatterParser:
         return None
 
     def _whole(self, text: str, indent: int) -> str:
-        """A value with the lines it goes on in, which are indented further."""
+        """Join a value with its continuation lines, which are indented further."""
         while self._at < len(self._lines):
             row = HeadLine(0, self._lines[self._at])
             if not row.text.strip() or row.indent <= indent:
@@ -142,23 +144,23 @@ def is_item(row: HeadLine) -> bool:
 
 
 def scalar(text: str, number: int) -> Any:
-    """One value as it is written. Raises Broken."""
+    """Parse one value. Raises FrontmatterError."""
     text = text.strip()
     if text[0] in "\"'":
         end = text.find(text[0], 1)
         while end > 0 and (text[end - 1] == "\\" if text[0] == '"' else text[end + 1 : end + 2] == "'"):
             end = text.find(text[0], end + (1 if text[0] == '"' else 2))
         if end < 0 or COMMENT.sub("", text[end + 1 :]).strip():
-            raise FrontmatterError(f"line {number}: a quote is not closed, or something stands behind it")
+            raise FrontmatterError(f"line {number}: a quote is not closed, or text follows the closing quote")
         inner = text[1:end]
         return unescape(inner) if text[0] == '"' else inner.replace("''", "'")
     text = COMMENT.sub("", text).strip()
     if text.startswith("["):
         if not text.endswith("]"):
-            raise FrontmatterError(f"line {number}: a list in brackets is not closed")
+            raise FrontmatterError(f"line {number}: a list has no closing bracket")
         return [scalar(item, number) for item in split_items(text[1:-1]) if item.strip()]
     if text.startswith("{"):
-        raise FrontmatterError(f"line {number}: braces are not read here; write one key a line")
+        raise FrontmatterError(f"line {number}: braces are not supported; write one key per line")
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     if NUMBER.fullmatch(text):
@@ -172,7 +174,7 @@ def unescape(text: str) -> str:
 
 
 def split_items(text: str) -> list[str]:
-    """The items between commas, where no quote or bracket holds them together."""
+    """Split at commas that are not inside quotes or brackets."""
     found, depth, quote = [""], 0, ""
     for letter in text:
         if quote:
@@ -191,7 +193,7 @@ def split_items(text: str) -> list[str]:
 
 
 def parse_names(value: Any) -> list[str]:
-    """A list of names, also where it is written as `a, b(c, d)` without brackets."""
+    """Return a list of names, which may be written without brackets: `a, b(c, d)`."""
     if isinstance(value, str):
         return [item.strip() for item in split_items(value) if item.strip()]
     return [str(item) for item in value] if isinstance(value, list) else []

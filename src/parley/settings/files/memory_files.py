@@ -1,12 +1,11 @@
-"""Memory files: what the person and the project want a model to know from the start.
+"""Load memory files: instructions of the user and the project for the model.
 
-    <config>/CLAUDE.md                                    the person's
-    CLAUDE.md, AGENTS.md, .claude/CLAUDE.md               the project's: in the repository's root, and in
+    <config>/CLAUDE.md                                    the user's
+    CLAUDE.md, AGENTS.md, .claude/CLAUDE.md               the project's, in the repository's root and in
     CLAUDE.local.md                                       every folder from there down to the working directory
 
-`@path` in such a file brings in another file. They are text and can do no harm of their
-own, so they need no trust; but a file of the project brings in only files of the project,
-wherever a link leads, and none that a rule denies.
+`@path` in such a file imports another file. The files are text and need no trust, but a file of the
+project can import only files of the project (links are resolved first), and none that a rule denies.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LOCAL_NAME = "CLAUDE.local.md"
 DEEPEST_IMPORT = 5
 MOST_FILE_BYTES = 100_000
 MOST_BYTES = 400_000
-# Compiled where they are used: most sessions have no memory file, and it takes a millisecond.
+# Compiled on first use: it takes a millisecond, and most sessions have no memory file.
 IMPORT = r"(?:^|(?<=\s))@((?:\\ |[^\s\\`])+)"
 CODE_SPAN = r"`[^`\n]*`"
 FENCE = r" {0,3}(```+|~~~+)"
@@ -33,19 +32,21 @@ HEADING = "Instructions from files of the user and the project. Follow them wher
 
 
 class MemoryPaths(Struct, frozen=True, kw_only=True):
-    """Where to look."""
+    """Where to look for memory files."""
 
     cwd: str
     config: Path
     home: Path
     more_roots: tuple[str, ...] = ()
-    """Folders that belong to the session beside the project."""
+    """Folders of the session in addition to the project."""
     user: bool = True
     project: bool = True
     local: bool = True
 
 
 class MemoryText(Struct, frozen=True, kw_only=True):
+    """The text of memory files for the model."""
+
     text: str = ""
     nested: str = ""
     """The text without its heading."""
@@ -53,50 +54,50 @@ class MemoryText(Struct, frozen=True, kw_only=True):
     problems: tuple[SettingsProblem, ...] = ()
 
 
-def load_memory(places: MemoryPaths, denies: Callable[[str], bool] = lambda path: False) -> MemoryText:
-    """Everything that is there, in a fixed order; each file once. `denies` says which paths may not be read."""
-    work = MemoryLoader(denies)
-    if places.user:
-        own = (str(places.config), str(places.home), *project_roots(places))
-        work.add_file(places.config / "CLAUDE.md", None, own, places.home)
-    for folder in folders(places.cwd):
-        names = NAMES if places.project else ()
-        for name in (*names, *((LOCAL_NAME,) if places.local else ())):
-            work.add_file(Path(folder, name), project_roots(places), project_roots(places), places.home)
-    return work.result()
+def load_memory(paths: MemoryPaths, denies: Callable[[str], bool] = lambda path: False) -> MemoryText:
+    """Load all memory files in a fixed order, each once. `denies` returns whether a path must not be read."""
+    loader = MemoryLoader(denies)
+    if paths.user:
+        own = (str(paths.config), str(paths.home), *project_roots(paths))
+        loader.add_file(paths.config / "CLAUDE.md", None, own, paths.home)
+    for folder in folders(paths.cwd):
+        names = NAMES if paths.project else ()
+        for name in (*names, *((LOCAL_NAME,) if paths.local else ())):
+            loader.add_file(Path(folder, name), project_roots(paths), project_roots(paths), paths.home)
+    return loader.result()
 
 
-def load_between(places: MemoryPaths, path: str, denies: Callable[[str], bool]) -> list[MemoryText]:
-    """What is said in the folders below the working directory, down to that of a file; nothing of one elsewhere."""
-    top, inner = os.path.realpath(places.cwd), os.path.dirname(os.path.realpath(os.path.join(places.cwd, path)))
+def load_between(paths: MemoryPaths, path: str, denies: Callable[[str], bool]) -> list[MemoryText]:
+    """Load the memory files between the working directory and a file below it; empty for a file elsewhere."""
+    top, inner = os.path.realpath(paths.cwd), os.path.dirname(os.path.realpath(os.path.join(paths.cwd, path)))
     if not inner.startswith(top.rstrip("/") + "/"):
         return []
-    names = [*(NAMES if places.project else ()), *((LOCAL_NAME,) if places.local else ())]
+    names = [*(NAMES if paths.project else ()), *((LOCAL_NAME,) if paths.local else ())]
     found: list[MemoryText] = []
     for folder in [Path(inner), *Path(inner).parents]:
         if str(folder) == top:
             break
-        work = MemoryLoader(denies)
+        loader = MemoryLoader(denies)
         for name in names:
-            work.add_file(folder / name, project_roots(places), project_roots(places), places.home)
-        found.insert(0, work.result())
+            loader.add_file(folder / name, project_roots(paths), project_roots(paths), paths.home)
+        found.insert(0, loader.result())
     return [memory for memory in found if memory.files or memory.problems]
 
 
-def project_roots(places: MemoryPaths) -> tuple[str, ...]:
-    return (folders(places.cwd)[0], *places.more_roots)
+def project_roots(paths: MemoryPaths) -> tuple[str, ...]:
+    return (folders(paths.cwd)[0], *paths.more_roots)
 
 
 def folders(cwd: str) -> list[str]:
-    """From the repository's root down to the working directory; without a repository that one alone."""
+    """List the folders from the repository's root to the working directory; outside a repository, only the latter."""
     path = Path(os.path.realpath(cwd))
-    above = [path, *path.parents]
-    root = next((place for place in above if os.path.lexists(place / ".git")), path)
-    return [str(place) for place in reversed(above[: above.index(root) + 1])]
+    chain = [path, *path.parents]
+    root = next((folder for folder in chain if os.path.lexists(folder / ".git")), path)
+    return [str(folder) for folder in reversed(chain[: chain.index(root) + 1])]
 
 
 class MemoryLoader:
-    """A walk over files and what they bring in."""
+    """Collects the text of files and of their imports."""
 
     def __init__(self, denies: Callable[[str], bool]) -> None:
         self._denies = denies
@@ -109,24 +110,24 @@ class MemoryLoader:
     def add_file(
         self, path: Path, beneath: tuple[str, ...] | None, imports: tuple[str, ...], home: Path, depth: int = 0
     ) -> None:
-        """One file, if it is there, and behind it those that it brings in, which must lie in `imports`."""
+        """Add a file if it exists, then its imports, which must be inside the folders `imports`."""
         try:
             text = self._read(path, beneath)
         except safe_read.MissingFile:
             return
         except safe_read.UnreadableFile as exc:
-            self._problems.append(SettingsProblem(path=str(path), text=f"{exc}; it is not part of the memory"))
+            self._problems.append(SettingsProblem(path=str(path), text=f"{exc}; not loaded as a memory file"))
             return
         if text is None:
             return
         self._files.append(str(path))
         self._parts.append(f"{heading_for(str(path))}\n\n{text.strip()}")
         if depth < DEEPEST_IMPORT:
-            for named in find_imports(text):
-                self.add_file(resolve_import(named, path.parent, home), imports, imports, home, depth + 1)
+            for target in find_imports(text):
+                self.add_file(resolve_import(target, path.parent, home), imports, imports, home, depth + 1)
 
     def _read(self, path: Path, beneath: tuple[str, ...] | None) -> str | None:
-        """The text; None if it was seen already or is empty. Raises Unfit."""
+        """Return the text, or None if it is empty or already loaded. Raises UnreadableFile."""
         found = safe_read.read_file(path, beneath, min(MOST_FILE_BYTES, self._left_bytes))
         if self._denies(str(path)) or self._denies(found.real):
             raise safe_read.UnreadableFile("is denied by a rule")
@@ -137,9 +138,9 @@ class MemoryLoader:
         try:
             text = found.data.decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise safe_read.UnreadableFile("is no text in UTF-8") from None
+            raise safe_read.UnreadableFile(safe_read.NOT_UTF8) from None
         if "\0" in text:
-            raise safe_read.UnreadableFile("is no text")
+            raise safe_read.UnreadableFile("contains a NUL character, so it is not text")
         return text if text.strip() else None
 
     def result(self) -> MemoryText:
@@ -149,12 +150,12 @@ class MemoryLoader:
 
 
 def heading_for(path: str) -> str:
-    """What stands before the text of a file."""
+    """Return the line before the text of a file."""
     return f"Contents of {path}:"
 
 
 def find_imports(text: str) -> Iterator[str]:
-    """The paths behind `@`, but for those in code."""
+    """Yield the paths after `@`, except in code."""
     fence = ""
     for line in text.split("\n"):
         mark = re.match(FENCE, line)
@@ -165,8 +166,8 @@ def find_imports(text: str) -> Iterator[str]:
                 yield found[1].replace("\\ ", " ").rstrip(".,;:!?)")
 
 
-def resolve_import(named: str, folder: Path, home: Path) -> Path:
-    """The file that an import means."""
-    if named.startswith("~/"):
-        return home / named[2:]
-    return Path(os.path.normpath(folder / named))
+def resolve_import(target: str, folder: Path, home: Path) -> Path:
+    """Return the path of an import: relative to the home folder (`~/`) or to the importing file."""
+    if target.startswith("~/"):
+        return home / target[2:]
+    return Path(os.path.normpath(folder / target))

@@ -1,7 +1,7 @@
-"""Output styles: a named text that tells a model how to answer.
+"""Load output styles: named texts that tell the model how to write its answers.
 
-`outputStyle` names it; it is `output-styles/NAME.md` in the project's `.claude` or in the
-config folder, the project's first. It is text and needs no trust.
+The setting `outputStyle` selects `output-styles/NAME.md` in the project's `.claude` or, if it is not
+there, in the config directory. A style is text and needs no trust.
 """
 
 from __future__ import annotations
@@ -20,32 +20,30 @@ MOST_BYTES = 100_000
 
 
 def find_style(name: str, config: Path, project: str | None) -> OutputStyle:
-    """The style of that name, without its front matter; the default one if there is none or it cannot be used."""
+    """Return the style without its frontmatter, or the default style with a problem if it cannot be used."""
     if name == DEFAULT_STYLE:
         return OutputStyle()
     if re.fullmatch(NAME, name) is None:
-        return OutputStyle(
-            problem=SettingsProblem(path="outputStyle", text=f"{printable(name)!r} is no name of a style")
-        )
-    flaw = SettingsProblem(path="outputStyle", text=f"there is no style {name!r}; the default one is used")
-    places: list[tuple[Path, tuple[str, ...] | None]] = [(config / "output-styles", None)]
+        return OutputStyle(problem=SettingsProblem(path="outputStyle", text=f"invalid style name {printable(name)!r}"))
+    problem = SettingsProblem(path="outputStyle", text=f"unknown style {name!r}; the default style is used")
+    folders: list[tuple[Path, tuple[str, ...] | None]] = [(config / "output-styles", None)]
     if project is not None:
-        places.insert(0, (Path(project, ".claude", "output-styles"), (project,)))
-    for folder, beneath in places:
+        folders.insert(0, (Path(project, ".claude", "output-styles"), (project,)))
+    for folder, beneath in folders:
         path = folder / f"{name}.md"
         try:
             text = safe_read.read_file(path, beneath, MOST_BYTES).data.decode("utf-8-sig")
         except safe_read.MissingFile:
             continue
         except (safe_read.UnreadableFile, UnicodeDecodeError) as exc:
-            flaw = SettingsProblem(path=str(path), text=f"is not used as a style: {exc}")
+            problem = SettingsProblem(path=str(path), text=f"not used as a style: {exc}")
             continue
         return OutputStyle(name=name, text=re.sub(FRONT, "", text).strip())
-    return OutputStyle(problem=flaw)
+    return OutputStyle(problem=problem)
 
 
 def list_styles(config: Path | None, project: str | None) -> list[str]:
-    """The styles there are, the default one first."""
+    """Return the names of the available styles, the default first."""
     folders = [config / "output-styles"] if config is not None else []
     folders += [Path(project, ".claude", "output-styles")] if project is not None else []
     found: set[str] = set()

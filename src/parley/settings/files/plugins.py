@@ -1,12 +1,12 @@
-"""Plugins: folders that bring commands, skills, agents, hooks and MCP servers together, under one name.
+"""Load plugins: folders with commands, skills, agents, hooks and MCP servers under one name.
 
     .claude-plugin/plugin.json    {"name": "tools", "version": "1.0"}; also `hooks` and `mcpServers`
     commands/ skills/ agents/     named `tools:NAME`
     hooks/hooks.json              {"hooks": {...}} as in settings
-    .mcp.json                     {"mcpServers": {...}}; a server is called `plugin:tools:NAME`
+    .mcp.json                     {"mcpServers": {...}}; a server is named `plugin:tools:NAME`
 
-The person names the folder on the command line, and so trusts it. `${CLAUDE_PLUGIN_ROOT}` stands
-for it. One that cannot be used costs itself, and is told.
+The user names the folder on the command line and thereby trusts it. `${CLAUDE_PLUGIN_ROOT}` is replaced
+by its path. A plugin that cannot be loaded is reported and skipped.
 """
 
 from __future__ import annotations
@@ -26,27 +26,25 @@ HOOKS = "hooks/hooks.json"
 SERVERS = ".mcp.json"
 ROOT = "${CLAUDE_PLUGIN_ROOT}"
 NAME = re.compile(r"\w[\w-]*(\.\w[\w-]*)*")
-NOT_HEEDED = ("commands", "skills", "agents", "outputStyles", "lspServers")
-"""Keys that name other places for what has its folder here."""
+UNSUPPORTED = ("commands", "skills", "agents", "outputStyles", "lspServers")
+"""Manifest keys without effect: these parts are always loaded from their folders."""
 
 
 def load_plugins(folders: Iterable[str], without_servers: Iterable[str] = ()) -> Plugins:
-    """The plugins in some folders; `without_servers` are those of which no server is wanted."""
+    """Load plugins. Of the folders in `without_servers`, no MCP servers are loaded."""
     found: dict[str, Plugin] = {}
     errors: list[Json] = []
-    bare = frozenset(without_servers)
-    for number, folder in enumerate(dict.fromkeys([*folders, *bare])):
+    serverless = frozenset(without_servers)
+    for number, folder in enumerate(dict.fromkeys([*folders, *serverless])):
         try:
-            plugin = read_plugin(folder, errors, with_servers=folder not in bare)
+            plugin = read_plugin(folder, errors, with_servers=folder not in serverless)
             if plugin.name in found:
-                raise safe_read.UnreadableFile(
-                    f"there is another plugin called {plugin.name!r}: {found[plugin.name].path}"
-                )
+                raise safe_read.UnreadableFile(f"another plugin is named {plugin.name!r}: {found[plugin.name].path}")
         except safe_read.MissingFile:
-            text = f"there is no {MANIFEST} in it, so it is no plugin"
+            text = f"not a plugin: it has no {MANIFEST}"
             errors.append(build_load_error(number, folder, "manifest-not-found", text))
         except safe_read.UnreadableFile as exc:
-            text = f"is not used as a plugin: {exc}"
+            text = f"not used as a plugin: {exc}"
             errors.append(build_load_error(number, folder, "manifest-validation-error", text))
         else:
             found[plugin.name] = plugin
@@ -54,25 +52,25 @@ def load_plugins(folders: Iterable[str], without_servers: Iterable[str] = ()) ->
 
 
 def build_error(name: str, kind: str, text: str) -> Json:
-    """What is wrong with a part of a plugin that counts all the same."""
+    """Build an error about a part of a plugin that is loaded without this part."""
     return {"plugin": f"{name}@inline", "type": kind, "message": text}
 
 
 def build_load_error(number: int, folder: str, kind: str, text: str) -> Json:
-    """As hosts know it: what has no name yet is known by its place on the command line, and by its path."""
+    """Build an error about a folder. It has no plugin name, so it is identified by its position and path."""
     return {"plugin": f"inline[{number}]", "type": kind, "message": text, "path": folder}
 
 
 def read_plugin(folder: str, errors: list[Json], *, with_servers: bool) -> Plugin:
-    """Raises Unfit, or Absent where there is no manifest. What is wrong with a part costs that part."""
+    """Raises UnreadableFile, or MissingFile if there is no manifest. An invalid part is reported and skipped."""
     manifest = safe_read.parse_json_object(safe_read.read_file(os.path.join(folder, MANIFEST), (folder,)).data)
     name, version = manifest.get("name"), manifest.get("version", "")
     if not isinstance(name, str) or NAME.fullmatch(name) is None:
         raise safe_read.UnreadableFile(
-            f"{MANIFEST}: name must be letters, digits, `-`, `_` and single dots, not {name!r}"
+            f"{MANIFEST}: `name` must consist of letters, digits, `-`, `_` and single dots, not {name!r}"
         )
-    if ignored := [key for key in NOT_HEEDED if key in manifest]:
-        errors.append(build_error(name, "not-heeded", f"{MANIFEST}: not heeded: {', '.join(ignored)}"))
+    if ignored := [key for key in UNSUPPORTED if key in manifest]:
+        errors.append(build_error(name, "not-heeded", f"{MANIFEST}: no effect: {', '.join(ignored)}"))
     hooks = load_part(folder, manifest, "hooks", HOOKS, errors)
     servers = load_part(folder, manifest, "mcpServers", SERVERS, errors) if with_servers else {}
     return Plugin(
@@ -88,48 +86,49 @@ def read_plugin(folder: str, errors: list[Json], *, with_servers: bool) -> Plugi
 
 
 def load_plugin_agents(folder: str, name: str, errors: list[Json]) -> dict[str, Any]:
-    """The agents of a plugin, by the names their files give them."""
-    place = Path(folder, "agents")
-    if not place.is_dir():
+    """Load the agents of a plugin, by the names in their files."""
+    agents = Path(folder, "agents")
+    if not agents.is_dir():
         return {}
     from parley.settings.files.agents import OF_PLUGIN, load_agents
 
-    found, flaws = load_agents(place, (folder,), withheld=OF_PLUGIN)
+    found, problems = load_agents(agents, (folder,), withheld=OF_PLUGIN)
     errors += [
-        build_error(name, "agent-invalid", f"{os.path.relpath(flaw.path, folder)} {flaw.text}") for flaw in flaws
+        build_error(name, "agent-invalid", f"{os.path.relpath(problem.path, folder)}: {problem.text}")
+        for problem in problems
     ]
     return found
 
 
-def load_part(folder: str, manifest: Json, key: str, usual: str, errors: list[Json]) -> Json:
-    """What a plugin has under a key: in its manifest, in the file that it names there, or in the usual one."""
-    said = manifest.get(key, usual)
+def load_part(folder: str, manifest: Json, key: str, default_file: str, errors: list[Json]) -> Json:
+    """Load the object under a key: from the manifest, the file that it names, or the default file."""
+    given = manifest.get(key, default_file)
     try:
-        values = said if isinstance(said, dict) else read_part(folder, said)
-        inner = values.get(key, values if isinstance(said, dict) else None)
+        values = given if isinstance(given, dict) else read_part(folder, given)
+        inner = values.get(key, values if isinstance(given, dict) else None)
         if not isinstance(inner, dict):
-            raise safe_read.UnreadableFile(f"must have the object {key}")
+            raise safe_read.UnreadableFile(f"has no object {key!r}")
     except safe_read.MissingFile as exc:
         if key in manifest:
-            errors.append(build_error(manifest["name"], f"{key}-invalid", f"{said} {exc}"))
+            errors.append(build_error(manifest["name"], f"{key}-invalid", f"{given} {exc}"))
         return {}
     except safe_read.UnreadableFile as exc:
-        place = said if isinstance(said, str) else MANIFEST
-        errors.append(build_error(manifest["name"], f"{key}-invalid", f"{place}: {exc}"))
+        path = given if isinstance(given, str) else MANIFEST
+        errors.append(build_error(manifest["name"], f"{key}-invalid", f"{path}: {exc}"))
         return {}
-    filled: Json = expand_root(inner, folder)
-    return filled
+    expanded: Json = expand_root(inner, folder)
+    return expanded
 
 
-def read_part(folder: str, named: Any) -> Json:
-    """Raises Unfit. No file outside of the plugin is one of its parts."""
-    if not isinstance(named, str):
+def read_part(folder: str, name: Any) -> Json:
+    """Read a JSON file inside the plugin's folder. Raises UnreadableFile."""
+    if not isinstance(name, str):
         raise safe_read.UnreadableFile("must be an object or the name of a file")
-    return safe_read.parse_json_object(safe_read.read_file(os.path.join(folder, named), (folder,)).data)
+    return safe_read.parse_json_object(safe_read.read_file(os.path.join(folder, name), (folder,)).data)
 
 
 def expand_root(value: Any, folder: str) -> Any:
-    """A value with the plugin's folder in it wherever it is meant."""
+    """Replace `${CLAUDE_PLUGIN_ROOT}` in all strings of a value."""
     if isinstance(value, str):
         return value.replace(ROOT, folder)
     if isinstance(value, list):

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from parley.errors import SessionError, UnknownSession
-from parley.stores.base import ID_PATTERN, Entry, Info, SearchHit, check_id
+from parley.stores.base import ID_PATTERN, Entry, Info, SearchHit, StoreSetup, check_id
 from parley.stores.files.base import FileStore, log_exists, translate_os_errors
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.lease import acquire, is_leased
@@ -39,6 +39,10 @@ class ClaudeStore(FileStore):
         self._warn = complain
         self._folder = self._projects / project_key(context.cwd)
         self._context = context
+
+    @classmethod
+    def from_setup(cls, setup: StoreSetup) -> ClaudeStore:
+        return cls(setup.path, setup.context, setup.warn)
 
     def exists(self, session_id: str) -> bool:
         return self._find(session_id) is not None

@@ -17,12 +17,13 @@ import msgspec
 
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import ID_PATTERN, Entry, Info, SearchHit, check_id
+from parley.stores.base import ID_PATTERN, Entry, Info, SearchHit, StoreSetup, check_id
 from parley.stores.files.base import FileStore, log_exists, translate_os_errors
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.lease import acquire, is_leased
 from parley.stores.files.session_summary import list_page, search_files, sort_by_age, summarize, write_tag, write_title
 from parley.stores.files.transcript import BELOW, Transcript, TranscriptReader
+from parley.tools.catalog import find_traits
 from parley.workspace import private_files
 
 PROTOCOL_VERSION = "2024-11-05"
@@ -74,7 +75,7 @@ def fold(state: Json, entry: Entry) -> None:
         state |= {"model": inner["model"]} if inner.get("model") else {}
         content = inner.get("content")
         for block in content if isinstance(content, list) else ():
-            if block.get("type") == "tool_use" and block.get("name") == "TodoWrite":
+            if block.get("type") == "tool_use" and find_traits(str(block.get("name"))).work_list == "todos":
                 state["todos"] = block["input"].get("todos", [])
     elif entry.kind == "result":
         state |= {name: message[field] for name, field in RESULT.items() if field in message}
@@ -93,6 +94,10 @@ class FolderStore(FileStore):
         self._leases = root / "leases"
         self._context = context
         self._warn = complain
+
+    @classmethod
+    def from_setup(cls, setup: StoreSetup) -> FolderStore:
+        return cls(setup.path, setup.context, setup.warn)
 
     def exists(self, session_id: str) -> bool:
         with translate_os_errors():

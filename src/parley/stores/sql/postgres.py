@@ -12,7 +12,7 @@ import msgspec
 
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import ID_PATTERN, AgentInfo, Entry, Info, RepairReport, SearchHit, check_id
+from parley.stores.base import ID_PATTERN, AgentInfo, Entry, Info, RepairReport, SearchHit, StoreSetup, check_id
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.search_text import entry_text, make_excerpt, split_words
 from parley.stores.sql.postgres_log import LOCK, PostgresAgentLog, PostgresLog, connect, entries, rows, translate_errors
@@ -58,6 +58,10 @@ class PostgresStore:
         self._address = address
         self._context = context
         self._is_prepared = False
+
+    @classmethod
+    def from_setup(cls, setup: StoreSetup) -> PostgresStore:
+        return cls(setup.place, setup.context)
 
     def exists(self, session_id: str) -> bool:
         return self.info(session_id) is not None

@@ -20,7 +20,7 @@ import msgspec
 
 from parley.errors import UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import AgentInfo, Entry, Info, RepairReport, SearchHit, check_id
+from parley.stores.base import AgentInfo, Entry, Info, RepairReport, SearchHit, StoreSetup, check_id
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.lease import Lease, acquire, is_leased
 from parley.stores.files.sidechain import BorrowedLease
@@ -55,6 +55,10 @@ class SqliteStore:
     def __init__(self, path: Path, context: EntryContext) -> None:
         self._path = path
         self._context = context
+
+    @classmethod
+    def from_setup(cls, setup: StoreSetup) -> SqliteStore:
+        return cls(setup.path, setup.context)
 
     def exists(self, session_id: str) -> bool:
         return self.info(session_id) is not None

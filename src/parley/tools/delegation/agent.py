@@ -1,13 +1,13 @@
-"""Agent (listed as Task): hand work on to a subagent. What a subagent is: engine/agents/subagents.py."""
+"""Agent (listed as Task): delegate work to a subagent (engine/agents/subagents.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.tools.delegation.calls import AgentInput, AgentShown
 from parley.workspace.base import Scope
 
@@ -21,7 +21,7 @@ WHAT = (
 
 class Agent:
     name: ClassVar[str] = "Agent"
-    # It changes nothing by itself: whatever its agent wants to do is decided call by call. And several run at once.
+    # It changes nothing by itself: the calls of its agent are judged one by one. Several run at once.
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = AgentInput
     shown: ClassVar[type[Struct]] = AgentShown
@@ -29,9 +29,14 @@ class Agent:
     def __init__(self, kinds: Callable[[], list[Json]] = list) -> None:
         self._kinds = kinds
 
+    def with_agents(self, kinds: Callable[[], list[Json]]) -> Tool:
+        """The tool for these agents: their names and descriptions."""
+        # Its description is a property, which the protocol cannot express.
+        return cast(Tool, Agent(kinds))
+
     @property
     def description(self) -> str:
-        """With the agents there are, in the order of their names."""
+        """The description with the agents of the session, sorted by name."""
         rows = [f"- {kind['name']}: {kind['description'][:MOST_WORDS]}" for kind in self._kinds()[:MOST_LISTED]]
         return "\n".join([WHAT, *rows])
 

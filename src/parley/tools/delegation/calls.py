@@ -1,7 +1,4 @@
-"""What the model says to hand work on: to a subagent (Agent, listed as Task; SendMessage), or to a skill.
-
-The inputs only.
-"""
+"""The inputs of the delegating tools: Agent (listed as Task), SendMessage and Skill."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class AgentInput(Struct, frozen=True, kw_only=True):
 
 
 class AgentShown(Struct, frozen=True, kw_only=True):
-    """The part a model is told of."""
+    """The input as the model sees it."""
 
     description: Annotated[str, Meta(description="The work in three to five words")]
     prompt: Annotated[str, Meta(description="All that the agent must know: it sees nothing else")]
@@ -55,7 +52,7 @@ class MessageInput(Struct, frozen=True, kw_only=True):
 
 
 class MessageShown(Struct, frozen=True, kw_only=True):
-    """The part a model is told of."""
+    """The input as the model sees it."""
 
     to: Annotated[str, Meta(description="The agent's id, or the name it was given")]
     message: str

@@ -1,4 +1,4 @@
-"""SendMessage: say something to a subagent that runs, or let one that is done go on (engine/agents/subagents.py)."""
+"""SendMessage: send a message to a subagent; a finished one continues (engine/agents/subagents.py)."""
 
 from __future__ import annotations
 

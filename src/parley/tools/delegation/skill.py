@@ -1,4 +1,4 @@
-"""Skill: the text of a skill or a command, for a model that wants to follow it."""
+"""Skill: the text of a skill or command, for the model to follow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ABOUT = (
     "names, and only these:"
 )
 MOST_CHARS = 15_000
-"""All descriptions together; where they are longer, each gets its share."""
+"""The limit of all descriptions together; if they are longer, each is truncated to its share."""
 LEAST_CHARS = 40
 
 
@@ -28,10 +28,10 @@ class Skill:
     description = ABOUT
 
     def with_skills(self, skills: Sequence[tuple[str, str]]) -> Tool:
-        """The tool for these skills: names, and what each is for."""
+        """The tool for these skills: names and descriptions."""
         made = Skill()
         made.description = f"{ABOUT}\n{listing(skills)}"
-        # Its description is that of the object, not of the class: the protocol cannot say both.
+        # Its description is an attribute of the object, which the protocol cannot express.
         return cast(Tool, made)
 
     async def run(self, call: SkillInput, context: Context, reach: Scope) -> ToolOutput:

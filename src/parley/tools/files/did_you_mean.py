@@ -1,4 +1,4 @@
-"""What a text that was not found may have been meant to be."""
+"""Suggestions for a text that was not found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN_CHARS = 300
 
 
 def suggest(body: bytes, wanted: str) -> str:
-    """A sentence that helps to find the right text; "" if we know nothing better."""
+    """A hint for finding the right text; empty if there is none."""
     lines = wanted.split("\n")
     if all(NUMBERED.match(line) for line in lines if line):
         return "It begins with line numbers as Read shows them; they are not part of the file."
@@ -47,7 +47,7 @@ def describe_position(text: str, start: int, end: int, what: str) -> str:
 
 
 def like_line(text: str, wanted: str) -> str:
-    """The line most like the first one that is wanted."""
+    """The line most similar to the first line of the searched text."""
     from difflib import get_close_matches
 
     first = next((line.strip() for line in wanted.split("\n") if line.strip()), "")[:SHOWN_CHARS]

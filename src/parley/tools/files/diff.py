@@ -1,9 +1,9 @@
-"""What changed in a file, as hunks of lines with three lines around them: the `structuredPatch` of a result.
+"""Hunks of changed lines with three lines of context: the `structuredPatch` of a result.
 
     rewritten(old, new)      a file written anew
     edited(body, changes)    some places of it changed
 
-Only the lines around a change are looked at, so the size of the file does not matter.
+Only the lines around a change are compared, so the size of the file does not matter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONTEXT_LINES = 3
 COMPARED_LINES = 2_000
 """Comparing takes quadratic time at worst; texts that differ over more lines make one coarse hunk."""
 SHOWN_BYTES = 200_000
-"""A host cannot show more. Hunks beyond are left out."""
+"""Clients cannot show more. Further hunks are omitted."""
 CHUNK_BYTES = 1 << 16
 NO_NEWLINE = "\\ No newline at end of file"
 
@@ -35,14 +35,14 @@ class TextChange(Struct, frozen=True):
 
 
 def diff_texts(old: bytes, new: bytes) -> list[Json]:
-    """The hunks that lead from one text to another; none if there is too much to show."""
+    """The hunks between two texts; none if there are too many to show."""
     start = alike(old, new)
     same = alike(old, new, from_end=True, limit=min(len(old), len(new)) - start)
     return diff_edits(old, [TextChange(start, len(old) - same, new[start : len(new) - same])] if old != new else [])
 
 
 def alike(one: AnyStr, other: AnyStr, *, from_end: bool = False, limit: int | None = None) -> int:
-    """How many bytes or characters both begin, or end, with; at most `limit`."""
+    """The length of the common prefix, or suffix; at most `limit`."""
     most = min(len(one), len(other)) if limit is None else limit
     known = 0
     step = CHUNK_BYTES
@@ -82,7 +82,7 @@ def diff_edits(body: bytes, changes: Iterable[TextChange]) -> list[Json]:
 
 
 def windows(body: bytes, changes: Iterable[TextChange]) -> Iterator[tuple[int, int, list[TextChange]]]:
-    """The changes with the lines around them. Those whose lines touch share a window."""
+    """The changes with their context. Changes whose context overlaps share a window."""
     first, last, inside = 0, 0, list[TextChange]()
     for change in changes:
         start = line_start(body, change.start, CONTEXT_LINES)
@@ -119,7 +119,7 @@ def line_start(body: bytes, position: int, lines_above: int) -> int:
 
 
 def line_end(body: bytes, position: int, lines_below: int) -> int:
-    """Behind the line feed, where there is one."""
+    """The position after the line feed, if there is one."""
     for _ in range(lines_below + 1):
         position = body.find(b"\n", position) + 1
         if position == 0:
@@ -128,7 +128,7 @@ def line_end(body: bytes, position: int, lines_below: int) -> int:
 
 
 def lines(body: bytes) -> list[str]:
-    """With their line feeds, which only the last may lack. Line endings are no difference worth showing."""
+    """The lines with their line feeds, which only the last may lack. CR LF counts as LF."""
     text = as_text(body).replace("\r\n", "\n")
     *whole, rest = text.split("\n")
     return [*(f"{line}\n" for line in whole), *([rest] if rest else [])]
@@ -201,5 +201,5 @@ def shift_hunk(found: list[Opcode], by: int) -> list[Opcode]:
 
 
 def common(one: list[str], other: list[str]) -> int:
-    """How many lines both begin with."""
+    """The number of common lines at the start."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -1,7 +1,7 @@
-"""Edit: a text in a file replaced by another.
+"""Edit: replace a text in a file.
 
-The rest of the file stays as it is, byte for byte: its encoding, line endings, final
-newline and mode. Where that cannot be had, the edit is refused.
+The rest of the file stays unchanged, byte for byte: encoding, line endings, final newline and mode. If that is not
+possible, the edit is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from parley.tools.files.edit_match import Needle
 
 COUNTED_MATCHES = 1_000
-"""Enough to say that there are many; a patch does not show more of them either."""
+"""Enough to report that there are many; a patch does not show more either."""
 SHOWN_CHARS = 500
 
 
@@ -51,7 +51,7 @@ class Edit:
     )
 
     def prepare(self, input: Json, context: Context) -> Json:
-        """Hosts expect `replace_all` even where the model left it out."""
+        """Adds `replace_all`, which clients expect even if the model omits it."""
         return {"replace_all": False, **input}
 
     async def run(self, call: EditInput, context: Context, reach: Scope) -> ToolOutput:
@@ -83,7 +83,7 @@ def edit(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutp
 
 
 def fill(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutput:
-    """An empty old text: the file is new, or empty."""
+    """Handle an empty old text: the file is new or empty."""
     before = context.files.peek(path, reach)
     if before is not None:
         read_tracker.check_read_state(context, before)
@@ -96,7 +96,7 @@ def fill(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutp
 
 
 def find(body: bytes, call: EditInput) -> tuple[Needle, list[TextChange]]:
-    """How the old text is spelled in the file, and the changes this makes. Raises ToolError."""
+    """The old text as the file has it, and the changes. Raises ToolError."""
     from parley.tools.files.edit_match import needles
 
     for needle in needles(body, call.old_string, call.new_string):
@@ -114,7 +114,7 @@ def find(body: bytes, call: EditInput) -> tuple[Needle, list[TextChange]]:
 
 
 def find_overlap(body: bytes, needle: Needle, change: TextChange) -> bool:
-    """Whether there is another match that begins within the only one that was counted."""
+    """Whether another match starts within the only one that was counted."""
     ending = body.startswith(b"\r\n", change.start)
     return any(needle.changes(body, change.start + (2 if ending else 1)))
 
@@ -131,7 +131,7 @@ def not_found(body: bytes, call: EditInput) -> ToolError:
 
 
 def check_encoding(body: bytes, call: EditInput, needle: Needle) -> None:
-    """In an encoding we do not know only ASCII can be changed without harm. Raises ToolError."""
+    """In an unknown encoding only ASCII can be changed safely. Raises ToolError."""
     if not (call.old_string + call.new_string).isascii():
         raise ToolError(
             "The file is neither UTF-8 nor UTF-16, so it is not known how to write characters beyond ASCII into it. "

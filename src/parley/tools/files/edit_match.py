@@ -1,9 +1,8 @@
-"""Finding the text an edit replaces, and saying what takes its place.
+"""Find the text that an edit replaces, and adapt the new text.
 
-The model does not see everything: a file's CR LF looks like LF to it, and it tends to
-type straight quotes where the file has curly ones. So a line feed matches either line
-ending, and where nothing matches exactly, any quote matches its kind. What goes in has
-the file's own spelling: its line endings, and its quotes.
+The model does not see everything: CR LF looks like LF to it, and it tends to type straight quotes where the file has
+curly ones. So a line feed matches either line ending, and if nothing matches exactly, any quote matches its kind. The
+new text gets the line endings and quotes of the file.
 
     for needle in needles(body, old, new):
         for change in needle.changes(body): ...
@@ -32,11 +31,11 @@ class Needle(Struct, frozen=True, kw_only=True):
     old: str
     new: str
     pattern: re.Pattern[bytes] | None = None
-    """None: the old text is looked for as it is, and the new one goes in as it is."""
+    """None to search for the old text, and insert the new one, unchanged."""
     any_quote: bool = False
 
     def changes(self, body: bytes, start: int = 0) -> Iterator[TextChange]:
-        """What replacing every match from a place on changes."""
+        """The changes that replace every match from a position on."""
         if self.pattern is None:
             old, new = as_utf8(self.old), as_utf8(self.new)
             while (start := body.find(old, start)) >= 0:
@@ -48,7 +47,7 @@ class Needle(Struct, frozen=True, kw_only=True):
             yield TextChange(*match.span(), as_utf8(self._respelled(found, line_ending(match))))
 
     def _respelled(self, found: str, newline: str) -> str:
-        """The new text in the file's spelling. Where it only repeats the old text, the file's own text stays."""
+        """The new text in the spelling of the file. Where it repeats the old text, the file's text stays."""
         old, new = self.old, self.new
         units = re.findall(r"\r\n|.", found, re.DOTALL)
         head = alike(old, new)
@@ -75,7 +74,7 @@ def pattern(old: str, *, any_quote: bool = False) -> re.Pattern[bytes]:
 
 
 def quotes(line: str) -> bytes:
-    """A line in which every quote stands for all of its kind."""
+    """A pattern in which every quote matches all of its kind."""
     parts = (kind(part) if QUOTE.fullmatch(part) else part for part in QUOTE.split(line))
     return b"".join(
         b"(?:" + b"|".join(as_utf8(quote) for quote in part) + b")" if part in (SINGLE, DOUBLE) else
@@ -88,7 +87,7 @@ def kind(quote: str) -> str:
 
 
 def line_ending(match: re.Match[bytes]) -> str:
-    """The one in the match, or behind it, or before it."""
+    """The line ending in the match, or after it, or before it."""
     body = match.string
     at = body.find(b"\n", match.start())
     if at < 0:
@@ -97,7 +96,7 @@ def line_ending(match: re.Match[bytes]) -> str:
 
 
 def match_quotes(text: str, found: str, before: str) -> str:
-    """The text with quotes as the file has them in the place it goes to."""
+    """The text with the quotes that the file has at this position."""
     for straight, of_its_kind in (("'", SINGLE), ('"', DOUBLE)):
         own = {quote for quote in found if quote in of_its_kind}
         if own == {straight}:
@@ -108,7 +107,7 @@ def match_quotes(text: str, found: str, before: str) -> str:
 
 
 def curl_quotes(text: str, straight: str, before: str) -> str:
-    """The text with straight quotes made curly: opening at the start and behind white space, else closing."""
+    """The text with straight quotes made curly: opening at the start and after white space, else closing."""
     opening, closing = CURLY[straight]
     behind = before + text
     shift = len(before)

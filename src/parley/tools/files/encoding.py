@@ -1,8 +1,7 @@
-"""How a text file spells its text in bytes.
+"""The encoding of text files.
 
-The file tools work on UTF-8. A UTF-16 file is turned into that and back; a file in
-UTF-8 is taken as it is, byte order mark included; so is a file in some old encoding
-that nobody named ("unknown"), whose bytes beyond ASCII are then left alone.
+The file tools work on UTF-8. A UTF-16 file is converted to UTF-8 and back. UTF-8 is used unchanged, byte order mark
+included, and so is a file in another, unknown encoding, whose bytes beyond ASCII are then left alone.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ MARKS = {name: mark for mark, name in UTF16.items()}
 SAMPLE_BYTES = 8192
 CHUNK_BYTES = 1 << 20
 CONTROLS = bytes(set(range(32)) - set(b"\a\b\t\n\v\f\r\x1b"))
-"""Bytes that texts do without."""
+"""Bytes that do not occur in text."""
 
 
 def detect(data: bytes) -> str | None:
-    """The encoding of a text, or None if this is no text."""
+    """The encoding of a text; None for binary data."""
     sample = data[:SAMPLE_BYTES]
     # The mark of UTF-32 begins like that of UTF-16; two zero bytes follow.
     if (name := UTF16.get(data[:2])) is not None and sample[2:4] != b"\0\0":
@@ -48,7 +47,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 def to_utf8(data: bytes, encoding: str, *, errors: str = "strict") -> bytes:
-    """A file's bytes as the tools work on them. Raises ToolError if they are not what their mark says."""
+    """The bytes of a file as UTF-8. Raises ToolError if they do not match their byte order mark."""
     if encoding not in MARKS:
         return data
     try:
@@ -60,14 +59,14 @@ def to_utf8(data: bytes, encoding: str, *, errors: str = "strict") -> bytes:
 
 
 def from_utf8(body: bytes, encoding: str) -> bytes:
-    """Back to the file's own bytes."""
+    """The bytes in the encoding of the file."""
     if encoding not in MARKS:
         return body
     return MARKS[encoding] + body.decode(UTF8).encode(encoding)
 
 
 def as_utf8(text: str) -> bytes:
-    """What the model wrote, as bytes. Raises ToolError for half a character."""
+    """The text of the model as bytes. Raises ToolError for a lone surrogate."""
     try:
         return text.encode(UTF8)
     except UnicodeEncodeError as exc:
@@ -77,5 +76,5 @@ def as_utf8(text: str) -> bytes:
 
 
 def as_text(body: bytes) -> str:
-    """For people and the model: no byte order mark, and a sign where bytes make no character."""
+    """Text to show: no byte order mark, invalid bytes replaced."""
     return body.decode("utf-8-sig", "replace")

@@ -1,8 +1,7 @@
-"""Images, as a file has them and as the model takes them.
+"""Images in files, and as the model accepts them.
 
-Which kind and how large is read from the header. A model API turns down images that are
-too large, and with one in its history a conversation cannot go on; so those are scaled
-down where Pillow happens to be installed, and refused elsewhere.
+Type and size are read from the header. A model API refuses images that are too large, and a conversation with such an
+image in its history cannot continue. Large images are scaled down if Pillow is installed, and refused otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 
 MOST_BASE64 = 700_000
-"""Of the image block; a line takes no more."""
+"""The limit of an image block; a larger one does not fit on a line."""
 MOST_PIXELS_A_SIDE = 8_000
 SIDES_TO_TRY = (2_000, 1_500, 1_000, 700, 400)
 START_OF_FRAME = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -42,7 +41,7 @@ class Picture(Struct, frozen=True, kw_only=True):
 
 
 def media_type(data: bytes) -> str | None:
-    """What kind of image this is, by its first bytes; None if it is none that a model takes."""
+    """The media type by the first bytes; None if models do not accept it."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in MAGIC if data.startswith(magic)), None)
@@ -73,7 +72,7 @@ def gif_size(data: bytes) -> tuple[int, int]:
 
 
 def jpeg_size(data: bytes) -> tuple[int, int]:
-    """The segments are walked to the one that starts the frame."""
+    """Walks the segments to the one that starts the frame."""
     at = 2
     while at + 9 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]
@@ -106,7 +105,7 @@ def number(data: bytes, order: Any) -> int:
 
 
 def fit_image(picture: Picture) -> Picture:
-    """The picture, or a smaller one that a model takes. Raises ToolError."""
+    """The image, scaled down if models would refuse it. Raises ToolError."""
     if picture.fits:
         return picture
     what = f"The image is too large ({picture.width}x{picture.height}, {len(picture.data)} bytes)"

@@ -8,7 +8,7 @@ from parley.tools.files.encoding import as_text
 DEFAULT_LINES = 2_000
 LONGEST_LINE_CHARS = 2_000
 MOST_CHARS = 100_000
-"""Of one excerpt: some 25,000 tokens."""
+"""The limit of an excerpt: about 25,000 tokens."""
 MOST_BYTES_A_CHAR = 4
 
 
@@ -16,11 +16,11 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     lines: list[str]
     first: int
     total: int
-    """Lines of the whole text; behind a final line feed there is one more, an empty one. 0 for an empty text."""
+    """The lines of the whole text. After a final line feed there is one more, empty line. 0 for an empty text."""
     some_cut: bool
     """A line was too long to be shown whole."""
     out_of_room: bool
-    """Lines were left out though the limit would have let them in."""
+    """Lines were omitted although `limit` includes them."""
 
     @property
     def whole(self) -> bool:
@@ -28,7 +28,7 @@ class Excerpt(Struct, frozen=True, kw_only=True):
 
 
 def excerpt(body: bytes, first: int, limit: int | None) -> Excerpt:
-    """The lines from `first` on, as many as there is room for."""
+    """The lines from `first` on, as many as fit."""
     total = body.count(b"\n") + 1 if body else 0
     most = DEFAULT_LINES if limit is None else limit
     last = min(total, first + most - 1)
@@ -48,7 +48,7 @@ def excerpt(body: bytes, first: int, limit: int | None) -> Excerpt:
 
 
 def line_position(body: bytes, number: int) -> int:
-    """Where a line begins that exists."""
+    """The position of an existing line."""
     position = 0
     for _ in range(number - 1):
         position = body.find(b"\n", position) + 1
@@ -56,7 +56,7 @@ def line_position(body: bytes, number: int) -> int:
 
 
 def number_lines(body: bytes, start: int, end: int) -> tuple[str, bool]:
-    """A line without its ending, cut if it is too long, and whether it was."""
+    """A line without its ending, truncated if it is too long, and whether it was."""
     if end > start and body[end - 1] == 0x0D:
         end -= 1
     some = body[start : min(end, start + MOST_BYTES_A_CHAR * (LONGEST_LINE_CHARS + 1))]

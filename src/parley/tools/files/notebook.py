@@ -1,4 +1,4 @@
-"""NotebookEdit: a cell of a notebook replaced, inserted or deleted."""
+"""NotebookEdit: replace, insert or delete a cell of a notebook."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class NotebookEdit:
 
 
 class Changed(Struct, frozen=True, kw_only=True):
-    """What became of a cell."""
+    """The outcome for a cell."""
 
     said: str
     cell_id: str
@@ -134,7 +134,7 @@ EDITS = {"replace": replace, "insert": insert, "delete": delete}
 
 
 def find(book: Json, wanted: str | None) -> int:
-    """The place of a cell. Raises ToolError."""
+    """The position of a cell. Raises ToolError."""
     names = [notebook_cells.cell_id(cell, index) for index, cell in enumerate(book["cells"])]
     if wanted is None:
         raise ToolError(f"Say with cell_id which cell is meant. There are {list_cells(names)}.")
@@ -159,7 +159,7 @@ def format_source(source: str, *, as_list: bool) -> str | list[str]:
 
 
 def dump_notebook(book: Any, before: bytes) -> bytes:
-    """As Jupyter writes it, in the indentation and the line endings the file had."""
+    """The notebook as Jupyter writes it, with the indentation and line endings of the file."""
     import json
 
     found = re.match(rb'[^"]*\{\r?\n([ \t]+)"', before)

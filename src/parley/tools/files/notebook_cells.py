@@ -1,4 +1,4 @@
-"""A notebook as a list of cells: read from its file, and shown to the model and the host."""
+"""The cells of a notebook: parse them, and format them for the model and the client."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 
 MOST_OUTPUT_CHARS = 10_000
-"""Of one output."""
+"""The limit of one output."""
 MOST_CHARS = 100_000
 MOST_IMAGE_BASE64 = 300_000
-"""Of all images together."""
+"""The limit of all images together."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class NotANotebook(Exception):
-    """The file's content is no notebook of the fourth format."""
+    """The file is not a notebook of format 4."""
 
 
 class ShownCells(Struct, frozen=True, kw_only=True):
-    """Cells as they go out."""
+    """Formatted cells."""
 
     blocks: list[Json]
     cells: list[Json]
@@ -44,7 +44,7 @@ def load(data: bytes) -> Json:
 
 
 def cell_id(cell: Json, index: int) -> str:
-    """The id of a cell; older notebooks have none, so there the place counts."""
+    """The id of a cell; its position in older notebooks, which have no ids."""
     return str(cell.get("id") or f"cell-{index}")
 
 
@@ -75,7 +75,7 @@ def show_cells(book: Json, first: int, count: int) -> ShownCells:
 
 
 class NotebookView:
-    """The cells so far, and how much more there is room for."""
+    """Collects cells until the limits are reached."""
 
     def __init__(self) -> None:
         self.blocks: list[Json] = []
@@ -84,7 +84,7 @@ class NotebookView:
         self._images_left = MOST_IMAGE_BASE64
 
     def add(self, cell: Json, name: str, spoken: str) -> bool:
-        """Whether there was room for it. The first cell is always taken."""
+        """Add a cell if it fits; the first always does. Returns whether it was added."""
         source = join_source(cell.get("source"))
         if len(source) > MOST_CHARS:
             source = f"{source[:MOST_CHARS]}\n(cut: the source has {len(source)} characters)"
@@ -124,7 +124,7 @@ class NotebookView:
             self.blocks.append({"type": "text", "text": text})
 
     def _output(self, output: Any) -> Json | None:
-        """An output as the host sees it, cut to what fits."""
+        """An output for the client, truncated to what fits."""
         if not isinstance(output, dict):
             return None
         data = output.get("data")

@@ -11,7 +11,7 @@ MOST_BYTES = 100_000_000
 
 
 def page_texts(data: bytes, pages: str | None, most: int) -> tuple[list[tuple[int, str]], int]:
-    """The number and the text of each page that is asked for, and how many pages there are.
+    """The number and text of each requested page, and the number of pages.
 
     Raises ToolError, also if these would be more than `most`.
     """
@@ -38,7 +38,7 @@ def page_texts(data: bytes, pages: str | None, most: int) -> tuple[list[tuple[in
 
 
 def chosen_pages(pages: str | None, count: int, most: int) -> range:
-    """Which pages are meant. Raises ToolError."""
+    """The requested pages. Raises ToolError."""
     if pages is None or not pages.strip():
         if count > most:
             raise ToolError(

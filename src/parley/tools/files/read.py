@@ -1,4 +1,4 @@
-"""Read: a file as the model can take it: numbered lines, an image, the pages of a PDF, the cells of a notebook."""
+"""Read: show a file as numbered lines, an image, the pages of a PDF, or the cells of a notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from parley.tools.paths import read_whole_file, resolve_path
 from parley.workspace.base import FileSnapshot, Scope
 
 TWICE_BASE64 = 450_000
-"""Base64 that may stand on a line twice: for the model, and in the detail."""
+"""The limit of base64 data, which a message carries twice: for the model and in the detail."""
 MOST_PAGES = 20
 PDF = b"%PDF-"
 
@@ -49,7 +49,7 @@ class Read:
 
 
 def read_for_model(path: str, call: ReadInput, context: Context, reach: Scope) -> tuple[FileSnapshot, ToolOutput, bool]:
-    """The file, how it is shown, and whether that is all of it."""
+    """The file, its result, and whether the result shows all of it."""
     snapshot = read_whole_file(path, context, reach)
     data = snapshot.data
     if data.startswith(PDF):
@@ -60,7 +60,7 @@ def read_for_model(path: str, call: ReadInput, context: Context, reach: Scope) -
 
 
 def image(data: bytes) -> tuple[ToolOutput, bool] | None:
-    """None if it is none."""
+    """The result for an image; None for other files."""
     from parley.tools.files import images
 
     kind = images.media_type(data)
@@ -153,7 +153,7 @@ def text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[ToolO
 
 
 def explain_cut(part: Excerpt, call: ReadInput) -> list[str]:
-    """What the model should know of what it does not see."""
+    """A note about what is not shown."""
     if part.total == 0:
         return ["The file is empty."]
     if not part.lines:

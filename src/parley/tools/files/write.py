@@ -1,4 +1,4 @@
-"""Write: a file made, or replaced as a whole."""
+"""Write: create or replace a file."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def write(path: str, content: str, context: Context, reach: Scope) -> ToolOutput
 
 
 def encode_body(body: bytes, before: FileSnapshot | None) -> bytes:
-    """The bytes to write. Read does not show a byte order mark, so it is kept; with it the encoding it stands for."""
+    """The bytes to write. A byte order mark and its encoding are kept, as Read does not show them."""
     if before is None:
         return body
     encoding = detect(before.data) or UTF8

@@ -1,4 +1,4 @@
-"""EnterPlanMode and ExitPlanMode: think first, then have the plan approved.
+"""EnterPlanMode and ExitPlanMode: make a plan first, then have it approved.
 
 A plan comes with the call, or from the session's plan file where the model wrote one.
 Either way the person sees it in the permission request, and may change it there: what
@@ -51,7 +51,7 @@ class PlanShown(Struct, frozen=True, kw_only=True):
 
 
 class ExitPlanModeInput(Struct, frozen=True, kw_only=True):
-    """Other keys (allowedPrompts) are for the host and pass through."""
+    """Other keys (allowedPrompts) are passed to the client."""
 
     plan: str | None = None
     planFilePath: str | None = None
@@ -96,11 +96,11 @@ class ExitPlanMode:
 
 
 def read_plan(context: Context) -> str | None:
-    """What is in the plan file."""
+    """The content of the plan file."""
     if context.plan_file is None:
         return None
     try:
         found = context.files.peek(context.plan_file, Scope(files=(context.plan_file,)))
     except ToolError:
-        return None  # whatever is in the way: then there is no plan to show
+        return None  # an unreadable file counts as no plan
     return None if found is None else found.data[:MOST_PLAN_BYTES].decode(errors="replace")

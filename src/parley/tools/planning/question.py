@@ -1,9 +1,8 @@
 """AskUserQuestion: the model asks, a person answers.
 
-The questions go out in the permission request, and the answers come back in its reply:
-as `updatedInput.answers`, or as `selectedOptions` in the order of the questions (seed
-003). So it always asks, whatever the rules allow. Answers that the model itself put
-into its call are dropped: nobody gave them.
+The questions are sent in the approval request, and the answers arrive in the reply: as `updatedInput.answers`, or as
+`selectedOptions` in the order of the questions. So it always asks, whatever the rules allow. Answers that the model
+itself put into its call are dropped.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from parley.workspace.base import Scope
 
 
 class Choice(Struct, frozen=True, kw_only=True):
+    # The model reads the names of this class and the next in the schema.
     label: Annotated[str, Meta(min_length=1, description="What the user picks, in a few words")]
     description: Annotated[str, Meta(description="What it means or leads to")]
     preview: Annotated[str | UnsetType, Meta(description="Something to look at: code, a layout")] = UNSET
@@ -32,13 +32,13 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class QuestionsInput(Struct, frozen=True, kw_only=True):
-    """What the model is shown."""
+    """The input as the model sees it."""
 
     questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
 
 
 class ReadChoice(Struct, frozen=True, kw_only=True):
-    """As it is read: seed 004 leaves a description out."""
+    """The input as it is read: the description may be missing."""
 
     label: Annotated[str, Meta(min_length=1)]
     description: str = ""
@@ -53,13 +53,13 @@ class ReadQuestion(Struct, frozen=True, kw_only=True):
 
 
 class AnsweredQuestions(Struct, frozen=True, kw_only=True):
-    """The questions, and what the host adds to them."""
+    """The questions, and what the client adds to them."""
 
     questions: Annotated[list[ReadQuestion], Meta(min_length=1, max_length=4)]
     answers: dict[str, str | list[str]] | None = None
     selectedOptions: list[str] | None = None
     response: str | None = None
-    """Free words instead of answers."""
+    """Free text instead of answers."""
     annotations: dict[str, Json] | None = None
 
 
@@ -76,7 +76,7 @@ class AskUserQuestion:
     )
 
     def prepare(self, input: Json, context: Context) -> Json:
-        """The questions alone, with what the model may leave out."""
+        """The questions alone, with defaults for optional fields."""
         try:
             read: AnsweredQuestions = read_input(self, input)
         except InvalidInput:
@@ -94,7 +94,7 @@ class AskUserQuestion:
 
 
 def collect_answers(call: AnsweredQuestions) -> dict[str, str]:
-    """Question and answer; several picks are joined by commas."""
+    """Question and answer; several choices are joined by commas."""
     if call.answers is not None:
         return {question: join_answer(answer) for question, answer in call.answers.items()}
     picked = call.selectedOptions or []
@@ -108,7 +108,7 @@ def join_answer(answer: str | list[str]) -> str:
 
 
 def format_answers(call: AnsweredQuestions, answers: dict[str, str]) -> str:
-    """For the model."""
+    """The text for the model."""
     lines = [f"- {question} {answer}" + format_note(call, question) for question, answer in answers.items() if answer]
     parts = ["The user answered:\n" + "\n".join(lines)] if lines else []
     if call.response:

@@ -1,7 +1,7 @@
 """TaskCreate, TaskUpdate, TaskList, TaskGet: a list of tasks that can wait for each other.
 
-The session's tasks are one `Board` in the context's notes. A task that is blocked waits
-for the tasks in its `blockedBy`; both ends of such a tie are kept in step.
+The tasks of a session are one `TaskBoard` in the notes of the context. A blocked task waits for the tasks in its
+`blockedBy`; `blocks` and `blockedBy` are kept consistent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ListedTask(Struct, kw_only=True):
 
 
 class TaskBoard:
-    """All tasks of a session, in the order they were made."""
+    """All tasks of a session, in the order of creation."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, ListedTask] = {}
@@ -64,7 +64,7 @@ class TaskBoard:
                 other.blocked_by.remove(id)
 
     def add_dependency(self, first: ListedTask, then: ListedTask) -> bool:
-        """Let one task wait for the other; False if it does already. Raises ToolError if both would wait for ever."""
+        """Make one task wait for another; False if it does already. Raises ToolError if that would be a cycle."""
         if first.id in then.blocked_by:
             return False
         if first is then or then.id in self._waited_for(first):
@@ -73,7 +73,7 @@ class TaskBoard:
         return True
 
     def _waited_for(self, task: ListedTask) -> Iterator[str]:
-        """All that must be done before a task."""
+        """All tasks that must be finished before a task."""
         waiting, seen = list(task.blocked_by), set[str]()
         while waiting:
             id = waiting.pop()
@@ -127,7 +127,7 @@ class TaskUpdateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 PLAIN = {"subject": "subject", "description": "description", "activeForm": "active_form", "owner": "owner"}
-"""Fields that are simply replaced, and what a Task calls them."""
+"""Fields that are replaced, and their names on a task."""
 
 
 class TaskUpdate:
@@ -157,7 +157,7 @@ class TaskUpdate:
 
 
 def add_dependencies(board: TaskBoard, task: ListedTask, call: TaskUpdateInput) -> list[str]:
-    """All or nothing: an unknown task or a circle leaves the board as it was."""
+    """All or nothing: an unknown task or a cycle leaves the board unchanged."""
     wishes = [("blocks", task, board.find(id)) for id in call.addBlocks or ()]
     wishes += [("blockedBy", board.find(id), task) for id in call.addBlockedBy or ()]
     before = {id: list(other.blocked_by) for id, other in board.tasks.items()}

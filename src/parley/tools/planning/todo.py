@@ -1,4 +1,4 @@
-"""TodoWrite: the model's list of what is to be done, replaced as a whole."""
+"""TodoWrite: replace the work list of the model."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Todo(Struct, frozen=True, kw_only=True):
 
 
 class TodoWriteInput(Struct, frozen=True, kw_only=True):
-    """What the model is shown."""
+    """The input as the model sees it."""
 
     todos: Annotated[list[Todo], Meta(description="The whole list as it is from now on")]
 
 
 class ReadTodo(Struct, frozen=True, kw_only=True):
-    """As it is read: seed 003 has an id, which is dropped, and no activeForm."""
+    """The input as it is read: older versions have an id, which is dropped, and no activeForm."""
 
     content: Annotated[str, Meta(min_length=1)]
     status: Status

@@ -1,4 +1,4 @@
-"""Glob: the files whose paths fit a pattern, those that changed last first."""
+"""Glob: find files by a path pattern, most recently changed first."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class GlobTool:
     )
 
     async def run(self, call: GlobInput, context: Context, reach: Scope) -> ToolOutput:
-        begun = context.clock()
+        started_at = context.clock()
         seconds = timeout_seconds(context.environment)
         given_up = threading.Event()
 
         def too_late() -> bool:
-            return given_up.is_set() or context.clock() - begun > seconds
+            return given_up.is_set() or context.clock() - started_at > seconds
 
         try:
             listing = await run_in_thread(lambda: find_files(call, context, reach, too_late))
@@ -49,7 +49,7 @@ class GlobTool:
             given_up.set()
         if listing.stopped and not listing.paths:
             raise ToolError(f"No file was found within {seconds:g} seconds. Give a narrower pattern or path.")
-        return format_result(listing, context.clock() - begun)
+        return format_result(listing, context.clock() - started_at)
 
 
 def find_files(call: GlobInput, context: Context, reach: Scope, stop: Callable[[], bool]) -> FileListing:

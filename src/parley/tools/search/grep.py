@@ -1,4 +1,4 @@
-"""Grep: the files, lines or numbers of lines that match a regular expression."""
+"""Grep: find the files or lines that match a regular expression, or count them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How the hits of a search are told, page by page.
+"""Format the hits of a search, page by page.
 
-A page is a number of lines or files from an offset on, and no longer than the model can
-use; where more is left, it says how to go on.
+A page is a number of lines or files from an offset, limited to what the model can use. If there are more, it ends
+with how to get them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NUMBERED = re.compile(rb"(\d+)([:-])(.*)", re.DOTALL)
 class OutputPage(Struct, frozen=True):
     offset: int
     limit: int | None
-    """None: as much as fits."""
+    """None for as much as fits."""
 
     @property
     def last_line(self) -> int:
-        """No page ends behind this line, as every line has at least its newline."""
+        """The last line a page can reach, as every line has at least its newline."""
         return self.offset + (PAGE_CHARS if self.limit is None else self.limit)
 
     def cut(self, lines: Iterator[str] | list[str]) -> tuple[list[str], bool]:
@@ -42,7 +42,7 @@ class OutputPage(Struct, frozen=True):
         return kept, False
 
     def continuation(self, shown: int, total: int | None) -> str:
-        """How to go on."""
+        """How to get the next page."""
         first, last = self.offset + 1, self.offset + shown
         of = "" if total is None else f" of {total}"
         return f"(Showing {first}-{last}{of}. Go on with offset {last}.)"
@@ -97,7 +97,7 @@ def content(
 
 
 def lines(found: list[tuple[str, list[bytes]]], *, numbered: bool, gaps: bool) -> Iterator[str]:
-    """`path:12:a match` and `path-13-a line near it`, with `--` between lines that do not follow each other."""
+    """`path:12:a match` and `path-13-a line near it`, with `--` between lines that are not adjacent."""
     for at, (path, parts) in enumerate(found):
         if at and gaps:
             yield "--"
@@ -112,7 +112,7 @@ def lines(found: list[tuple[str, list[bytes]]], *, numbered: bool, gaps: bool) -
 
 
 def mark_incomplete(result: ToolOutput, why: str) -> ToolOutput:
-    """A result of a search that was stopped."""
+    """The result of a stopped search."""
     return msgspec.structs.replace(
         result, content=f"{result.content}\n({why})", detail={**result.detail, "timedOut": True}
     )

@@ -1,4 +1,4 @@
-"""What tools may ask of the session's background tasks. The engine's side is engine/tasks/manager.py."""
+"""The interface of background tasks for tools. The engine implements it in engine/tasks/manager.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RUNNING = "running"
 
 
 class BackgroundTask(Protocol):
-    """A task, running or over."""
+    """A task, running or finished."""
 
     @property
     def id(self) -> str: ...
@@ -29,7 +29,7 @@ class BackgroundTask(Protocol):
 
     @property
     def command(self) -> str:
-        """The command line; empty if it is none."""
+        """The command line; empty for other tasks."""
 
     @property
     def output_file(self) -> str: ...
@@ -40,11 +40,11 @@ class BackgroundTask(Protocol):
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs, and if it has none."""
+        """None while it runs, or if it has none."""
 
 
 class OutputTail(Protocol):
-    """The end of what a task wrote."""
+    """The end of the output of a task."""
 
     @property
     def text(self) -> str: ...
@@ -57,36 +57,36 @@ class OutputTail(Protocol):
 
 
 class Background(Protocol):
-    """Every `task_id` is one that `find` knows."""
+    """Every `task_id` is one that `find` returns."""
 
     are_allowed: bool
-    """Whether anything may run in the background; else everything is waited for."""
+    """Whether commands may run in the background."""
 
     async def start_command(self, order: CommandOrder) -> BackgroundTask:
         """Raises ToolError if it cannot be started."""
 
     async def run_command(self, order: CommandOrder, output: CommandOutput) -> Finished | BackgroundTask:
-        """How a command ended, or the task that it has become meanwhile. Cancelling kills it. Raises ToolError."""
+        """How a command ended, or the task it became meanwhile. Cancelling kills it. Raises ToolError."""
 
     def find(self, task_id: str) -> BackgroundTask | None: ...
 
     def ids(self) -> list[str]:
-        """All tasks of the session, the oldest first."""
+        """All tasks of the session, oldest first."""
 
     def stop(self, task_id: str) -> None:
-        """End it. Does nothing if it is over."""
+        """Stop a task. Does nothing if it has finished."""
 
     async def wait(self, task_id: str, timeout_seconds: float) -> None:
-        """Until it is over, or the time is up."""
+        """Wait until a task has finished, or the time is up."""
 
     def mark_known(self, task_id: str) -> None:
-        """The model has been told how it ended: no turn needs to tell it again."""
+        """Record that the model knows how a task ended, so no notification follows."""
 
     def tail(self, task_id: str, limit_bytes: int) -> OutputTail: ...
 
 
 def find_task(background: Background | None, task_id: str | None) -> tuple[Background, BackgroundTask]:
-    """The task a tool was called for. Raises ToolError."""
+    """The task that a call names. Raises ToolError."""
     if background is None:
         raise ToolError("There are no background tasks here.")
     if not task_id:

@@ -1,4 +1,4 @@
-"""Bash: one command line, run by a plain bash in the session's directory."""
+"""Bash: run a command line in the working directory of the session."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ BACKGROUND_TIMEOUT_MS = 1_800_000
 LONGEST_BACKGROUND_TIMEOUT_MS = 7_200_000
 KEPT_BYTES = 30_000
 MOST_KEPT_BYTES = 80_000
-"""A line carries the output twice, and a byte may need six characters there: more would not fit on a line."""
+"""A message carries the output twice, and a byte may need six characters: more would not fit."""
 PREVIEW_BYTES = 2_000
 LONGEST_WORD_BYTES = 128 * 1024 - 1
-"""What the kernel takes as one word of a command line."""
+"""The longest single argument that the kernel accepts."""
 START = "Bash"
-"""The note that holds the directory the session started in."""
+"""The key of the note with the start directory of the session."""
 
 SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
 READ_BY_BASH = frozenset(
     {"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT", "POSIXLY_CORRECT", "POSIX_PEDANTIC", "CDPATH", "PWD"}
     | {"GLOBIGNORE", "EXECIGNORE", "IFS", "PS4", "PROMPT_COMMAND", "BASH_XTRACEFD", "BASH_LOADABLES_PATH"}
 )
-"""Variables that say what bash sources, how it reads a line, where `cd` leads, or what a pattern stands for."""
-# At the end the shell tells, on the descriptor of its last words, where it is. Nothing of that is seen with `set -x`.
+"""Variables that change what bash sources, how it parses a line, where `cd` leads, or what a pattern matches."""
+# At exit the shell writes its working directory to a descriptor of ours. `set -x` does not show it.
 TRAP = "trap '{ set +x; builtin pwd -P >&199; } 2>/dev/null' EXIT; "
 
 
@@ -94,7 +94,7 @@ def build_order(
 
 
 async def run_and_wait(wanted: CommandOrder, context: Context, output: CommandOutput) -> Finished | BackgroundTask:
-    """Wait for it; where there is a session, its host may want that it goes on in the background."""
+    """Wait for the command. In a session the client can move it to the background."""
     if context.tasks is not None:
         return await context.tasks.run_command(wanted, output)
     return await context.processes.run(
@@ -107,7 +107,7 @@ async def run_and_wait(wanted: CommandOrder, context: Context, output: CommandOu
 
 
 def moved_to_background(task: BackgroundTask, note: str) -> ToolOutput:
-    """What is told of a command that was sent to the background."""
+    """The result of a command that was moved to the background."""
     text = (
         f"{note}The user sent this command to the background; it runs on with ID: {task.id}. Output is being written "
         f"to: {task.output_file} You will be told when it is over."
@@ -117,7 +117,7 @@ def moved_to_background(task: BackgroundTask, note: str) -> ToolOutput:
 
 
 async def start_in_background(argv: list[str], call: BashInput, context: Context, folder: str, note: str) -> ToolOutput:
-    """Start it in the background."""
+    """Start the command in the background. Raises ToolError."""
     if context.tasks is None:
         raise ToolError("Nothing can run in the background here. Run it without run_in_background.")
     asked_ms = BACKGROUND_TIMEOUT_MS if call.timeout is None else max(1, call.timeout)
@@ -131,7 +131,7 @@ async def start_in_background(argv: list[str], call: BashInput, context: Context
 
 
 def script(command: str) -> str:
-    """What bash runs. Raises ToolError if no command line can hold it."""
+    """The script for bash. Raises ToolError if it is too long."""
     quoted = command.replace("'", "'\\''")
     whole = f"{TRAP}eval '{quoted}'"
     size = len(whole.encode(errors="replace"))
@@ -144,7 +144,7 @@ def script(command: str) -> str:
 
 
 def working_directory(context: Context) -> tuple[str, str]:
-    """Where a command runs, and a note if that is not where the last one ended. Raises ToolError."""
+    """Where a command runs, and a note if the previous directory is gone. Raises ToolError."""
     start = context.notes.setdefault(START, context.cwd)
     if os.path.isdir(context.cwd):
         return context.cwd, ""
@@ -155,20 +155,20 @@ def working_directory(context: Context) -> tuple[str, str]:
 
 
 def foreground_timeout_ms(asked: int | None, environment: Mapping[str, str]) -> int:
-    """The person sets the default and the limit, the model may choose in between."""
+    """The timeout: the environment sets the default and the maximum, the model chooses within them."""
     default = env_number(environment, "BASH_DEFAULT_TIMEOUT_MS") or DEFAULT_TIMEOUT_MS
     longest = max(env_number(environment, "BASH_MAX_TIMEOUT_MS") or LONGEST_TIMEOUT_MS, default)
     return default if asked is None else min(max(1, asked), longest)
 
 
 def env_number(environment: Mapping[str, str], name: str) -> int | None:
-    """A variable with a whole number above zero; None if it holds anything else."""
+    """A variable with a positive integer; None for other values."""
     value = environment.get(name, "")
     return int(value) or None if value.isascii() and value.isdigit() else None
 
 
 def shell_environment(context: Context) -> dict[str, str]:
-    """Nothing is sourced before the command, and bash reads it as it was judged."""
+    """The environment without variables that change how bash reads the approved command."""
     environment = with_absolute_path({**context.environment, **context.observer.child_environment()})
     return {name: value for name, value in environment.items() if not changes_parsing(name)}
 
@@ -178,7 +178,7 @@ def changes_parsing(name: str) -> bool:
 
 
 def format_result(done: Finished, timeout_ms: int, note: str = "") -> ToolOutput:
-    """What the model reads and the host sees. Raises ToolError if the command failed."""
+    """The result for the model and the client. Raises ToolError if the command failed."""
     text = decode_output(done.output if done.total_bytes == len(done.output) else whole_characters(done.output)).rstrip(
         "\n"
     )
@@ -200,12 +200,12 @@ def detail_of(stdout: str) -> Json:
 
 
 def decode_output(data: bytes) -> str:
-    """Text that every reader takes: no byte that is no character, and no NUL."""
+    """Valid text: invalid bytes and NUL are replaced."""
     return data.decode(errors="replace").replace("\0", "\ufffd")
 
 
 def whole_characters(data: bytes) -> bytes:
-    """Without the part of a character at the end, which a cut leaves."""
+    """The data without an incomplete character at the end."""
     for back in range(1, min(4, len(data)) + 1):
         lead = data[-back]
         if lead & 0xC0 != 0x80:
@@ -215,12 +215,12 @@ def whole_characters(data: bytes) -> bytes:
 
 
 def exit_code_text(code: int) -> int:
-    """As a shell shows it: 128 and the signal's number for a command that was killed."""
+    """The exit code as a shell shows it: 128 plus the signal for a killed command."""
     return 128 - code if code < 0 else code
 
 
 def shorten_output(done: Finished, text: str) -> str:
-    """The output, or where it is and how it begins."""
+    """The output or, if it is too long, its file and its start."""
     if done.total_bytes <= len(done.output):
         return text
     size = f"{done.total_bytes / 1024:.1f}KB" if done.total_bytes < 1 << 20 else f"{done.total_bytes / (1 << 20):.1f}MB"

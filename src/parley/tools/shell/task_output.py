@@ -1,4 +1,4 @@
-"""TaskOutput: what a background task has written so far, and whether it is over."""
+"""TaskOutput: the output of a background task so far, and its status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TaskOutputShown(Struct, frozen=True, kw_only=True):
 class TaskOutputInput(Struct, frozen=True, kw_only=True):
     task_id: str | None = None
     bash_id: str | None = None
-    """The older name."""
+    """The older name of the field."""
     block: bool = True
     timeout: int = DEFAULT_TIMEOUT_MS
 
@@ -52,7 +52,7 @@ class TaskOutput:
 
 
 def format_result(task: BackgroundTask, tail: OutputTail, *, waited: bool) -> ToolOutput:
-    """What the model reads and the host sees."""
+    """The result for the model and the client."""
     code = "" if task.exit_code is None else f" (exit code {task.exit_code})"
     lines = [f"Task {task.id} ({task.description}): {task.status}{code}"]
     if tail.is_cut:

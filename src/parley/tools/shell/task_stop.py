@@ -1,4 +1,4 @@
-"""TaskStop: end a background task."""
+"""TaskStop: stop a background task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TaskStopShown(Struct, frozen=True, kw_only=True):
 class TaskStopInput(Struct, frozen=True, kw_only=True):
     task_id: str | None = None
     shell_id: str | None = None
-    """The older name."""
+    """The older name of the field."""
 
 
 class TaskStop:

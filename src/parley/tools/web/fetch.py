@@ -1,4 +1,4 @@
-"""WebFetch: a web page, read for one question."""
+"""WebFetch: fetch a web page and answer a question about it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from parley.workspace.base import Scope
 from parley.workspace.web import Moved, WebPage
 
 ASKED_CHARS = 100_000
-"""How much of a page the small model reads at once."""
+"""The part of a page that the small model reads at once."""
 SHOWN_CHARS = 30_000
-"""How much of a page is shown where no model has read it."""
+"""The part of a page that is shown if no model reads it."""
 ERROR_CHARS = 500
 
 
@@ -65,7 +65,7 @@ def redirect_result(page: Moved, call: WebFetchInput) -> str:
 
 
 async def answer_from_page(page: WebPage, call: WebFetchInput, context: Context) -> str:
-    """What the page says on the question. Raises ToolError if there is nothing to read."""
+    """The answer to the question about a page. Raises ToolError if the page has no text."""
     from parley.tools.web.page import is_text, media_type, page_text
 
     if not is_text(page.content_type, page.body):
@@ -84,7 +84,7 @@ async def answer_from_page(page: WebPage, call: WebFetchInput, context: Context)
 
 
 async def summarize_page(url: str, text: str, call: WebFetchInput, context: Context) -> str:
-    """The small model's answer; the text itself where there is no model, or it fails."""
+    """The answer of the small model; the text itself without a model, or if it fails."""
     reason = "there is no small model here"
     if context.ask_small_model is not None:
         try:
@@ -99,7 +99,7 @@ async def summarize_page(url: str, text: str, call: WebFetchInput, context: Cont
 
 
 def continuation(end: int, total: int) -> str:
-    """What to say of a part that was left out."""
+    """The note about an omitted part."""
     return "" if end >= total else f"\n\n(This is the page up to character {end} of {total}; go on with offset={end}.)"
 
 

@@ -1,10 +1,10 @@
-"""HTML as text: what a person would read, in the plainest Markdown.
+"""Convert HTML to plain Markdown.
 
     text_of("<h1>Hi</h1><p>See <a href='/a'>this</a>", "https://example.com")
         -> "# Hi\\n\\nSee this (https://example.com/a)"
 
 Headings, lists, tables, code and links keep their form; scripts and styles are dropped.
-The work is in proportion to the page, whatever the page is made of.
+The time is linear in the size of the page, whatever it contains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import urljoin
 MOST_CHARS = 5_000_000
 PIECE_CHARS = 8_192
 MOST_PENDING_CHARS = 65_536
-"""A tag longer than this is not waited for."""
+"""A longer tag is treated as text."""
 LONGEST_END_TAG = 16
 DEEPEST_LIST = 8
 SPACES = re.compile(r"\s+")
@@ -52,19 +52,19 @@ class HtmlReader(HTMLParser):
         self._lines: list[str] = []
         self._line: list[str] = []
         self._start = ""
-        """What the next line begins with: a heading's hashes, a list's dash."""
+        """The prefix of the next line: the hashes of a heading, the dash of a list."""
         self._dropping = 0
         self._lists: list[int | None] = []
         """The open lists: None for dashes, else the number of the last item."""
         self._link: tuple[str, int] | None = None
-        """The open link, and where in the line its words begin."""
+        """The open link, and where its text starts in the line."""
         self._verbatim = False
         self._in_cell = False
         self._in_title = False
         self._title = ""
 
     def give_up(self, html: str, at: int) -> int:
-        """Leave an endless tag or script; the place to go on from."""
+        """Skip an unterminated tag or script; returns where to continue."""
         if self.cdata_elem is not None:
             self.rawdata = self.rawdata[-LONGEST_END_TAG:]
             return at
@@ -73,7 +73,7 @@ class HtmlReader(HTMLParser):
         return len(html) if end < 0 else end + 1
 
     def text(self) -> str:
-        """All that was read."""
+        """The whole text."""
         if self.cdata_elem is None and not self.rawdata.startswith("<"):
             self.handle_data(unescape(self.rawdata))
         self._end_pre({}) if self._verbatim else self._break()
@@ -211,12 +211,12 @@ class HtmlReader(HTMLParser):
     # Lines.
 
     def _add(self, words: str) -> None:
-        """Go on with the line; it does not begin with a space."""
+        """Append to the line, which does not start with a space."""
         if self._line or words != " ":
             self._line.append(words)
 
     def _break(self) -> None:
-        """End the line, if there is anything on it."""
+        """End the line if it is not empty."""
         if words := SPACES.sub(" ", "".join(self._line)).strip():
             self._lines.append(self._start + words)
             self._start = ""
@@ -224,7 +224,7 @@ class HtmlReader(HTMLParser):
         self._link = (self._link[0], 0) if self._link else None
 
     def _blank(self) -> None:
-        """Leave a blank line, unless there is one."""
+        """Add a blank line unless there is one."""
         self._start = ""
         if self._lines and self._lines[-1]:
             self._lines.append("")

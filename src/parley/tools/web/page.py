@@ -1,8 +1,8 @@
-"""A web page's content as text: what kind it is, how its letters are coded, what it says.
+"""The content of a web page as text: its type, its encoding, its text.
 
     readable(page.body, page.content_type, page.url)
 
-Imported when a page is read, not before: `html.parser` behind html.py is not free.
+Imported when a page is read: `html.parser`, which html.py uses, takes time to load.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ READABLE = re.compile(r"text/.*|application/(.*[.+-])?(json|xml|javascript|yaml|
 
 
 def is_text(content_type: str, body: bytes) -> bool:
-    """Whether there is text to read; a server that says nothing is judged by what it sent."""
+    """Whether a page is text, by its content type or, without one, by its content."""
     kind = media_type(content_type)
     return bool(READABLE.fullmatch(kind)) if kind else b"\0" not in body[:4096]
 
@@ -38,7 +38,7 @@ def page_text(body: bytes, content_type: str, url: str) -> str:
 
 
 def decode_body(body: bytes, content_type: str) -> str:
-    """By the mark at its start, by the header, by what the page says of itself; else UTF-8."""
+    """The encoding: from the byte order mark, the header or the page itself; else UTF-8."""
     told = CHARSET.search(content_type)
     inside = META.search(body[:4096]) or XML_ENCODING.match(body[:256])
     name = next((codec for mark, codec in MARKS if body.startswith(mark)), None)

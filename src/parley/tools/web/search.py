@@ -1,8 +1,7 @@
-"""WebSearch: what the web has on a query.
+"""WebSearch: search the web.
 
-The model's own backend searches where it can. Else the person's search endpoint does:
-PARLEY_SEARCH_URL, a URL with `{query}` in it that gives `{"results": [{"title", "url",
-"snippet"}]}`. Where there is neither, the model is told.
+The backend of the model searches if it can. Otherwise the endpoint in PARLEY_SEARCH_URL is used: a URL with `{query}`
+that returns `{"results": [{"title", "url", "snippet"}]}`. Without either, the call fails with an explanation.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class WebSearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class WebHit(Struct, frozen=True, kw_only=True):
-    """One page that was found."""
+    """One hit."""
 
     title: str = ""
     url: str
@@ -43,7 +42,7 @@ class WebHit(Struct, frozen=True, kw_only=True):
 
 
 class EndpointAnswer(Struct, frozen=True, kw_only=True):
-    """What the person's own endpoint answers."""
+    """The response of the search endpoint."""
 
     results: list[WebHit]
 
@@ -75,7 +74,7 @@ class WebSearch:
 
 
 async def run_search(call: WebSearchInput, context: Context) -> list[Any]:
-    """Lists of hits and texts, in the order they came. Raises ToolError."""
+    """Lists of hits and texts, in their order. Raises ToolError."""
     refusal = "no model is at hand that could search"
     if context.consult is not None:
         try:
@@ -177,12 +176,12 @@ def is_requested(url: str, call: WebSearchInput) -> bool:
 
 
 def is_under(host: str, domain: str) -> bool:
-    """Whether a host is the domain or belongs to it; whole labels count."""
+    """Whether a host is the domain or a subdomain of it."""
     return f".{host}".endswith(f".{domain.lower().strip('.')}")
 
 
 def format_results(query: str, found: list[Any]) -> str:
-    """For the model."""
+    """The text for the model."""
     parts = [f"Web search for {query!r}:"]
     for part in found:
         if isinstance(part, str):

@@ -1,4 +1,4 @@
-"""Whoever attaches to a session gets exactly what was told, byte for byte, then and later."""
+"""`parley attach` prints exactly what clients received, while the session runs and later."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def attached(folder: Path, *argv: str) -> list[bytes]:
 
 
 def without_prompts(lines: list[bytes]) -> list[bytes]:
-    """A host is not told its own prompts."""
+    """A client does not receive its own prompts."""
     return [line for line in lines if not isinstance(json.loads(line).get("message", {}).get("content"), str)]
 
 

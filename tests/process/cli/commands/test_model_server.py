@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 90
 
 @contextmanager
 def served(folder: Path, environment: dict[str, str], *argv: str, end: int = signal.SIGTERM) -> Iterator[str]:
-    """The address of a server; when it has been told to end, it ends well and has said nothing else."""
+    """Yields the server's URL; at the end, checks that the server exits cleanly and printed nothing else."""
     command = [PARLEY, "model-server", *argv]
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -62,7 +62,7 @@ def test_our_own_engine_records_and_another_run_is_served_from_the_tape(
         other = run("-p", "--model", "m", "say Ho", ANTHROPIC_BASE_URL=url)
 
     assert (live.stdout, again.stdout, other.stdout) == ("Hi\n", "Hi\n", "Hi\n")
-    assert "API Error: 400 the tape tape.jsonl is over" in over.stderr
+    assert "API Error: 400 recording tape.jsonl has no answer left" in over.stderr
 
 
 def test_a_port_that_is_taken_is_told(run: Any) -> None:
@@ -70,22 +70,22 @@ def test_a_port_that_is_taken_is_told(run: Any) -> None:
         done = run("model-server", "--port", str(taken.getsockname()[1]))
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "the port cannot be served" in done.stderr
+    assert "cannot listen on the port" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--script", "none.toml"], "the script none.toml cannot be read"),
-        (["--script", "notes.txt"], "the script notes.txt is wrong"),
-        (["--replay", "notes.txt"], "notes.txt is no tape"),
-        (["--fault", "earthquake"], "there is no fault 'earthquake'"),
-        (["--port", "x"], "option '--port' cannot be 'x'"),
-        (["--port", "70000"], "option '--port' cannot be '70000'"),
-        (["--port"], "option '--port' needs a value"),
-        (["--speed", "9"], "there is no option '--speed'"),
-        (["--offline", "--script=x"], "one of --script, --replay and --offline"),
-        (["--pace", "1"], "--in-order and --pace go with --replay"),
+        (["--script", "none.toml"], "cannot read script none.toml"),
+        (["--script", "notes.txt"], "invalid script notes.txt"),
+        (["--replay", "notes.txt"], "notes.txt is not a recording"),
+        (["--fault", "earthquake"], "unknown fault 'earthquake'"),
+        (["--port", "x"], "invalid value 'x' for option '--port'"),
+        (["--port", "70000"], "invalid value '70000' for option '--port'"),
+        (["--port"], "option '--port' requires a value"),
+        (["--speed", "9"], "unknown option '--speed'"),
+        (["--offline", "--script=x"], "--script, --replay and --offline cannot be combined"),
+        (["--pace", "1"], "--in-order and --pace require --replay"),
     ],
 )
 def test_what_cannot_be_served_is_told_in_one_sentence(run: Any, tmp_path: Path, argv: list[str], said: str) -> None:

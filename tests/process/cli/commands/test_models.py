@@ -1,4 +1,4 @@
-"""`parley models`: what is configured, and whether it answers."""
+"""`parley models`: the configured models, and whether they respond."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_what_is_configured_is_listed_without_asking_anybody_and_without_secrets
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "hush" not in done.stdout
-    assert done.stdout.startswith("model of a session here: openai:gpt (price not known: costs are null)\n")
+    assert done.stdout.startswith("default model: openai:gpt (price unknown: costs are null)\n")
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["sonnet", "claude-sonnet-5-5", "1,000,000", "known"] in rows
     assert ["anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"] in rows
@@ -44,7 +44,7 @@ def test_a_check_that_fails_says_why_and_goes_on(run: Any) -> None:
     assert done.returncode == 1
     rows = done.stdout.splitlines()
     assert rows[0].startswith("sonnet              fails: No API key: set ANTHROPIC_API_KEY")
-    assert rows[1].startswith("scripted:nope.toml  fails: the script ")
+    assert rows[1].startswith("scripted:nope.toml  fails: cannot read script ")
     assert rows[2].startswith("offline             answers")
 
 
@@ -66,4 +66,4 @@ def test_an_address_that_is_none_is_one_sentence(run: Any) -> None:
     done = run("models", OPENAI_BASE_URL="gate.test")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Error: OPENAI_BASE_URL must be an address that begins with http:// or https://\n"
+    assert done.stderr == "Error: OPENAI_BASE_URL must be a URL that starts with http:// or https://\n"

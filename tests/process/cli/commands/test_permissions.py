@@ -1,4 +1,4 @@
-"""`parley permissions` through the real executable: what it explains is what a session does."""
+"""`parley permissions` through the real executable: its explanation matches what a session does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ text = "Done."
 """
 SESSION = "00000000-0000-4000-8000-00000000000a"
 OURS = ("seq", "sum", "check", "parley")
-"""What a transcript of the original does not have, beside lines of our own."""
+"""Entries that a transcript of Claude Code does not have, and that we write."""
 
 
 def rules(folder: Path, **permissions: Any) -> str:
@@ -56,7 +56,7 @@ def test_a_denial_is_explained_with_the_rule_its_file_and_its_line(run: Any, tmp
         "deny: denied",
         "  tool       Bash",
         '  input      {"command":"git push origin"}',
-        "  mode       default (the default)",
+        "  mode       default (default)",
         "  source     rule",
         "  reason     Bash(git push:*) (subcommandResults)",
         f"  rule       deny Bash(git push:*) (flag, {file}:5)",
@@ -69,7 +69,7 @@ def test_a_question_is_explained_with_what_would_come_of_it_and_what_would_help(
 
     assert (found["decision"], found["outcome"]) == ("ask", "the host is asked")
     assert found["suggestions"][0]["rules"] == [{"toolName": "Bash", "ruleContent": "npm test *"}]
-    assert checked(run, "Bash", "npm test")["outcome"] == "denied, as nobody can be asked"
+    assert checked(run, "Bash", "npm test")["outcome"] == "denied, because there is no one to ask"
     tool = checked(run, "Bash", "npm test", "--permission-prompt-tool", "mcp__gate__decide")
     assert tool["outcome"] == "mcp__gate__decide is asked"
 
@@ -109,16 +109,16 @@ def test_a_tool_of_an_mcp_server_and_an_input_from_stdin(run: Any) -> None:
     [
         (["check"], "usage:"),
         (["explain", "Bash"], "usage:"),
-        (["check", "Nope", "x"], "there is no tool 'Nope'; there are AskUserQuestion, Bash"),
-        (["check", "Bash", '{"command": '], "INPUT begins like JSON but is none"),
-        (["check", "Bash", '{"command": 3}'], "refused before anything is decided"),
-        (["check", "Bash", "git", "push"], "INPUT must be one word; quote it: 'git push'"),
+        (["check", "Nope", "x"], "unknown tool 'Nope' (choose from AskUserQuestion, Bash"),
+        (["check", "Bash", '{"command": '], "INPUT is not valid JSON"),
+        (["check", "Bash", '{"command": 3}'], "the input is invalid, so there is no decision"),
+        (["check", "Bash", "git", "push"], "INPUT must be one argument; quote it: 'git push'"),
         (["check", "TodoWrite", "x"], "INPUT for TodoWrite must be a JSON object"),
         (["check", "Bash", "ls", "--mode", "lax"], "argument 'lax' is invalid"),
         (["check", "Bash", "ls", "--settings", "/nowhere.json"], "/nowhere.json"),
         (["replay", SESSION, "--settings", "{}"], f"No conversation found with session ID: {SESSION}"),
         (["replay", "../../etc/passwd", "--settings", "{}"], "No conversation found"),
-        (["replay", SESSION], "replay needs rules to compare with"),
+        (["replay", SESSION], "replay requires rules to compare with"),
     ],
 )
 def test_what_makes_no_sense_is_said_in_a_sentence(run: Any, argv: list[str], words: str) -> None:
@@ -159,7 +159,7 @@ def test_the_corpus_is_judged_as_a_session_judges_it(
 
 
 def placed(value: Any, cwd: Path) -> Any:
-    """`/w` is where the engine runs."""
+    """`/w` is the engine's working directory."""
     return str(cwd) + value[2:] if isinstance(value, str) and (value + "/").startswith("/w/") else value
 
 
@@ -168,7 +168,7 @@ def placed(value: Any, cwd: Path) -> Any:
 
 @pytest.fixture
 def session(run: Any, tmp_path: Path) -> str:
-    """A past session: echo ran, Write was denied as nobody could be asked, touch ran by a rule."""
+    """A past session: echo ran, Write was denied because there was no one to ask, touch was allowed by a rule."""
     (tmp_path / "script.toml").write_text(SCRIPT)
     done = run(
         "-p", "go", "--model", "scripted:script.toml", "--session-id", SESSION, "--allowedTools", "Bash(touch:*)"
@@ -241,11 +241,11 @@ def test_a_call_without_a_decision_on_record_is_not_compared(run: Any, tmp_path:
     log.write_text("".join(json.dumps(line) + "\n" for line in theirs))
     done = run("permissions", "replay", session, "--mode", "plan")
 
-    assert "? Bash         not on record        -> allow" in done.stdout
+    assert "? Bash         not recorded         -> allow" in done.stdout
     assert done.stdout.splitlines()[-1] == "3 calls: 0 same, 0 stricter, 0 laxer, 3 unknown"
 
 
-# A denial where nobody can be asked.
+# A denial because there is no one to ask.
 
 
 @pytest.mark.parametrize(("flags", "code"), [((), 0), (("--fail-on-denial",), 1)])

@@ -100,7 +100,7 @@ def test_a_damaged_session_is_refused_and_repaired(run: Any, tmp_path: Path) -> 
     run("-p", "--model", "offline", "--resume", ID, "say More.")
     (path,) = (tmp_path / "home" / ".claude" / "projects").glob(f"*/{ID}.jsonl")
     whole = path.read_bytes()
-    assert "is whole" in run("sessions", "repair", ID).stdout
+    assert "is not damaged" in run("sessions", "repair", ID).stdout
     path.write_bytes(whole.replace(b'"text":"The quick', b'"text":"The thick', 1))
     refused = run("-p", "--model", "offline", "--resume", ID, "say More.")
     assert (refused.returncode, f"`parley sessions repair {ID}`" in refused.stderr + refused.stdout) == (1, True)
@@ -154,16 +154,16 @@ def test_an_export_that_was_cut_off_is_refused(run: Any) -> None:
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        (("what",), "there is no `parley sessions what`"),
+        (("what",), "unknown command `parley sessions what`"),
         (("rename", ID), "usage: parley sessions"),
-        (("rename", ID, " "), "a title must have a letter"),
-        (("rename", ID, "x" * 1001), "a title must have 1000 characters at most"),
-        (("tag", ID, "x" * 1001), "a tag must have 1000 characters at most"),
+        (("rename", ID, " "), "the title must not be empty"),
+        (("rename", ID, "x" * 1001), "the title must not be longer than 1000 characters"),
+        (("tag", ID, "x" * 1001), "the tag must not be longer than 1000 characters"),
         (("list", "--limit", "x"), "--limit must be a whole number"),
-        (("list", "--limit", "9" * 23), "--limit must have 15 digits at most"),
-        (("list", "--store", "cloud"), "there is no store 'cloud'"),
+        (("list", "--limit", "9" * 23), "--limit must not have more than 15 digits"),
+        (("list", "--store", "cloud"), "unknown store 'cloud'"),
         (("list", "--store", "folder", "--db", "x"), "give one of them"),
-        (("import", "nowhere"), "nowhere cannot be read"),
+        (("import", "nowhere"), "cannot read nowhere"),
         (("delete", ID), "No conversation found"),
         (("fork", ID, "--session-id", "x"), "No conversation found"),
         (("list", "--store", "postgres://127.0.0.1:1/x"), "the database cannot be reached"),
@@ -198,7 +198,7 @@ def test_a_password_on_the_command_line_is_warned_of(run: Any) -> None:
     done = run("-p", "--model", "offline", "--store", "postgres://me:secret@127.0.0.1:1/x", "say Hi.")
 
     assert done.returncode == 1
-    assert "PARLEY_STORE does not" in done.stderr
+    assert "use PARLEY_STORE instead" in done.stderr
     assert "secret" not in done.stderr
 
 

@@ -63,7 +63,7 @@ def test_whoever_trusts_a_folder_is_told_what_comes_into_effect(parley: Any, pro
 def test_a_folder_is_forgotten(parley: Any, project: Path) -> None:
     parley("trust", ".")
 
-    assert parley("trust", "--forget", ".") == (f"{project} is not trusted\n", "", 0)
+    assert parley("trust", "--forget", ".") == (f"{project} is no longer trusted\n", "", 0)
     assert parley("trust", "--list") == ("", "", 0)
 
 
@@ -78,7 +78,7 @@ def test_a_command_line_that_says_something_else_is_refused(parley: Any, argv: t
 def test_a_folder_that_is_not_there_is_refused(parley: Any, project: Path) -> None:
     assert parley("trust", "none") == (
         "",
-        f"Error: {project}/none is no folder that can be opened: No such file or directory\n",
+        f"Error: cannot open the folder {project}/none: No such file or directory\n",
         1,
     )
 
@@ -91,7 +91,7 @@ def test_a_prompt_that_begins_with_the_word_may_be_given_behind_the_flags(parley
     assert parley("--print", "--model", "offline", "trust nobody")[2] == 0
 
 
-# Trust is in one folder, with what it said.
+# Trust covers one folder and the content it had.
 
 
 def with_hook(project: Path, mark: Path) -> None:
@@ -101,7 +101,7 @@ def with_hook(project: Path, mark: Path) -> None:
 
 
 def turn(parley: Any) -> str:
-    """What a turn says on stderr."""
+    """The stderr of a turn."""
     _, stderr, code = parley("--print", "--model", "offline", "say Hi")
     assert code == 0
     return str(stderr)
@@ -114,7 +114,7 @@ def recorded(tmp_path: Path) -> Path:
 def test_a_folder_that_was_given_the_inode_of_a_trusted_one_is_not_trusted(
     parley: Any, project: Path, tmp_path: Path
 ) -> None:
-    """File systems give away inodes again at once; here the record is made to name the new one's."""
+    """File systems reuse inodes immediately; this changes the record to the inode of the new folder."""
     with_hook(project, tmp_path / "ran")
     parley("trust", ".")
     project.rename(tmp_path / "away")
@@ -124,7 +124,7 @@ def test_a_folder_that_was_given_the_inode_of_a_trusted_one_is_not_trusted(
     record["folders"][str(project)] |= {"device": status.st_dev, "inode": status.st_ino}
     recorded(tmp_path).write_text(json.dumps(record))
 
-    assert f"{project} is another folder than the one on record" in turn(parley)
+    assert f"{project} is not the folder that was trusted" in turn(parley)
     assert not (tmp_path / "ran").exists()
 
 
@@ -155,8 +155,8 @@ def test_what_was_changed_since_is_not_trusted_until_it_is_trusted_again(
     with_hook(project, tmp_path / "second")
     path = project / ".claude" / "settings.json"
     assert turn(parley) == (
-        f"settings: {path}: without effect: hooks: it is new or was changed since the folder was trusted "
-        f"(`parley trust {project}` trusts it)\n"
+        f"settings: {path}: no effect: hooks: it is new or has changed since the folder was trusted "
+        f"(to trust it, run `parley trust {project}`)\n"
     )
     assert not (tmp_path / "second").exists()
 
@@ -174,7 +174,7 @@ def test_a_server_that_was_changed_since_is_not_started(parley: Any, project: Pa
     assert "in effect: .mcp.json.a=" in parley("trust", ".")[0]
     path.write_text(json.dumps({"mcpServers": {"a": server("a"), "b": server("evil"), "c": server("evil")}}))
 
-    assert f"settings: {path}: without effect: MCP servers b, c: it is new or was changed" in turn(parley)
+    assert f"settings: {path}: no effect: MCP servers b, c: it is new or has changed" in turn(parley)
     assert not (tmp_path / "evil").exists()
 
 
@@ -187,8 +187,8 @@ def test_the_record_of_an_older_version_vouches_for_nothing(parley: Any, project
     recorded(tmp_path).chmod(0o600)
 
     said = turn(parley)
-    assert f"the record of {project} is of an older version" in said
-    assert f"`parley trust {project}` trusts it" in said
+    assert f"{project} was trusted by an older version" in said
+    assert f"to trust it, run `parley trust {project}`" in said
     assert parley("trust", "--list") == ("", "", 0)
     assert not (tmp_path / "ran").exists()
 

@@ -1,4 +1,4 @@
-"""One session, each turn in another dialect: every one of them goes on with all that was said before."""
+"""One session, each turn in another dialect: every turn sees the whole conversation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run_request(text: str) -> Json:
 
 
 def last_words(stdout: str) -> str:
-    """What the result of the only turn says."""
+    """The result text of the only turn."""
     frames = [json.loads(line) for line in stdout.splitlines()]
     results = [frame.get("result") if "jsonrpc" in frame else frame for frame in frames]
     [ended] = [frame for frame in results if isinstance(frame, dict) and frame.get("type") == "result"]

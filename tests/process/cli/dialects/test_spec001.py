@@ -1,4 +1,4 @@
-"""Dialect B through the real executable, as document 001 starts it: levels of output, its folder, its ways to a key."""
+"""The dialect spec001 through the real executable: output formats, its folder, its sources of a key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOOLS = {
     "Task": {"prompt", "subagent_type"},
     "TodoWrite": set[str](),
 }
-"""The tools of the document and the parameters it names; those of TodoWrite are read, and others shown."""
+"""The tools of the dialect's document and their parameters. Those of TodoWrite are read; others are shown."""
 Json = dict[str, Any]
 
 
@@ -244,7 +244,7 @@ def test_ctrl_c_ends_the_turn_as_cancelled_by_the_user(tmp_path: Path, environme
 
 
 def waits_for_more(reading: int, writing: int) -> None:
-    """Until all of a pipe is read: whoever reads it waits for the rest."""
+    """Wait until a pipe is empty: its reader then waits for more data."""
     os.write(writing, b"a part of the prompt")
     deadline = time.monotonic() + PATIENCE_SECONDS
     while struct.unpack("i", fcntl.ioctl(reading, termios.FIONREAD, b"\0" * 4)) != (0,):
@@ -285,7 +285,7 @@ def test_a_key_on_the_command_line_is_warned_about_and_reaches_no_child(tmp_path
     [seen] = [line for line in lines(done.stdout) if line["type"] == "user"]
     assert "HOME=" in seen["message"]["content"][0]["content"]
     assert SECRET not in done.stdout
-    assert "--api-key shows the key on the process list" in done.stderr
+    assert "--api-key exposes the key in the process list" in done.stderr
     assert SECRET not in done.stderr
 
 
@@ -299,7 +299,7 @@ def test_the_key_is_found_in_the_config_file_and_before_it_in_the_environment(tm
 
 
 def source(run: Any, **environment: str) -> str:
-    """Where the key comes from, as the canonical dialect tells it."""
+    """The source of the key, as the canonical dialect reports it."""
     argv = ("-p", "--verbose", "--output-format", "stream-json", "--model", "offline", "say hi")
     return str(lines(run(*argv, **environment).stdout)[0]["apiKeySource"])
 
@@ -309,7 +309,7 @@ ORDER = ("--input-format", "stream-json", "--output-format", "stream-json", "--v
 
 
 def test_a_session_goes_on_in_every_other_dialect_and_comes_back(tmp_path: Path, run: Any) -> None:
-    """Begun in B, gone on with in A and in B again: each has all that was said before."""
+    """Started in spec001, resumed in stream-json and in spec001 again: each turn sees the whole conversation."""
     [init, *_] = lines(run(*MESSAGES, "--model", reading(tmp_path), "--", "Read it").stdout)
     session_id = init["session_id"]
     canonical = run(

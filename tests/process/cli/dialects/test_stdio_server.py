@@ -1,4 +1,4 @@
-"""`--stdio`, through the real executable: two dialects, one conversation a database."""
+"""`--stdio` through the real executable: two dialects, one conversation per database."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_session_that_was_in_the_database_before_is_its_conversation(run: Any)
 
 
 def test_status_is_answered_without_a_look_at_what_was_said(run: Any, tmp_path: Path) -> None:
-    """A large database must not be read for it; here there is nothing that could be."""
+    """It must not read a large database; here there is none to read."""
     own = read(run("--stdio", *OFFLINE, stdin=lines(STATUS, prompt("say One"))))[0]["session_id"]
     with sqlite3.connect(tmp_path / "agent.db") as database:
         database.execute("DROP TABLE entries")
@@ -275,7 +275,7 @@ def test_a_prompt_on_the_command_line_of_a_server_is_an_error(run: Any, argv: tu
     done = run(*argv, *OFFLINE, "say x")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "as lines on stdin" in done.stderr
+    assert "send prompts on stdin" in done.stderr
 
 
 def test_the_first_line_under_stdio_chooses_json_rpc(run: Any) -> None:
@@ -325,7 +325,7 @@ def test_a_session_that_began_in_one_dialect_goes_on_in_another(run: Any) -> Non
     again = read(run("--stdio", *OFFLINE, stdin=lines(STATUS)))
 
     assert [line["session_id"] for line in (*over_rpc, *results(ours), *again)] == [own] * 3
-    # The offline model counts what it is sent: each turn saw those before it.
+    # The offline model counts the messages it receives: each turn saw the turns before it.
     sizes = [line["usage"]["input_tokens"] for line in (*over_rpc, *results(ours))]
     assert sizes == sorted(set(sizes))
 
@@ -383,7 +383,7 @@ def test_a_session_that_cannot_be_opened_for_a_client_that_is_back_is_told(
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait for what another process does."""
+    """Wait for a condition that another process fulfils."""
     deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline

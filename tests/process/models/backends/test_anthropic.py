@@ -1,4 +1,4 @@
-"""The Messages API over real sockets: what is sent, what comes through, and every way it can go wrong."""
+"""The Messages API over real sockets: requests, streams and failures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def talking(
     deadlines: Deadlines | None = None,
     **endpoint: Any,
 ) -> AsyncIterator[tuple[Loopback, Anthropic]]:
-    """A server with these answers, and the model that asks it."""
+    """A server with these answers, and a model connected to it."""
     async with loopback(*answers) as server:
         model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth, **endpoint), deadlines)
         try:
@@ -66,26 +66,26 @@ async def talking(
 
 
 async def sent(request: ModelRequest, **endpoint: Any) -> tuple[Request, str]:
-    """What goes out for a request, and where it goes."""
+    """The request that is sent, and its address."""
     async with talking(stream(sse(*ANSWER)), **endpoint) as (server, model):
         await heard(model, request)
         return server.heard[0], server.url
 
 
 async def failed(answer: Answer, **options: Any) -> dict[str, Any]:
-    """The error that an answer becomes."""
+    """The error for a response."""
     async with talking(answer, **options) as (_, model):
         return await refusal(model, HELLO)
 
 
 def events(*data: bytes, request_id: str | None = None) -> list[ModelEvent]:
-    """The events as they must come out."""
+    """The expected events."""
     made = [read_event(each) for each in data]
     made[0].request_id = request_id
     return made
 
 
-# What is sent.
+# Requests.
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_the_base_url_may_have_a_path(path: str) -> None:
     assert result == f"POST {path.rstrip('/')}/v1/messages HTTP/1.1"
 
 
-# What comes through.
+# Streams.
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 10_000])
@@ -281,7 +281,7 @@ async def test_a_call_after_an_abort_gets_a_connection_of_its_own() -> None:
     assert result == (events(*ANSWER), 2)
 
 
-# What goes wrong.
+# Failures.
 
 
 def error(kind: str, message: str) -> bytes:
@@ -338,7 +338,7 @@ async def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
         there = {"location": f"{elsewhere.url}/v1/messages"}
         result = await failed(whole(307, b"", there)), elsewhere.heard
 
-    assert result == (flaw("the API answered with a redirect, which is not followed", status=307), [])
+    assert result == (flaw("the API answered with a redirect, and redirects are not followed", status=307), [])
 
 
 async def test_a_refused_connection_may_be_tried_again() -> None:
@@ -405,7 +405,7 @@ async def test_a_server_with_a_strange_certificate_does_not_get_the_key(tmp_path
 
 
 async def until_it_fails(answer: Answer) -> tuple[list[ModelEvent], dict[str, Any]]:
-    """What came through before the error, and the error."""
+    """The events before the error, and the error."""
     came: list[ModelEvent] = []
     async with talking(answer) as (server, model):
         try:
@@ -431,7 +431,7 @@ async def test_a_stream_that_is_cut_off_is_an_error_behind_its_events() -> None:
 async def test_half_an_event_at_the_end_is_an_error_behind_the_whole_ones() -> None:
     assert await until_it_fails(until_close(sse(START) + b'data: {"type":"message_st')) == (
         events(START),
-        flaw("the model sent an event that cannot be read: Input data was truncated", retryable=True),
+        flaw("the model sent an invalid event: Input data was truncated", retryable=True),
     )
 
 
@@ -444,7 +444,7 @@ async def test_an_error_event_is_an_error_behind_the_events_before_it() -> None:
 
 async def test_an_error_event_without_details_is_an_error_too() -> None:
     assert await failed(stream(sse(b'{"type":"error"}'))) == flaw(
-        "the stream broke off", kind="api_error", retryable=True
+        "the model's stream ended early", kind="api_error", retryable=True
     )
 
 
@@ -470,7 +470,7 @@ async def test_a_backend_that_does_not_go_on_hits_its_deadline(answer: Answer, d
 @pytest.mark.parametrize("key", ["sk-ant\nx: y", "sk-änt", "sk\x00"])
 async def test_a_key_that_no_header_can_carry_is_an_error_that_does_not_show_it(key: str) -> None:
     assert await failed(stream(sse(*ANSWER)), auth=("x-api-key", key)) == flaw(
-        "the request cannot be sent: a header has a value that no header may have"
+        "cannot send the request: a header has an invalid value"
     )
 
 
@@ -483,7 +483,7 @@ async def test_a_url_that_is_none_is_an_error() -> None:
 def test_an_endpoint_shows_neither_its_key_nor_its_password() -> None:
     endpoint = ModelEndpoint(base_url="https://me:hush@api.test/v1", auth=KEY, headers={"x-secret": "hush"})
 
-    assert repr(endpoint) == "Endpoint(https://api.test/v1)"
+    assert repr(endpoint) == "ModelEndpoint(https://api.test/v1)"
 
 
 def test_headers_without_a_key_have_none() -> None:
@@ -496,7 +496,7 @@ def test_headers_without_a_key_have_none() -> None:
     }
 
 
-# What a server that imitates the API may not know.
+# Fields that compatible servers may not support.
 
 MARKED = [{**text("Be brief."), "cache_control": {"type": "ephemeral"}}]
 RICH = asking(user("Hello"), system=MARKED, thinking={"type": "adaptive"}, effort="low", betas=("a-1", "b-2"))
@@ -528,7 +528,7 @@ async def test_what_the_server_does_not_know_is_left_out_from_then_on(words: str
 
     expected = {**first, **changed}
     assert second == third == {key: value for key, value in expected.items() if value or key == "anthropic-beta"}
-    assert warnings == [f"warning: the model's server does not take {name!r} ({words}); it is left out from now on"]
+    assert warnings == [f"warning: the model's server rejected the field {name!r} ({words}); it is not sent again"]
 
 
 async def test_a_bad_request_that_names_no_optional_field_is_not_sent_again() -> None:
@@ -574,7 +574,7 @@ async def test_a_key_that_the_server_repeats_is_not_shown() -> None:
 async def test_a_whole_message_instead_of_a_stream_is_told_as_such() -> None:
     told = await failed(whole(200, b'{"type":"message","content":[]}'))
 
-    assert ("in one piece" in told["message"], told["retryable"]) == (True, False)
+    assert ("did not stream" in told["message"], told["retryable"]) == (True, False)
 
 
 async def test_an_answer_that_is_complete_does_not_wait_for_a_connection_that_stays_open() -> None:

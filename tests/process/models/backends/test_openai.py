@@ -1,4 +1,4 @@
-"""The chat completions API over real sockets: what is sent, and every way it can go wrong."""
+"""The chat completions API over real sockets: requests and failures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS = ["message_start", "content_block_start", "content_block_delta", "content
 async def talking(
     *answers: Answer, warnings: list[str] | None = None, path: str = "/v1", **endpoint: Any
 ) -> AsyncIterator[tuple[Loopback, OpenAI]]:
-    """A server with these answers, and the model that asks it."""
+    """A server with these answers, and a model connected to it."""
     told: list[str] = warnings if warnings is not None else []
     async with loopback(*answers) as server:
         where = ModelEndpoint(**{"base_url": server.url + path, "auth": KEY, **endpoint})
@@ -107,7 +107,7 @@ async def test_a_field_that_the_server_does_not_know_is_left_out_from_then_on(wo
     assert field in first
     assert second == third == {name: value for name, value in first.items() if name != field}
     assert warnings == [
-        f"warning: the model's server does not take {field!r} ({words}); it is left out from now on",
+        f"warning: the model's server rejected the field {field!r} ({words}); it is not sent again",
     ]
 
 
@@ -159,7 +159,7 @@ async def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
     async with loopback() as elsewhere, talking(whole(307, b"", {"location": elsewhere.url})) as (_, model):
         result = await refusal(model, HELLO), elsewhere.heard
 
-    assert result == (flaw("the API answered with a redirect, which is not followed", status=307), [])
+    assert result == (flaw("the API answered with a redirect, and redirects are not followed", status=307), [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The state of a quota, from the headers that tell of it."""
+"""Parsing rate limit headers."""
 
 from __future__ import annotations
 

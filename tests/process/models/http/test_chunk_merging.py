@@ -1,4 +1,4 @@
-"""Chunks that came together become one; the HTTP library's own reader is the judge of what they mean."""
+"""Merging HTTP chunks. The HTTP library's own parser checks the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding
 LAST = b"0\r\n\r\n"
 PLACES = st.lists(st.integers(min_value=0, max_value=300), max_size=12)
 BODIES = st.lists(st.binary(min_size=1, max_size=40), max_size=12)
-# What a reader of chunks may stumble over, in any order.
+# Unusual input for a chunk parser, in any order.
 SCRAPS = st.sampled_from(
     [
         b"5\r\nhello\r\n",
@@ -67,7 +67,7 @@ def chunked(*bodies: bytes) -> bytes:
 
 
 class Reader:
-    """What the HTTP library makes of the bytes of one answer."""
+    """The body that the HTTP library reads from these bytes."""
 
     def __init__(self) -> None:
         self._connection = h11.Connection(h11.CLIENT)
@@ -95,7 +95,7 @@ class Reader:
 
 
 def told(*reads: bytes) -> Reader:
-    """What is understood of these reads, after merging. At any time it is what is understood without."""
+    """What is parsed after merging. It always equals what is parsed without merging."""
     merger, plain, merged = ChunkMerger(), Reader(), Reader()
     merger.begin()
     for data in filter(None, reads):
@@ -191,7 +191,7 @@ async def test_a_stream_that_arrives_at_once_is_read_at_once() -> None:
             finally:
                 await pool.close()
 
-    # The head may come before the rest, and the end makes a batch of its own: nothing like a batch for each event.
+    # The head may come first, and the end is a batch of its own: far fewer batches than events.
     for found in await ask():
         assert sum(found) == 100
         assert len(found) < 10
@@ -234,7 +234,7 @@ async def test_chunks_are_merged_within_the_tunnel_of_a_proxy(monkeypatch: pytes
 
 @asynccontextmanager
 async def tunnel(url: str) -> AsyncIterator[tuple[str, list[str]]]:
-    """A proxy whose tunnels all lead to one server, and what it was asked for."""
+    """A proxy whose tunnels all lead to one server, and the requests it received."""
     asked: list[str] = []
 
     async def relay(source: asyncio.StreamReader, goal: asyncio.StreamWriter) -> None:
@@ -277,7 +277,7 @@ async def test_an_event_that_comes_alone_does_not_wait_for_the_next() -> None:
             try:
                 async for event in model.stream(asking(user("Hello"))):
                     events.append(event)
-                    gate.set()  # only what arrived opens the way for the rest
+                    gate.set()  # the rest is sent only after this arrived
             finally:
                 await model.close()
             return events

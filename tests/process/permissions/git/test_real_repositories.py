@@ -1,4 +1,4 @@
-"""Git in real repositories: nothing that a repository names runs unasked, and no denied file comes out."""
+"""Git in real repositories: no program of a repository runs without approval, and no denied file is printed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def is_ask(decision: Decision, mode: str = "default") -> bool:
     return isinstance(decision, Deny if mode == "dontAsk" else Ask)
 
 
-# What a repository names.
+# Programs of a repository.
 
 
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
@@ -250,7 +250,7 @@ def test_what_a_pipe_adds_to_the_words_of_git_may_be_denied(ground: Ground) -> N
     assert isinstance(decided(book, "git push origin HEAD:.env2", ground.work), Allow)
 
 
-# Another repository than at the start.
+# A repository that replaces the one at the start.
 
 
 def test_a_repository_that_the_session_makes_is_not_the_one_of_a_rule(ground: Ground) -> None:
@@ -339,7 +339,7 @@ def test_a_url_that_the_person_rewrites_with_a_token_is_not_shown(ground: Ground
 
 
 class Talk:
-    """A conversation with the engine, whose host refuses what it is asked."""
+    """A session with the executable; the host denies every request."""
 
     def __init__(self, engine: asyncio.subprocess.Process) -> None:
         self._engine = engine
@@ -575,7 +575,7 @@ def test_a_path_behind_a_revision_starts_at_the_top(ground: Ground, command: str
 
 
 class Settled(RealFilesystem):
-    """A file system on which every change was some time ago."""
+    """A file system on which every change is old enough to be cached."""
 
     def __init__(self, home: str) -> None:
         super().__init__(home)
@@ -602,7 +602,7 @@ def test_an_index_is_read_once_until_it_changes(ground: Ground) -> None:
     assert isinstance(status(), Allow)
     assert view.read_paths.count(str(index)) == 1
 
-    # The same size, and the time of the last change set back: another time is left that no program can set.
+    # The size is the same and the mtime is set back; only the ctime, which no program can set, differs.
     before, data = index.stat(), index.read_bytes()
     sub = ground.work / "a.tx"
     sub.mkdir()
@@ -629,7 +629,7 @@ def test_what_was_found_in_an_index_that_has_just_changed_is_not_kept(ground: Gr
     assert view.read_paths.count(str(ground.work / ".git" / "index")) == 2
 
 
-# What the index proves.
+# Proofs from the index.
 
 
 @pytest.mark.parametrize(

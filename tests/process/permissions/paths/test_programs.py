@@ -33,7 +33,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def plant(work: Path, name: str, folder: str = ".venv/bin") -> Path:
-    """A program that leaves a canary, and does what a reader would do."""
+    """A program that leaves a mark and then behaves like a reader."""
     place = work / folder / name
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(f"#!/bin/sh\n: > '{work.parent}/canary'\n")
@@ -61,7 +61,7 @@ def reason(decision: Decision) -> str:
 
 
 def played(work: Path, command: str, mode: str, path: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """One call of Bash in a session that nobody answers for."""
+    """One Bash call in a session without anyone to approve it."""
     script = work.parent / "script.toml"
     script.write_text(f"[[turn]]\ntools = [{{ {CALL % command} }}]\n[[turn]]\ntext = 'Done.'\n")
     words = ("-m", "parley", "--print", "go", "--verbose", "--output-format", "stream-json", *options)

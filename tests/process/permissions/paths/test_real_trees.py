@@ -1,8 +1,8 @@
-"""Decisions in real trees: links that lead out, repositories that name programs, programs on the PATH.
+"""Decisions in real trees: symlinks to the outside, repositories that name programs, programs on PATH.
 
 A line of real_trees.jsonl: the `tree` that is built, the `command` (a list joins its parts; `["a", 3]` is "aaa"),
-`mode` and rules (`allow`, `deny`) if there are some, what to `expect` ("not allow" is ask or deny), and `why`. With
-`plant` the session's folder becomes a repository after the session has started. The decision is the one of
+optional `mode` and rules (`allow`, `deny`), the expected decision (`expect`; "not allow" is ask or deny), and `why`.
+With `plant`, the session's folder becomes a repository after the session has started. The decision is that of
 `parley permissions check`.
 """
 
@@ -59,7 +59,7 @@ def git(cwd: Path, *words: str) -> None:
 
 
 class Trees:
-    """Builds the trees that rows name, below one folder: `w` is the working directory, `out` and `home` are not."""
+    """Builds the trees of the rows below one folder: `w` is the working directory, `out` and `home` are outside."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.work = root, root / "w"
@@ -92,7 +92,7 @@ class Trees:
         self.link("proc", "/proc/self")
 
     def build_lists(self, detail: str) -> None:
-        """Files that name others, names that stand for others, and a folder to copy."""
+        """Lists of files, names with special characters, and a folder to copy."""
         md5 = "d41d8cd98f00b204e9800998ecf8427e"
         lists = {
             "good.sum": f"{md5}  README.md\n{md5} *src/main.py\n",
@@ -120,7 +120,7 @@ class Trees:
             git(self.work, "config", key, value)
 
     def build_hidden(self, detail: str) -> None:
-        """A repository that names a program where a quick look does not find it."""
+        """A repository that names a program in an unusual place."""
         self.build_git("")
         own = self.work / ".git"
         if detail == "hook post-index-change":

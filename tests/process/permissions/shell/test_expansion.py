@@ -1,4 +1,4 @@
-"""What a pattern stands for: at least what bash finds."""
+"""The expansion of globs contains at least what bash finds."""
 
 from __future__ import annotations
 

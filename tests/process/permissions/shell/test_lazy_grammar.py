@@ -1,4 +1,4 @@
-"""The grammar is a library of its own: it is loaded when it is needed and not before."""
+"""The tree-sitter library is loaded only when it is needed."""
 
 from __future__ import annotations
 

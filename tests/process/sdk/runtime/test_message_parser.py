@@ -1,4 +1,4 @@
-"""What engines say, as programs see it: also what only the source documents show, and other dialects."""
+"""Messages of engines as programs see them, including those of other dialects."""
 
 from __future__ import annotations
 

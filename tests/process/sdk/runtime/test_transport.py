@@ -1,4 +1,4 @@
-"""Ways of one's own to an engine: a socket, and what the official SDK calls a transport."""
+"""Custom connections to an engine: a socket, and a `Transport` of the official SDK."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.sdk.test_recorded_streams import Tape
 
 
 class Socket:
-    """An engine behind a socket: the whole of what a way needs."""
+    """A `Wire` over a socket, with everything that a wire needs."""
 
     pid = None
 
@@ -59,7 +59,7 @@ class Socket:
         return Ended(0)
 
     def abandon(self) -> None:
-        """The other end sees the socket close with this process."""
+        """The other end sees the socket close when this process ends."""
 
 
 class Lines:

@@ -1,4 +1,4 @@
-"""Sessions in a program's own store: copied while they go on, read, changed, and taken up on another machine."""
+"""Sessions in a program's own store: mirrored while they run, read, changed, and resumed on another machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.process.sdk.test_sessions import AGENT, UNKNOWN
 
 
 class Counting(InMemorySessionStore):
-    """Which keys were loaded."""
+    """The keys that were loaded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ def test_a_store_that_fails_is_told_of_and_harms_nothing(
 
 
 class Slow(InMemorySessionStore):
-    """Takes nothing before it is let."""
+    """A store that blocks until it is released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -241,7 +241,7 @@ def test_what_is_no_session_is_refused(harness: ClientHarness) -> None:
 
     async def play() -> None:
         for change in (rename_session_via_store(store, "x", "t"), tag_session_via_store(store, "x", "t")):
-            with pytest.raises(ValueError, match="no id"):
+            with pytest.raises(ValueError, match="invalid session id"):
                 await change
         with pytest.raises(FileNotFoundError):
             await fork_session_via_store(store, UNKNOWN)

@@ -98,7 +98,7 @@ async def test_an_agent_hears_of_a_server_of_its_own_that_is_not_there(tmp_path:
     harness = await visit(tmp_path, script, saying("go"), agents=given)
     assert next(harness.messages("result"))["result"] == "Done."
     assert "the MCP server 'gone' is not there" in transcript(tmp_path)
-    assert ["cannot be used" in harness.warnings[0], "is not there (failed)" in harness.warnings[1]] == [True, True]
+    assert ["invalid MCP server" in harness.warnings[0], "is not there (failed)" in harness.warnings[1]] == [True, True]
 
 
 @pytest.mark.parametrize("scope", ["user", "project", "local"])
@@ -149,7 +149,7 @@ You help."""
     assert next(harness.messages("result"))["result"] == "Done."
     await visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), skip_permissions=True, agent="helper")
     assert list(tmp_path.glob("sprung-*")) == []
-    assert any("without effect: hooks, mcpServers, initialPrompt" in words for words in harness.warnings)
+    assert any("no effect: hooks, mcpServers, initialPrompt" in words for words in harness.warnings)
     assert any("the skill 'trap' is left out" in words for words in harness.warnings)
     trusting: Any = {"skip_permissions": True, "agent": "helper", "setting_sources": ("user", "project")}
     await visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), **trusting)

@@ -14,17 +14,17 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
-from gen_permissions import CWD, RULES, SAMPLES, Sample, verdict
+from gen_permissions import CWD, RULES, SAMPLES, Sample, find_verdict
 
 from parley.cli.output import ResultPrinter
 from parley.cli.run import print_one
-from parley.compose.registry import TOOLS
 from parley.compose.tools import make_tool
 from parley.engine.session.config import SessionConfig
 from parley.permissions.decision import MODES
 from parley.permissions.rule import Behavior
 from parley.protocol.base import Struct
 from parley.tools.base import Context, Tool, ToolOutput, always_asks
+from parley.tools.catalog import BUILT_IN
 from parley.tools.registry import ToolRegistry
 from parley.workspace.base import Scope
 from tests.helpers.session import Json, SessionHarness
@@ -38,7 +38,7 @@ class Anything(Struct, frozen=True):
 
 def double(name: str, ran: list[str]) -> Tool:
     """A tool that goes by a name and only notes that it ran."""
-    real = make_tool(name) if name in TOOLS else None
+    real = make_tool(name) if name in BUILT_IN else None
 
     class Double:
         description: ClassVar[str] = ""
@@ -149,4 +149,4 @@ async def test_every_door_decides_as_the_table_says(
     through = partial(door, tmp_path, sample, behavior)
     found = {mode: await through(mode) for mode in MODES}
 
-    assert found == {mode: verdict(sample, behavior, mode) for mode in MODES}
+    assert found == {mode: find_verdict(sample, behavior, mode) for mode in MODES}

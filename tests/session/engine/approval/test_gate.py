@@ -347,8 +347,8 @@ async def test_an_answer_that_has_a_key_twice_is_refused_and_denies_the_call(tmp
     harness = await talk(tmp_path, script(TOUCH), host)
 
     assert not (tmp_path / "made").exists()
-    assert "is there twice" in results(harness)[0]["content"]
-    assert any("is there twice" in complaint for complaint in harness.warnings)
+    assert "duplicate key" in results(harness)[0]["content"]
+    assert any("duplicate key" in complaint for complaint in harness.warnings)
 
 
 async def test_an_answer_of_no_known_kind_denies_the_call_at_once(tmp_path: Path) -> None:

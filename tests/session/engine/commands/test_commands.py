@@ -267,7 +267,7 @@ async def test_a_broken_file_is_complained_about_and_the_rest_goes_on(tmp_path: 
     user_command(tmp_path, "greet", "Hello.")
     harness = await visit(tmp_path, script("x"), saying("/greet"))
     assert heard(harness) == ["Hello."]
-    assert [text for text in harness.warnings if "broken.md" in text and "is not used as a command" in text]
+    assert [text for text in harness.warnings if "broken.md" in text and "not used as a command" in text]
 
 
 async def test_a_command_that_joins_a_running_turn_is_expanded_too(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ async def test_a_window_that_can_be_none_is_told_and_ignored(tmp_path: Path) -> 
     assert usage["maxTokens"] == 200_000
     assert notices(harness) == []
     [told] = harness.warnings
-    assert "autoCompactWindow must be a whole number from 0 on and is ignored" in told
+    assert "autoCompactWindow must be a whole number, 0 or more; ignored" in told
 
 
 async def test_a_model_that_stands_in_writes_the_summary_as_well(tmp_path: Path) -> None:

@@ -88,8 +88,8 @@ async def test_a_model_that_the_host_sets_is_the_next_turns_and_null_goes_back(t
     [
         ("apply_flag_settings", {"settings": {"model": 5}}, "model must be a string"),
         ("apply_flag_settings", {"settings": {"language": "de", "model": "scripted:none"}}, "none"),
-        ("update_settings", {"source": "userSettings", "settings": {"hooks": {}}}, "hooks may not be set this way"),
-        ("update_settings", {"source": "projectSettings", "settings": {"model": "x"}}, "not to 'projectSettings'"),
+        ("update_settings", {"source": "userSettings", "settings": {"hooks": {}}}, "a client cannot set hooks"),
+        ("update_settings", {"source": "projectSettings", "settings": {"model": "x"}}, "not 'projectSettings'"),
     ],
 )
 async def test_a_wrong_change_is_refused_and_changes_nothing(

@@ -205,7 +205,10 @@ async def test_what_is_wrong_with_the_hooks_of_settings_is_told_at_the_start(tmp
             tmp_path, ONE, settings=settings(Nonsense="true", Stop={"type": "prompt"})
         ) as harness:
             pass
-        assert ["no such event" in harness.warnings[0], "not run, only commands" in harness.warnings[1]] == [True, True]
+        assert ["unknown event" in harness.warnings[0], "not supported (use command)" in harness.warnings[1]] == [
+            True,
+            True,
+        ]
 
     await run(talk)
 

@@ -408,10 +408,10 @@ async def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (ValueError("broken"), "the host answered with an error: broken"),
-        ({"continue": "maybe"}, "its answer cannot be understood"),
-        ("deny", "its answer cannot be understood"),
-        ({"permisionDecision": "deny"}, "its answer has no decision, and keys that are not known: permisionDecision"),
+        (ValueError("broken"), "the client answered with an error: broken"),
+        ({"continue": "maybe"}, "its output is invalid"),
+        ("deny", "its output is invalid"),
+        ({"permisionDecision": "deny"}, "its output has no decision, and unknown keys: permisionDecision"),
         (SILENCE, "it did not answer within 0.05 s"),
     ],
     ids=["error", "invalid", "nonsense", "misspelt", "timeout"],
@@ -439,7 +439,7 @@ async def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
 @pytest.mark.parametrize(
     ("event", "answer", "record", "key"),
     [
-        ("PreToolUse", {"permissionDecision": "deny"}, ("deny", "hook"), "permissionDecision (not its place)"),
+        ("PreToolUse", {"permissionDecision": "deny"}, ("deny", "hook"), "permissionDecision (in the wrong place)"),
         ("PreToolUse", {"decision": "approve", "future": 1}, ("allow", "hook"), "future"),
         ("PermissionRequest", specific(decison={"behavior": "allow"}), ("allow", "host"), "decison"),
         ("PostToolUse", {"adittionalContext": "x"}, ("allow", "host"), "adittionalContext"),
@@ -536,7 +536,7 @@ async def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, b
                 await harness.request("interrupt")
             await (harness.close() if by == "hang up" else harness.receive("result"))
             [told] = [line for line in harness.messages("user") if "tool_use_result" in line]
-        why = {"failure": "the host answered with an error: broken", "hang up": "the host hung up before it answered"}
+        why = {"failure": "the client answered with an error: broken", "hang up": "the host hung up before it answered"}
         expected = f"the hook (callback redact) failed: {why[by]}" if by in why else CUT_OFF
         text = f"The call ran, and its output is withheld: {expected}."
         assert (told["message"]["content"][0]["content"], told["tool_use_result"]) == (text, f"Error: {text}")

@@ -313,7 +313,7 @@ async def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(
     harness = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
     built, stalled, added = results(harness)
     assert built == [{"type": "text", "text": "built"}]
-    assert stalled == "MCP server 'workshop': tools/call got no answer and no sign of progress for 1 s"
+    assert stalled == "MCP server 'workshop': tools/call got no response and no progress for 1 s"
     assert added == [{"type": "text", "text": "2"}]
     assert [line["tool_use_id"] for line in harness.messages("tool_progress")] != []
 
@@ -380,4 +380,4 @@ async def test_a_server_whose_name_cannot_be_read_in_full_is_refused(tmp_path: P
     harness = await visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
 
     assert list(states(harness).values()) == ["failed"]
-    assert "its name has characters in it that are not seen: 'git\\u200bhub'" in harness.warnings[0]
+    assert "the name contains invisible characters: 'git\\u200bhub'" in harness.warnings[0]

@@ -1,4 +1,4 @@
-"""A request in the terms of the chat completions API."""
+"""Conversion of requests to the chat completions API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of the chat completions API as the events of the Messages API, whatever servers leave out."""
+"""Conversion of chat completions streams to Messages API events, whatever servers omit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def call(arguments: Any = None, *, finish: str | None = None, name: str | None =
 
 
 def events(*chunks: Json | bytes, done: bool = True, taken: tuple[str, ...] = ()) -> list[Json]:
-    """What comes out for these chunks."""
+    """The events for these chunks."""
     stream = ChatStream(model="gpt", new_id=counting(), taken=taken, input_chars=40)
     made = []
     for chunk in (*chunks, *([DONE] if done else [])):
@@ -37,7 +37,7 @@ def events(*chunks: Json | bytes, done: bool = True, taken: tuple[str, ...] = ()
 
 
 def grown(*chunks: Json | bytes, **options: Any) -> tuple[list[Json], str | None]:
-    """The blocks and the stop reason that the engine makes of it. Indices and order must fit for that."""
+    """The blocks and the stop reason that the engine gets. This checks indices and order too."""
     stream = ChatStream(model="gpt", new_id=counting(), taken=options.get("taken", ()), input_chars=40)
     growing = MessageAccumulator()
     for chunk in (*chunks, DONE):
@@ -322,11 +322,11 @@ def test_a_stream_without_any_sign_of_the_end_was_cut_off() -> None:
     [
         ({"error": {"message": "Overloaded", "type": "server_error"}}, "Overloaded"),
         ({"error": "boom"}, "boom"),
-        (b"<html>", "the model sent an event that cannot be read"),
-        (b"[1]", "the model sent an event that is no object"),
-        ({"choices": [3]}, "the model sent an event of a strange shape"),
-        ({"choices": [{"delta": {"tool_calls": [7]}}]}, "the model sent an event of a strange shape"),
-        ({"choices": [{"delta": {"content": [7]}}]}, "the model sent an event of a strange shape"),
+        (b"<html>", "the model sent an invalid event"),
+        (b"[1]", "the model sent an event that is not a JSON object"),
+        ({"choices": [3]}, "the model sent an invalid event"),
+        ({"choices": [{"delta": {"tool_calls": [7]}}]}, "the model sent an invalid event"),
+        ({"choices": [{"delta": {"content": [7]}}]}, "the model sent an invalid event"),
     ],
 )
 def test_what_is_no_chunk_is_an_error_that_may_be_tried_again(chunk: Json | bytes, message: str) -> None:
@@ -364,7 +364,7 @@ def test_a_finish_reason_that_is_no_word_is_none() -> None:
 
 
 def test_an_answer_that_ended_with_an_error_failed() -> None:
-    with pytest.raises(ModelError, match="failed in the midst"):
+    with pytest.raises(ModelError, match="failed during its answer"):
         events(delta("error", content="Ye"))
 
 

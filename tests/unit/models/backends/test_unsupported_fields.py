@@ -1,11 +1,11 @@
-"""Which optional field a refusal complains about, and what becomes of it."""
+"""Detecting and dropping the optional field that an error rejects."""
 
 from __future__ import annotations
 
 import pytest
 
 from parley.errors import ModelError
-from parley.models.backends.unsupported_fields import UnsupportedFields, find_blamed_fields
+from parley.models.backends.unsupported_fields import UnsupportedFields, find_rejected_field
 
 SENT = ("new-beta-1", "anthropic-beta", "thinking", "output_config", "cache_control")
 
@@ -26,12 +26,12 @@ SENT = ("new-beta-1", "anthropic-beta", "thinking", "output_config", "cache_cont
     ],
 )
 def test_the_field_that_is_named_is_blamed(words: str, name: str | None) -> None:
-    assert find_blamed_fields(ModelError(words, status=400), SENT) == name
+    assert find_rejected_field(ModelError(words, status=400), SENT) == name
 
 
 @pytest.mark.parametrize("status", [None, 401, 404, 500])
 def test_only_a_bad_request_is_the_fault_of_a_field(status: int | None) -> None:
-    assert find_blamed_fields(ModelError("thinking is not supported", status=status), SENT) is None
+    assert find_rejected_field(ModelError("thinking is not supported", status=status), SENT) is None
 
 
 def test_a_field_that_is_blamed_is_dropped_and_told() -> None:
@@ -42,7 +42,7 @@ def test_a_field_that_is_blamed_is_dropped_and_told() -> None:
 
     assert dropped.names == {"metadata", "thinking"}
     assert told == [
-        "warning: the model's server does not take 'thinking' (thinking is not supported); it is left out from now on"
+        "warning: the model's server rejected the field 'thinking' (thinking is not supported); it is not sent again"
     ]
 
 

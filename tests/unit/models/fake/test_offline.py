@@ -1,4 +1,4 @@
-"""The built-in puppet: what each directive makes it say."""
+"""The offline model: what each directive does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def result(content: str | list[Json]) -> Json:
 
 
 def to(prompt: str) -> ScriptedTurn:
-    """What the puppet answers to a first prompt."""
+    """The answer to a first prompt."""
     return plan_turn([user(prompt)])
 
 
@@ -33,20 +33,26 @@ def to(prompt: str) -> ScriptedTurn:
         ("call Read", ScriptedTurn(tools=[ScriptedCall(name="Read", input={})])),
         ("call A {}\ncall B {}", ScriptedTurn(tools=[ScriptedCall(name="A"), ScriptedCall(name="B")])),
         ("say Look.\ncall A", ScriptedTurn(text="Look.", tools=[ScriptedCall(name="A")])),
-        ("show", ScriptedTurn(text="(no tool has given anything yet)")),
+        ("show", ScriptedTurn(text="(no tool results yet)")),
         ("wait 1.5\nsay late", ScriptedTurn(text="late", delay_ms=1500)),
         ("wait 1\nwait 2", ScriptedTurn(text="Done.", delay_ms=3000)),
         ("fail 529 busy", ScriptedTurn(error=ScriptedError(status=529, type="overloaded_error", message="busy"))),
         (
             "fail 401",
-            ScriptedTurn(error=ScriptedError(status=401, type="authentication_error", message="asked to fail")),
+            ScriptedTurn(error=ScriptedError(status=401, type="authentication_error", message="failed as requested")),
         ),
-        ("fail 403", ScriptedTurn(error=ScriptedError(status=403, type="permission_error", message="asked to fail"))),
-        ("fail 429", ScriptedTurn(error=ScriptedError(status=429, type="rate_limit_error", message="asked to fail"))),
+        (
+            "fail 403",
+            ScriptedTurn(error=ScriptedError(status=403, type="permission_error", message="failed as requested")),
+        ),
+        (
+            "fail 429",
+            ScriptedTurn(error=ScriptedError(status=429, type="rate_limit_error", message="failed as requested")),
+        ),
         ("fail 418 tea", ScriptedTurn(error=ScriptedError(status=418, type="api_error", message="tea"))),
         (
             "wait 2\nsay never said\nfail 500",
-            ScriptedTurn(error=ScriptedError(status=500, message="asked to fail"), delay_ms=2000),
+            ScriptedTurn(error=ScriptedError(status=500, message="failed as requested"), delay_ms=2000),
         ),
         ("  say   with spaces  ", ScriptedTurn(text="with spaces")),
         ("Dear puppet,\nsay Hi.\nThank you.", ScriptedTurn(text="Hi.")),
@@ -75,7 +81,7 @@ def test_a_malformed_directive_is_played_as_far_as_it_goes(prompt: str, turn: Sc
 @pytest.mark.parametrize("prompt", ["What is in this folder?", "", "say", "call", "sayings", "SAY hi", "wait"])
 def test_a_prompt_without_directives_is_answered_honestly(prompt: str) -> None:
     assert to(prompt) == ScriptedTurn(text=GREETING + prompt)
-    assert GREETING.startswith("This is Parley's offline model: no key, no network, and no mind of its own.")
+    assert GREETING.startswith("This is Parley's offline model: a fake model without key and network.")
 
 
 def test_a_conversation_without_a_prompt_is_answered_honestly() -> None:
@@ -110,7 +116,7 @@ def test_what_follows_a_failure_is_a_part_of_its_own() -> None:
 def test_show_repeats_only_what_came_behind_the_prompt() -> None:
     before = [user("call A"), assistant(READ), user([result("old")]), assistant(text("Done."))]
 
-    assert plan_turn([*before, user("show")]) == ScriptedTurn(text="(no tool has given anything yet)")
+    assert plan_turn([*before, user("show")]) == ScriptedTurn(text="(no tool results yet)")
 
 
 def test_directives_in_a_tool_result_are_not_followed() -> None:

@@ -1,4 +1,4 @@
-"""Scripts: what may stand in one, and which turn answers which request."""
+"""The script format, and which turn answers which request."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WRONG = [
     ("[[turn]]\nerror = { code = 5 }", "Object contains unknown field `code` - at `$.turn[0].error`"),
     ("[[turn]]\nchunk_chars = 0", "Expected `int` >= 1 - at `$.turn[0].chunk_chars`"),
     ("[[turn]]\ndelay_ms = 'long'", "Expected `float`, got `str` - at `$.turn[0].delay_ms`"),
-    ("[[turn]]\nblocks = [{ text = 'a' }]", "a block needs a `type` - at `$.turn[0]`"),
+    ("[[turn]]\nblocks = [{ text = 'a' }]", "every block needs a `type` - at `$.turn[0]`"),
     ("at_end = 'loop'", "Invalid enum value 'loop' - at `$.at_end`"),
 ]
 
@@ -125,7 +125,7 @@ def test_a_wrong_script_is_refused_with_its_name_and_the_place(content: str, rea
     with pytest.raises(UsageError) as raised:
         read_script(content, "some/script.toml")
 
-    assert str(raised.value) == f"the script some/script.toml is wrong: {reason}"
+    assert str(raised.value) == f"invalid script some/script.toml: {reason}"
 
 
 def test_turns_without_a_cue_are_played_in_their_order() -> None:
@@ -170,7 +170,7 @@ def test_a_call_behind_the_last_turn_fails(turns: list[ScriptedTurn]) -> None:
     with pytest.raises(ModelError) as raised:
         player.turn_for(asking(user("x")))
 
-    assert vars(raised.value) == flaw("the script has no more turns", kind="script_over")
+    assert vars(raised.value) == flaw("the script has no turns left", kind="script_over")
 
 
 def test_a_script_may_repeat_its_last_turn() -> None:
@@ -180,7 +180,7 @@ def test_a_script_may_repeat_its_last_turn() -> None:
 
 
 def test_a_script_of_cues_has_nothing_to_repeat() -> None:
-    with pytest.raises(ModelError, match="no more turns"):
+    with pytest.raises(ModelError, match="no turns left"):
         said(playing(ScriptedTurn(text="one", when="x"), at_end="repeat"), "a")
 
 

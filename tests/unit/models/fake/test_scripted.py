@@ -1,4 +1,4 @@
-"""A model that plays a file."""
+"""The model that plays a script file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_an_error_turn_raises_its_error(tmp_path: Path) -> None:
 
 async def test_a_script_that_is_over_is_an_error(tmp_path: Path) -> None:
     assert await refusal(scripted(tmp_path, ""), asking(user("a"))) == flaw(
-        "the script has no more turns", kind="script_over"
+        "the script has no turns left", kind="script_over"
     )
 
 
@@ -74,17 +74,17 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         Scripted(path, counting())
 
-    assert str(raised.value) == (f"the script {path} cannot be read: [Errno 2] No such file or directory: '{path}'")
+    assert str(raised.value) == (f"cannot read script {path}: [Errno 2] No such file or directory: '{path}'")
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "script.toml"
     path.write_bytes(b"\xff\xfe")
 
-    with pytest.raises(UsageError, match=r"script\.toml cannot be read: 'utf-8' codec"):
+    with pytest.raises(UsageError, match=r"cannot read script .*script\.toml: 'utf-8' codec"):
         Scripted(path, counting())
 
 
 def test_a_wrong_script_is_refused_before_the_first_call(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"script\.toml is wrong: .*unknown field `turns`"):
+    with pytest.raises(UsageError, match=r"invalid script .*script\.toml: .*unknown field `turns`"):
         scripted(tmp_path, "turns = 1")

@@ -1,4 +1,4 @@
-"""Faults: how they are named, which request they strike, and what an engine sees of them."""
+"""Faults: their syntax, the requests they apply to, and what an engine sees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parley.errors import ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import Model
 from parley.models.fake.scripted import Scripted
-from parley.models.faults.catalog import FAULT_KINDS, FOR_EVER, Fault, FaultPlan, read_fault
+from parley.models.faults.catalog import FAULT_KINDS, FOREVER_SECONDS, Fault, FaultPlan, read_fault
 from parley.models.faults.model import FaultyModel
 from parley.models.http.call import Deadlines
 from tests.helpers import paths
@@ -42,12 +42,12 @@ def test_a_fault_is_named_with_its_value_and_the_requests_it_strikes(text: str, 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no fault"),
-        ("reset=x", "is no fault"),
-        ("earthquake", "there is no fault 'earthquake'; there are stall-first-byte, stall,"),
+        ("", "invalid fault"),
+        ("reset=x", "invalid fault"),
+        ("earthquake", "unknown fault 'earthquake' \\(choose from stall-first-byte, stall,"),
         ("overloaded=3", "takes no value"),
-        ("reset@0", "strikes no request"),
-        ("reset@5-2", "strikes no request"),
+        ("reset@0", "applies to no request"),
+        ("reset@5-2", "applies to no request"),
     ],
 )
 def test_a_fault_that_nobody_knows_is_told(text: str, said: str) -> None:
@@ -66,7 +66,7 @@ def test_a_plan_counts_requests_as_they_come() -> None:
 
 
 def struck(model: Model) -> tuple[float, MessageAccumulator, ModelError | None]:
-    """How long an answer took, what was heard of it, and how it failed."""
+    """The duration of an answer, its events, and its error."""
 
     async def listen() -> tuple[MessageAccumulator, ModelError | None]:
         growing = MessageAccumulator()
@@ -147,7 +147,7 @@ def test_a_script_with_a_fault_that_cannot_be_is_refused(tmp_path: Path, fault: 
     path = tmp_path / "script.toml"
     path.write_text(f"[[turn]]\nfault = {fault}")
 
-    with pytest.raises(UsageError, match=r"the script .* is wrong"):
+    with pytest.raises(UsageError, match=r"invalid script .*"):
         Scripted(path, counting())
 
 
@@ -157,5 +157,5 @@ def test_every_fault_is_in_the_docs_with_its_default() -> None:
     found = {name.strip(" `"): value.strip() for name, value, _ in rows}
 
     for name, row in FAULT_KINDS.items():
-        default = "for ever" if row.value == FOR_EVER else f"{row.value:g}"
+        default = "for ever" if row.value == FOREVER_SECONDS else f"{row.value:g}"
         assert found[name] == (f"{row.unit}, {default}" if row.unit else "")

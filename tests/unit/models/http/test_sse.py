@@ -1,4 +1,4 @@
-"""Bytes become events, however they arrive."""
+"""Parsing server-sent events, wherever the chunks end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from parley.models.http.sse import EventReader
 
 
 def read(*chunks: bytes) -> list[bytes]:
-    """All that comes out of these chunks."""
+    """The events of these chunks."""
     reader = EventReader()
     return [data for chunk in chunks for data in reader.feed(chunk)] + reader.end()
 
 
 def cut(stream: bytes, places: list[int]) -> list[bytes]:
-    """The stream in pieces; equal places give empty ones."""
+    """The stream cut at these offsets. Equal offsets give empty pieces."""
     edges = [0, *sorted(min(place, len(stream)) for place in places), len(stream)]
     return [stream[begin:end] for begin, end in pairwise(edges)]
 

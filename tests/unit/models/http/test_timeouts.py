@@ -1,4 +1,4 @@
-"""Bounded waits with one timer."""
+"""Timeouts for many waits with one timer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEVER = 3600.0
 
 
 async def soon(value: str) -> str:
-    """A value that is there at the next go of the loop."""
+    """A value that is available in the next iteration of the loop."""
     return value
 
 
@@ -107,7 +107,7 @@ async def test_a_cancellation_from_outside_wins_over_a_timeout_at_the_same_time(
 
 
 async def swallowed() -> str:
-    """A wait that answers its cancellation with an error of its own."""
+    """A wait that answers its cancellation with its own error."""
     try:
         return await endless()
     except CancelledError:

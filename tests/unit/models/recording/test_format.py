@@ -1,4 +1,4 @@
-"""What a tape may look like, and what is said of one that does not."""
+"""Valid recordings, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def test_a_torn_last_line_is_what_a_crash_leaves_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([], "is no tape: it is empty"),
-        ([b"[[turn]]\n"], "is no tape: line 1"),
-        ([ASKED], "is no tape: its first line does not say so"),
-        ([b'{"type":"tape","version":9}\n', ASKED], "has version 9, and only version 1 can be played"),
-        ([HEAD], "has no request on it"),
-        ([HEAD, ASKED, b"{]\n", END], "is broken: line 3: "),
-        ([HEAD, ASKED, b'"\xff"\n', END], "is broken: line 3: "),
-        ([HEAD, ASKED, b'{"type":"song"}\n'], "is broken: line 3: "),
-        ([HEAD, ASKED, ASKED], "is broken: line 3: request 1 is there twice"),
-        ([HEAD, TOLD], "is broken: line 2: there is no request 1"),
-        ([HEAD, ASKED, END, TOLD], "is broken: line 4: request 1 has ended already"),
-        ([HEAD, ASKED, HEAD], "is broken: line 3: a second first line"),
-        ([HEAD, MORE], "is broken: line 2: request 2 keeps 1 messages of 0"),
-        ([HEAD, ASKED, b'{"type":"event","number":1,"data":{"no":1}}\n'], "is broken: line 3: "),
+        ([], "is not a recording: the file is empty"),
+        ([b"[[turn]]\n"], "is not a recording: line 1"),
+        ([ASKED], "is not a recording: the first line is not a header"),
+        ([b'{"type":"tape","version":9}\n', ASKED], "has version 9; only version 1 is supported"),
+        ([HEAD], "contains no request"),
+        ([HEAD, ASKED, b"{]\n", END], ": line 3: "),
+        ([HEAD, ASKED, b'"\xff"\n', END], ": line 3: "),
+        ([HEAD, ASKED, b'{"type":"song"}\n'], ": line 3: "),
+        ([HEAD, ASKED, ASKED], "line 3: duplicate request 1"),
+        ([HEAD, TOLD], "line 2: unknown request 1"),
+        ([HEAD, ASKED, END, TOLD], "line 4: request 1 has already ended"),
+        ([HEAD, ASKED, HEAD], "line 3: unexpected second header"),
+        ([HEAD, MORE], "line 2: request 2 keeps 1 messages, but the previous one has 0"),
+        ([HEAD, ASKED, b'{"type":"event","number":1,"data":{"no":1}}\n'], ": line 3: "),
     ],
 )
 def test_what_is_no_tape_is_told_in_one_sentence(tmp_path: Path, lines: list[bytes], said: str) -> None:
@@ -67,5 +67,5 @@ def test_what_is_no_tape_is_told_in_one_sentence(tmp_path: Path, lines: list[byt
 
 
 def test_a_tape_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read recording .*: No such file"):
         read_recording(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""A run is written down, and the tape plays it again."""
+"""Recording a run and replaying it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRET = "open-sesame-please"
 
 
 class Said:
-    """A model with its answers in a list; an error is raised behind the events before it."""
+    """A model with a list of answers. An error is raised after the events before it."""
 
     def __init__(self, *answers: list[ModelEvent | ModelError]) -> None:
         self._answers = list(answers)
@@ -89,7 +89,7 @@ def test_a_tape_is_private_and_never_overwritten(tmp_path: Path) -> None:
     writer(path).close()
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(UsageError, match="is there already; a tape is never overwritten"):
+    with pytest.raises(UsageError, match="already exists; recordings are not overwritten"):
         writer(path)
 
 
@@ -102,7 +102,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be made: No such file"):
+    with pytest.raises(UsageError, match=r"cannot create .*: No such file"):
         writer(tmp_path / "none" / "tape.jsonl")
 
 
@@ -177,7 +177,7 @@ async def test_an_answer_that_was_interrupted_plays_up_to_there(tmp_path: Path) 
     await hang_up()
 
     assert lines(path)[-1] == {"type": "end", "number": 1, "at_ms": 3.0, "closed": True}
-    with pytest.raises(ModelError, match="was cut off here"):
+    with pytest.raises(ModelError, match="was cut off within this answer"):
         await heard(Replay(path), asking(user("a")))
 
 
@@ -201,7 +201,7 @@ async def test_a_tape_that_cannot_be_written_is_told_of_once_and_the_run_goes_on
 
     assert await heard(model, asking(user("a"))) == answer(says("one"))
     assert await heard(model, asking(user("b"))) == answer(says("two"))
-    assert told == [f"the tape {tmp_path}/tape.jsonl ends here, it cannot be written: No space left on device"]
+    assert told == [f"cannot write to recording {tmp_path}/tape.jsonl; it ends here: No space left on device"]
 
 
 async def test_ids_do_not_matter_to_the_tape(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A tape is played only to the conversation it is of."""
+"""A recording is replayed only to its own conversation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOP = msgspec.Raw(b'{"type":"message_stop"}')
 
 
 def tape(folder: Path, *prompts: str) -> Path:
-    """A tape with one request a prompt; the answers end at once."""
+    """A recording with one request per prompt and empty answers."""
     lines: list[RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd] = [RecordingHeader()]
     for number, prompt in enumerate(prompts, 1):
         lines += [
@@ -35,9 +35,9 @@ async def test_a_tape_of_another_conversation_is_told_at_the_first_request(tmp_p
 
     assert await refusal(model, asking(user("Ho"))) == vars(
         ModelError(
-            f"the tape {tmp_path}/tape.jsonl is of another conversation: "
-            "messages[0].content[0].text is 'Hi' on the tape and 'Ho' here",
-            kind="tape_departed",
+            f"recording {tmp_path}/tape.jsonl does not match this conversation: "
+            "messages[0].content[0].text is 'Hi' in the recording and 'Ho' here",
+            kind="recording_diverged",
         )
     )
 
@@ -46,9 +46,7 @@ async def test_a_departure_says_at_which_request(tmp_path: Path) -> None:
     model = Replay(tape(tmp_path, "one", "two"))
     await heard(model, asking(user("one")))
 
-    with pytest.raises(
-        ModelError, match=r"the conversation part ways at request 2: .* is 'two' on the tape and '2' here"
-    ):
+    with pytest.raises(ModelError, match=r"differs from request 2 on: .* is 'two' in the recording and '2' here"):
         await heard(model, asking(user("2")))
 
 
@@ -56,7 +54,7 @@ async def test_a_tape_that_is_over_says_so(tmp_path: Path) -> None:
     model = Replay(tape(tmp_path, "one"))
     await heard(model, asking(user("one")))
 
-    with pytest.raises(ModelError, match="is over: it has 1 requests, and this is one more"):
+    with pytest.raises(ModelError, match="has no answer left: it has 1 requests"):
         await heard(model, asking(user("one")))
 
 

@@ -1,4 +1,4 @@
-"""What of a request is compared with a tape."""
+"""What is compared when a request is matched with a recorded one."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def test_markers_signatures_and_the_short_form_of_a_text_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("here", "said"),
     [
-        ([user("Ho")], "messages[0].content[0].text is 'Hi' on the tape and 'Ho' here"),
-        ([user("Hi"), user("x")], "messages has 1 on the tape and 2 here"),
-        ([{"role": "assistant", "content": "Hi"}], "messages[0].role is 'user' on the tape and 'assistant' here"),
-        ([user([])], "messages[0].content has 1 on the tape and 0 here"),
+        ([user("Ho")], "messages[0].content[0].text is 'Hi' in the recording and 'Ho' here"),
+        ([user("Hi"), user("x")], "messages has 1 items in the recording and 2 here"),
+        ([{"role": "assistant", "content": "Hi"}], "messages[0].role is 'user' in the recording and 'assistant' here"),
+        ([user([])], "messages[0].content has 1 items in the recording and 0 here"),
     ],
 )
 def test_a_departure_is_told_with_its_place(here: list[Any], said: str) -> None:

@@ -1,4 +1,4 @@
-"""A folder of a working tree that git takes for a repository of its own: its configuration would be obeyed."""
+"""Folders of a working tree that git takes for a repository: git would use their configuration."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_a_name_that_can_be_none_is_no_link(view: RealFilesystem) -> None:
 
 
 class Watched(RealFilesystem):
-    """Takes note of what is looked at, on a file system that takes names in any case."""
+    """Records accesses; names are case-insensitive."""
 
     def __init__(self) -> None:
         super().__init__("/home/me")

@@ -1,4 +1,4 @@
-"""Names that a line gives itself: what is behind them is judged by the names it had before."""
+"""Files that a line moves are checked by their former paths."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_moving_without_links_on_the_way_is_an_edit_like_any_other(command: str)
 
 @pytest.mark.parametrize("command", ["cp -r d e", "cp -a d e/", "cp --recursive d e", "cp -R -t e d"])
 def test_a_folder_is_not_copied_over_another_unasked(command: str) -> None:
-    """What is in that one may be links, and they are written through."""
+    """The existing folder may contain symlinks, and the copy writes through them."""
     assert isinstance(decided(command, view=Tree(files=["/w/e", "/w/e/d"])), Ask)
     assert isinstance(decided(command, view=Tree(files=["/w/e"])), Allow)
 

@@ -1,4 +1,4 @@
-"""What a rule for the beginning of a command does not approve, and what the question says."""
+"""What a rule for the beginning of a command does not approve, and the reason shown."""
 
 from __future__ import annotations
 

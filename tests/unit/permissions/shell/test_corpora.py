@@ -28,7 +28,7 @@ def is_allowed(row: dict[str, Any]) -> bool:
 
 
 def test_nineteen_of_twenty_everyday_commands_are_decided_without_asking(tmp_path: Path) -> None:
-    """By the whole decision, in a fresh repository, with the rules of the row and no others."""
+    """Uses the full decision, in a fresh repository, with only the rules of each row."""
     everyday = rows("everyday.jsonl")
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     judges: dict[tuple[str, ...], PermissionChecker] = {}

@@ -1,4 +1,4 @@
-"""Deletions that are asked about in every mode."""
+"""Deletions that need approval in every mode."""
 
 from __future__ import annotations
 

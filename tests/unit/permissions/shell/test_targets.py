@@ -1,4 +1,4 @@
-"""The files a line reads and writes."""
+"""The files that a line reads and writes."""
 
 from __future__ import annotations
 

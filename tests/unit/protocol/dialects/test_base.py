@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from parley.protocol.base import Message, Refused, decode
 from parley.protocol.connection import Connection
-from parley.protocol.dialects.base import Reply
+from parley.protocol.dialects.base import DialectProfile, Reply
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.dialects import DIALECT_EVENTS, Injected, Queued, SessionOpened, SystemFault
 from parley.protocol.messages.notices import KeepAlive
@@ -16,6 +18,7 @@ class Parrot:
 
     name = "parrot"
     can_request = False
+    profile: ClassVar[DialectProfile] = DialectProfile()
 
     def __init__(self) -> None:
         self.heard = 0
@@ -43,7 +46,7 @@ def test_every_message_of_a_line_is_judged_for_itself() -> None:
 
     heard = engine.receive(b'{"type":"result","subtype":"success"}\n')
 
-    assert heard == [KeepAlive(), Refused(reason="the host may not say Result", kind="result")]
+    assert heard == [KeepAlive(), Refused(reason="the host may not send Result", kind="result")]
 
 
 def test_a_line_is_looked_at_only_when_the_one_before_was_taken() -> None:

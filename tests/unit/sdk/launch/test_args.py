@@ -1,4 +1,4 @@
-"""How options reach an engine: command line, handshake, environment, and files for what is long or secret."""
+"""How options reach an engine: command line, handshake, environment, and private files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def spell(options: Options, inherited: dict[str, str] | None = None) -> LaunchSp
 
 
 def told(made: LaunchSpec) -> dict[str, Any]:
-    """The options an engine reads off the command line."""
+    """The options that an engine parses from the command line."""
     parsed = parse(made.argv)
     assert parsed.warnings == ()
     given = dict(parsed.options.given)
@@ -165,15 +165,15 @@ def test_the_environment_is_the_programs_with_what_was_given() -> None:
 @pytest.mark.parametrize(
     ("given", "flaw", "words"),
     [
-        ({"can_use_tool": callback, "permission_prompt_tool_name": "x"}, ValueError, "exclude each other"),
-        ({"skills": ["../x"]}, ValueError, "name of a skill"),
+        ({"can_use_tool": callback, "permission_prompt_tool_name": "x"}, ValueError, "cannot be used together"),
+        ({"skills": ["../x"]}, ValueError, "invalid skill name"),
         ({"engine": "remote"}, ValueError, "engine"),
         ({"plugins": [{"type": "npm", "path": "p"}]}, ValueError, "local"),
         ({"extra_args": {"a b": None}}, ValueError, "flag"),
         ({"session_store": object(), "enable_file_checkpointing": True}, ValueError, "session_store"),
         ({"hooks": {"Stop": [HookMatcher(hooks=["no function"])]}}, TypeError, "function"),  # type: ignore[list-item]
-        ({"mcp_servers": "/no/such/file"}, CLIConnectionError, "cannot be read"),
-        ({"settings": "{]"}, CLIConnectionError, "no JSON"),
+        ({"mcp_servers": "/no/such/file"}, CLIConnectionError, "cannot read"),
+        ({"settings": "{]"}, CLIConnectionError, "must be a JSON object"),
     ],
     ids=lambda part: getattr(part, "__name__", None),
 )

@@ -1,4 +1,4 @@
-"""The program's own tools, as an engine sees them: JSON-RPC, whatever is asked."""
+"""Servers of the program's own tools, called with JSON-RPC as an engine does."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_arguments_become_values_of_their_types() -> None:
         ("move", {}, "'to' is a required property"),
         ("move", {"to": {"x": "one"}}, "is not of type 'integer'"),
         ("echo", {"text": 5}, "is not of type 'string'"),
-        ("nothing", {}, "there is no tool"),
+        ("nothing", {}, "unknown tool"),
         ("echo", {"text": "bad"}, "bad"),
     ],
 )
@@ -189,7 +189,7 @@ def test_clients_that_share_a_server_do_not_share_its_calls(loop: str) -> None:
 
     other, waited = run(loop, play)
 
-    assert "there is no tool" in other["result"]["content"][0]["text"]  # its number is not taken by the other client
+    assert "unknown tool" in other["result"]["content"][0]["text"]  # the other client's call has the same id
     assert waited["result"]["content"][0]["text"] == "waited"
 
 
@@ -244,7 +244,7 @@ def test_a_call_ends_when_it_is_cancelled_and_its_id_is_not_used_twice() -> None
     cancelled, again = run("asyncio", play)
 
     assert cancelled["result"]["isError"]
-    assert "still open" in again["error"]["message"]
+    assert "still pending" in again["error"]["message"]
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
@@ -280,7 +280,7 @@ def test_a_server_of_the_mcp_package_works_as_well(loop: str) -> None:
 
 @pytest.mark.parametrize("wrong", [lambda *names: names, lambda one, /: one])
 def test_a_function_whose_parameters_have_no_names_is_no_tool(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="by its name"):
+    with pytest.raises(TypeError, match="by name"):
         tool(wrong)
 
 
@@ -288,5 +288,5 @@ def test_a_tool_is_a_plain_object() -> None:
     assert isinstance(echo, SdkMcpTool)
     assert (echo.name, echo.description, echo.input_schema) == ("echo", "Say it again.", {"text": str})
     assert echo.annotations.readOnlyHint is True
-    with pytest.raises(TypeError, match="no MCP server"):
+    with pytest.raises(TypeError, match="is not an MCP server"):
         to_hosted(object())

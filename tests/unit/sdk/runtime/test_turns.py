@@ -1,4 +1,4 @@
-"""Which message belongs to which turn, for engines that tell the lives of prompts and for those that do not."""
+"""Which message belongs to which turn, for engines that report the state of prompts and for those that do not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def life(uuid: str, state: str) -> dict[str, Any]:
 
 
 def played(lines: list[dict[str, Any]], *asked: str) -> tuple[list[Turn], list[Any], MessageRouter]:
-    """Turns of these prompts, and what belongs to nobody."""
+    """The turns of these prompts, and the messages that belong to none."""
     inbox, turns = MessageRouter(), [Turn(uuid) for uuid in asked]
     for turn in turns:
         inbox.turns.add(turn)
@@ -105,7 +105,7 @@ def test_a_cancelled_prompt_has_no_result_and_no_error() -> None:
 def test_a_turn_that_is_cut_off_says_so() -> None:
     [a], _, _ = played([life("a", "started"), INIT], "a")
 
-    with pytest.raises(ClaudeSDKError, match="before the turn did"):
+    with pytest.raises(ClaudeSDKError, match="before the turn ended"):
         run("asyncio", a.finish_up)
 
 
@@ -120,5 +120,5 @@ def test_two_prompts_that_wait_cannot_have_one_uuid() -> None:
     turns = TurnTracker()
     turns.add(Turn("a"))
 
-    with pytest.raises(ValueError, match="'a' still waits"):
+    with pytest.raises(ValueError, match="'a' is still waiting"):
         turns.add(Turn("a"))

@@ -1,4 +1,4 @@
-"""A line of the wire as the message that programs get."""
+"""Lines as the message classes that programs receive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subagents that files and the command line define."""
+"""Subagents defined in files and on the command line."""
 
 from __future__ import annotations
 
@@ -94,5 +94,5 @@ def test_a_command_line_that_is_wrong_is_refused(text: str) -> None:
 
 def test_an_agent_of_the_command_line_that_is_none_is_named() -> None:
     text = '{"good": {"description": "d", "prompt": "p"}, "bad": {"prompt": "p"}}'
-    with pytest.raises(UsageError, match=r"'bad' is no agent: .* field `description`"):
+    with pytest.raises(UsageError, match=r"invalid agent 'bad': .* field `description`"):
         from_command_line(text)

@@ -1,4 +1,4 @@
-"""Commands and skills in files: names, heads, and what is left out with a reason."""
+"""Commands and skills in files: names, frontmatter, and files that are skipped with a reason."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def test_a_file_that_cannot_be_used_is_told_and_the_rest_goes_on(tmp_path: Path)
     recipes, flaws = load_templates([TemplateFolder(folder=str(tree), source="project", beneath=(str(tree),))])
     assert [recipe.name for recipe in recipes] == ["fine"]
     assert {Path(flaw.path).name: flaw.text.partition(": ")[2][:30] for flaw in flaws} == {
-        "a..b.md": "'a..b' is no name: letters, di",
-        "binary.md": "is no text in UTF-8",
-        "broken.md": "the head that begins with --- ",
+        "a..b.md": "invalid name 'a..b' (use lette",
+        "binary.md": "is not UTF-8 text",
+        "broken.md": "the frontmatter starts with --",
         "link.md": "is a link that leads out of it",
         "odd.md": "disable-model-invocation must ",
     }

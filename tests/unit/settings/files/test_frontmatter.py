@@ -1,4 +1,4 @@
-"""The head of Markdown files as people write it."""
+"""The frontmatter of Markdown files."""
 
 import contextlib
 
@@ -65,12 +65,12 @@ def test_longer_texts() -> None:
     ("lines", "words"),
     [
         (("name",), "line 2.*key: value"),
-        (("a: 1", "a: 2"), "line 3.*twice"),
-        (("k: [a, b",), "line 2.*not closed"),
+        (("a: 1", "a: 2"), "line 3.*duplicate key"),
+        (("k: [a, b",), "line 2.*no closing bracket"),
         (('k: "a',), "line 2.*not closed"),
         (("k: {a: 1}",), "braces"),
         (("k:", "\t- a"), "tabs"),
-        (("  a: 1", "b: 2"), "line 3.*does not belong"),
+        (("  a: 1", "b: 2"), "line 3.*unexpected indentation"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_line(lines: tuple[str, ...], words: str) -> None:
@@ -79,7 +79,7 @@ def test_what_cannot_be_read_is_told_with_its_line(lines: tuple[str, ...], words
 
 
 def test_a_head_without_an_end_is_broken() -> None:
-    with pytest.raises(FrontmatterError, match="no end"):
+    with pytest.raises(FrontmatterError, match="no closing ---"):
         split_frontmatter("---\nname: a\n")
 
 

@@ -1,4 +1,4 @@
-"""Memory files and what they bring in."""
+"""Memory files and their imports."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_what_a_rule_denies_is_not_read_under_any_name(places: MemoryPaths) -> N
     assert ["is denied by a rule" in str(flaw) for flaw in memory.problems] == [True, True]
 
 
-# What is no text.
+# Files that are not text.
 
 
 def test_what_is_no_text_is_reported_and_left_out(places: MemoryPaths) -> None:

@@ -1,4 +1,4 @@
-"""Plugins in folders: what of them counts, and what is told of the rest."""
+"""Plugins in folders: which parts are loaded, and which errors are reported."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_servers_have_the_plugins_name_before_theirs_and_its_folder_in_them(tmp_
     ("said", "told"),
     [
         ({"hooks": "../outside.json"}, ("hooks-invalid", "../outside.json: is a link that leads out")),
-        ({"hooks": "none.json"}, ("hooks-invalid", "none.json is not there")),
+        ({"hooks": "none.json"}, ("hooks-invalid", "none.json does not exist")),
         ({"hooks": 3}, ("hooks-invalid", ".claude-plugin/plugin.json: must be an object or the name of a file")),
         (
             {"mcpServers": "hooks/hooks.json"},
-            ("mcpServers-invalid", "hooks/hooks.json: must have the object mcpServers"),
+            ("mcpServers-invalid", "hooks/hooks.json: has no object 'mcpServers'"),
         ),
-        ({"commands": ["./more"]}, ("not-heeded", ".claude-plugin/plugin.json: not heeded: commands")),
+        ({"commands": ["./more"]}, ("not-heeded", ".claude-plugin/plugin.json: no effect: commands")),
     ],
 )
 def test_a_part_that_cannot_be_used_costs_itself(tmp_path: Path, said: dict[str, Any], told: tuple[str, str]) -> None:
@@ -94,6 +94,6 @@ def test_a_plugin_brings_agents_under_its_name_but_not_what_would_act(tmp_path: 
         "kit:reviewer": AgentDefinition(description="R", prompt="You review.", model="haiku"),
     }
     assert [error["message"] for error in found.errors] == [
-        "agents/broken.md is not used as an agent: it has no description",
-        "agents/eager.md without effect: permissionMode: an agent of a plugin may not bring it",
+        "agents/broken.md: not used as an agent: `description` is missing or not a string",
+        "agents/eager.md: no effect: permissionMode: an agent of a plugin cannot set it",
     ]

@@ -1,1 +1,1 @@
-"""Finding denied commands and paths wherever a command line hides them."""
+"""Find denied commands and paths wherever a command line hides them."""

@@ -1,7 +1,7 @@
-"""Programs whose words are never a command, and those whose words name things of their own.
+"""Programs whose arguments are never a command.
 
-In the words of any other program a command may stand: `mpirun -n 4 rm x`, `kcmd --on-exit='rm x'`. Only for finding
-denies: a name that is missing here has `rm` in its words found where `rm` is denied.
+In the arguments of any other program there may be a command: `mpirun -n 4 rm x`, `kcmd --on-exit='rm x'`. Used only to
+find denied commands: for a program that is missing here, `rm` among its arguments matches a rule that denies `rm`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Programs that run what their words hold, in ways of their own. Only for finding denies.
+"""Programs that run their arguments in their own ways. Used only to find denied commands.
 
-    list(find_shell_texts("ssh", ["ssh", "host", "rm x"]))              ["rm x"]: a shell will read it
+    list(find_shell_texts("ssh", ["ssh", "host", "rm x"]))                   ["rm x"]: a shell reads it
     list(find_command_positions("docker", ["docker", "exec", "c", "rm"]))    [2, 3]: a command may begin there
 
-The wrappers that simply put their words in front of a command are in search.py. What is missed here is found
-nowhere, so it is wide: a word too many asks.
+The wrappers that simply come before a command are in search.py. What is missed here is found nowhere else, so the
+tables are wide: a false match costs a question.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from parley.permissions.shell.ast import word_set
 
-# Subcommands behind which a command may begin at any word.
+# Subcommands after which a command may begin at any word.
 SUBRUNNERS = {
     **dict.fromkeys(
         word_set("docker podman nerdctl kubectl oc docker-compose lxc incus multipass nomad"),
@@ -62,16 +62,16 @@ SUBRUNNERS = {
         "set-hook confirm confirm-before command-prompt menu display-menu"
     ),
 }
-# Programs behind which a command may begin at any word.
+# Programs after which a command may begin at any word.
 ANYWHERE = re.compile(
     r"ld-(?:linux|musl).*|ld\.so.*|chrt|capsh|bwrap|firejail|proot|valgrind|ltrace|xvfb-run|dbus-run-session|cgexec|"
     r"qemu-\w+(?:-static)?|s6-[\w-]+|hyperfine|uftrace|onchange|busybox|toybox|ansible|salt|pdsh|pssh|parallel-ssh|clush|dsh|fab"
 )
-# Programs that give another one a new name.
+# Programs that can copy or link another program under a new name.
 COPYING_PROGRAMS = word_set("cp mv ln install hash cat dd rsync")
 PROGRAM = re.compile(r"(?:if=)?/(?:[^/]+/)*s?bin/[^/]+")
 FOUND_PROGRAM = re.compile(r"(?:\bwhich|\bcommand +-v|\btype +-[pP])[ \"']+([\w.-]+)")
-# Programs whose words are text for a shell, if there is a blank in them.
+# Programs whose arguments are shell scripts if they contain a blank.
 TEXTS = word_set(
     "su runuser script watch parallel flock env xargs ssh tmux screen hyperfine nix-shell mapfile readarray complete "
     "bind entr rsync sg chronic at tsp pwsh powershell capsh man compgen mosh autossh sshpass bpftrace fzf sk pee "
@@ -79,7 +79,7 @@ TEXTS = word_set(
     "vagrant adb sops dtach abduco xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal "
     "i3-msg swaymsg hyprctl scriptlive socat ncat nc netcat scp sftp ssh-copy-id"
 )
-# Options whose value is a command, or a text for a shell. A long one may be shortened.
+# Options whose value is a command or a shell script. Long ones may be abbreviated.
 OPTIONS = {
     **dict.fromkeys(
         word_set("tar bsdtar gtar star"),
@@ -167,14 +167,14 @@ QUOTED = re.compile(
     r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`|(?:\bq[xwq]?|%[xwqQ])\s*"
     r"(?:\(([^)]{0,80})\)|\{([^}]{0,80})\}|\[([^]]{0,80})\]|[/|!]([^/|!]{0,80})[/|!])"
 )
-"""With the quotes of Perl and Ruby: `qx{rm x}`, `%x(rm x)`."""
+"""Quoted texts, also with the quotes of Perl and Ruby: `qx{rm x}`, `%x(rm x)`."""
 SUBSTITUTION = re.compile(r"\$\(|`")
 # `--rsh=sh`, `ProxyCommand=sh`, `alias.x=!sh`, `--checkpoint-action=exec=sh`, `APT::Update::Pre-Invoke::=sh`.
 COMMAND_OPTION = re.compile(
     r"--(?!no-)[\w-]*(?:command|cmd|program|executable|helper|editor|viewer|askpass|wrapper|exec|shell|hook|pager|browser)"
 )
 MAX_KEY_CHARACTERS = 64
-MOST_OPTIONS = 8
+MAX_OPTIONS = 8
 KEY = re.compile(
     r"(?i)[\w.:/,-]*(?:exec|command|cmd|rsh|rsync-path|prog|program|executable|hook|helper|pager|pager\.[\w-]+|editor|visual|askpass|browser|"
     r"opener|viewer|alias\.[\w-]+|fsmonitor|diff|external|textconv|filter|filter\.[\w.-]+|driver|shell|_ssh|lessopen|"
@@ -184,13 +184,13 @@ KEY = re.compile(
     r"proxy-?auto-?detect|lessedit|less|more|wrap|call|cc|cxx|rustc|rustdoc|post-renderer|error-handling-script|"
     r"hook-[\w-]+|_interpreter|rsync_ssl_\w+|ts_env|ts_onfinish|mail_reader|ssh_remote_display|autossh_path|ccache_prefix\w*|sendmail|(?:customtransfer|extension)\.[\w-]+\.\w+)"
 )
-# What the built-in rules of make run, and scripts that configure a build.
+# Variables that name programs for the built-in rules of make and for configure scripts.
 TOOLS = word_set(
     "AR AS CC CO CPP CTANGLE CWEAVE CXX F77 FC GET INSTALL LD LEX LINT M2C MAKE MAKEINFO NM OBJC OBJCOPY OBJDUMP "
     "OPENSSL PC RANLIB RM STRIP TANGLE TAR TEX TEXI2DVI WEAVE YACC"
 )
 MAKES = word_set("make gmake bmake pmake nmake scons waf")
-# Variables with options for a program.
+# Variables that hold options of a program.
 OPTION_VARIABLES = {
     "MANOPT": "man",
     "TAR_OPTIONS": "tar",
@@ -216,7 +216,7 @@ OPTION_VARIABLES = {
     "NPM_CONFIG_CALL": "npm exec -c",
     **dict.fromkeys(word_set("JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS"), "java"),
 }
-# Commands of git that do the work of others: `git lfs push`.
+# Git commands that run other git commands: `git lfs push`.
 GIT_FRONTS = word_set("lfs subtree")
 GIT_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "http-fetch": "fetch"}
 ENCODED = re.compile(r"(?i)[-/]e(?:c|nc?[a-z]*)?")
@@ -224,36 +224,36 @@ POWERSHELL = word_set("pwsh powershell pwsh-preview")
 ALIAS = re.compile(r"(?i)alias\.")
 PAGERS = word_set("zless xzless bzless zmore xzmore")
 PLAIN_SHELL = re.compile(r"(?:/usr)?(?:/bin/)?(?:ba|da|z|k|fi)?sh")
-# Variables with code in them, or with the name of a file with code in it, for whatever runs next.
+# Variables that hold code, or name a file with code, for the next program.
 LOADS_CODE = re.compile(
     r"(?:BASH_ENV|LD_PRELOAD|LD_AUDIT|PYTHONSTARTUP|PERL5OPT|PERL5DB|RUBYOPT|BASH_FUNC_\w+%%|GIT_CONFIG_(?:COUNT|GLOBAL|"
     r"SYSTEM|PARAMETERS)|GIT_EXEC_PATH)=.|ENV=.*[/$]|NODE_OPTIONS=.*(?:require|import|loader)"
 )
 LOADS_UNKNOWN_CODE = re.compile(rf"(?!ENV=)(?:{LOADS_CODE.pattern})|ENV=.*<\(")
 FUNCTION = re.compile(r"BASH_FUNC_\w+%%=\(\) *(\{.*)", re.DOTALL)
-# `ProxyCommand rm x` as one word, and what ssh calls its other commands.
+# `ProxyCommand rm x` as one word, and the other commands of ssh.
 SSH_OPTION = re.compile(r"(?i)(?:-o)?\s*(?:proxy|local|remote|knownhosts)command[\s=]+(.+)", re.DOTALL)
 SOCKET = re.compile(r"(?i)(?:EXEC|SYSTEM|SHELL):([^,]+)")
-# How ghostscript, TeX and rpm call a shell within their words.
+# How ghostscript, TeX and rpm call a shell from their arguments.
 PIPED = re.compile(r"gs|(?:pdf|xe|lua)?(?:la)?tex|rpm|rpmbuild|magick|convert")
 PIPES = re.compile(r"(?:%pipe%|\|)\s*(.+)|\\write18\{([^}]*)\}|%\(([^)]*)\)", re.DOTALL)
 SED_RUN = re.compile(r"(?:^|[;/{}\sIM!])e\s+(.+)|[\d$!]e\s*(.+)", re.DOTALL)
-# `s/a/b/e` runs what it has made of a line.
+# `s/a/b/e` runs the result of the substitution.
 SED_RUN_MADE = re.compile(r"([^\w\s])[gpiIMm\d]*e[gpiIMm\d]*$")
-# `e` alone, and `s/a/b/e`: what is in the lines is not known.
+# `e` alone, and `s/a/b/e`: the contents of the lines are not known.
 SED_COMMAND = re.compile(r"\s*(?:[\d,$!]|/[^/]*/[IM]?)*\s*(?:(e)\s*$|s([^\w\s]))")
 AWK = word_set("awk gawk mawk nawk original-awk")
-# `system($0)`, `print | x`, `x | getline`: what runs is not in the program.
+# `system($0)`, `print | x`, `x | getline`: the command is not in the program text.
 AWK_RUNS_VALUES = re.compile(r"\bsystem\s*\(\s*[^\s\")]|[\w$)\]]\s*\|&?\s*getline|(?<!\|)\|&?\s*(?!getline)[A-Za-z_$(]")
 AWK_TEXT = re.compile(r"/(?:\\.|[^/\\\n])*/|\"(?:\\.|[^\"\\])*\"")
-# What vim runs without a `!`.
+# Commands that vim runs without a `!`.
 VIM_RUN = re.compile(
     r"\bterm(?:inal)?!?\s+(?:\+\+\S+\s+)*(.+)|\b\w*(?:prg|shell|mp|gp|ep|fp|kp)=((?:\\.|[^\s\\|])+)|"
     r"\bset\s+(?:\w+_)?(?:editor|pager|sendmail|visual|ispell|command|cmd|tunnel|inews)\s*=\s*(.+)"
 )
 TMUX_RUN = re.compile(r"#\(([^)]{0,100})\)")
 OLD_TAR = re.compile(r"[A-Za-z]*[IF][A-Za-z]*")
-# What debuggers, databases and the like call a shell by, within their own languages.
+# How debuggers, databases and similar programs call a shell in their own languages.
 SHELL_ESCAPE = re.compile(
     r"(?:^|[\s;{])(?:\.?(?:shell|system|spawn|exec|exec-wrapper)\s+(?:-\w+\s+)*|\\!\s*)(.+)|^\s*\.?(?:sh|sy)\w*\s+(.+)|"
     r"^[.']\s*(?:pso|pi)\s+(.+)|"
@@ -261,7 +261,7 @@ SHELL_ESCAPE = re.compile(
     re.DOTALL,
 )
 CALLS_LANGUAGES = word_set("gdb lldb expect vi vim nvim view ex vimdiff tmux mutt gimp")
-"""They run code in other languages, with the command within quotes."""
+"""Programs that run code in other languages, with commands in quotes."""
 SHELL_ESCAPERS = word_set(
     "gdb lldb sqlite3 expect mysql mariadb psql maxima gnuplot groff troff nroff gtroff pdfroff groffer"
 )
@@ -274,14 +274,14 @@ MAKEFILE_IS_INPUT = re.compile(
 )
 READS_INPUT = word_set("at batch crontab")
 CRON_LINE = re.compile(r"^[ \t]*(?:@\w+|(?:[\d*/,-]+[ \t]+){4}[\w*/,-]+)[ \t]+(.+)", re.MULTILINE)
-# Programs that put what they read into a command.
+# Programs that insert their input into a command.
 FILLERS = word_set("xargs parallel rush")
 FILLED = re.compile(r"-[a-zA-Z0-9]*?[IiJ](.*)|--replace(?:=(.*))?")
 FILLER_VALUE = re.compile(
     r"-[a-zA-Z0-9]*[InPdaLsEJjNS]|--(?:arg-file|delimiter|max-args|max-procs|max-lines|max-chars|jobs|sshlogin|colsep|"
     r"joblog|results|timeout|delay|eof)"
 )
-# What has its command, or its text, in the words that are put behind it.
+# Programs that run a command or script from the words that are appended.
 OPEN_ENDED = re.compile(
     r"(?:.*/)?(?:(?:ba|da|z|k|a)?sh|env|sudo|doas|nice|nohup|time|timeout|command|exec|eval|setsid|stdbuf|xargs|ionice|chrt|"
     r"choom|busybox)"
@@ -303,18 +303,18 @@ SPECIAL = frozenset(
         "sed",
     }
 )
-"""The programs that `_special_texts` knows by name."""
+"""The programs that `_special_texts` handles by name."""
 HAS_PROGRAM = re.compile(r"-\w*[cemrpEf]|--(?:eval|execute|print|version|help|file|command)(?:=.*)?|[^-].*")
 
 
 def find_shell_texts(name: str, literal: Sequence[str]) -> Iterator[str]:
-    """Words, and parts of words, that some shell may read."""
+    """Arguments, and parts of arguments, that some shell may run."""
     return iter(dict.fromkeys(filter(None, _iter_shell_texts(name, literal))))
 
 
 @lru_cache(maxsize=512)
 def _is_special(name: str) -> bool:
-    """Whether more than the options of a program is to be looked at."""
+    """Whether a program needs more than a check of its options."""
     if name in SPECIAL or "tar" in name:
         return True
     return INTERPRETERS.fullmatch(name) is not None or PIPED.fullmatch(name) is not None
@@ -348,7 +348,7 @@ def _special_texts(name: str, rest: Sequence[str]) -> Iterator[str]:
         values = (word.partition("=")[2] for word in rest if "=" in word)
         yield from (value for value in values if not PLAIN_SHELL.fullmatch(value))
     if name in POWERSHELL:
-        yield from (text for flag, word in pairwise(rest) if (text := _decoded(flag, word)))
+        yield from (text for flag, word in pairwise(rest) if (text := _decode_script(flag, word)))
     if name in CALLS_LANGUAGES:
         yield from ("".join(quoted.groups("")) for word in rest for quoted in QUOTED.finditer(word))
         runs = [found for word in rest for found in VIM_RUN.finditer(word)]
@@ -383,7 +383,7 @@ def _special_texts(name: str, rest: Sequence[str]) -> Iterator[str]:
 
 
 def _command_values(word: str) -> Iterator[str]:
-    """The value of `key=value` if the key says that it is a command; of `a=key=value` as well."""
+    """The value of `key=value`, or of `a=key=value`, if the key names a command."""
     key, _, value = word.partition("=")
     inner, equals, last = value.partition("=")
     if value.startswith("!") or key.lower() in ("less", "more"):
@@ -401,7 +401,7 @@ def _command_values(word: str) -> Iterator[str]:
 
 
 def _option_values(options: frozenset[str], rest: Sequence[str]) -> Iterator[str]:
-    """The values of these options, behind them or in the same word, however they are spelled."""
+    """The values of these options, in the next word or in the same one, also for abbreviations and clusters."""
     if not options:
         return
     for word, following in pairwise((*rest, "")):
@@ -417,8 +417,8 @@ def _option_values(options: frozenset[str], rest: Sequence[str]) -> Iterator[str
                     yield from (text, text.replace(",", " "))
 
 
-def _decoded(flag: str, word: str) -> str | None:
-    """The text behind `pwsh -EncodedCommand`; None if there is none, or it cannot be read."""
+def _decode_script(flag: str, word: str) -> str | None:
+    """The script of `pwsh -EncodedCommand`; None if there is none, or if it is not valid."""
     if not ENCODED.fullmatch(flag):
         return None
     try:
@@ -428,16 +428,16 @@ def _decoded(flag: str, word: str) -> str | None:
 
 
 def other_names(literal: Sequence[str]) -> Iterator[str]:
-    """Commands of git that do the same as the one that is given by its words, git first."""
+    """Other git commands that do the same as this one. The first word is `git`."""
     name, rest = "".join(literal[1:2]), literal[2:]
     if name in GIT_FRONTS:
-        yield from (" ".join(["git", *rest[index:]]) for index in range(min(len(rest), MOST_OPTIONS)))
+        yield from (" ".join(["git", *rest[index:]]) for index in range(min(len(rest), MAX_OPTIONS)))
     if name in GIT_PLUMBING:
         yield " ".join(["git", GIT_PLUMBING[name], *rest])
 
 
 def find_command_positions(name: str, literal: Sequence[str]) -> Iterator[int]:
-    """Where a command may begin behind a subcommand that runs it."""
+    """The positions at which a command may begin after a subcommand that runs it."""
     if ANYWHERE.fullmatch(name):
         yield from range(1, len(literal))
     if name in COPYING_PROGRAMS:
@@ -449,14 +449,14 @@ def find_command_positions(name: str, literal: Sequence[str]) -> Iterator[int]:
 
 
 def find_renamed_programs(name: str, raw_words: Sequence[str]) -> Iterator[str]:
-    """Programs that are found by name and then copied: `cp $(which rm) x`."""
+    """Programs that are copied under another name: `cp $(which rm) x`."""
     if name in COPYING_PROGRAMS:
         yield from (found[1] for word in raw_words[1:] for found in FOUND_PROGRAM.finditer(word))
         yield from (word[3:] for word in raw_words[1:] if word.startswith("if=/"))
 
 
 def runs_its_input(name: str, literal: Sequence[str]) -> bool:
-    """Whether what a program reads may become the command that it runs: `xargs -I{} {} x`, `xargs sh -c`."""
+    """Whether the input of a program may become a command that it runs: `xargs -I{} {} x`, `xargs sh -c`."""
     if name == "sed":
         operands = (word for flag, word in pairwise(literal) if word[:1] != "-" and flag not in ("-f", "--file"))
         return _runs_lines(next(operands, ""))
@@ -465,7 +465,7 @@ def runs_its_input(name: str, literal: Sequence[str]) -> bool:
     if name in ("fd", "fdfind"):
         return any(flag in SUBRUNNERS[name] and "{}" in word for flag, word in pairwise(literal))
     if name in POWERSHELL:
-        return any(ENCODED.fullmatch(flag) and _decoded(flag, word) is None for flag, word in pairwise(literal))
+        return any(ENCODED.fullmatch(flag) and _decode_script(flag, word) is None for flag, word in pairwise(literal))
     if name not in FILLERS:
         return False
     marks = [] if name == "xargs" else ["{}"]
@@ -485,20 +485,20 @@ def _runs_lines(script: str) -> bool:
 
 
 def _is_filled(words: Sequence[str], marks: Sequence[str], appends: bool) -> bool:
-    """Whether the command's name, or the text of a shell, is among what is filled in."""
+    """Whether the inserted text may be the name of the command or the script of a shell."""
     if not words:
         return False
     last = next((index for index in range(len(words)) if not OPEN_ENDED.fullmatch(words[index])), len(words))
     runs_text = last > 0 and any("c" in word and CLUSTER.fullmatch(word) for word in words[last:])
-    behind = [word for word in words[last:] if word[:1] != "-"]
-    if last > 0 and not marks and appends and not behind:
+    operands = [word for word in words[last:] if word[:1] != "-"]
+    if last > 0 and not marks and appends and not operands:
         return True
-    held = behind if runs_text else behind[:1]
-    return any(mark in word for mark in marks if mark for word in (*words[:1], *held))
+    candidates = operands if runs_text else operands[:1]
+    return any(mark in word for mark in marks if mark for word in (*words[:1], *candidates))
 
 
 def reads_code(name: str, raw_words: Sequence[str]) -> bool:
-    """Whether a program takes its code from a substitution or its input: `make -f -`, `vim -S <(...)`."""
+    """Whether a program reads code from a substitution or its input: `make -f -`, `vim -S <(...)`."""
     if name != "make" and name not in CODE_LOADERS and not INTERPRETERS.fullmatch(name):
         return False
     for flag, word in pairwise(raw_words):
@@ -510,7 +510,7 @@ def reads_code(name: str, raw_words: Sequence[str]) -> bool:
 
 
 def reads_program_from_input(words: Sequence[str | None]) -> bool:
-    """Whether this is an interpreter that takes its program from a pipe or a here-document."""
+    """Whether this is an interpreter that reads its program from a pipe or a here-document."""
     name = (words[0] or "").rpartition("/")[2] if words else ""
     if not (INTERPRETERS.fullmatch(name) or name in SHELL_ESCAPERS or name in EDITORS):
         return False
@@ -520,7 +520,7 @@ def reads_program_from_input(words: Sequence[str | None]) -> bool:
 
 
 def find_shell_escapes(program: str) -> Iterator[str]:
-    """What a program for an interpreter may hand to a shell."""
+    """Texts in a program for an interpreter that may be passed to a shell."""
     yield from ("".join(found.groups("")) for found in QUOTED.finditer(program))
     for line in program.splitlines():
         yield from ("".join(found.groups("")) for found in [SHELL_ESCAPE.search(line)] if found)

@@ -1,8 +1,8 @@
-"""Files that a text names, proven or not: for denies, asks and hazards only.
+"""The files that a text names, proven or not: only for deny rules, ask rules and hazards.
 
-`find_targets` knows the files of proven lines. Here every command counts that the finder sees, behind `sudo`, in
-`bash -c`, in loops and substitutions alike. Of a command that is in no table, every word may be a file. A file
-too many asks; a miss would be read.
+`find_targets` knows the files of proven lines. Here every command that the deny search finds counts: after `sudo`, in
+`bash -c`, in loops and substitutions. For a command that is in no table, every argument may be a file. A file too many
+costs a question; a missed file would be read.
 """
 
 from __future__ import annotations
@@ -37,37 +37,37 @@ HERE = re.compile(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
 QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
 NAME = re.compile(r"[\w.~/-]+")
 SEPARATORS = re.compile(r"[=:@,;<]")
-"""What may stand before or after a file in a word: `if=x`, `HEAD:x`, `@x`, `f=<x;type=text/plain`."""
+"""Separators before or after a file name in a word: `if=x`, `HEAD:x`, `@x`, `f=<x;type=text/plain`."""
 
 
 class Mentions(Struct, frozen=True):
-    """Absolute paths."""
+    """The files that a text names, as absolute paths."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
-    """Words of commands that are in no table: each may be a file that is read."""
+    """Arguments of commands that are in no table: each may be a file that is read."""
     patterns: tuple[str, ...] = ()
-    """Words that may stand for several files, as they are spelled."""
+    """Globs and braces, as written."""
     reads_whole_folders: bool = False
     """A command reads whole folders."""
     too_many: bool = False
-    """There are more than anybody wants to look at."""
+    """There are too many files to check."""
     has_unknown_folder: bool = False
-    """A command goes to a folder that is not known."""
+    """A command changes to an unknown folder."""
 
 
 class BaseFolders:
-    """Where names of a text may lead from."""
+    """The folders in which the relative paths of a text may start."""
 
     def __init__(self, cwd: str, home: str) -> None:
         self.home = home
         self.folders = [cwd]
         self.has_unknown_folder = False
-        """Some folder is not known, or there are too many of them."""
+        """Some folder is unknown, or there are too many."""
 
     def change_directory(self, words: Sequence[str]) -> None:
-        """Behind a `cd` names may start elsewhere."""
+        """After a `cd`, paths may start in another folder."""
         destinations = [word for word in words[1:] if word == "-" or word[:1] != "-"] or ["~"]
         top = TOP.fullmatch(destinations[-1])
         found = self.folders if top else list(self.resolve_all(destinations[-1]))
@@ -83,7 +83,7 @@ class BaseFolders:
 
 
 def find_mentions(command: str, cwd: str, home: str, line: CommandLine | None) -> Mentions:
-    """What there is beside the files that a proven line is known to touch."""
+    """The files besides those that a proven line is known to touch."""
     survey, bases = survey_command(command), BaseFolders(cwd, home)
     if survey.over_budget:
         return Mentions(too_many=True)
@@ -102,7 +102,7 @@ def find_mentions(command: str, cwd: str, home: str, line: CommandLine | None) -
 
 
 def reads_whole_folders(words: Sequence[str]) -> bool:
-    """Whether a command reads every file in a folder, or those that a list names."""
+    """Whether a command reads every file in a folder, or the files named in a list."""
     name = words[0].rpartition("/")[2] if words else ""
     if name == "git":
         return find_printed_paths(words) is not None
@@ -112,7 +112,7 @@ def reads_whole_folders(words: Sequence[str]) -> bool:
 
 
 def has_nested_commands(line: CommandLine) -> bool:
-    """Whether some command of a proven line holds another command in its words."""
+    """Whether the arguments of a command in a proven line contain another command."""
     return len(survey_command(line.text).commands) > len(line.commands)
 
 
@@ -143,7 +143,7 @@ class _MentionSearch:
             self._patterns.update(dict.fromkeys(word for word in words[1:] if WILD.search(word)))
 
     def add_text(self, command: str) -> None:
-        """What runs is not known in full: whatever looks like a name may become a file's."""
+        """Not everything that runs is known: any text that looks like a name may be a file."""
         found = (match[0] for match in NAME.finditer(command))
         self._add(self._words, dict.fromkeys(name for name in found if name[0] != "-"))
 
@@ -170,7 +170,7 @@ class _MentionSearch:
 
 
 def _literal_words(candidate: CommandWords) -> tuple[str, ...]:
-    """The words as far as they are known; a word that is not, as it is spelled."""
+    """The values of the words; for an unknown one, the text as written."""
     words = [
         QUOTES.sub("", candidate.raw_words[index]) if word is None else word
         for index, word in enumerate(candidate.words)
@@ -181,7 +181,7 @@ def _literal_words(candidate: CommandWords) -> tuple[str, ...]:
 
 
 def _names_in_word(word: str) -> list[str]:
-    """The files a word may name: itself, what is behind a flag's letter, and what is behind a joint."""
+    """The files that a word may name: itself, the part after a flag letter, and the parts between separators."""
     names = [word, *SEPARATORS.split(word), *QUOTED.findall(word)]
     if word[:1] == "-" and word[:2] != "--":
         names.append(word[2:])

@@ -1,11 +1,11 @@
-"""Finds commands that a deny or ask rule speaks of, wherever they hide in a text.
+"""Find commands that match a deny or ask rule, wherever they are in a text.
 
-A rule is matched against the text as it stands and against every command in it: as it is spelled, with
-its quotes resolved, by the last part of its path, without the global options of programs like git,
-behind wrappers and assignments, inside `sh -c`, `eval`, substitutions, loops and here-documents. A hit
-too many asks; a miss would run. A text that would cost more than the budget is searched in part, and asked about.
+A rule is matched against the whole text and against every command in it: as written, with quotes resolved, by the
+last part of its path, without the global options of programs like git, after wrappers and assignments, inside `sh -c`,
+`eval`, substitutions, loops and here-documents. A false match costs a question; a missed one would run. A text over
+the budget is searched in part, and needs approval.
 
-Nothing in here allows anything.
+Nothing here allows anything.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from parley.permissions.shell.treesitter import (
 from parley.protocol.base import Struct
 
 MAX_CHARACTERS = 300_000
-"""With the contents of here-documents; shell/treesitter.py has the limits of the text around them."""
+"""Including here-documents; shell/treesitter.py has the limits for the text around them."""
 MAX_POSITIONS = 100
 MAX_COMMANDS = 200
 MAX_SPELLED = 100_000
 """Characters of all parts together."""
 MAX_READ = 16_000
-"""Characters of a text, and of the texts in it."""
+"""Characters of a text and of the texts nested in it."""
 MAX_SAMPLED = 20_000
-"""Characters at the beginning, and as many at the end, of a text that is over one of these limits."""
+"""Characters that are searched at the beginning and at the end of a text over one of these limits."""
 MAX_COMPARISONS = 20_000
 MAX_DEPTH = 12
 
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
-# What tree-sitter is known to misread without an error.
+# Syntax that tree-sitter misreads without reporting an error.
 MISREAD = re.compile(r"<<|\$\{|\$\[|\(\(|\[\[|\\\n|\r|@P|[^\x00-\x7f]|[\x00-\x08\x0b-\x1f\x7f]|\bcoproc\b|\btime\b")
 SHELLS = word_set(
     "sh bash dash zsh ksh ash mksh rbash fish rksh lksh pdksh loksh csh tcsh yash posh sash osh oil hush brush "
@@ -56,7 +56,7 @@ STARTUP_FILE = word_set("--rcfile --init-file")
 INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
 EVALUATORS = word_set("eval trap alias")
 ECHOES = word_set("echo printf cat")
-# Programs whose own words hold the command that runs; the number is how many operands come before it.
+# Programs that run the command in their arguments, with the number of operands before it.
 WRAPPERS = {
     **dict.fromkeys(
         word_set(
@@ -83,7 +83,7 @@ WRAPPERS = {
     ),
 }
 RUNS_NEXT = word_set("-exec -execdir -ok -okdir")
-# Programs whose subcommand may stand behind options of the program itself.
+# Programs whose own options may come before the subcommand.
 GIT_LIKE = word_set(
     "git hg svn docker podman kubectl helm npm pnpm yarn npx cargo gh glab aws gcloud az terraform systemctl go pip "
     "pip3 poetry uv brew apt apt-get dnf yum make"
@@ -120,57 +120,57 @@ KNOWN_FORMS = (
 class DenyMatch(Struct, frozen=True):
     pattern: str
     part: str
-    """The command that the pattern speaks of, as it was found."""
+    """The command that matches, as found."""
 
 
 class Survey(Struct, frozen=True):
-    """All there is in a text that a rule may speak of."""
+    """Everything in a text that a rule may match."""
 
     parts: tuple[str, ...]
     commands: tuple[CommandWords, ...]
     redirects: tuple[tuple[str, str], ...]
-    """Operators, and the files behind them."""
+    """Operators and their files."""
     beginnings: tuple[str, ...]
-    """Of commands with a word that is only known when they run: all there is before it."""
+    """For commands with a word that is only known at run time: the text before that word."""
     unresolved: bool
-    """Some command is only known when it runs."""
+    """Some command is only known at run time."""
     over_budget: str
-    """Why the text was not searched to its end; nothing if it was."""
+    """Why the text was not searched completely; empty if it was."""
 
 
 def find_denied(command: str, patterns: Sequence[str]) -> DenyMatch | None:
-    """The first of the patterns that speaks of some command in the text, as far as the budget goes."""
+    """The first pattern that matches a command in the text, within the budget."""
     if not patterns:
         return None
-    known = compile_patterns(tuple(patterns))
-    hits = [part for part in islice(survey_command(command).parts, _most_parts(patterns)) if known.matches(part)]
+    compiled = compile_patterns(tuple(patterns))
+    hits = [part for part in islice(survey_command(command).parts, _max_parts(patterns)) if compiled.matches(part)]
     pairs = ((pattern, part) for pattern in patterns for part in hits)
     return next((DenyMatch(pattern, part) for pattern, part in pairs if matches(pattern, part)), None)
 
 
 def may_find_denied(command: str, patterns: Sequence[str]) -> bool:
-    """Whether a pattern could speak of a command once all its words are known: `git $X` may be `git push`."""
+    """Whether a pattern could match a command when all its words are known: `git $X` may be `git push`."""
     beginnings = survey_command(command).beginnings
     return any(may_match(pattern, beginning) for beginning in beginnings for pattern in patterns)
 
 
 def explain_over_budget(command: str, patterns: Sequence[str] = ()) -> str:
-    """Why a command was not searched to its end for these patterns; nothing if it was."""
+    """Why a command was not searched completely for these patterns; empty if it was."""
     survey = survey_command(command)
-    most, parts = _most_parts(patterns), len(survey.parts) + len(survey.beginnings)
-    if survey.over_budget or parts <= most:
+    max_parts, parts = _max_parts(patterns), len(survey.parts) + len(survey.beginnings)
+    if survey.over_budget or parts <= max_parts:
         return survey.over_budget
     return describe_excess(
-        f"The command has too many parts to compare with {len(patterns):,} rules", parts, most, "parts"
+        f"The command has too many parts to compare with {len(patterns):,} rules", parts, max_parts, "parts"
     )
 
 
-def _most_parts(patterns: Sequence[str]) -> int:
+def _max_parts(patterns: Sequence[str]) -> int:
     return MAX_COMPARISONS // max(1, len(patterns))
 
 
 def is_unresolved(command: str) -> bool:
-    """Whether some command word is only known when it runs, or the text cannot be read at all."""
+    """Whether some command name is only known at run time, or the text cannot be parsed."""
     return survey_command(command).unresolved
 
 
@@ -201,14 +201,14 @@ def _survey_cached(command: str) -> Survey:
 
 
 def _sample_parts(command: str) -> Iterator[str]:
-    """What may be a command at the beginning or the end of a text that cannot be searched as a whole."""
+    """Possible commands at the beginning and end of a text that is too large to search."""
     for text in (command[:MAX_SAMPLED], command[MAX_SAMPLED:][-MAX_SAMPLED:]):
         for candidate in islice(split_fragments(text), MAX_COMMANDS):
             yield " ".join(candidate.raw_words)[:MAX_COMMAND_CHARACTERS]
 
 
 class _DenySearch:
-    """One walk through a text and the texts in it."""
+    """One search through a text and the texts nested in it."""
 
     def __init__(self) -> None:
         self.parts: dict[str, None] = {}
@@ -222,17 +222,17 @@ class _DenySearch:
         self.beginnings: dict[str, None] = {}
 
     def search_text(self, command: str, depth: int, *, sure: bool = False) -> None:
-        """A text that some shell reads, or (if it is not `sure`) may read. Raises TooMuch."""
+        """Search a text that some shell reads, or may read if not `sure`. Raises TooComplex."""
         self._check_depth(depth)
         self._add_part(command.strip())
-        # The contents of here-documents cost next to nothing if they are not read as commands.
+        # The contents of here-documents are cheap unless they are searched as commands.
         self._characters_read += len(strip_documents(command)[0])
         if self._characters_read > MAX_READ:
             raise TooComplex(
                 describe_excess("The commands in it are too long", self._characters_read, MAX_READ, "characters")
             )
         line = parse_strict(command)
-        # What a here-document feeds may be a shell: then its contents are commands, and the full grammar finds them.
+        # A here-document may be the input of a shell: then its contents are commands, which the full grammar finds.
         if isinstance(line, CommandLine) and not line.has_documents:
             commands = tuple(CommandWords(simple.argv, simple.words) for simple in line.commands)
             if "$(cat <<" in command:
@@ -260,7 +260,7 @@ class _DenySearch:
                     self.search_text(quoted, depth + 1)
 
     def _search_assignments(self, assigned: Sequence[str], depth: int) -> None:
-        """Values that bash, or a program, runs later: `PS4='$(rm x)'`, `GIT_PAGER=rm`."""
+        """Search values that bash or a program runs later: `PS4='$(rm x)'`, `GIT_PAGER=rm`."""
         if not assigned:
             return
         self.unresolved = self.unresolved or any(map(interpreters.LOADS_CODE.match, assigned))
@@ -268,7 +268,7 @@ class _DenySearch:
             self.search_text(text, depth + 1)
 
     def _parse_loosely(self, command: str) -> tuple[tuple[CommandWords, ...], tuple[str, ...], tuple[str, ...]]:
-        if "\0" in command:  # No program can be given it, and the parser is slow with it.
+        if "\0" in command:  # no argument can contain NUL, and the parser is slow with it
             self.unresolved = True
             return tuple(split_fragments(command)), (), ()
         parsed = parse(command)
@@ -282,13 +282,13 @@ class _DenySearch:
         return (*parsed.commands, *found), parsed.inputs, parsed.assignments
 
     def search_command(self, candidate: CommandWords, depth: int, *, sure: bool = False) -> None:
-        """One command, and every command in its words. Raises TooMuch."""
+        """Search one command and every command in its arguments. Raises TooComplex."""
         if candidate.words in self.done:
             return
         self.done[candidate.words] = candidate
         self._check_depth(depth)
         if len(self.done) > MAX_COMMANDS:
-            raise TooComplex(f"There are too many commands in it to judge (at most {MAX_COMMANDS:,})")
+            raise TooComplex(f"It contains too many commands to check (at most {MAX_COMMANDS:,})")
         begin = 0
         while begin < len(candidate.raw_words) and ASSIGNMENT.match(candidate.raw_words[begin]):
             self.unresolved = self.unresolved or interpreters.LOADS_CODE.match(candidate.words[begin] or "") is not None
@@ -322,19 +322,19 @@ class _DenySearch:
         self.over_budget, self.unresolved = reason, True
 
     def _add_part(self, text: str) -> None:
-        self._characters_added += len(text) if self.parts else 0  # The whole text is the first part.
+        self._characters_added += len(text) if self.parts else 0  # the whole text is the first part
         self.parts[text] = None
         if self._characters_added > MAX_SPELLED:
-            raise TooComplex(f"The commands in it are too long to judge (at most {MAX_SPELLED:,} characters in all)")
+            raise TooComplex(f"The commands in it are too long to check (at most {MAX_SPELLED:,} characters in all)")
 
     def _check_depth(self, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise TooComplex(f"There are commands within commands, too deep to judge (at most {MAX_DEPTH} deep)")
+            raise TooComplex(f"Its commands are nested too deeply to check (at most {MAX_DEPTH} deep)")
 
     def _limit_positions(self, positions: Iterable[int]) -> list[int]:
         found = list(islice(positions, MAX_POSITIONS + 1))
         if len(found) > MAX_POSITIONS:
-            raise TooComplex(f"A command may begin at too many of its words to judge (at most {MAX_POSITIONS})")
+            raise TooComplex(f"A command may begin at too many of its words to check (at most {MAX_POSITIONS})")
         return found
 
     def _search_inside(self, name: str, candidate: CommandWords, literal: list[str], depth: int, *, sure: bool) -> None:
@@ -374,7 +374,7 @@ class _DenySearch:
             self.search_command(CommandWords(candidate.words[index + 1 :], candidate.raw_words[index + 1 :]), depth + 1)
 
     def _search_anywhere(self, literal: Sequence[str], depth: int) -> None:
-        """The words of a program that is not known: a command may begin at each, and each may be a text."""
+        """Search the arguments of an unknown program: a command may begin at each, and each may be a script."""
         unresolved, beginnings = self.unresolved, dict(self.beginnings)
         for index in range(1, min(len(literal), MAX_POSITIONS)):
             word = literal[index]
@@ -386,54 +386,54 @@ class _DenySearch:
                         self.search_command(CommandWords(words, words), depth + 1)
                 elif " " in text and len(text) <= MAX_PROSE:
                     self.search_text(text, depth + 1)
-        # That it cannot be read means nothing: it may be prose.
+        # A word that cannot be parsed may be prose, so it does not count.
         self.unresolved, self.beginnings = unresolved, beginnings
 
     def _search_shell_texts(self, candidate: CommandWords, is_shell: bool, depth: int, *, sure: bool) -> None:
-        """Words that a shell reads as a text: those behind `-c`, and any with a blank in them."""
-        behind_c = False
+        """Search the arguments that a shell runs as scripts: those after `-c`, and any with a blank."""
+        after_c = False
         for word in candidate.words[1:]:
-            if behind_c and word is None:
+            if after_c and word is None:
                 self.unresolved = True
             elif word is not None and word[:1] in "-+" and word[:2] != "--":
-                behind_c = behind_c or "c" in word
-            elif word is not None and (behind_c or " " in word):
+                after_c = after_c or "c" in word
+            elif word is not None and (after_c or " " in word):
                 self.search_text(word, depth + 1, sure=sure and is_shell)
         if is_shell and _find_script(candidate.words) is None:
             self.unresolved = True
 
 
 def _is_known_program(name: str) -> bool:
-    """Whether it is known where the words of a program may hold a command, if they may at all."""
-    from parley.permissions.shell.denied.inert import INERT  # few lines need it
+    """Whether it is known which arguments of a program may contain a command."""
+    from parley.permissions.shell.denied.inert import INERT  # rarely needed
 
     return name in INERT or any(name in table for table in KNOWN) or any(form.fullmatch(name) for form in KNOWN_FORMS)
 
 
 def _find_positions(candidate: CommandWords, operands: int) -> Iterator[int]:
-    """Where the command may begin in the words of its wrapper: behind options, their values and assignments."""
-    waiting, known = [(1, operands)], set[tuple[int, int]]()
-    while waiting:
-        index, left = waiting.pop()
+    """Where the command may begin in the arguments of its wrapper: after options, their values and assignments."""
+    pending, known = [(1, operands)], set[tuple[int, int]]()
+    while pending:
+        index, left = pending.pop()
         if index >= len(candidate.words) or (index, left) in known:
             continue
         known.add((index, left))
         word = candidate.words[index]
         yield index
         if word is not None and word[:1] == "-":
-            waiting += [(index + 1, left), (index + 2, left)]
+            pending += [(index + 1, left), (index + 2, left)]
         elif word is not None and ASSIGNMENT.match(word):
-            waiting.append((index + 1, left))
+            pending.append((index + 1, left))
         elif left:
-            waiting.append((index + 1, left - 1))
+            pending.append((index + 1, left - 1))
 
 
 def _reads_commands_from_input(candidate: CommandWords) -> bool:
-    """Whether this is a shell that takes its commands from a pipe or a here-document, or may run such a one."""
+    """Whether this is, or may run, a shell that reads commands from a pipe or a here-document."""
     words = tuple(word for word in candidate.words if word is None or not ASSIGNMENT.match(word))
-    waiting, known = [0], set[int]()
-    while waiting:
-        begin = waiting.pop()
+    pending, known = [0], set[int]()
+    while pending:
+        begin = pending.pop()
         inner = CommandWords(words[begin:], ())
         if begin in known or not inner.words or inner.words[0] is None:
             continue
@@ -442,12 +442,12 @@ def _reads_commands_from_input(candidate: CommandWords) -> bool:
             return True
         operands = WRAPPERS.get(inner.words[0].rpartition("/")[2])
         if operands is not None:
-            waiting += [begin + index for index in islice(_find_positions(inner, operands), MAX_POSITIONS)]
+            pending += [begin + index for index in islice(_find_positions(inner, operands), MAX_POSITIONS)]
     return False
 
 
 def _takes_commands(words: Sequence[str | None]) -> bool:
-    """Whether a program runs what comes in by its input."""
+    """Whether a program runs its input."""
     name = (words[0] or "").rpartition("/")[2]
     if name in READS_INPUT:
         return "-l" not in words
@@ -457,7 +457,7 @@ def _takes_commands(words: Sequence[str | None]) -> bool:
 
 
 def _find_script(words: Sequence[str | None]) -> str | None:
-    """The file that a shell takes its commands from; "-" for its input, None if that is not known."""
+    """The file from which a shell reads its commands; "-" for its input, None if unknown."""
     index = 1
     while index < len(words):
         word = words[index]
@@ -479,7 +479,7 @@ def _find_script(words: Sequence[str | None]) -> str | None:
 
 
 def _find_echoed_texts(commands: Sequence[CommandWords]) -> Iterator[str]:
-    """What other commands of the line may write into the shell's input."""
+    """Texts that other commands of the line may write to the shell's input."""
     for candidate in commands:
         if candidate.words and candidate.words[0] in ECHOES:
             for word in candidate.words[1:]:

@@ -1,4 +1,7 @@
-"""Commands that only read: proven by the tables, word for word."""
+"""Whether a command only reads, proven word by word from the tables.
+
+See also: the tables (tables.py, git.py), programs with a check of their own (special.py).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")
 
 
 def is_read_only(line: CommandLine, *, cwd: str = "") -> bool:
-    """Whether every command of the line only reads, and none runs git somewhere else than here."""
+    """Whether every command of the line only reads, and none runs git in another folder."""
     return all(reads_only(command) for command in line.commands) and not leaves_folder(line, cwd)
 
 
@@ -29,7 +32,7 @@ def reads_only(command: SimpleCommand) -> bool:
 
 @lru_cache(maxsize=128)
 def files_read(command: SimpleCommand) -> tuple[str, ...] | None:
-    """The files that the words of a command name for reading; None if the command may do more than read."""
+    """The files that a command reads; None if it may do more than read."""
     found = _find_read_files(UnwrappedCommand(command.argv, command.words, command.globs))
     if found is None:
         inner = unwrap(command)
@@ -59,13 +62,13 @@ def _find_read_files(command: UnwrappedCommand) -> tuple[str, ...] | None:
 
 
 def program_name(word: str) -> str:
-    """The name of a program, if the folder in front of it is the system's."""
+    """The name of a program, without the folder if that is one of the system's."""
     folder, slash, name = word.rpartition("/")
     return name if slash and f"{folder}/" in TRUSTED_FOLDERS else word
 
 
 def leaves_folder(line: CommandLine, cwd: str = "") -> bool:
-    """Whether the line goes to another folder and runs there what the folder can decide: git, or a program in it."""
+    """Whether the line changes its folder and then runs git or a program by a relative path."""
     moved = False
     for command in line.commands:
         inner = unwrap(command)

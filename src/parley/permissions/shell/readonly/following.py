@@ -1,7 +1,7 @@
-"""Readers that open more than they name: what links in a folder lead to, and what is named in a file.
+"""Readers that open more files than they name: through symlinks in folders, or from a list in a file.
 
-A reader opens what its operands lead to; that is judged like any file. With the flags of FOLLOWING, or when it
-compares folders, it also opens what links below them lead to. `md5sum -c` opens the files that a list names.
+The operands of a reader are checked like any file. With the flags of FOLLOWING, or when it compares folders, it also
+opens the targets of symlinks below them. `md5sum -c` opens the files that a list names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from parley.permissions.shell.readonly.check import program_name
 from parley.permissions.shell.readonly.tables import READERS
 from parley.permissions.shell.wrappers import unwrap
 
-# The flags with which links are followed, and those with which folders in the folder are entered as well.
+# The flags with which symlinks are followed, and those with which subfolders are entered too; `*` means always.
 FOLLOWING = {
     **dict.fromkeys(("grep", "egrep", "fgrep"), ("R dereference-recursive", "*")),
     "rg": ("L follow", "*"),
@@ -30,12 +30,12 @@ CHECKSUM_LINES = (
     re.compile(r"\s*\S+[ \t][ *?^U](.+)"),
     re.compile(r".*?\((.+)\)[ \t]*=.*"),
 )
-"""What a line of a list of checksums may be: the name is at its end, after a mark, or in parentheses."""
+"""The forms of a line in a list of checksums: the name is at the end, after a mark, or in parentheses."""
 FIND_FLAGS = frozenset({"-L", "-follow"})
 
 
 def find_followed_folders(command: SimpleCommand) -> tuple[tuple[str, bool], ...]:
-    """The operands below which a reader follows links, and whether at any depth."""
+    """The operands below which a reader follows symlinks, and whether at any depth."""
     inner = unwrap(command)
     argv = inner.argv if inner else command.argv
     name = program_name(argv[0]) if argv else ""
@@ -54,7 +54,7 @@ def find_followed_folders(command: SimpleCommand) -> tuple[tuple[str, bool], ...
 
 
 def find_checksum_lists(command: SimpleCommand) -> tuple[str, ...]:
-    """The files in which a reader finds the names of others; `-` is its input."""
+    """The files that name other files to read; `-` is the input."""
     inner = unwrap(command)
     argv = inner.argv if inner else command.argv
     name = program_name(argv[0]) if argv else ""
@@ -65,7 +65,7 @@ def find_checksum_lists(command: SimpleCommand) -> tuple[str, ...]:
 
 
 def parse_checksum_list(data: bytes) -> list[str] | None:
-    """The names in a list of checksums; None if one is spelled in a way that is not known."""
+    """The names in a list of checksums; None if one is escaped."""
     lines = [line.rstrip("\r") for line in data.decode(errors="surrogateescape").split("\n")]
     if any(line.lstrip().startswith("\\") for line in lines):
         return None
@@ -73,5 +73,5 @@ def parse_checksum_list(data: bytes) -> list[str] | None:
 
 
 def _find_start_folders(argv: Sequence[str]) -> Sequence[str]:
-    """Whatever is not a flag may be where `find` starts."""
+    """The folders at which `find` may start: every argument that is not a flag."""
     return [word for word in argv[1:] if word[:1] not in ("-", "(", ")", "!", ",")] or ["."]

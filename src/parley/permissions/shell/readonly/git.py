@@ -1,11 +1,10 @@
-"""The forms of git that only read, which files they name, and which of them print what is in files.
+"""The git commands that only read, the files they name, and which of them print file contents.
 
-A flag that is not in the row of its subcommand is unknown. So `-c`, `-C`, `--exec-path`, `--output`,
-`--ext-diff`, `--textconv`, `-O`, `--upload-pack` and `--show-signature` never pass, nor do their
-abbreviations, and a subcommand that talks to a remote has no row. A placeholder of a format must be in a
-list: `%G?` starts gpg.
+A flag that is not in the row of its subcommand is unknown. So `-c`, `-C`, `--exec-path`, `--output`, `--ext-diff`,
+`--textconv`, `-O`, `--upload-pack` and `--show-signature` are never accepted, nor are their abbreviations, and
+subcommands that access a remote have no row. Placeholders in formats must be known: `%G?` runs gpg.
 
-Not here: the repository that git finds, and what its configuration makes of a command (repository.py).
+See also: the repository that git finds, and its configuration (permissions/git/repository.py).
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ READERS = {
     "version": Program(long="build-options", max_operands=0),
 }
 
-# Subcommands that only read with one of these words behind them.
+# Subcommands that only read with one of these words after them.
 NESTED = {
     "stash list": LOG,
     "stash show": LOG,
@@ -119,13 +118,13 @@ NESTED = {
     "worktree list": Program(short="vz", long="porcelain verbose", max_operands=0),
     "remote get-url": Program(long="push all", operands="text", min_operands=1, max_operands=1),
 }
-# Subcommands that make what their operand names, unless a flag says that it is a pattern.
+# Subcommands that create what their operand names, unless a flag makes it a pattern.
 LISTS = {"branch": ("list",), "tag": ("list", "l")}
-# `--list` and `--get-regexp` would show credentials as well.
+# Not `--list` and `--get-regexp`, which also print credentials.
 CONFIG_READS = ("get", "get-all")
 ALONE = frozenset([("remote",), ("remote", "-v"), ("remote", "--verbose"), ("reflog",)])
 
-# Formats. What git does not know it skips, and goes on right behind the `%`: so no `%` may be left over.
+# Formats. Git skips an unknown placeholder and continues right after the `%`, so every `%` must be matched.
 ARGUMENT = r"\((?:[^%()]|%x[0-9A-Fa-f]{2}|%n|%%)*\)"
 COMMIT_FORMAT = re.compile(
     r"(?:[^%]|%%|%[-+ ]?(?:[HhTtPp]|[ac](?:[nNeElLdDrtiIsh])|[dDSesfbBNmn]|g[DdnNeEs]|x[0-9A-Fa-f]{2}"
@@ -148,11 +147,11 @@ PATCH_FLAGS = word_set(
     "p u patch U unified binary c cc m W function-context word-diff word-diff-regex color-words check L G S "
     "combined-all-paths text a"
 )
-"""They print lines of files, or tell what is in them."""
+"""Flags that print lines of files, or reveal their contents."""
 NAME_FLAGS = word_set(
     "stat numstat shortstat summary dirstat name-only name-status raw no-patch s quiet compact-summary"
 )
-"""In place of lines."""
+"""Flags that print names or numbers instead of lines."""
 PRINTS_BY_ITSELF = word_set("diff show stash-show")
 PRINTS_IF_ASKED = word_set("log reflog stash-list diff-tree")
 PRINTS_NOTHING = word_set(
@@ -167,26 +166,26 @@ HUNKS = re.compile(r"-[a-ln-zA-Z]*p[a-zA-Z]*|-i|--pat.*|--int.*")
 CURRENT_PATCH = re.compile(r"--show-c.*")
 CHOOSES_HUNKS = word_set("add checkout restore reset commit stash")
 VERBOSE = re.compile(r"-[a-ln-zA-Z]*v[a-zA-Z]*|--verb.*")
-"""With it, `status` and `commit` show what would be committed."""
+"""With this flag, `status` and `commit` print the changes to be committed."""
 VALUES = word_set("-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env --attr-source")
-"""Options before the subcommand that have a value; all but -C and -c may have it behind a `=`."""
+"""Options before the subcommand that take a value; all but -C and -c also accept it after `=`."""
 REVISION = re.compile(r"\{[^}]*\}")
 WILD = re.compile(r"[*?\[\\]")
 MAGIC = re.compile(r":\(([^)]*)\)|:([!^/]+):?")
 
 
 class GitCall(Struct, frozen=True):
-    """The words of a git command, told apart at its subcommand."""
+    """The arguments of a git command, split at its subcommand."""
 
     subcommand: str
     begin: int
-    """Where the words of the subcommand begin."""
+    """The position of the first argument of the subcommand."""
     folders: tuple[str, ...] = ()
-    """What `-C` says, in its order."""
+    """The values of `-C`, in order."""
     settings: tuple[str, ...] = ()
-    """What `-c` says."""
+    """The values of `-c`."""
     unusual_option: str = ""
-    """An option that leads to another repository, other programs, or that is not known."""
+    """An option that is unknown, or that selects another repository or other programs."""
 
 
 def parse_git_call(words: Sequence[str]) -> GitCall:
@@ -207,7 +206,7 @@ def parse_git_call(words: Sequence[str]) -> GitCall:
 
 
 def check_git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | None:
-    """The files that a git command names, or None if it may do more than read."""
+    """The files that a git command reads, or None if it may do more than read."""
     begin = 1
     while begin < len(words) and words[begin] in GLOBAL_FLAGS:
         begin += 1
@@ -238,12 +237,12 @@ def _has_safe_formats(subcommand: str, found: ParsedArguments) -> bool:
 
 
 def _is_safe_config_read(words: Sequence[str], found: ParsedArguments) -> bool:
-    """Whether one value is asked for that is no secret."""
+    """Whether the command prints a single value that is not a secret."""
     return found.has_flag(*CONFIG_READS) and bool(found.operands) and config.is_safe_to_print(words[found.operands[0]])
 
 
 def shows_urls(words: Sequence[str]) -> bool:
-    """Whether the command prints the URLs of remotes, and with them what password is in one."""
+    """Whether the command prints the URLs of remotes, which may contain passwords."""
     call = parse_git_call(words)
     rest = words[call.begin :]
     return call.subcommand == "remote" or (call.subcommand == "config" and any(map(config.is_url, rest)))
@@ -263,7 +262,7 @@ def _named_paths(words: Sequence[str], found: ParsedArguments) -> tuple[str, ...
 
 
 def _path_in_word(text: str) -> str | None:
-    """The file that a word names by more than its path. What a pathspec leaves out is not read."""
+    """The file in a revision or pathspec; an excluding pathspec names none."""
     magic = MAGIC.match(text)
     if magic is None:
         return path_in_revision(text)
@@ -273,7 +272,7 @@ def _path_in_word(text: str) -> str | None:
 
 
 def path_in_revision(text: str) -> str | None:
-    """The path in `HEAD:path` and `:0:path`; None where there is none. `HEAD@{10:00}` is a commit."""
+    """The path in `HEAD:path` and `:0:path`; None if there is none. `HEAD@{10:00}` is a commit."""
     plain = REVISION.sub(lambda found: "_" * len(found[0]), text)
     if ":" not in plain:
         return None
@@ -281,16 +280,16 @@ def path_in_revision(text: str) -> str | None:
 
 
 class PrintedPaths(Struct, frozen=True):
-    """What a command prints lines of."""
+    """The files whose lines a command prints."""
 
     paths: tuple[str, ...] | None
-    """Of these pathspecs and revisions only; None if of whatever it finds."""
+    """Only these pathspecs and revisions; None for any file."""
     explicit: bool = False
-    """All of them are pathspecs: they stand after `--`."""
+    """All of them are pathspecs, because they follow `--`."""
 
 
 def find_printed_paths(words: Sequence[str]) -> PrintedPaths | None:
-    """What a git command prints lines of; None if of no file that it does not name."""
+    """The files whose lines a git command prints; None if it prints no file that it does not name."""
     call = parse_git_call(words)
     name, begin = call.subcommand, call.begin
     following = words[begin] if begin < len(words) else ""
@@ -304,14 +303,14 @@ def find_printed_paths(words: Sequence[str]) -> PrintedPaths | None:
         return PrintedPaths(None)
     if name == "cat-file":
         return None if not found.has_flag("p") and _prints_type(words, found) else _printed_objects(words, found)
-    asks = found.has_flag(*PATCH_FLAGS)
+    shows_patch = found.has_flag(*PATCH_FLAGS)
     operands = [words[index] for index in found.operands]
-    if name == "show" and operands and not asks and all(map(path_in_revision, operands)):
+    if name == "show" and operands and not shows_patch and all(map(path_in_revision, operands)):
         return PrintedPaths(None) if any(word.startswith(":/") for word in operands) else None
-    if name in PRINTS_IF_ASKED and not asks:
+    if name in PRINTS_IF_ASKED and not shows_patch:
         return None
-    if name in PRINTS_BY_ITSELF and not asks and found.has_flag(*NAME_FLAGS):
-        # The name of a blob prints the blob, whatever the flags say.
+    if name in PRINTS_BY_ITSELF and not shows_patch and found.has_flag(*NAME_FLAGS):
+        # A blob is printed whatever the flags are.
         return PrintedPaths(None) if name == "show" and any(map(HASH.fullmatch, operands)) else None
     return _printed_paths(name, words, found)
 
@@ -335,7 +334,7 @@ def _prints_type(words: Sequence[str], found: ParsedArguments) -> bool:
 
 
 def _printed_objects(words: Sequence[str], found: ParsedArguments) -> PrintedPaths | None:
-    """`cat-file`: an object that is named by its path is judged by it."""
+    """`cat-file`: an object that is named by its path is checked by that path."""
     objects = [words[index] for index in found.operands if words[index] != "blob"]
     return None if objects and all(path_in_revision(each) for each in objects) else PrintedPaths(None)
 
@@ -347,7 +346,7 @@ def _printed_paths(name: str, words: Sequence[str], found: ParsedArguments) -> P
     if found.has_flag("L", "full-diff") or name.startswith("stash"):
         return PrintedPaths(None)
     if name == "diff" and any(HASH.fullmatch(words[index]) for index in operands):
-        return PrintedPaths(None)  # it may be a file, which is compared with another
+        return PrintedPaths(None)  # it may be a blob, compared with a file
     dashes = next((index for index in range(2, len(words)) if words[index] == "--"), None)
     if dashes is not None:
         paths = tuple(words[index] for index in operands if index > dashes)

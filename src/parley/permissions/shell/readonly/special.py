@@ -1,7 +1,7 @@
-"""Programs that only read, but whose words are more than flags and operands.
+"""Programs that only read, but whose arguments are more than flags and operands.
 
-Each check gets the words of the command and the positions of patterns of file names among them; it
-returns the files the command names, or None if the command may do more than read.
+Each check takes the words of a command and the positions of globs among them. It returns the files that the command
+reads, or None if the command may do more than read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PS_VALUE = re.compile(r"(?!.*environ)[A-Za-z0-9_,:%=. +-]+", re.IGNORECASE)
 
 
 def check_find(words: Sequence[str], globs: Sequence[int]) -> Files | None:
-    """An allow-list of tests (CVE-2026-24887): -exec, -delete, -fprint and what comes next year are not in it."""
+    """An allow-list of tests (CVE-2026-24887), without -exec, -delete, -fprint and unknown ones."""
     index = 1
     while index < len(words) and words[index] in ("-H", "-L", "-P"):
         index += 1
@@ -87,7 +87,7 @@ def check_sed(words: Sequence[str], globs: Sequence[int]) -> Files | None:
 
 
 def check_date(words: Sequence[str], globs: Sequence[int]) -> Files | None:
-    """An operand that is no format would set the clock."""
+    """An operand that is not a format would set the clock."""
     known = Program(
         short="uRI::d:", long="utc universal rfc-email iso-8601? date= rfc-3339=", operands="text", max_operands=1
     )
@@ -98,14 +98,14 @@ def check_date(words: Sequence[str], globs: Sequence[int]) -> Files | None:
 
 
 def check_printf(words: Sequence[str], globs: Sequence[int]) -> Files | None:
-    """No flags: `-v` evaluates a subscript. No `%n`: it assigns to a variable, PATH if you like."""
+    """No flags: `-v` evaluates a subscript. No `%n`: it assigns to any variable, even PATH."""
     if globs or len(words) < 2 or words[1].startswith("-") or not FORMAT.fullmatch(words[1]):
         return None
     return ()
 
 
 def check_jq(words: Sequence[str], globs: Sequence[int]) -> Files | None:
-    """No program from a file, no modules, nothing of the environment."""
+    """No program from a file, no modules, no environment variables."""
     found = parse_arguments(JQ, words)
     if found is None or JQ_REACHES_OUT.search(words[found.operands[0]]):
         return None
@@ -116,7 +116,7 @@ def check_jq(words: Sequence[str], globs: Sequence[int]) -> Files | None:
 
 
 def check_xxd(words: Sequence[str], globs: Sequence[int]) -> Files | None:
-    """One operand: the second would be written. No `-r`."""
+    """One operand, because a second one would be written. No `-r`."""
     index, files = 1, []
     while index < len(words):
         word = words[index]
@@ -158,14 +158,14 @@ def check_command(words: Sequence[str], globs: Sequence[int]) -> Files | None:
 
 
 def check_test(words: Sequence[str], globs: Sequence[int]) -> Files | None:
-    """One question about one file or text. Not `-v` and `-R`, which evaluate a subscript."""
+    """One test of one file or text. Not `-v` and `-R`, which evaluate a subscript."""
     if words[0] == "[":
         words = words[:-1]
     return (words[2],) if len(words) == 3 and words[1] in TESTS and not globs else None
 
 
 def check_text(words: Sequence[str], globs: Sequence[int]) -> Files | None:
-    """Programs that do nothing with their words but write them, or nothing at all."""
+    """Programs that only print their arguments, or do nothing."""
     return ()
 
 

@@ -1,8 +1,8 @@
-"""Programs that only read, each with the flags that keep it so.
+"""Programs that only read, each with the flags that are allowed.
 
 Left out on purpose are flags that write (`sort -o`, `tree -o`, `file -C`), that run another program
-(`sort --compress-program`, `rg --pre`, `rg -z`, `diff -l`) and whatever opens a socket or resolves a
-name (`hostname -f`). Programs whose words need more than a list of flags are in special.py and git.py.
+(`sort --compress-program`, `rg --pre`, `rg -z`, `diff -l`), and those that open a socket or resolve a name
+(`hostname -f`). Programs that need more than a list of flags are in special.py and git.py.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ READERS = {
     ),
 }
 
-# Exact forms of programs that are otherwise unknown. Not npm, yarn, pnpm, cargo or go: what they print
-# their version with may come from the working tree (CVE-2025-59828).
+# Complete commands of programs that are otherwise unknown. Not npm, yarn, pnpm, cargo or go: the program that prints
+# their version may come from the working tree (CVE-2025-59828).
 VERSIONS = frozenset(
     (name, flag)
     for names, flags in (

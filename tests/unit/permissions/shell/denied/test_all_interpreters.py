@@ -1,7 +1,7 @@
-"""Every known way to run `rm` by another program is found where a rule denies it; everyday lines stay free.
+"""A rule that denies `rm` finds every known way to run it by another program; everyday lines do not match.
 
-The rows are from the manual pages of the programs that are usually installed, and from what else is known to run
-other programs. In bypass mode a miss would run.
+The rows come from the manual pages of commonly installed programs, and from other programs that are known to run
+commands. In bypassPermissions, a missed command would run.
 """
 
 from __future__ import annotations

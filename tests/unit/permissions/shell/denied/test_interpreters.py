@@ -1,4 +1,4 @@
-"""Programs that run what their words hold."""
+"""Programs that run commands in their arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a text names, proven or not. What follows from it is in the corpus (decisions.jsonl)."""
+"""Files that a text names, proven or not. The corpus (decisions.jsonl) covers the decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The finder for denies. The corpora hold many more (hostile.jsonl)."""
+"""The search for denied commands. The corpora contain many more cases (hostile.jsonl)."""
 
 from __future__ import annotations
 

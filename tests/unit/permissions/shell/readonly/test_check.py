@@ -1,4 +1,4 @@
-"""Which commands only read. The corpora hold many more (everyday.jsonl, hostile.jsonl)."""
+"""Which commands only read. The corpora contain many more cases (everyday.jsonl, hostile.jsonl)."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""One engine process, its lines marked with the time they came, and the memory it takes.
+"""Run an engine process, record when its lines arrive, and measure its memory.
 
-    with talk(engine, STREAM, base_url) as live:
-        live.say(initialize_line() + user_line("short"))
-        wait([live], lambda live: live.heard("result") > 0, "result")
+    with start_engine(engine, STREAM, base_url) as live:
+        live.send(initialize_line() + user_line("short"))
+        wait([live], lambda live: live.count("result") > 0, "result")
 
-`say` writes what the pipe takes at once; `wait` moves all other bytes, for any number of talks, and always ends:
-when all are done, at the deadline, or when an engine ends too early. Leaving the block kills what is left of the
-engine's process group and removes its folders. Linux only (/proc, pidfd).
+`send` writes what the pipe takes immediately. `wait` transfers all other bytes, for any number of processes, and always
+ends: when all are done, at the deadline, or when an engine exits too early. Leaving the block kills the engine's
+process group and removes its directories. Linux only (/proc, pidfd).
 
-Not here: what is measured (engines.py).
+`engines.py` and other benchmarks say what is measured.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 DEADLINE_SECONDS = 60.0
 INITIALIZED = "control_response/success"
 SUBTYPED = ("system", "control_response")
-SWITCHED_OFF = ("TELEMETRY", "ERROR_REPORTING", "AUTOUPDATER")
+DISABLED = ("TELEMETRY", "ERROR_REPORTING", "AUTOUPDATER")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Engine:
 
 
 class EngineError(Exception):
-    """The engine did not do what is measured; the others go on."""
+    """The engine did not do what is measured. Other engines continue."""
 
     def __init__(self, reason: str, stderr: str = "", refused: bool = False) -> None:
         super().__init__(reason)
@@ -48,7 +48,7 @@ class EngineError(Exception):
 
 
 def kind_of(line: bytes) -> tuple[str, dict[str, Any]]:
-    """`system/init`, `result`, ... and the message; stream events are told by their first bytes, for speed."""
+    """`system/init`, `result`, ... and the message. Stream events are recognized by their first bytes, for speed."""
     if line.startswith(b'{"type":"stream_event"'):
         return "stream_event", {}
     try:
@@ -83,12 +83,12 @@ def environment(folder: Path, base_url: str) -> dict[str, str]:
         "ANTHROPIC_BASE_URL": base_url,
         "ANTHROPIC_API_KEY": "dummy",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        **{f"DISABLE_{what}": "1" for what in SWITCHED_OFF},
+        **{f"DISABLE_{what}": "1" for what in DISABLED},
     }
 
 
-class Talk:
-    """A running engine; see the module text."""
+class EngineProcess:
+    """A running engine."""
 
     def __init__(self, process: subprocess.Popen[bytes], started_at: float, stderr: Path) -> None:
         assert process.stdout is not None
@@ -97,12 +97,12 @@ class Talk:
         self.times: dict[str, list[float]] = {}
         self.result: dict[str, Any] = {}
         self.outbox, self.partial = memoryview(b""), b""
-        self.silent, self.exited_at = False, 0.0
+        self.is_closed, self.exited_at = False, 0.0
         if self.stdin:
             os.set_blocking(self.stdin.fileno(), False)
 
-    def say(self, data: bytes) -> float:
-        """Write, or leave the rest to `wait`; the time before the write."""
+    def send(self, data: bytes) -> float:
+        """Write, and leave the rest to `wait`. Returns the time before the write."""
         at = time.perf_counter()
         self.outbox = memoryview(bytes(self.outbox) + data)
         self.write()
@@ -120,7 +120,7 @@ class Talk:
     def read(self) -> None:
         data = os.read(self.stdout.fileno(), 1 << 20)
         at = time.perf_counter()
-        self.silent = not data
+        self.is_closed = not data
         *lines, self.partial = (self.partial + data).split(b"\n")
         for line in lines:
             kind, message = kind_of(line)
@@ -128,7 +128,7 @@ class Talk:
             if kind == "result":
                 self.result = message
 
-    def heard(self, kind: str) -> int:
+    def count(self, kind: str) -> int:
         return len(self.times.get(kind, ()))
 
     def close_input(self) -> float:
@@ -138,7 +138,7 @@ class Talk:
         return at
 
     def kill(self) -> None:
-        """Kill the group before its leader is reaped: until then the number cannot belong to anyone else."""
+        """Kill the group before its leader is reaped, because afterwards the pid may be reused."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.close_input()
@@ -147,7 +147,7 @@ class Talk:
         os.close(self.exit_fd)
 
     def exit_code(self) -> int:
-        """Of a process that has exited, without reaping it."""
+        """The exit code of an exited process, without reaping it."""
         status = os.waitid(os.P_PIDFD, self.exit_fd, os.WEXITED | os.WNOWAIT)
         return status.si_status if status else 0
 
@@ -157,8 +157,10 @@ class Talk:
 
 
 @contextlib.contextmanager
-def talk(engine: Engine, flags: Sequence[str], base_url: str, stdin: int = subprocess.PIPE) -> Iterator[Talk]:
-    """Spawn the engine in a fresh world. Raises EngineError if it cannot be started."""
+def start_engine(
+    engine: Engine, flags: Sequence[str], base_url: str, stdin: int = subprocess.PIPE
+) -> Iterator[EngineProcess]:
+    """Start the engine with new directories. Raises EngineError if it cannot be started."""
     with tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         for part in ("home", "cwd", "tmp"):
@@ -173,60 +175,60 @@ def talk(engine: Engine, flags: Sequence[str], base_url: str, stdin: int = subpr
                 )  # fmt: skip
             except OSError as exc:
                 raise EngineError(f"cannot be started: {exc}") from None
-        live = Talk(process, started_at, folder / "stderr")
+        live = EngineProcess(process, started_at, folder / "stderr")
         try:
             yield live
         finally:
             live.kill()
 
 
-def wait(talks: Sequence[Talk], done: Callable[[Talk], bool], what: str) -> None:
-    """Move bytes until every talk is done. Raises EngineError at the deadline, or if an engine ends before."""
+def wait(processes: Sequence[EngineProcess], done: Callable[[EngineProcess], bool], what: str) -> None:
+    """Transfer bytes until every process is done. Raises EngineError at the deadline or if an engine exits before."""
     deadline = time.perf_counter() + DEADLINE_SECONDS
-    while waiting := [live for live in talks if not done(live)]:
+    while waiting := [live for live in processes if not done(live)]:
         for live in waiting:
-            if live.silent and live.exited_at:
-                raise live.error(f"ended before {what}, exit code or signal {live.exit_code()}")
+            if live.is_closed and live.exited_at:
+                raise live.error(f"exited before {what}, exit code or signal {live.exit_code()}")
         left_seconds = deadline - time.perf_counter()
         if left_seconds <= 0:
             raise waiting[0].error(f"no {what} within {DEADLINE_SECONDS:.0f} s")
-        speaking = {live.stdout.fileno(): live for live in waiting if not live.silent}
+        readers = {live.stdout.fileno(): live for live in waiting if not live.is_closed}
         running = {live.exit_fd: live for live in waiting if not live.exited_at}
-        hearing = {live.stdin.fileno(): live for live in waiting if live.stdin and live.outbox}
-        readable, writable, _ = select.select([*speaking, *running], hearing, [], left_seconds)
+        writers = {live.stdin.fileno(): live for live in waiting if live.stdin and live.outbox}
+        readable, writable, _ = select.select([*readers, *running], writers, [], left_seconds)
         for fd in readable:
-            if fd in speaking:
-                speaking[fd].read()
+            if fd in readers:
+                readers[fd].read()
             else:
                 running[fd].exited_at = time.perf_counter()
         for fd in writable:
-            hearing[fd].write()
+            writers[fd].write()
 
 
 def tree_of(root: int, parents: Mapping[int, tuple[int, int]]) -> set[int]:
-    """`root`, its descendants, and whoever is in its session; `parents` maps pid to (parent, session)."""
+    """`root`, its descendants and the members of its session; `parents` maps pid to (parent, session)."""
     tree = {root}
     while more := {pid for pid, (parent, session) in parents.items() if parent in tree or session == root} - tree:
         tree |= more
     return tree
 
 
-def memory_mb(talks: Iterable[Talk], file: str, name: str) -> float:
-    """The sum of one `Name:  123 kB` line over the talks' process trees."""
+def memory_mb(processes: Iterable[EngineProcess], file: str, name: str) -> float:
+    """The sum of one `Name:  123 kB` line over the process trees."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # a process that just ended counts as nothing
+        with contextlib.suppress(OSError):  # the process just exited
             fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
             parents[int(folder.name)] = (int(fields[1]), int(fields[3]))
     total_kb = 0
-    for pid in {pid for live in talks for pid in tree_of(live.process.pid, parents)}:
+    for pid in {pid for live in processes for pid in tree_of(live.process.pid, parents)}:
         with contextlib.suppress(OSError):
             found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
             total_kb += int(found[1]) if found else 0
     return total_kb / 1024
 
 
-def cpu_seconds(live: Talk) -> float:
-    """What the engine's own process has used so far, in user and in system mode."""
+def cpu_seconds(live: EngineProcess) -> float:
+    """The user and system time of the engine's own process."""
     fields = Path(f"/proc/{live.process.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

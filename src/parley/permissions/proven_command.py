@@ -1,0 +1,162 @@
+"""A command line that the strict parser proved, with the files it touches and what it is assessed against.
+
+    command = build_proven_command(line, request, rules, mode, fs)
+    command.files.reads, command.files.writes
+
+A `ProvenCommand` is complete when it is built; the checks in `command.py`, `git/` and `paths/` take it as one argument.
+
+See also: the assessment itself (command.py), the files of each simple command (shell/targets.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+
+from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
+from parley.permissions.memo import memoize
+from parley.permissions.paths.filesystem import MAX_ENTRIES, watch_folder
+from parley.permissions.paths.moved import MovedPath, find_moved_paths, merges_folders
+from parley.permissions.paths.programs import find_planted
+from parley.permissions.paths.protected import KEYS, holds_keys
+from parley.permissions.rules import RuleSet
+from parley.permissions.shell import CommandLine, SimpleCommand, Step, track_files
+from parley.permissions.shell.denied.mentions import reads_whole_folders
+from parley.permissions.shell.wrappers import unwrap
+from parley.protocol.base import Struct
+
+MAX_COMPARED = 4_000
+TOO_MANY_TO_COMPARE = "It reads too many files to compare each with every rule on files"
+TOO_MANY_LINKS = "There are too many files below {folder} to see where each symlink leads"
+HIDDEN_FILES = re.compile(r"--hidden|-[A-Za-z.]*[u.][A-Za-z.]*")
+"""The flags with which `rg` searches hidden files."""
+
+
+class CommandFiles(Struct, frozen=True, kw_only=True):
+    """The files of a line, as far as they are known."""
+
+    reads: tuple[ResolvedPath, ...] = ()
+    writes: tuple[ResolvedPath, ...] = ()
+    unknown: bool = True
+    """The line may touch other files too."""
+    unknown_reason: str = ""
+    """Why commands that are known to only read may read other files."""
+    steps: tuple[Step, ...] = ()
+    moved_paths: tuple[MovedPath, ...] | None = ()
+    """Former paths of files that the line moves and then uses; None if there are too many."""
+    merges_folders: bool = False
+    """A folder is copied over another."""
+
+
+class ProvenCommand(Struct, frozen=True, kw_only=True):
+    """A proven command line under assessment."""
+
+    line: CommandLine
+    files: CommandFiles
+    untrusted: Mapping[str, str]
+    """Known program names that would run a file of a working directory instead, and that file."""
+    request: ToolRequest
+    rules: RuleSet
+    mode: str
+    fs: Filesystem
+
+    def pair_steps(self) -> Iterator[tuple[SimpleCommand, Step]]:
+        """Each simple command with its files."""
+        return zip(self.line.commands, self.files.steps, strict=True)
+
+
+def build_proven_command(
+    line: CommandLine, request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem
+) -> ProvenCommand:
+    """Raises OverBudget."""
+    files = find_files(line, request, rules, fs)
+    untrusted = find_planted(line, request, rules, fs)
+    return ProvenCommand(line=line, files=files, untrusted=untrusted, request=request, rules=rules, mode=mode, fs=fs)
+
+
+def find_files(line: CommandLine, request: ToolRequest, rules: RuleSet, fs: Filesystem) -> CommandFiles:
+    targets, steps = track_files(line, request.cwd, fs, request.home)
+    links = find_links(targets.followed, rules, fs)
+    moved_paths = None if targets.unknown_reason and any(step.moves for step in steps) else find_moved_paths(steps)
+    key_files = find_key_files(line, steps, fs)
+    moved_reads = [moved_path.path for moved_path in moved_paths or ()]
+    reads = dict.fromkeys((*targets.reads, *links.paths, *key_files, *moved_reads))
+    deny, ask = rules.path_rules("deny", "Read", writing=False), rules.path_rules("ask", "Read", writing=False)
+    rule_count = len(deny) + len(ask)
+    if targets.non_links and not rule_count:
+        # These are where their folder is, and the folder is assessed too.
+        reads = dict.fromkeys(path for path in reads if path not in targets.non_links or holds_keys(path))
+    max_reads = MAX_COMPARED // max(1, rule_count)
+    unknown_reason = (
+        targets.unknown_reason or links.unknown_reason or (TOO_MANY_TO_COMPARE if len(reads) > max_reads else "")
+    )
+    return CommandFiles(
+        reads=tuple(map(fs.resolve, islice(reads, max_reads))),
+        writes=tuple(map(fs.resolve, targets.writes)),
+        unknown=targets.unknown or unknown_reason != "",
+        unknown_reason=unknown_reason,
+        steps=steps,
+        moved_paths=None if moved_paths is None else tuple(moved_paths),
+        merges_folders=merges_folders(steps, fs),
+    )
+
+
+class FoundLinks(Struct, frozen=True):
+    paths: tuple[str, ...] = ()
+    unknown_reason: str = ""
+    """Why there may be others."""
+
+
+NO_LINKS = FoundLinks()
+
+
+def find_links(followed: Collection[tuple[str, bool]], rules: RuleSet, fs: Filesystem) -> FoundLinks:
+    """The symlinks in folders, at any depth where the flag says so. One that leads outside is not entered."""
+    if not followed:
+        return NO_LINKS
+    links: dict[str, None] = {}
+    pending, visited = list(followed), set[tuple[str | None, bool]]()
+    while pending:
+        folder, is_deep = pending.pop()
+        key = (fs.resolve(folder).real, is_deep)
+        if key in visited:
+            continue
+        visited.add(key)
+        names = fs.entries(folder, MAX_ENTRIES)
+        if names is None:
+            return FoundLinks(tuple(links), TOO_MANY_LINKS.format(folder=make_printable(folder)))
+        for name, kind in names.items():
+            path = f"{folder.rstrip('/')}/{name}"
+            if kind == "link":
+                links[path] = None
+            if is_deep and (kind == "folder" or (kind == "link" and rules.is_readable(fs.resolve(path), fs))):
+                pending.append((path, is_deep))
+    return FoundLinks(tuple(links))
+
+
+def find_key_files(line: CommandLine, steps: Sequence[Step], fs: Filesystem) -> list[str]:
+    """The files with credentials directly in the folders that a line searches."""
+    found: list[str] = []
+    for command, step in zip(line.commands, steps, strict=True):
+        if not step.names:
+            continue
+        inner = unwrap(command)
+        argv = inner.argv if inner else command.argv
+        if reads_whole_folders(argv) and (argv[0] != "rg" or any(map(HIDDEN_FILES.fullmatch, argv[1:]))):
+            for folder in step.names:
+                found += keys_in(folder.rstrip("/"), fs)
+    return found
+
+
+def keys_in(folder: str, fs: Filesystem) -> list[str]:
+    def compute(fs: Filesystem) -> list[str]:
+        watch_folder(fs, folder or "/")
+        return [path for name in KEYS if fs.exists(path := f"{folder}/{name}")]
+
+    return memoize(("keys", folder), fs, compute)
+
+
+def make_printable(path: str) -> str:
+    """A path as valid UTF-8: a file name may hold bytes that are not characters."""
+    return path.encode(errors="surrogateescape").decode(errors="replace")

@@ -1,0 +1,349 @@
+"""What is true of each tool, known without importing it.
+
+    find_traits("Read").effect             # "reads_files"
+    find_traits("mcp__server__tool")       # UNKNOWN: such a tool is asked about
+
+`TOOLS` has one row per built-in tool. A tool from another package declares the same on its class, as `traits`.
+Permission rules, approval requests, recovery and the CLI ask here; they never compare a tool's name.
+
+See also: `base.py` for the interface of a tool, `selection.py` for which tools a session offers.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal
+
+import msgspec
+
+from parley import entry_points
+from parley.protocol.base import Struct
+
+GROUP = "parley.tools"
+Effect = Literal[
+    "unknown",
+    "session",
+    "reads_files",
+    "searches_files",
+    "writes_files",
+    "runs_commands",
+    "fetches_urls",
+    "searches_web",
+    "delegates",
+    "loads_skills",
+]
+READING: frozenset[Effect] = frozenset({"reads_files", "searches_files"})
+FILE_EFFECTS: frozenset[Effect] = READING | {"writes_files"}
+JUDGED_BY_CALL: frozenset[Effect] = frozenset({"runs_commands", "fetches_urls"})
+"""Effects that depend on each call, not on what the tool is."""
+RESERVED_EFFECTS: frozenset[Effect] = frozenset({"delegates", "loads_skills"})
+REQUIRED_SUBJECTS: dict[Effect, str] = {"runs_commands": "command", "fetches_urls": "url"}
+"""The input fields that calls with these effects are judged by."""
+Counter = Literal["readCount", "searchCount", "bashCount", "editFileCount", "otherToolCount"]
+RuleContents = Literal["parameter", "words", "host", "read_paths", "write_paths", "own_paths"]
+
+
+class ToolTraits(Struct, frozen=True, kw_only=True):
+    """What a tool does, and how it is judged, shown and selected."""
+
+    effect: Effect = "unknown"
+    """Decides how a call is judged. A tool whose effect is unknown is asked about."""
+    path_fields: tuple[str, ...] = ()
+    """The input fields that name the files or folders it touches. A value is a path or a list of paths."""
+    pattern_field: str = ""
+    """The input field with a glob pattern, which may lead out of the folder it starts in."""
+    subject_field: str = ""
+    """The input field that a call is about: the command, path, address or agent."""
+    default_subject: str = ""
+    """What the call is about if the field is missing."""
+    rule_contents: RuleContents = "parameter"
+    """What stands in the parentheses of a rule: `parameter:value`, words, `domain:HOST`, or path patterns.
+
+    `read_paths` and `write_paths` bind every tool that reads or writes files, `own_paths` this tool alone.
+    """
+    title: str = ""
+    """The question an approval request asks, with `{about}` for what the call is about."""
+    activity: str = "Using"
+    """The verb for what a subagent is doing, as in "Reading notes.txt"."""
+    activity_fields: tuple[str, ...] = ()
+    """The input fields that complete the verb; the first that holds text is used, else the tool's name."""
+    counter: Counter = "otherToolCount"
+    """The field of a subagent's statistics in which its calls are counted."""
+    aliases: tuple[str, ...] = ()
+    """Further names that rules, options and models may use for it."""
+    model_name: str = ""
+    """What the model calls it, if it is listed under another name."""
+    needs: Literal["", "person", "memory"] = ""
+    """It is offered only if the host answers questions, or the session has a memory."""
+    only_on_request: bool = False
+    """It is offered only if `--tools` names it."""
+    work_list: Literal["", "tasks", "todos"] = ""
+    """Which of the two kinds of work lists it belongs to. A session offers one of them."""
+    uses_network: bool = False
+    """It is not offered with `--offline`."""
+    opens_folders: bool = False
+    """After a call the model gets the memory files of the folder that the path is in."""
+    for_read_only_agents: bool = False
+    """The built-in agents that change nothing may use it."""
+    cls: str = ""
+    """Where its class is, for built-in tools. Empty for a tool that other engines have and rules may name."""
+    is_external: bool = False
+    """Whether it comes from another package. Set by the loader."""
+
+
+UNKNOWN = ToolTraits()
+
+TOOLS: dict[str, ToolTraits] = {
+    "Task": ToolTraits(
+        cls="parley.tools.delegation.agent:Agent",
+        effect="delegates",
+        subject_field="subagent_type",
+        default_subject="general-purpose",
+        rule_contents="words",
+        activity="Delegating",
+        activity_fields=("description",),
+        aliases=("Agent",),
+        model_name="Agent",
+    ),
+    "Bash": ToolTraits(
+        cls="parley.tools.shell.bash:Bash",
+        effect="runs_commands",
+        subject_field="command",
+        rule_contents="words",
+        title="Run this command?",
+        activity="Running",
+        activity_fields=("description", "command"),
+        counter="bashCount",
+        for_read_only_agents=True,
+    ),
+    "Edit": ToolTraits(
+        cls="parley.tools.files.edit:Edit",
+        effect="writes_files",
+        path_fields=("file_path",),
+        subject_field="file_path",
+        rule_contents="write_paths",
+        title="Change {about}?",
+        activity="Editing",
+        activity_fields=("file_path",),
+        counter="editFileCount",
+        opens_folders=True,
+    ),
+    "Glob": ToolTraits(
+        cls="parley.tools.search.glob:GlobTool",
+        effect="searches_files",
+        path_fields=("path",),
+        pattern_field="pattern",
+        subject_field="pattern",
+        rule_contents="own_paths",
+        title="Look for files in {about}?",
+        activity="Finding",
+        activity_fields=("pattern",),
+        counter="searchCount",
+        for_read_only_agents=True,
+    ),
+    "Grep": ToolTraits(
+        cls="parley.tools.search.grep:Grep",
+        effect="searches_files",
+        path_fields=("path",),
+        subject_field="pattern",
+        rule_contents="own_paths",
+        title="Search {about}?",
+        activity="Searching for",
+        activity_fields=("pattern",),
+        counter="searchCount",
+        for_read_only_agents=True,
+    ),
+    "NotebookEdit": ToolTraits(
+        cls="parley.tools.files.notebook:NotebookEdit",
+        effect="writes_files",
+        path_fields=("notebook_path",),
+        subject_field="notebook_path",
+        rule_contents="own_paths",
+        title="Change {about}?",
+        activity="Editing",
+        activity_fields=("notebook_path",),
+        counter="editFileCount",
+        opens_folders=True,
+    ),
+    "AskUserQuestion": ToolTraits(
+        cls="parley.tools.planning.question:AskUserQuestion",
+        effect="session",
+        title="The model has a question",
+        needs="person",
+    ),
+    "EnterPlanMode": ToolTraits(cls="parley.tools.planning.plan:EnterPlanMode", effect="session", needs="person"),
+    "ExitPlanMode": ToolTraits(
+        cls="parley.tools.planning.plan:ExitPlanMode", effect="session", title="Carry out this plan?", needs="person"
+    ),
+    "ListMcpResourcesTool": ToolTraits(
+        cls="parley.tools.mcp_resources:ListMcpResources",
+        effect="session",
+        aliases=("ListMcpResources",),
+        only_on_request=True,
+    ),
+    "ReadMcpResourceTool": ToolTraits(
+        cls="parley.tools.mcp_resources:ReadMcpResource",
+        effect="session",
+        aliases=("ReadMcpResource",),
+        only_on_request=True,
+    ),
+    "SendMessage": ToolTraits(cls="parley.tools.delegation.send_message:SendMessage", effect="session"),
+    "Skill": ToolTraits(
+        cls="parley.tools.delegation.skill:Skill",
+        effect="loads_skills",
+        subject_field="skill",
+        rule_contents="words",
+    ),
+    "TaskCreate": ToolTraits(cls="parley.tools.planning.task_list:TaskCreate", effect="session", work_list="tasks"),
+    "TaskGet": ToolTraits(cls="parley.tools.planning.task_list:TaskGet", effect="session", work_list="tasks"),
+    "TaskList": ToolTraits(cls="parley.tools.planning.task_list:TaskList", effect="session", work_list="tasks"),
+    "TaskOutput": ToolTraits(
+        cls="parley.tools.shell.task_output:TaskOutput", effect="session", aliases=("BashOutput",)
+    ),
+    "TaskStop": ToolTraits(cls="parley.tools.shell.task_stop:TaskStop", effect="session", aliases=("KillShell",)),
+    "TaskUpdate": ToolTraits(cls="parley.tools.planning.task_list:TaskUpdate", effect="session", work_list="tasks"),
+    "TodoWrite": ToolTraits(
+        cls="parley.tools.planning.todo:TodoWrite", effect="session", work_list="todos", for_read_only_agents=True
+    ),
+    "WebFetch": ToolTraits(
+        cls="parley.tools.web.fetch:WebFetch",
+        effect="fetches_urls",
+        subject_field="url",
+        rule_contents="host",
+        title="Fetch {about}?",
+        activity="Fetching",
+        activity_fields=("url",),
+        uses_network=True,
+        for_read_only_agents=True,
+    ),
+    "WebSearch": ToolTraits(
+        cls="parley.tools.web.search:WebSearch",
+        effect="searches_web",
+        subject_field="query",
+        title="Search the web for {about}?",
+        activity="Searching the web for",
+        activity_fields=("query",),
+        uses_network=True,
+        for_read_only_agents=True,
+    ),
+    "Read": ToolTraits(
+        cls="parley.tools.files.read:Read",
+        effect="reads_files",
+        path_fields=("file_path",),
+        subject_field="file_path",
+        rule_contents="read_paths",
+        title="Read {about}?",
+        activity="Reading",
+        activity_fields=("file_path",),
+        counter="readCount",
+        opens_folders=True,
+        for_read_only_agents=True,
+    ),
+    "Write": ToolTraits(
+        cls="parley.tools.files.write:Write",
+        effect="writes_files",
+        path_fields=("file_path",),
+        subject_field="file_path",
+        rule_contents="own_paths",
+        title="Write {about}?",
+        activity="Writing",
+        activity_fields=("file_path",),
+        counter="editFileCount",
+        opens_folders=True,
+    ),
+    "memory_read": ToolTraits(
+        cls="parley.memory.tools:MemoryRead", effect="session", aliases=("ltm_read",), needs="memory"
+    ),
+    "memory_search": ToolTraits(
+        cls="parley.memory.tools:MemorySearch", effect="session", aliases=("ltm_search",), needs="memory"
+    ),
+    # Tools that Claude Code has or had. They do not run here, but settings may hold rules for them.
+    "LS": ToolTraits(effect="searches_files", path_fields=("path",)),
+    "MultiEdit": ToolTraits(effect="writes_files", path_fields=("file_path",), rule_contents="own_paths"),
+    "NotebookRead": ToolTraits(effect="reads_files", path_fields=("notebook_path",), rule_contents="own_paths"),
+}
+BUILT_IN = tuple(name for name, row in TOOLS.items() if row.cls)
+"""The tools that run here, in the order of the table."""
+LISTED_NAMES = {alias: name for name, row in TOOLS.items() for alias in row.aliases}
+"""The names that tools are listed under, by their other names."""
+
+
+def find_traits(name: str) -> ToolTraits:
+    """What is known of a tool, under any of its names."""
+    row = TOOLS.get(LISTED_NAMES.get(name, name))
+    if row is None and not name.startswith("mcp__"):
+        row = external_traits().get(name)
+    return UNKNOWN if row is None else row
+
+
+def built_in_with(**wanted: Any) -> tuple[str, ...]:
+    """The built-in tools whose traits have these values."""
+    return tuple(name for name in BUILT_IN if all(getattr(TOOLS[name], key) == wanted[key] for key in wanted))
+
+
+class ExternalTools(Struct, frozen=True):
+    """The tools of other packages, and what is wrong with those that are left out."""
+
+    classes: dict[str, Any]
+    problems: tuple[str, ...]
+
+
+@functools.cache
+def load_external() -> ExternalTools:
+    """Import the tools of other packages, once per process."""
+    classes, problems = {}, []
+    for name in entry_points.discover(GROUP):
+        try:
+            classes[name] = check_tool(name, entry_points.load(GROUP, name))
+        except entry_points.ExtensionError as exc:
+            problems.append(str(exc))
+    return ExternalTools(classes, tuple(problems))
+
+
+@functools.cache
+def external_traits() -> dict[str, ToolTraits]:
+    return {name: read_traits(cls) for name, cls in load_external().classes.items()}
+
+
+def read_traits(cls: Any) -> ToolTraits:
+    """What a class of another package declares; nothing else is taken for granted."""
+    declared: ToolTraits = getattr(cls, "traits", UNKNOWN)
+    contents = declared.rule_contents
+    if contents == "parameter" and declared.path_fields:
+        contents = "own_paths"
+    return msgspec.structs.replace(
+        declared, is_external=True, rule_contents=contents, aliases=(), model_name="", cls=""
+    )
+
+
+def check_tool(name: str, cls: Any) -> Any:
+    """The class, if it is a tool under a name that is free. Raises ExtensionError."""
+    found = find_problem(name, cls)
+    if found:
+        raise entry_points.ExtensionError(f"{entry_points.describe(GROUP, name)} is ignored: {found}")
+    return cls
+
+
+def find_problem(name: str, cls: Any) -> str:
+    if name in TOOLS or name in LISTED_NAMES:
+        return "a built-in tool has this name"
+    missing = [part for part in ("name", "description", "reads_only", "input", "run") if not hasattr(cls, part)]
+    if missing:
+        return f"the class has no {', '.join(missing)}"
+    if cls.name != name:
+        return f"the class is named {cls.name!r}; the entry point must have the same name"
+    traits = getattr(cls, "traits", UNKNOWN)
+    if not isinstance(traits, ToolTraits):
+        return "traits is not a parley.tools.catalog.ToolTraits"
+    if traits.effect in FILE_EFFECTS and not traits.path_fields:
+        return f"the effect {traits.effect!r} needs path_fields"
+    if traits.path_fields and traits.effect not in FILE_EFFECTS | {"unknown"}:
+        return f"path_fields are not judged for the effect {traits.effect!r}"
+    if traits.rule_contents in ("read_paths", "write_paths"):
+        return f"rule_contents={traits.rule_contents!r} is reserved; use 'own_paths'"
+    if traits.effect in RESERVED_EFFECTS:
+        return f"the effect {traits.effect!r} is reserved for built-in tools"
+    subject = REQUIRED_SUBJECTS.get(traits.effect, traits.subject_field)
+    if traits.subject_field != subject:
+        return f"the effect {traits.effect!r} needs subject_field={subject!r}"
+    return ""

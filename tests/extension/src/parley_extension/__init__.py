@@ -1,0 +1,1 @@
+"""Two tools, a model backend, a store and a dialect for Parley, each in one file."""

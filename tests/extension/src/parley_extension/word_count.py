@@ -1,0 +1,35 @@
+"""WordCount: a tool that reads a file. Its path is judged as those of Read are."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from parley.tools.base import Context, ToolOutput
+from parley.tools.catalog import ToolTraits
+from parley.workspace.base import Scope
+
+
+class WordCountInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    source: Annotated[str, Meta(description="Absolute path of the file")]
+
+
+class WordCount:
+    name: ClassVar[str] = "WordCount"
+    description: ClassVar[str] = "Counts the words of a text file."
+    reads_only: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = WordCountInput
+    traits: ClassVar[ToolTraits] = ToolTraits(
+        effect="reads_files",
+        path_fields=("source",),
+        subject_field="source",
+        title="Count the words of {about}?",
+        activity="Counting the words of",
+        activity_fields=("source",),
+        counter="readCount",
+    )
+
+    async def run(self, call: WordCountInput, context: Context, reach: Scope) -> ToolOutput:
+        found = context.files.read(call.source, reach)
+        return ToolOutput(content=f"{len(found.data.split())} words")

@@ -1,0 +1,267 @@
+"""Tools, a model backend, a store and a dialect from another installed package (tests/extension), in the executable."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.paths import TESTS
+from tests.helpers.store_conformance import Place, every_claim
+
+PARLEY = str(Path(sys.executable).with_name("parley"))
+PATIENCE_SECONDS = 90
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the package is installed into. It is on the path of these tests alone."""
+    target = tmp_path_factory.mktemp("extension")
+    offline = ["--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", *offline, "--target", str(target)]
+    subprocess.run([*command, str(TESTS / "extension")], check=True)
+    return target
+
+
+@pytest.fixture
+def run(tmp_path: Path, installed: Path) -> Run:
+    (tmp_path / "home").mkdir()
+
+    def start(*argv: str, stdin: str = "", path: str = str(installed)) -> subprocess.CompletedProcess[str]:
+        environment = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], "PYTHONPATH": path}
+        return subprocess.run(
+            [PARLEY, *argv],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+
+    return start
+
+
+def call(run: Run, tool: str, input: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    """One turn in which the model calls a tool and repeats what it gave."""
+    directives = f"call {tool} {json.dumps(input)}\nshow"
+    return run("--print", "--model", "offline", *options, stdin=directives)
+
+
+def check(run: Run, tool: str, input: Any, *options: str) -> dict[str, Any]:
+    """The permission decision on a call."""
+    done = run("permissions", "check", tool, json.dumps(input), "--json", *options)
+    assert done.returncode == 0, done.stderr
+    decision: dict[str, Any] = json.loads(done.stdout)
+    return decision
+
+
+# Tools.
+
+
+def test_a_tool_of_a_package_runs(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("three short words")
+
+    done = call(run, "WordCount", {"source": str(tmp_path / "notes.txt")})
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3 words\n", "")
+
+
+def test_the_tools_of_a_package_are_listed_unless_safe_mode_or_a_list_leaves_them_out(run: Run) -> None:
+    def listed(*options: str) -> set[str]:
+        done = run("--print", "--model", "offline", "--output-format", "stream-json", "--verbose", *options, "say hi")
+        [init] = [line for line in map(json.loads, done.stdout.splitlines()) if line.get("subtype") == "init"]
+        return {"WordCount", "Notify"} & set(init["tools"])
+
+    assert listed() == {"WordCount", "Notify"}
+    assert listed("--tools=Read,WordCount") == {"WordCount"}
+    assert listed("--disallowedTools=WordCount") == {"Notify"}
+    assert listed("--restricted") == {"WordCount"}
+    assert listed("--safe-mode") == set()
+
+
+@pytest.mark.parametrize("rule", ["Read(secret/**)", "WordCount(secret/**)", "WordCount"])
+def test_rules_on_paths_bind_the_tool_of_a_package(run: Run, tmp_path: Path, rule: str) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "plan.txt").write_text("hush")
+    input = {"source": str(tmp_path / "secret" / "plan.txt")}
+
+    denied = check(run, "WordCount", input, f"--disallowedTools={rule}")
+    asked = check(run, "WordCount", input, "--settings", json.dumps({"permissions": {"ask": [rule]}}))
+    done = call(run, "WordCount", input, f"--disallowedTools={rule}", "--dangerously-skip-permissions")
+
+    assert (denied["decision"], denied["rule"]["text"]) == ("deny", rule)
+    assert (asked["decision"], asked["rule"]["text"]) == ("ask", rule)
+    assert "words" not in done.stdout
+
+
+def test_a_path_outside_of_the_workspace_is_asked_about(run: Run, tmp_path: Path) -> None:
+    inside = check(run, "WordCount", {"source": str(tmp_path / "notes.txt")})
+    outside = check(run, "WordCount", {"source": "/etc/hostname"})
+    allowed = check(run, "WordCount", {"source": "/etc/hostname"}, "--allowedTools", "Read(//etc/**)")
+
+    assert (inside["decision"], outside["decision"], allowed["decision"]) == ("allow", "ask", "allow")
+    assert outside["reason_type"] == "workingDir"
+
+
+def test_a_tool_that_declares_no_effect_is_asked_about(run: Run) -> None:
+    asked = check(run, "Notify", {"text": "hello"})
+    allowed = check(run, "Notify", {"text": "hello"}, "--allowedTools", "Notify")
+    denied = check(run, "Notify", {"text": "hello"}, "--mode", "dontAsk")
+
+    assert (asked["decision"], allowed["decision"], denied["decision"]) == ("ask", "allow", "deny")
+
+
+def test_the_approval_request_has_the_title_of_the_tool(tmp_path: Path, installed: Path) -> None:
+    (tmp_path / "home").mkdir()
+    options = ["--print", "--model", "offline", "--verbose", "--permission-prompt-tool", "stdio"]
+    streams = ["--input-format", "stream-json", "--output-format", "stream-json"]
+    prompt = {"type": "user", "message": {"role": "user", "content": 'call WordCount {"source": "/etc/hostname"}'}}
+    with subprocess.Popen(
+        [PARLEY, *options, *streams],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], "PYTHONPATH": str(installed)},
+    ) as engine:
+        assert engine.stdin is not None
+        assert engine.stdout is not None
+        engine.stdin.write(json.dumps(prompt).encode() + b"\n")
+        engine.stdin.flush()
+        requests = (line["request"] for line in map(json.loads, engine.stdout) if line["type"] == "control_request")
+        request = next(requests)
+        engine.stdin.close()
+        engine.stdout.read()
+
+    assert (request["subtype"], request["title"]) == ("can_use_tool", "Count the words of /etc/hostname?")
+
+
+# A model backend.
+
+
+def test_a_model_backend_of_a_package_answers(run: Run) -> None:
+    done = run("--print", "--model", "echo:parrot", "good morning")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "parrot: good morning\n", "")
+
+
+def test_a_model_backend_of_a_package_is_listed_and_checked(run: Run) -> None:
+    assert "echo:NAME repeats the prompt" in run("models").stdout
+    assert run("models", "--check", "echo:parrot").stdout.startswith("echo:parrot  answers")
+
+
+# A store.
+
+
+@every_claim
+def test_the_store_of_a_package_keeps_the_promises_of_a_store(
+    claim: Callable[[Place], None], installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(installed))
+    from importlib import import_module
+
+    cls = import_module("parley_extension.jsonl").JsonlStore
+
+    claim(Place(lambda: cls(tmp_path, "/nowhere/project")))
+
+
+def test_a_session_in_the_store_of_a_package_is_resumed_by_another_process(run: Run, tmp_path: Path) -> None:
+    first = run("--print", "--store", "jsonl:kept", "--model", "offline", "--output-format", "json", "say one")
+    session_id = json.loads(first.stdout)["session_id"]
+    second = run("--print", "--store", "jsonl:kept", "--model", "echo:x", "--resume", session_id, "two")
+
+    assert (second.returncode, second.stdout) == (0, "x: two\n")
+    assert (tmp_path / "kept" / session_id / "entries.jsonl").read_text().count('"kind":"user"') == 2
+    assert session_id in run("sessions", "list", "--store", "jsonl:kept").stdout
+
+
+def test_a_store_that_needs_a_place_says_so(run: Run) -> None:
+    done = run("--print", "--store", "jsonl", "--model", "offline", "say one")
+
+    assert (done.returncode, done.stderr) == (1, "Error: the store 'jsonl' must be given as jsonl:FOLDER\n")
+
+
+# A dialect.
+
+
+def test_the_dialect_of_a_package_is_spoken(run: Run) -> None:
+    done = run("--dialect", "plain", "--model", "echo:x", stdin="hello\nagain\n")
+
+    assert (done.returncode, done.stdout) == (0, "x: hello\n-- success\nx: again\n-- success\n")
+
+
+# What is wrong is reported by name and skipped.
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    """A package whose entry points cannot be used, installed by hand."""
+    folder = tmp_path / "bad"
+    info = folder / "bad_extension-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bad-extension\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[parley.tools]\nMissing = bad_extension:Missing\nBash = bad_extension:Bash\nRaises = bad_raises:Tool\n"
+        "Bare = bad_extension:Bare\n\n[parley.models]\nanthropic = bad_extension:X\nbroken = bad_extension:Bare\n\n"
+        "[parley.stores]\nsqlite = bad_extension:X\nbroken = bad_raises:X\n\n"
+        "[parley.dialects]\njsonrpc = bad_extension:X\nbroken = bad_extension:Bare\n"
+    )
+    (folder / "bad_extension.py").write_text("class Bash: name = 'Bash'\nclass Bare: name = 'Bare'\n")
+    (folder / "bad_raises.py").write_text("raise RuntimeError('not today')\n")
+    return folder
+
+
+def test_bad_entry_points_are_reported_by_name_and_skipped(run: Run, bad: Path) -> None:
+    done = run("--print", "--model", "offline", "say still here", path=str(bad))
+
+    assert (done.returncode, done.stdout) == (0, "still here\n")
+    assert sorted(done.stderr.splitlines()) == [
+        (
+            "extension 'Bare' (parley.tools, from bad-extension) is ignored: "
+            "the class has no description, reads_only, input, run"
+        ),
+        "extension 'Bash' (parley.tools, from bad-extension) is ignored: a built-in tool has this name",
+        (
+            "extension 'Missing' (parley.tools, from bad-extension) cannot be loaded: AttributeError: "
+            "module 'bad_extension' has no attribute 'Missing'"
+        ),
+        "extension 'Raises' (parley.tools, from bad-extension) cannot be loaded: RuntimeError: not today",
+        "extension 'anthropic' (parley.models, from bad-extension) is ignored: a built-in has this name",
+        "extension 'jsonrpc' (parley.dialects, from bad-extension) is ignored: a built-in has this name",
+        "extension 'sqlite' (parley.stores, from bad-extension) is ignored: a built-in has this name",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        (
+            "--model=broken:x",
+            "extension 'broken' (parley.models, from bad-extension) is not a parley.models.catalog.Backend with `open`",
+        ),
+        (
+            "--store=broken:x",
+            "extension 'broken' (parley.stores, from bad-extension) cannot be loaded: RuntimeError: not today",
+        ),
+        (
+            "--dialect=broken",
+            (
+                "extension 'broken' (parley.dialects, from bad-extension) cannot be used: "
+                "the class has no can_request, profile, decode, encode"
+            ),
+        ),
+    ],
+)
+def test_a_bad_entry_point_that_is_asked_for_is_an_error(run: Run, bad: Path, option: str, text: str) -> None:
+    done = run("--print", option, "say hi", path=str(bad))
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"Error: {text}"
