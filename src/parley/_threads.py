@@ -1,7 +1,6 @@
-"""Work beside the event loop.
+"""Run blocking work in a daemon thread, so that a slow disk or a large file does not block the event loop.
 
-A slow disk or a large file must not keep the engine from listening. The thread is a
-daemon: one that hangs on a dead file system does not hold up the end of the process.
+A daemon thread that hangs, for example on a dead network file system, does not delay the exit of the process.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ T = TypeVar("T")
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """The result of `work`, done in a thread. Cancelling lets go of it; it then ends unheard."""
+    """Return the result of `work`. If the caller is cancelled, the thread continues and its result is discarded."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def settle(result: T | None, flaw: BaseException | None) -> None:
+    def settle(result: T | None, error: BaseException | None) -> None:
         if done.done():
             return
-        if flaw is not None:
-            done.set_exception(flaw)
+        if error is not None:
+            done.set_exception(error)
         else:
-            done.set_result(result)  # type: ignore[arg-type]  # T itself where there is no flaw
+            done.set_result(result)  # type: ignore[arg-type]  # a T, because there was no error
 
     def run() -> None:
         result, error = None, None
@@ -34,7 +33,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
             result = work()
         except BaseException as exc:
             error = exc
-        # The loop may be closed by now; then nobody waits.
+        # The loop may be closed by now. Then the result is not needed.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 

@@ -1,11 +1,11 @@
-"""An observer hears when the work of a session begins and ends: turns, model calls, tool calls, hooks, questions.
+"""The observer interface: notified when turns, model calls, tool calls, hooks and permission requests start and end.
 
-    with observer.tool("Bash", "toolu_1") as watch:
+    with observer.tool("Bash", "toolu_1") as observation:
         ...
-        watch.set_attributes(is_error=True)
+        observation.set_attributes(is_error=True)
 
-These classes are the observer that nobody listens to, and the interface of others. An observer changes nothing: what
-it is told are names and counts, never what was said, and what goes wrong in it is its own business.
+These classes do nothing; implementations override them (see `telemetry/`). An observer receives names and counts,
+never the content of messages. It must not raise and must not change what the engine does.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ AttributeValue = str | int | float | bool | None
 
 
 class Observation:
-    """One piece of work. An exception that leaves the block is how it ended."""
+    """One unit of work, used as a context manager. An exception that leaves the block is recorded as its outcome."""
 
     def set_attributes(self, **attributes: AttributeValue) -> None:
-        """What is known of it only later. A fact that is None is none."""
+        """Add attributes that are known only later. Attributes that are None are ignored."""
 
     def headers(self) -> Mapping[str, str]:
-        """What requests to a model carry on behalf of this work."""
+        """Headers to add to model requests, such as `traceparent`."""
         return {}
 
     def __enter__(self) -> Observation:
@@ -32,38 +32,40 @@ class Observation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """It is over."""
+        """Record the end of the work."""
 
 
 class Observer:
+    """Starts an observation for each unit of work."""
+
     is_enabled = False
-    """Whether anybody listens: models are not wrapped for nothing."""
+    """Whether observations are recorded. If not, models are not wrapped."""
 
     def turn(self, session_id: str, agent: str | None, traceparent: str | None = None) -> Observation:
-        """A turn of the session, or of a subagent of this kind, within the work that the client names."""
+        """A turn of the session, or of a subagent of type `agent`. `traceparent` is the client's span, if any."""
         return NULL_OBSERVATION
 
     def model_call(self, provider: str, model: str) -> Observation:
-        """A request to a model, from its first byte to its last. It may end in another place than it began."""
+        """A model request, from its first byte to its last. It may end in another task than the one that started it."""
         return NULL_OBSERVATION
 
     def tool(self, name: str, tool_use_id: str) -> Observation:
-        """The life of a call: its hooks, its question, its run."""
+        """A tool call, including its hooks and its permission request."""
         return NULL_OBSERVATION
 
     def hook(self, event: str, label: str) -> Observation:
         return NULL_OBSERVATION
 
     def permission(self, tool: str, tool_use_id: str) -> Observation:
-        """A question that waits for its answer."""
+        """A permission request that waits for its answer."""
         return NULL_OBSERVATION
 
     def child_environment(self) -> Mapping[str, str]:
-        """What a child process of the current work is told."""
+        """Environment variables for child processes of the current work."""
         return {}
 
     def close(self) -> None:
-        """The session is over: nothing more will come."""
+        """The session has ended; flush and close."""
 
 
 NULL_OBSERVATION = Observation()

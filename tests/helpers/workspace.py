@@ -41,13 +41,13 @@ class WorkspaceHarness:
         self._numbers = count(1)
         self.files = self.restart()
 
-    def restart(self, *, forget_at_end: bool = False) -> LocalFiles:
+    def restart(self, *, delete_history_at_end: bool = False) -> LocalFiles:
         """The session again, in another process."""
         self.files = LocalFiles(
             cwd=str(self.inside),
             checkpoints=CheckpointStore(self.history),
             new_id=lambda: f"{next(self._numbers):024d}",
-            forget_at_end=forget_at_end,
+            delete_history_at_end=delete_history_at_end,
         )
         return self.files
 

@@ -48,7 +48,7 @@ def default_path(launch: LaunchContext) -> Path:
     """The default file. Raises UsageError."""
     chosen = choose(launch.options, launch.environment)
     if chosen is not None and chosen.holds_memory:
-        return Path(launch.cwd, os.path.expanduser(chosen.place))
+        return Path(launch.cwd, os.path.expanduser(chosen.location))
     return launch.config / PROJECTS / project_key(launch.cwd) / FILE
 
 

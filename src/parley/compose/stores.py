@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,9 +23,12 @@ from parley.protocol.options import CliOptions
 from parley.stores.base import AgentInfo, Log, Store, StoreSetup
 from parley.stores.files.claude import project_key
 from parley.stores.files.entry_codec import EntryContext
-from parley.stores.selection import Chosen, choose
+from parley.stores.selection import StoreChoice, choose
 from parley.stores.session_open import SessionRequest, open_session
 from parley.workspace.checkpoint.store import CheckpointStore
+
+if TYPE_CHECKING:
+    from parley.stores.mirror import MirrorTarget
 
 
 class SessionStores:
@@ -70,7 +74,7 @@ class SessionStores:
 
     def find_by_title(self, name: str) -> str:
         """The id of the session with a title; the name itself if none has it. Raises UsageError, SessionError."""
-        from parley.stores.titles import find_by_title
+        from parley.stores.session_open import find_by_title
 
         return find_by_title(name, map(self._open_store, self._choose_stores()), self._launch.cwd) or name
 
@@ -89,17 +93,17 @@ class SessionStores:
             return store
         return next((found for found in map(self._open_store, others) if found.exists(session_id)), store)
 
-    def _choose_stores(self) -> list[Chosen]:
+    def _choose_stores(self) -> list[StoreChoice]:
         """The store that is named, or every layout of the dialect. Raises UsageError."""
         options = self._launch.options
         chosen = choose(options, self._launch.environment)
-        return [Chosen(name) for name in get_profile(options).layouts] if chosen is None else [chosen]
+        return [StoreChoice(name) for name in get_profile(options).layouts] if chosen is None else [chosen]
 
-    def _open_store(self, chosen: Chosen) -> Store:
+    def _open_store(self, chosen: StoreChoice) -> Store:
         """Raises UsageError."""
         launch = self._launch
-        path = Path(launch.cwd, os.path.expanduser(chosen.place)) if chosen.place else launch.config
-        return load_store(chosen.name)(StoreSetup(chosen.place, path, launch.line_context(), launch.warn))
+        path = Path(launch.cwd, os.path.expanduser(chosen.location)) if chosen.location else launch.config
+        return load_store(chosen.name)(StoreSetup(chosen.location, path, launch.line_context(), launch.warn))
 
     # What belongs to one session.
 
@@ -110,8 +114,11 @@ class SessionStores:
         """The log, mirrored to the client if the options say so."""
         if not self._launch.options.session_mirror:
             return log
-        path, is_copy = self._mirror_path(session_id), self.open_request().begins_as == "fork"
-        return self._mirror(log, send, path, session_id, self._launch.line_context(), is_copy=is_copy)
+        from parley.stores.mirror import MirroredLog
+
+        target = self._mirror_target(self._mirror_path(session_id), session_id, self._launch.line_context())
+        is_copy = self.open_request().begins_as == "fork"
+        return MirroredLog(log, send, target, is_copy=is_copy, warn=self._launch.warn)
 
     def mirror_agent_log(
         self, session_id: str, agent_id: str, meta: Json | None, log: Log, send: Callable[[Message], None]
@@ -120,36 +127,19 @@ class SessionStores:
         if not self._launch.options.session_mirror:
             return log
         from parley.stores.files.sidechain import agent_path
+        from parley.stores.mirror import MirroredLog
 
         path = str(agent_path(self._mirror_path(session_id), agent_id))
         context = msgspec.structs.replace(self._launch.line_context(), agent_id=agent_id)
         head = None if meta is None else {**meta, "type": "agent_metadata"}
-        return self._mirror(log, send, path, session_id, context, head=head)
+        target = self._mirror_target(path, session_id, context)
+        return MirroredLog(log, send, target, head=head, warn=self._launch.warn)
 
-    def _mirror(
-        self,
-        log: Log,
-        send: Callable[[Message], None],
-        path: str,
-        session_id: str,
-        context: EntryContext,
-        *,
-        is_copy: bool = False,
-        head: Json | None = None,
-    ) -> Log:
-        from parley.stores.mirror import MirroredLog
+    def _mirror_target(self, path: str, session_id: str, context: EntryContext) -> MirrorTarget:
+        from parley.stores.mirror import MirrorTarget
 
-        return MirroredLog(
-            log,
-            send,
-            path=path,
-            session_id=session_id,
-            context=context,
-            most_bytes=max_line_bytes(self._launch),
-            is_copy=is_copy,
-            head=head,
-            complain=self._launch.warn,
-        )
+        max_bytes = max_line_bytes(self._launch)
+        return MirrorTarget(path=path, session_id=session_id, context=context, max_bytes=max_bytes)
 
     def _mirror_path(self, session_id: str) -> str:
         """The path by which clients recognize the session, wherever it is kept."""

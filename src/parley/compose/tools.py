@@ -25,7 +25,7 @@ from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
 from parley.workspace.search.search import LocalSearch
-from parley.workspace.web import Web
+from parley.workspace.web import FetchPolicy, Web
 
 if TYPE_CHECKING:
     from parley.engine.turn.client_tools import ClientToolSpec
@@ -125,7 +125,9 @@ def make_files(launch: LaunchContext, session_id: str) -> LocalFiles:
         from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
 
         tree = TreeSnapshot(launch.cwd, checkpoints, [str(launch.config)])
-    return LocalFiles(cwd=launch.cwd, checkpoints=checkpoints, new_id=launch.short_id, tree=tree, forget_at_end=forget)
+    return LocalFiles(
+        cwd=launch.cwd, checkpoints=checkpoints, new_id=launch.short_id, tree=tree, delete_history_at_end=forget
+    )
 
 
 def make_worktrees(context: Context) -> Worktrees:
@@ -141,12 +143,11 @@ def make_web(launch: LaunchContext) -> Web:
     if search_url and "{query}" not in search_url:
         raise UsageError("PARLEY_SEARCH_URL must contain {query}, which is replaced by the query")
     private = is_truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE"))
-    return Web(
+    policy = FetchPolicy(
         allow_private=private or launch.settings.merged.get("webFetchAllowPrivate") is True,
-        ca_file=environment.get("NODE_EXTRA_CA_CERTS"),
-        search_url=search_url,
-        closed=launch.options.offline,
+        offline=launch.options.offline,
     )
+    return Web(policy, ca_file=environment.get("NODE_EXTRA_CA_CERTS"), search_url=search_url)
 
 
 def callback_hooks(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> Sequence[Hook]:

@@ -114,13 +114,13 @@ class CommandHook:
         started = await self._start(invocation.input, stdout, stderr)
         reported = 0
         try:
-            while not started.over.done():
+            while not started.ended.done():
                 if self._entry.in_background or read_async_request(invocation.event, stdout) is not None:
                     return HookRun(
                         output=HookOutput(is_async=True),
                         background=self._wait_in_background(started, invocation.event, stdout, stderr),
                     )
-                events: set[asyncio.Future[Any]] = {started.over}
+                events: set[asyncio.Future[Any]] = {started.ended}
                 if not stdout.has_line.done():
                     events.add(stdout.has_line)
                 done, _ = await asyncio.wait(events, timeout=PROGRESS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -136,7 +136,7 @@ class CommandHook:
                 output=HookOutput(is_async=True),
                 background=self._wait_in_background(started, invocation.event, stdout, stderr),
             )
-        return build_run(invocation.event, started.over.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
+        return build_run(invocation.event, started.ended.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
 
     async def _start(self, input: Json, stdout: OutputBuffer, stderr: OutputBuffer) -> Process:
         """Raises HookFailed."""
@@ -171,9 +171,9 @@ class CommandHook:
         ms = request.asyncTimeout if request is not None else None
         seconds = ms / 1000 if ms is not None and ms > 0 else self.timeout_seconds
         try:
-            done, _ = await asyncio.wait({started.over}, timeout=seconds)
+            done, _ = await asyncio.wait({started.ended}, timeout=seconds)
         finally:
-            if not started.over.done():
+            if not started.ended.done():
                 started.drop()
         if not done:
             return HookRun(
@@ -184,7 +184,7 @@ class CommandHook:
         text = stdout.text
         if request is not None:
             text = text.partition("\n")[2]  # the first line only announced the rest
-        return build_run(event, started.over.result(), text, stderr.text, is_cut=stdout.is_cut)
+        return build_run(event, started.ended.result(), text, stderr.text, is_cut=stdout.is_cut)
 
     def to_json(self) -> Json:
         entry = self._entry

@@ -47,7 +47,7 @@ class Stdio:
             )
         except ToolError as exc:
             raise ConnectionLost(str(exc)) from None
-        self._command.over.add_done_callback(self._on_exit)
+        self._command.ended.add_done_callback(self._on_exit)
         self._command.output_ended.add_done_callback(self._on_output_closed)
 
     async def send(self, message: Json) -> None:
@@ -59,7 +59,7 @@ class Stdio:
             command.feed.put(encode_json(message) + b"\n")
         except BrokenPipeError as exc:
             await asyncio.wait(
-                {command.over}, timeout=GRACE_SECONDS
+                {command.ended}, timeout=GRACE_SECONDS
             )  # it has probably exited, and the exit code says more
             raise ConnectionLost(self._exit_text() or f"does not read its input: {exc.strerror}") from None
         except OSError as exc:
@@ -68,12 +68,12 @@ class Stdio:
     async def close(self) -> None:
         self._on_message, self._on_lost = lambda message: None, lambda reason: None
         command = self._command
-        if command is None or command.over.done():
+        if command is None or command.ended.done():
             return
         if command.feed is not None:
             command.feed.close()
         try:
-            await asyncio.wait({command.over}, timeout=GRACE_SECONDS)
+            await asyncio.wait({command.ended}, timeout=GRACE_SECONDS)
         finally:
             command.stop()
 
@@ -89,9 +89,9 @@ class Stdio:
 
     def _exit_text(self) -> str:
         """How it exited; empty while it runs."""
-        if self._command is None or not self._command.over.done():
+        if self._command is None or not self._command.ended.done():
             return ""
-        return f"ended with exit code {self._command.over.result().exit_code}"
+        return f"ended with exit code {self._command.ended.result().exit_code}"
 
     def _append_stderr(self, data: bytes) -> None:
         self._errors = (self._errors + data)[-TAIL_BYTES:]

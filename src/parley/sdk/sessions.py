@@ -25,8 +25,14 @@ from parley.errors import UnknownSession
 from parley.protocol.options import CliOptions as Flags
 from parley.stores.base import Entry, Info, Store, copy_entries
 from parley.stores.export import import_session, set_labels
-from parley.stores.files.transcript_lines import with_figures
-from parley.stores.session_open import check_answers, entries_before_cut, is_conversation, is_prompt, is_uuid
+from parley.stores.files.transcript_lines import with_all_figures
+from parley.stores.session_open import (
+    conversation_entries,
+    entries_about_answers,
+    entries_before_cut,
+    is_prompt,
+    is_uuid,
+)
 
 NOT_FOUND = "no session with id {}"
 
@@ -132,10 +138,10 @@ def get_session_messages(
     if not is_uuid(session_id):
         return []
     try:
-        entries = with_figures(SessionLookup(directory, store, env).store(session_id).read(session_id))
+        entries = with_all_figures(SessionLookup(directory, store, env).store(session_id).read(session_id))
     except UnknownSession:
         return []
-    return paginate([entry for _, entry in is_conversation(entries)], session_id, limit, offset)
+    return paginate([entry for _, entry in conversation_entries(entries)], session_id, limit, offset)
 
 
 def list_subagents(
@@ -158,8 +164,8 @@ def get_subagent_messages(
 ) -> list[SessionMessage]:
     if not is_uuid(session_id):
         return []
-    entries = with_figures(SessionLookup(directory, store, env).store(session_id).read_agent(session_id, agent_id))
-    return paginate([entry for _, entry in is_conversation(entries)], session_id, limit, offset)
+    entries = with_all_figures(SessionLookup(directory, store, env).store(session_id).read_agent(session_id, agent_id))
+    return paginate([entry for _, entry in conversation_entries(entries)], session_id, limit, offset)
 
 
 def rename_session(
@@ -219,7 +225,7 @@ def fork_session(
     entries = list(found.read(session_id))
     if up_to_message_id is not None:
         kept = entries_before_cut(entries, up_to_message_id, None)
-        entries = [*kept, *check_answers(kept, entries[len(kept) :])]
+        entries = [*kept, *entries_about_answers(kept, entries[len(kept) :])]
     if not any(is_prompt(entry.message) for entry in entries if entry.kind == "user"):
         raise ValueError(f"session {session_id} has no prompt to fork from")
     if directory is None and info.cwd:

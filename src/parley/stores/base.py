@@ -1,4 +1,8 @@
-"""Where sessions are kept: an append-only, numbered log each. State is a fold over it."""
+"""The store interface: one append-only, numbered log per session. A session's state is a fold over its log.
+
+`Store` opens, lists and searches sessions; `Log` is the handle of the one writer. The implementations are in
+`files/`, `sql/` and `memory.py`; `session_open.py` applies `--resume`, `--continue` and `--fork-session`.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +22,23 @@ if TYPE_CHECKING:
     from parley.stores.files.entry_codec import EntryContext
 
 ANNOUNCED_KINDS = ("user", "assistant", "result")
-"""The kinds of entries that are lines of the wire."""
+"""The entry kinds that are also wire messages."""
 USAGE = "usage"
-"""The kind of an entry that says how an answer ended: its `id`, and what of its message is final."""
+"""The entry kind with the final figures of a model response: its `id`, usage and stop reason."""
 FOREIGN = "foreign"
-"""In the context of an answer that another engine wrote or copied: of its calls nothing else is on record."""
+"""Context key of an assistant entry that another program wrote or copied: no decisions on its calls are recorded."""
 ID_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-"""Ids come from outside and become file names: they must not lead out of the folder, nor be a pattern."""
+"""Ids come from outside and become file names. They must not leave the directory or act as a glob pattern."""
+TAKEN_OVER = "the process that took it over"
+"""The holder that `SessionBusy` names after `--steal`."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
     """One record of a log.
 
-    Kinds: `user` and `assistant` (the line that was or will be told, as JSON), `result`,
-    `prompt` (the system prompt the session runs with), `system` (a `compact_boundary`) and
-    `conversation_reset`, behind which the conversation begins anew. Readers skip kinds they do not know.
+    Kinds: `user` and `assistant` (the message as sent to the client, as JSON), `result`, `prompt` (the system prompt),
+    `system` (a `compact_boundary`) and `conversation_reset`, after which a new conversation starts. Readers skip
+    unknown kinds.
     """
 
     seq: int
@@ -41,15 +47,15 @@ class Entry(Struct, frozen=True, kw_only=True):
     """UTC, ISO 8601."""
     message: Json
     context: Json = {}
-    """What a layout wants to know beside the message, e.g. the permission mode of a prompt."""
+    """Fields to store alongside the message, for example the permission mode of a prompt."""
 
 
 class Info(Struct, frozen=True, kw_only=True):
-    """A session in a list. None: not set, or not known without reading all of it."""
+    """A session in a list. A field is None if it is not set or not known without reading the whole log."""
 
     id: str
     cwd: str
-    """The folder it was begun in: its project."""
+    """The directory the session was started in: its project."""
     title: str | None = None
     first_prompt: str | None = None
     created: str
@@ -57,13 +63,13 @@ class Info(Struct, frozen=True, kw_only=True):
     """Both UTC, ISO 8601."""
     size_bytes: int
     messages: int | None = None
-    """How many entries of user and assistant there are."""
+    """The number of user and assistant entries."""
     tag: str | None = None
     git_branch: str | None = None
 
 
 class SearchHit(Struct, frozen=True, kw_only=True):
-    """An entry in which something was found."""
+    """An entry that matches a search."""
 
     id: str
     seq: int
@@ -73,39 +79,39 @@ class SearchHit(Struct, frozen=True, kw_only=True):
 
 
 class RepairReport(Struct, frozen=True, kw_only=True):
-    """What a repair did."""
+    """The outcome of a repair."""
 
     kept_bytes: int
     aside_bytes: int
     aside: str
-    """Where that is: a file, or for databases the name of the entries."""
+    """Where the damaged part was moved: a file, or the key of the entries in a database."""
 
 
 class AgentInfo(Struct, frozen=True, kw_only=True):
-    """A subagent of a session, whose transcript is kept with it."""
+    """A subagent whose transcript is stored with its session."""
 
     id: str
     meta: Json
-    """Which kind it is, and which call it belongs to."""
+    """The agent's type and the tool call that started it."""
 
 
 class Log(Protocol):
-    """The log of one session, held by its one writer."""
+    """The log of one session, held by its only writer."""
 
     def append(self, entry: Entry) -> None:
-        """Keep it. When this returns, the entry is with the operating system.
+        """Append an entry. When this returns, the operating system (or database server) has it.
 
-        Raises SessionError, SessionBusy if somebody else took the session over.
+        Raises SessionError, or SessionBusy if another process took the session over.
         """
 
     def sync(self) -> None:
-        """Wait until what was appended is on the device. Raises SessionError."""
+        """Wait until all appended entries are on disk. Raises SessionError."""
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
-        """The entries with a higher number, in their order. Raises SessionError, DamagedSession."""
+        """Yield the entries with `seq > after`, in order. Raises SessionError, DamagedSession."""
 
     def close(self) -> None:
-        """Let go of the log and of the session."""
+        """Close the log and release the session."""
 
 
 class StoreSetup(Struct, frozen=True):
@@ -121,80 +127,84 @@ class StoreSetup(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """All sessions of one place."""
+    """All sessions in one directory or database."""
 
     def exists(self, session_id: str) -> bool: ...
 
     def is_held(self, session_id: str) -> bool:
-        """Whether somebody seems to hold it. Nobody is kept from it by this."""
+        """Whether a process seems to hold the session. Does not lock anything."""
 
     def create(self, session_id: str) -> Log:
-        """A new, empty log, held by us. Nothing is in it before the first entry. Raises SessionBusy."""
+        """Create an empty log and hold it. Nothing is stored before the first entry. Raises SessionBusy."""
 
     def open(self, session_id: str, *, steal: bool = False) -> Log:
-        """A log that is there already, held by us from now on. Raises UnknownSession, SessionBusy.
+        """Open an existing log and hold it. Raises UnknownSession, SessionBusy.
 
-        `steal`: also from somebody who holds it, who then cannot write to it any more.
+        `steal` takes it from the current holder, which can then no longer write.
         """
 
     def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        """The entries with a higher number, whoever writes. Raises UnknownSession, SessionError, DamagedSession."""
+        """Yield the entries with `seq > after` without holding the log.
+
+        Raises UnknownSession, SessionError, DamagedSession.
+        """
 
     def newest(self) -> str | None:
-        """The id of the session that was written last in this project."""
+        """The id of the most recently written session of this project."""
 
     def info(self, session_id: str) -> Info | None:
-        """What a list says of a session; None if it is not there."""
+        """The list entry of a session, or None if it does not exist."""
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
-        """The sessions of a project (a folder), or of all; those written last come first."""
+        """The sessions of a project directory, or of all projects, most recently written first."""
 
     def rename(self, session_id: str, title: str) -> None:
-        """Give it a title, also while somebody holds it. Raises UnknownSession, SessionError."""
+        """Set the title, even while another process holds the session. Raises UnknownSession, SessionError."""
 
     def tag(self, session_id: str, tag: str | None) -> None:
-        """Give it a tag, or take it away, also while somebody holds it. Raises UnknownSession, SessionError."""
+        """Set or remove the tag, even while another process holds the session. Raises UnknownSession, SessionError."""
 
     def delete(self, session_id: str) -> None:
-        """Remove all there is of it. Raises UnknownSession, SessionBusy, SessionError."""
+        """Delete the session and its subagents' logs. Raises UnknownSession, SessionBusy, SessionError."""
 
     def repair(self, session_id: str) -> RepairReport | None:
-        """Cut it before its first damage, and put the rest aside; None if it is whole.
+        """Truncate the log before its first damaged record and move the rest aside. Returns None if the log is intact.
 
         Raises UnknownSession, SessionBusy, SessionError.
         """
 
     def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Log:
-        """A new log for a subagent of a session that the caller holds; without a `meta`, the one it has.
+        """Create a log for a subagent of a session that the caller holds; if `meta` is None, open the existing one.
 
-        Raises SessionError."""
+        Raises SessionError.
+        """
 
     def agents(self, session_id: str) -> builtins.list[AgentInfo]:
-        """The subagents of a session whose transcripts are kept, in no special order."""
+        """The subagents with a stored transcript, in no particular order."""
 
     def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        """What a subagent said; nothing if there is none. Raises SessionError, DamagedSession."""
+        """Yield the entries of a subagent; none if it has no log. Raises SessionError, DamagedSession."""
 
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
-        """What was said with all these words in it, in whatever case; the latest first."""
+        """Find messages that contain all the words of `text`, ignoring case; newest first."""
 
     def path(self, session_id: str) -> str:
-        """Where hosts and hooks may find the transcript; "" if nowhere."""
+        """The transcript's path, for clients and hooks; "" if there is no file."""
 
 
 @runtime_checkable
 class RankedSearch(Protocol):
-    """A store with an index that knows what fits best."""
+    """A store with a full-text index that ranks results."""
 
     def ranked(self, text: str, limit: int, session_id: str | None = None) -> builtins.list[SearchHit]:
-        """What was said with some of these words in it, the best first; of one session, or of all.
+        """Find messages that contain some of the words of `text`, best first, in one session or in all.
 
         Raises SessionError.
         """
 
 
 def later_time(at: str, last: str) -> str:
-    """A time as lines spell it, or the first millisecond after the last one if that is not later."""
+    """Return `at`, or one millisecond after `last` if `at` is not later. Both are ISO 8601 strings."""
     if at > last:
         return at
     from datetime import datetime, timedelta
@@ -207,14 +217,20 @@ def later_time(at: str, last: str) -> str:
 
 
 def check_id(session_id: str) -> str:
-    """An id that may become a file name. Raises SessionError."""
+    """Return the id if it is safe as a file name. Raises SessionError."""
     if not ID_PATTERN.fullmatch(session_id):
-        raise SessionError(f"{session_id!r} cannot be the id of a session")
+        raise SessionError(
+            f"invalid session id {session_id!r}: use up to 128 letters, digits, '_', '-' and '.', "
+            "starting with a letter, a digit or '_'"
+        )
     return session_id
 
 
 def copy_entries(entries: Iterable[Entry], session_id: str) -> Iterator[Entry]:
-    """The entries of a session as those of another. What was granted to the one stays granted to it alone."""
+    """Yield the entries with the id of another session in their wire messages.
+
+    Permission grants keep the id of the old session, so they are not valid in the copy.
+    """
     for entry in entries:
-        is_told = entry.kind in ANNOUNCED_KINDS and "session_id" in entry.message
-        yield replace(entry, message={**entry.message, "session_id": session_id}) if is_told else entry
+        has_id = entry.kind in ANNOUNCED_KINDS and "session_id" in entry.message
+        yield replace(entry, message={**entry.message, "session_id": session_id}) if has_id else entry

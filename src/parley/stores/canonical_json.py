@@ -1,13 +1,13 @@
-"""What a record says, whoever spells it: the same bytes for the same JSON object.
+"""Canonical JSON for checksums: equal objects give equal bytes, however they are formatted.
 
-Whoever reads a record and writes it again may put its fields in another order (databases sort them),
-write 1.0 as 1 (JavaScript knows one kind of number) and choose other escapes. None of that changes what it says.
+A program that rewrites a record may reorder its fields (databases sort them), write 1.0 as 1 (JavaScript has one
+number type) and use other escapes. The canonical form ignores all of that.
 
-    of(b'{"b": 1.0, "a": 2, "check": "…"}') == of(b'{"a":2,"b":1}')
+    canonical_bytes(b'{"b": 1.0, "a": 2, "check": "…"}') == canonical_bytes(b'{"a":2,"b":1}')
 
-Other engines copy records into files of their own (forks): they leave records out, and change what says where a line
-stands (`sessionId`, `gitBranch`, `promptId`). `own` sums up one record without its neighbours and without those
-fields, and beside that the session it was written for: a copy is told from a record that stands at its place.
+Other programs copy records into files of their own (forks). They leave records out and change `sessionId`,
+`gitBranch` and `promptId`. The checksum `own` covers one record without its neighbours and without those fields,
+followed by a checksum of the session it was written for, so a copy can be distinguished from an original record.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import msgspec
 
 from parley.protocol.base import Json
 
-MARKS = ("sum", "check")
+CHECKSUM_FIELDS = ("sum", "check")
 DIGITS = re.compile(r"[0-9a-f]{8}")
 OWN = "own"
 DIGITS_OF_SUM = 8
-SAID = (
+COPIED_FIELDS = (
     "at",
     "compactMetadata",
     "context",
@@ -47,12 +47,12 @@ SAID = (
     "type",
     "uuid",
 )
-"""The fields of a record that a copy keeps."""
+"""The fields of a record that are the same in a copy."""
 
 
-def parse_number(spelled: str) -> float | int:
-    """A number with nothing behind its point is a whole one."""
-    value = float(spelled)
+def parse_number(text: str) -> float | int:
+    """Return an int if the number has no fraction."""
+    value = float(text)
     return int(value) if value.is_integer() else value
 
 
@@ -60,26 +60,26 @@ DECODER = msgspec.json.Decoder(dict[str, Any], float_hook=parse_number)
 
 
 def canonical_bytes(line: bytes) -> bytes:
-    """What the object of a line says, without the checksums. The line is one that can be read."""
-    found = DECODER.decode(line)
-    for mark in MARKS:
-        found.pop(mark, None)
-    return msgspec.json.encode(found, order="deterministic")
+    """The canonical form of a record without its checksums. The line must be valid JSON."""
+    record = DECODER.decode(line)
+    for name in CHECKSUM_FIELDS:
+        record.pop(name, None)
+    return msgspec.json.encode(record, order="deterministic")
 
 
 def add_own_checksum(body: bytes) -> tuple[bytes, bytes]:
-    """A record with the checksum of itself, and what it says with that."""
-    found = DECODER.decode(body)
-    found[OWN] = compute_own_checksum(found)
-    body = b'%b,"%b":"%b"}' % (body[:-1], OWN.encode(), found[OWN].encode())
-    return body, msgspec.json.encode(found, order="deterministic")
+    """Add the `own` checksum to a record. Returns the record and its canonical form."""
+    record = DECODER.decode(body)
+    record[OWN] = compute_own_checksum(record)
+    body = b'%b,"%b":"%b"}' % (body[:-1], OWN.encode(), record[OWN].encode())
+    return body, msgspec.json.encode(record, order="deterministic")
 
 
-def compute_own_checksum(found: Json, session: str = "") -> str:
-    """The checksum of a record by itself with that of the session it was written for: the one it names."""
-    said = {name: found[name] for name in SAID if name in found}
-    session = session or session_checksum(str(found.get("sessionId")))
-    return f"{zlib.crc32(session.encode() + msgspec.json.encode(said, order='deterministic')):08x}{session}"
+def compute_own_checksum(record: Json, session: str = "") -> str:
+    """The checksum of one record, followed by that of its session (by default the one in `sessionId`)."""
+    covered = {name: record[name] for name in COPIED_FIELDS if name in record}
+    session = session or session_checksum(str(record.get("sessionId")))
+    return f"{zlib.crc32(session.encode() + msgspec.json.encode(covered, order='deterministic')):08x}{session}"
 
 
 def session_checksum(session_id: str) -> str:
@@ -87,27 +87,27 @@ def session_checksum(session_id: str) -> str:
 
 
 def is_intact(line: bytes) -> bool:
-    """Whether a line that can be read is a record as it was written."""
-    found = DECODER.decode(line)
-    return found.get(OWN) == compute_own_checksum(found)
+    """Whether a record still matches its `own` checksum. The line must be valid JSON."""
+    record = DECODER.decode(line)
+    return record.get(OWN) == compute_own_checksum(record)
 
 
 def is_copy(line: bytes, session_id: str) -> bool:
-    """Whether a line of a session is a whole record that was written for another one."""
-    found = DECODER.decode(line)
-    stored = str(found.get(OWN))
-    if found.get("sessionId") != session_id or stored[DIGITS_OF_SUM:] == session_checksum(session_id):
+    """Whether a line of this session is an intact record that was written for another session."""
+    record = DECODER.decode(line)
+    stored = str(record.get(OWN))
+    if record.get("sessionId") != session_id or stored[DIGITS_OF_SUM:] == session_checksum(session_id):
         return False
-    return stored == compute_own_checksum(found, stored[DIGITS_OF_SUM:])
+    return stored == compute_own_checksum(record, stored[DIGITS_OF_SUM:])
 
 
 def find_checksums(line: bytes) -> tuple[int, int] | None:
-    """The checksums of a record, wherever in it they stand; None for a line without both."""
+    """The values of `sum` and `check`, wherever they are in the record; None unless it has both."""
     if b'"sum"' not in line or b'"check"' not in line:
         return None
     try:
-        found = DECODER.decode(line)
+        record = DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    total, check = (str(found.get(mark)) for mark in MARKS)
+    total, check = (str(record.get(name)) for name in CHECKSUM_FIELDS)
     return (int(total, 16), int(check, 16)) if DIGITS.fullmatch(total) and DIGITS.fullmatch(check) else None

@@ -1,18 +1,17 @@
-"""Records that are chained by checksums, so that damage anywhere in a file is found.
+"""Chain the records of a file by checksums, so that damage anywhere in it is detected.
 
-Each record ends in a checksum of itself and of all records before it. Lines without one are
-somebody else's; they may stand between ours and are no part of the chain. What cannot be read
-is skipped as long as our next record follows on our last good one: then nothing of ours was
-lost, it was half a line of a full disk. A record that does not follow on shows a hole.
+Each record ends with a checksum of itself and of all records before it. Lines without a checksum were written by
+other programs; they may appear between our records and are not part of the chain. An unreadable line is skipped if
+our next record continues the chain from our last good one: nothing of ours was lost, it was a partial write. A record
+that does not continue the chain means that records are missing.
 
-There are two checksums: `check` of the bytes, which is quick, and `sum` of what they say (canonical_json.py).
-A record that somebody wrote again with other blanks or escapes, or with its fields in another order, as
-databases do, is still the same record. `own` is of the record alone: by it a copy in a fork that another engine made
-is known to be whole, though its neighbours are gone.
+There are three checksums. `check` covers the bytes and is fast. `sum` covers the canonical form (canonical_json.py),
+so a record that was rewritten with other whitespace, escapes or field order is still recognized. `own` covers one
+record alone: it proves that a copy in another program's fork is intact although its neighbours are missing.
 
-    seal = Seal()
-    record = seal.on(b'{"type":"user"}')     # {"type":"user","own":"…","sum":"…","check":"…"}
-    seal.holds(record)                       # True: it follows on
+    chain = ChecksumChain()
+    record = chain.seal(b'{"type":"user"}')  # {"type":"user","own":"…","sum":"…","check":"…"}
+    chain.verify(record)                     # True: it continues the chain
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ import msgspec
 
 from parley.stores import canonical_json
 
-BEFORE, BEHIND = b',"check":"', b'"}'
+PREFIX, SUFFIX = b',"check":"', b'"}'
 DIGITS = 8
-LENGTH = len(BEFORE) + DIGITS + len(BEHIND)
+LENGTH = len(PREFIX) + DIGITS + len(SUFFIX)
 SUM, SUM_LENGTH = re.compile(rb',"sum":"([0-9a-f]{8})"'), 17
-SHAPE = re.compile(rb',"[^"]{5}":"[0-9a-f]{8}"}\Z')
-"""How a record ends, whatever became of the name of the field."""
+CHECKSUM_END = re.compile(rb',"[^"]{5}":"[0-9a-f]{8}"}\Z')
+"""How a record ends, even if the name of the field is damaged."""
 
 
 class ChainBroken(Exception):
-    """Records of ours are missing or altered before this one."""
+    """Records before this one are missing or altered."""
 
 
 class ChecksumChain:
@@ -44,48 +43,48 @@ class ChecksumChain:
         self._sum = 0
         self._last_stored: int | None = None
         self._last = b""
-        """The last record of the chain; "" if its content is summed up already."""
+        """The last record of the chain; "" if `_content_sum` already includes it."""
         self._content_sum = 0
         self._last_content: int | None = None
         self._seen: set[int] = set()
-        """The checksums of the records that hold."""
+        """The checksums of all verified records."""
 
     def copy(self) -> ChecksumChain:
-        """For records that may not be written after all. What is known of those so far is shared."""
-        made = ChecksumChain()
-        made.__dict__.update(self.__dict__)
-        return made
+        """A copy for records whose write may fail. The set of verified checksums is shared."""
+        chain = ChecksumChain()
+        chain.__dict__.update(self.__dict__)
+        return chain
 
     def seal(self, body: bytes) -> bytes:
-        """The next record, with its checksums as its last fields. `body` is a JSON object that is not empty.
+        """Return the next record: `body`, a non-empty JSON object, with the checksums as its last fields.
 
-        It is part of the chain when `holds` has seen it: a write may fail.
+        The record becomes part of the chain with `verify`, because its write may fail.
         """
-        body, said = canonical_json.add_own_checksum(body)
-        body = b'%b,"sum":"%08x"}' % (body[:-1], zlib.crc32(said, self._content()))
-        return b"%b%b%08x%b" % (body[:-1], BEFORE, zlib.crc32(body, self._sum), BEHIND)
+        body, canonical = canonical_json.add_own_checksum(body)
+        body = b'%b,"sum":"%08x"}' % (body[:-1], zlib.crc32(canonical, self._content()))
+        return b"%b%b%08x%b" % (body[:-1], PREFIX, zlib.crc32(body, self._sum), SUFFIX)
 
     def verify(self, line: bytes) -> bool:
-        """Whether a line is a record of ours that follows on the last one. Raises Hole if it follows on another."""
+        """Whether a line is our next record. Raises ChainBroken if it continues from a damaged or missing record."""
         body = line[:-LENGTH]
-        follows_on = zlib.crc32(b"}", zlib.crc32(body, self._sum))
-        # One comparison tells what nearly every line is: a record in its place.
-        if line[-LENGTH:] == b"%b%08x%b" % (BEFORE, follows_on, BEHIND):
-            self._sum = self._last_stored = follows_on
+        expected = zlib.crc32(b"}", zlib.crc32(body, self._sum))
+        # Nearly every line is the expected record; one comparison decides.
+        if line[-LENGTH:] == b"%b%08x%b" % (PREFIX, expected, SUFFIX):
+            self._sum = self._last_stored = expected
             self._last = line
-            self._seen.add(follows_on)
+            self._seen.add(expected)
             return True
         if (ours := reformat(line)) != line:
             return self.verify(ours)
-        marks = canonical_json.find_checksums(line)
-        if marks is not None and marks[1] in self._seen and canonical_json.is_intact(line):
-            return False  # the same once more: stores of other programs repeat lines
-        if marks is not None and self._verify_content(line, *marks):
+        checksums = canonical_json.find_checksums(line)
+        if checksums is not None and checksums[1] in self._seen and canonical_json.is_intact(line):
+            return False  # a repeated record: the stores of other programs repeat lines
+        if checksums is not None and self._verify_content(line, *checksums):
             return True
         stored = read_checksum(line)
         if stored is None:
             return False
-        # It follows on the damaged one before it, or on one that is not there at all: both were ours.
+        # Does it continue from a record of ours that is damaged?
         last = self._last_stored
         follows_damaged = last is not None and zlib.crc32(b"}", zlib.crc32(body, last)) == stored
         self._last_stored = stored
@@ -94,25 +93,25 @@ class ChecksumChain:
         return False
 
     def _verify_content(self, line: bytes, total: int, check: int) -> bool:
-        """The same by what a record says, however it is spelled; `check` is what the next one follows on."""
-        said, last = canonical_json.canonical_bytes(line), self._last_content
-        if zlib.crc32(said, self._content()) == total:
+        """Like `verify`, by canonical form. `check` is the checksum that the next record continues from."""
+        canonical, last = canonical_json.canonical_bytes(line), self._last_content
+        if zlib.crc32(canonical, self._content()) == total:
             self._content_sum, self._sum = total, check
             self._last_content, self._last_stored = total, check
             self._seen.add(check)
             return True
         self._last_content = total
-        if last is not None and zlib.crc32(said, last) == total:
+        if last is not None and zlib.crc32(canonical, last) == total:
             raise ChainBroken
         return False
 
     @property
     def is_empty(self) -> bool:
-        """Whether no record has held yet."""
+        """Whether no record was verified yet."""
         return self._sum == 0
 
     def _content(self) -> int:
-        """The checksum of what all records say. It is seldom wanted, so it is looked up when it is."""
+        """The checksum of the canonical forms so far. It is rarely needed, so it is computed on demand."""
         if self._last:
             found = SUM.fullmatch(self._last[-LENGTH - SUM_LENGTH : -LENGTH])
             self._content_sum = int(found[1], 16) if found else 0
@@ -121,7 +120,7 @@ class ChecksumChain:
 
 
 def reformat(line: bytes) -> bytes:
-    """A line that may be one of ours, spelled as we do; any other as it is."""
+    """Return a line that may be our record in our formatting; return any other line unchanged."""
     if b'"check"' not in line:
         return line
     try:
@@ -132,15 +131,15 @@ def reformat(line: bytes) -> bytes:
 
 
 def has_checksum_fields(line: bytes) -> bool:
-    """Whether a line ends as only our records do."""
-    return SHAPE.search(line, max(0, len(line) - LENGTH)) is not None
+    """Whether a line ends with a field that has the shape of our checksum."""
+    return CHECKSUM_END.search(line, max(0, len(line) - LENGTH)) is not None
 
 
 def read_checksum(line: bytes) -> int | None:
-    """What a record of ours says of itself; None for any other line."""
-    if line[-LENGTH : -LENGTH + len(BEFORE)] != BEFORE or line[-len(BEHIND) :] != BEHIND:
+    """The value of `check` at the end of our record; None for any other line."""
+    if line[-LENGTH : -LENGTH + len(PREFIX)] != PREFIX or line[-len(SUFFIX) :] != SUFFIX:
         return None
-    digits = line[-LENGTH + len(BEFORE) : -len(BEHIND)]
+    digits = line[-LENGTH + len(PREFIX) : -len(SUFFIX)]
     try:
         stored = int(digits, 16)
     except ValueError:

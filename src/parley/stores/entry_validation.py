@@ -1,7 +1,7 @@
-"""Whether an entry has the shape that its kind must have.
+"""Validate entries from files that other programs wrote.
 
-What the engine keeps has it. Files from elsewhere may hold anything, and one line that cannot be
-sent to any model, or that nobody can fold, would be in the way for ever: it must not come in.
+The engine's own entries are valid. A foreign entry that cannot be sent to a model, or cannot be folded into the
+session's state, would break every later turn, so it is not loaded.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from parley.stores.files.entry_codec import OWN
 
 
 def find_problem(entry: Entry) -> str | None:
-    """What is odd about an entry; None if nothing is."""
+    """What is wrong with an entry; None if it is valid."""
     try:
         if entry.seq < 0:
-            raise msgspec.ValidationError(f"its number is {entry.seq}")
+            raise msgspec.ValidationError(f"`seq` is {entry.seq}, expected a number from 0")
         if not OWN.isdisjoint(entry.context):
-            raise msgspec.ValidationError("its context has fields of a line")
+            raise msgspec.ValidationError("`context` contains reserved field names")
         CHECKS.get(entry.kind, accept_any)(entry.message)
     except msgspec.ValidationError as exc:
         return str(exc)
@@ -31,7 +31,7 @@ def find_problem(entry: Entry) -> str | None:
 
 
 def accept_any(message: Json) -> None:
-    """Kinds that nobody shows or sends: whoever folds them skips what is odd."""
+    """Kinds that are never shown or sent; the code that folds them skips invalid values."""
 
 
 def check_conversation(message: Json) -> None:
@@ -40,7 +40,7 @@ def check_conversation(message: Json) -> None:
     inner = require(message, "message", dict)
     content = require(inner, "content", str, list)
     if not isinstance(inner.get("id"), str | None):
-        raise msgspec.ValidationError("`id` of its message must be a string")
+        raise msgspec.ValidationError("`message.id` must be a string")
     for block in content if isinstance(content, list) else ():
         within = blocks.read(block)
         if isinstance(within, blocks.ToolResult) and isinstance(within.content, list):
@@ -56,7 +56,7 @@ def check_boundary(message: Json) -> None:
     kept = optional(metadata, "preserved_messages", dict) or {}
     for names in (optional(kept, "uuids", list), optional(kept, "all_uuids", list)):
         if not all(isinstance(uuid, str) for uuid in names or ()):
-            raise msgspec.ValidationError("a boundary preserves lines by their uuids")
+            raise msgspec.ValidationError("`preserved_messages` must list uuids as strings")
     optional(metadata, "cumulative_dropped_tokens", int)
     optional(metadata, "distilled", list)
 
@@ -68,7 +68,7 @@ def check_title(message: Json) -> None:
 
 def require(json: Json, name: str, *types: type[Any]) -> Any:
     if not isinstance(json.get(name), types):
-        raise msgspec.ValidationError(f"it has no `{name}` that could be one")
+        raise msgspec.ValidationError(f"`{name}` is missing or has the wrong type")
     return json[name]
 
 

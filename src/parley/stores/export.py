@@ -1,4 +1,4 @@
-"""A session on its way from one store to another: a line per entry, nothing lost.
+"""Export and import sessions as JSON Lines, one line per entry, without loss.
 
     {"parley":"session","version":1,"info":{"id":…,"title":…}}
     {"seq":0,"kind":"user","at":…,"message":{…},"context":{…}}
@@ -6,8 +6,8 @@
     {"seq":0,"kind":"user","at":…,"message":{…},"context":{…}}
     {"parley":"end","entries":2}
 
-What stands behind a subagent's line was said by it. The last line tells a whole file from one that was cut off.
-Files without subagents have version 1, and those with them version 2.
+The entries after an `agent` line belong to that subagent. The last line shows that the file is complete.
+Files without subagents have version 1; files with subagents have version 2.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IS_AGENT = b'{"parley":"agent",'
 
 
 class AgentTranscript(Struct, frozen=True):
-    """A subagent, and what it said."""
+    """A subagent and its entries."""
 
     agent: AgentInfo
     entries: list[Entry]
@@ -42,51 +42,55 @@ class SessionExport(Struct, frozen=True):
 def pack(
     info: Info, entries: Iterable[Entry], agents: Sequence[tuple[AgentInfo, Iterable[Entry]]] = ()
 ) -> Iterator[bytes]:
-    """The lines of a session."""
+    """Yield the lines of an export."""
     yield encode_json({"parley": "session", "version": VERSION if agents else 1, "info": info}) + b"\n"
     count = 0
     for entry in entries:
         count += 1
         yield encode_json(entry) + b"\n"
-    for agent, said in agents:
+    for agent, agent_entries in agents:
         yield encode_json({"parley": "agent", "id": agent.id, "meta": agent.meta}) + b"\n"
-        for entry in said:
+        for entry in agent_entries:
             count += 1
             yield encode_json(entry) + b"\n"
     yield encode_json({"parley": "end", "entries": count}) + b"\n"
 
 
 def unpack(data: bytes) -> SessionExport:
-    """Raises SessionError unless it is a whole session."""
+    """Read a complete export. Raises SessionError."""
     lines = [line for line in data.split(b"\n") if line.strip()]
     if len(lines) < 2:
-        raise SessionError("this is no exported session: it has no beginning and end")
-    parcel = SessionExport(read_header(lines[0]), [], [])
-    heap = parcel.entries
+        raise SessionError("not an exported session: expected a header line and an end line")
+    export = SessionExport(read_header(lines[0]), [], [])
+    log = export.entries
     for number, line in enumerate(lines[1:-1], 2):
         if line.startswith(IS_AGENT):
-            parcel.agents.append(AgentTranscript(read_agent(line, number), []))
-            heap = parcel.agents[-1].entries
+            export.agents.append(AgentTranscript(read_agent(line, number), []))
+            log = export.agents[-1].entries
         else:
-            heap.append(read_entry(line, number))
-    heaps = [parcel.entries, *(crew.entries for crew in parcel.agents)]
-    count = sum(map(len, heaps))
+            log.append(read_entry(line, number))
+    logs = [export.entries, *(transcript.entries for transcript in export.agents)]
+    count = sum(map(len, logs))
     if decode(lines[-1], len(lines)) != {"parley": "end", "entries": count}:
-        raise SessionError(f"the exported session is not whole: its end is missing behind {count} entries")
-    if any([entry.seq for entry in heap] != sorted({entry.seq for entry in heap}) for heap in heaps):
-        raise SessionError("the entries of the exported session are not in their order")
-    if not parcel.entries:
+        raise SessionError(
+            f"the exported session is incomplete: the end line after {count} entries is missing or wrong"
+        )
+    if any([entry.seq for entry in log] != sorted({entry.seq for entry in log}) for log in logs):
+        raise SessionError("the exported session is invalid: its entries are not in ascending order")
+    if not export.entries:
         raise SessionError("the exported session has no entries")
-    return parcel
+    return export
 
 
 def read_header(line: bytes) -> Info:
     """Raises SessionError."""
     found = decode(line, 1)
     if found.get("parley") != "session":
-        raise SessionError("this is no exported session: its first line does not say so")
+        raise SessionError('not an exported session: line 1 has no `"parley": "session"`')
     if found.get("version") not in range(1, VERSION + 1):
-        raise SessionError(f"the exported session has version {found.get('version')}; this is {VERSION}")
+        raise SessionError(
+            f"the exported session has version {found.get('version')}; this program reads versions 1 to {VERSION}"
+        )
     try:
         return msgspec.convert(found.get("info"), Info)
     except msgspec.ValidationError as exc:
@@ -107,8 +111,8 @@ def read_entry(line: bytes, number: int) -> Entry:
         entry = msgspec.json.decode(line, type=Entry)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise SessionError(f"line {number} of the exported session: {exc}") from None
-    if (odd := find_problem(entry)) is not None:
-        raise SessionError(f"line {number} of the exported session: {odd}")
+    if (problem := find_problem(entry)) is not None:
+        raise SessionError(f"line {number} of the exported session: {problem}")
     return entry
 
 
@@ -123,15 +127,15 @@ def decode(line: bytes, number: int) -> Json:
 def import_session(
     store: Store, session_id: str, entries: Iterable[Entry], agents: Iterable[AgentTranscript] = ()
 ) -> None:
-    """Make a session of these entries, or none at all. Raises SessionError."""
+    """Create a session from these entries; on an error, delete it again. Raises SessionError."""
     log = store.create(session_id)
     try:
         for entry in entries:
             log.append(entry)
-        for crew in agents:
-            with closing(store.agent_log(session_id, crew.agent.id, crew.agent.meta)) as own:
-                for entry in copy_entries(crew.entries, session_id):
-                    own.append(entry)
+        for transcript in agents:
+            with closing(store.agent_log(session_id, transcript.agent.id, transcript.agent.meta)) as agent_log:
+                for entry in copy_entries(transcript.entries, session_id):
+                    agent_log.append(entry)
         log.sync()
     except BaseException:
         log.close()
@@ -142,7 +146,7 @@ def import_session(
 
 
 def set_labels(store: Store, session_id: str, title: str | None, tag: str | None) -> None:
-    """Give a session what the other had."""
+    """Set title and tag of an imported session, where given."""
     info = store.info(session_id)
     if title and info is not None and info.title != title:
         store.rename(session_id, title)

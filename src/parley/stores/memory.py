@@ -1,4 +1,4 @@
-"""Sessions that end with the process: tests, and `--no-session-persistence`."""
+"""A store in memory, for `--no-session-persistence` and tests. Its sessions end with the process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any
 
 from parley.errors import SessionBusy, UnknownSession
 from parley.protocol.base import Json, encode_json
-from parley.stores.base import AgentInfo, Entry, Info, RepairReport, SearchHit, StoreSetup, check_id
+from parley.stores.base import (
+    TAKEN_OVER,
+    AgentInfo,
+    Entry,
+    Info,
+    RepairReport,
+    SearchHit,
+    StoreSetup,
+    check_id,
+)
 from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
 
 
@@ -21,8 +30,8 @@ class MemoryLog:
 
     def append(self, entry: Entry) -> None:
         if self._holders.get(self._session_id) is not self:
-            raise SessionBusy(self._session_id, "whoever took it over")
-        # The session that was written last stands last.
+            raise SessionBusy(self._session_id, TAKEN_OVER)
+        # The most recently written session is last in the dict.
         kept = self._sessions.pop(self._session_id, [])
         kept.append(entry)
         self._sessions[self._session_id] = kept
@@ -44,10 +53,10 @@ class MemoryStore:
         self._sessions: dict[str, builtins.list[Entry]] = {}
         self._holders: dict[str, MemoryLog] = {}
         self._titles: dict[str, tuple[int, str]] = {}
-        """What a session was renamed to, and at which length of its log."""
+        """The title given by `rename`, with the length of the log at that time."""
         self._tags: dict[str, str] = {}
         self._agents: dict[str, dict[str, Json]] = {}
-        self._said_by_agents: dict[str, dict[str, builtins.list[Entry]]] = {}
+        self._agent_entries: dict[str, dict[str, builtins.list[Entry]]] = {}
 
     @classmethod
     def from_setup(cls, setup: StoreSetup) -> MemoryStore:
@@ -60,17 +69,17 @@ class MemoryStore:
         return session_id in self._holders
 
     def create(self, session_id: str) -> MemoryLog:
-        return self._held(check_id(session_id))
+        return self._hold(check_id(session_id))
 
     def open(self, session_id: str, *, steal: bool = False) -> MemoryLog:
         self._check(session_id)
-        return self._held(session_id, steal=steal)
+        return self._hold(session_id, steal=steal)
 
     def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
         self._check(session_id)
         return iter([entry for entry in self._sessions[session_id] if entry.seq > after])
 
-    def _held(self, session_id: str, *, steal: bool = False) -> MemoryLog:
+    def _hold(self, session_id: str, *, steal: bool = False) -> MemoryLog:
         if session_id in self._holders and not steal:
             raise SessionBusy(session_id, "this process")
         return MemoryLog(session_id, self._sessions, self._holders)
@@ -124,13 +133,13 @@ class MemoryStore:
 
     def delete(self, session_id: str) -> None:
         self._check(session_id)
-        self._held(session_id).close()
+        self._hold(session_id).close()
         kept: tuple[dict[str, Any], ...] = (
             self._sessions,
             self._titles,
             self._tags,
             self._agents,
-            self._said_by_agents,
+            self._agent_entries,
         )
         for part in kept:
             part.pop(session_id, None)
@@ -142,22 +151,22 @@ class MemoryStore:
     def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> MemoryLog:
         if meta is not None:
             self._agents.setdefault(session_id, {})[agent_id] = meta
-        return MemoryLog(agent_id, self._said_by_agents.setdefault(session_id, {}), {})
+        return MemoryLog(agent_id, self._agent_entries.setdefault(session_id, {}), {})
 
     def agents(self, session_id: str) -> builtins.list[AgentInfo]:
         return [AgentInfo(id=id, meta=meta) for id, meta in self._agents.get(session_id, {}).items()]
 
     def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        return iter(tuple(self._said_by_agents.get(session_id, {}).get(agent_id, ())))
+        return iter(tuple(self._agent_entries.get(session_id, {}).get(agent_id, ())))
 
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
-        wanted = split_words(text)
-        found = (
-            make_hit(session_id, entry, wanted)
+        words = split_words(text)
+        hits = (
+            make_hit(session_id, entry, words)
             for session_id in reversed(self._sessions)
             for entry in reversed(self._sessions[session_id])
         )
-        return [one for one in found if one is not None][:limit]
+        return [hit for hit in hits if hit is not None][:limit]
 
     def path(self, session_id: str) -> str:
         return ""

@@ -1,58 +1,67 @@
-"""A log whose lines are told as well, for a client that keeps sessions in a store of its own.
+"""A log that also sends its lines to the client, for clients that keep sessions in a store of their own.
 
-    mirror = Mirror(log, told=send, path=..., session_id=..., context=..., most_bytes=...)
+    target = MirrorTarget(path=..., session_id=..., context=..., max_bytes=...)
+    log = MirroredLog(log, send, target)
 
-Each entry is told when it is kept, and before anything that follows from it: who has heard a result
-has the session up to there. The lines are those of the original's layout, whatever the session is
-kept in. They say that they are copies, so nobody looks for a checksum on them.
+Each entry is sent right after it is appended, before any message that depends on it: a client that has received a
+result has the session up to there. The lines have the layout of Claude Code, whatever the store. They are marked as
+copies, so readers expect no checksum on them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from parley.protocol.base import Json, Message, encode_json
+from parley.protocol.base import Json, Message, Struct, encode_json
 from parley.protocol.messages.notices import TranscriptMirror
 from parley.stores.base import Entry, Log
 from parley.stores.files.entry_codec import MIRRORED, EntryContext
-from parley.stores.files.transcript_lines import Spelling
+from parley.stores.files.transcript_lines import TranscriptEncoder
+
+
+class MirrorTarget(Struct, frozen=True, kw_only=True):
+    """Which transcript of the client's store the lines belong to."""
+
+    path: str
+    """The file path that the messages name. It need not exist."""
+    session_id: str
+    context: EntryContext
+    max_bytes: int
+    """Longer messages are not sent, because clients close the connection on them."""
 
 
 class MirroredLog:
     def __init__(
         self,
         log: Log,
-        told: Callable[[Message], None],
+        send: Callable[[Message], None],
+        target: MirrorTarget,
         *,
-        path: str,
-        session_id: str,
-        context: EntryContext,
-        most_bytes: int,
         is_copy: bool = False,
         head: Json | None = None,
-        complain: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`is_copy`: nobody was told yet what the log holds, as it was copied from another session.
+        """`is_copy`: the entries in the log come from another session and were not sent yet.
 
-        `head` is told before the first entry: what is known of a subagent, which has no line in its log.
+        `head` is sent before the first entry: the metadata of a subagent, which is not in its log.
         """
         self._log = log
-        self._told = told
-        self._path = path
-        self._spelling = Spelling(session_id, context)
-        self._most_bytes = most_bytes
-        self._complain = complain
-        self._is_behind = is_copy
+        self._send_message = send
+        self._path = target.path
+        self._max_bytes = target.max_bytes
+        self._encoder = TranscriptEncoder(target.session_id, target.context)
+        self._warn = warn
+        self._has_unsent = is_copy
         self._head = head
 
     def append(self, entry: Entry) -> None:
-        if self._is_behind:
-            self._is_behind = False
+        if self._has_unsent:
+            self._has_unsent = False
             for before in self._log.entries():
                 self._send(before)
         self._log.append(entry)
         if self._head is not None:
-            self._told(TranscriptMirror(filePath=self._path, entries=[self._head]))
+            self._send_message(TranscriptMirror(filePath=self._path, entries=[self._head]))
             self._head = None
         self._send(entry)
 
@@ -61,21 +70,23 @@ class MirroredLog:
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         for entry in self._log.entries(after):
-            if not self._is_behind:
-                self._spelling.take(self._spelling.of(entry))
+            if not self._has_unsent:
+                self._encoder.commit(self._encoder.encode(entry))
             yield entry
 
     def close(self) -> None:
         self._log.close()
 
     def _send(self, entry: Entry) -> None:
-        spelled = self._spelling.of(entry)
-        self._spelling.take(spelled)
-        for line in spelled.lines:
+        encoded = self._encoder.encode(entry)
+        self._encoder.commit(encoded)
+        for line in encoded.lines:
             frame = TranscriptMirror(filePath=self._path, entries=[{**line, MIRRORED: True}])
-            # Clients break off at a line that is too long, and lose more than this one.
             size = len(encode_json(frame))
-            if size > self._most_bytes:
-                self._complain(f"entry {entry.seq} of the session is not mirrored: it would be a line of {size} bytes")
+            if size > self._max_bytes:
+                self._warn(
+                    f"entry {entry.seq} of the session is not mirrored: "
+                    f"the message has {size} bytes, the client accepts {self._max_bytes}"
+                )
             else:
-                self._told(frame)
+                self._send_message(frame)

@@ -1,4 +1,4 @@
-"""What can be searched for in an entry: the words that were said, without regard to their case."""
+"""The searchable text of entries: words, queries and excerpts. Search ignores case."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from parley.stores.base import Entry, SearchHit
 
 WORD = re.compile(r"[^\W_]+")
 LONGEST_WORD = 64
-"""Indexes refuse keys without an end, such as the base64 of a picture."""
+"""Longer words are truncated. Indexes reject very long keys, such as base64 data."""
 SAID = ("user", "assistant")
 LONGEST_PROMPT = 200
 EXCERPT = 120
 PASSAGE = 320
-QUESTIONS = """
+STOP_WORD_LIST = """
 a about all also an and any are as at be been but by can could did do does for from had has have how i if in into is it
 its me my no not of on or our so than that the their them then there these they this those to us was we were what when
 where which who whom whose why will with would you your
 """
-EMPTY = frozenset(QUESTIONS.split())
-"""Words of which questions are full, and which say nothing of what they are about."""
+STOP_WORDS = frozenset(STOP_WORD_LIST.split())
+"""Stop words: common in questions, and not specific to any subject."""
 MOST_WORDS = 64
 NEAR = 10
-"""So many other words may stand between the first and the last of those that are looked for."""
+"""The distance in words for the NEAR query."""
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, in their order."""
+    """The words of a text in order, case-folded."""
     return [word[:LONGEST_WORD] for word in WORD.findall(text.casefold())]
 
 
 def significant_words(text: str) -> list[str]:
-    """The words of a question that say what it is about, each once; all of them if there are no others."""
-    every = list(dict.fromkeys(split_words(text)))
-    return ([word for word in every if word not in EMPTY] or every)[:MOST_WORDS]
+    """The words of a question without stop words and duplicates; all of them if only stop words remain."""
+    all_words = list(dict.fromkeys(split_words(text)))
+    return ([word for word in all_words if word not in STOP_WORDS] or all_words)[:MOST_WORDS]
 
 
-def build_queries(wanted: list[str]) -> list[str]:
-    """For SQLite's full-text search: what has all the words near each other, then anywhere, then what has any."""
-    quoted = [f'"{word}"' for word in wanted]
+def build_queries(query_words: list[str]) -> list[str]:
+    """SQLite FTS5 queries, strictest first: all words near each other, all words anywhere, any word."""
+    quoted = [f'"{word}"' for word in query_words]
     if len(quoted) < 2:
         return quoted
     return [f"NEAR({' '.join(quoted)}, {NEAR})", " ".join(quoted), " OR ".join(quoted)]
 
 
 def entry_text(kind: str, message: Json) -> str:
-    """What a person or a model wrote in an entry, and what tools answered; "" for all else."""
+    """The text of a user or assistant entry, including tool results; "" for other kinds."""
     if kind not in SAID:
         return ""
     inner = message.get("message")
@@ -66,7 +66,7 @@ def block_texts(content: object) -> list[str]:
 
 
 def first_prompt(kind: str, message: Json) -> str | None:
-    """What the user asked for, in one line; None if the entry is no prompt of a person."""
+    """The user's prompt in one line; None if the entry is not a prompt typed by a user."""
     if kind != "user" or message.get("isSynthetic") or message.get("isMeta") or message.get("isCompactSummary"):
         return None
     inner = message.get("message")
@@ -81,33 +81,35 @@ def first_prompt(kind: str, message: Json) -> str | None:
     return text if len(text) <= LONGEST_PROMPT else text[:LONGEST_PROMPT].rstrip() + "…"
 
 
-def make_hit(session_id: str, entry: Entry, wanted: list[str]) -> SearchHit | None:
-    """The find in an entry that has all the words."""
+def make_hit(session_id: str, entry: Entry, query_words: list[str]) -> SearchHit | None:
+    """A hit for an entry that contains all the words; None for others."""
     text = entry_text(entry.kind, entry.message)
-    if not wanted or not set(wanted) <= set(split_words(text)):
+    if not query_words or not set(query_words) <= set(split_words(text)):
         return None
-    return SearchHit(id=session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=make_excerpt(text, wanted))
+    return SearchHit(
+        id=session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=make_excerpt(text, query_words)
+    )
 
 
-def make_excerpt(text: str, wanted: list[str]) -> str:
-    """A line of the text around the first of the words."""
+def make_excerpt(text: str, query_words: list[str]) -> str:
+    """An excerpt of the text around the first of the words."""
     flat = " ".join(text.split())
-    at = min((found for word in wanted if (found := flat.casefold().find(word)) >= 0), default=0)
+    at = min((found for word in query_words if (found := flat.casefold().find(word)) >= 0), default=0)
     begin = max(0, at - EXCERPT // 3)
     cut = flat[begin : begin + EXCERPT]
     return f"{'…' if begin else ''}{cut}{'…' if begin + EXCERPT < len(flat) else ''}"
 
 
-def find_passage(text: str, wanted: list[str]) -> str:
-    """The lines of the text in which most of the words stand together; long ones count for more."""
-    flat, weights = " ".join(text.split()), {word: len(word) for word in wanted}
+def find_passage(text: str, query_words: list[str]) -> str:
+    """The passage of the text that contains most of the words, weighted by their length."""
+    flat, weights = " ".join(text.split()), {word: len(word) for word in query_words}
     all_words = ((found.start(), found[0].casefold()[:LONGEST_WORD]) for found in WORD.finditer(flat))
-    places = [(start, word) for start, word in all_words if word in weights]
-    best, score, first = 0, -1, 0
-    for last, (end, _) in enumerate(places):
-        while end - places[first][0] > PASSAGE * 2 // 3:
+    matches = [(start, word) for start, word in all_words if word in weights]
+    best, best_score, first = 0, -1, 0
+    for last, (end, _) in enumerate(matches):
+        while end - matches[first][0] > PASSAGE * 2 // 3:
             first += 1
-        if (here := sum(weights[word] for word in {word for _, word in places[first : last + 1]})) > score:
-            best, score = places[first][0], here
+        if (score := sum(weights[word] for word in {word for _, word in matches[first : last + 1]})) > best_score:
+            best, best_score = matches[first][0], score
     begin = max(0, best - PASSAGE // 6)
     return f"{'…' if begin else ''}{flat[begin : begin + PASSAGE]}{'…' if begin + PASSAGE < len(flat) else ''}"

@@ -1,9 +1,9 @@
-"""The table of stores, and which one is meant: `--store NAME[:PLACE]`, `--db FILE`, or the variable PARLEY_STORE.
+"""The table of stores, and the selection of one by `--store NAME[:LOCATION]`, `--db FILE` or PARLEY_STORE.
 
-    folder                     in its own place below the config folder
-    folder:/var/agents         below another folder
-    sqlite:sessions.db         the same as --db sessions.db
-    postgres://host/database   an address is its own place
+    folder                     the default directory, below the configuration directory
+    folder:/var/agents         another directory
+    sqlite:sessions.db         the same as `--db sessions.db`
+    postgres://host/database   a URL selects its store by itself
 
 `STORES` has one row per store; another package adds one with an entry point in `parley.stores`.
 
@@ -34,11 +34,11 @@ class StoreKind(Struct, frozen=True, kw_only=True):
     open: Callable[[StoreSetup], Store] | None = None
     """Makes a store, for stores of other packages. Raises UsageError or SessionError."""
     usage: str = ""
-    """How it must be given, if it needs a place."""
+    """How to write it, if it needs a location."""
     schemes: tuple[str, ...] = ()
-    """How an address of it begins."""
+    """The schemes of its URLs."""
     holds_memory: bool = False
-    """Whether its place is an SQLite file, which holds the long-term memory as well."""
+    """Whether its location is an SQLite file, which holds the long-term memory as well."""
 
 
 STORES = {
@@ -70,55 +70,55 @@ def find_store(name: str) -> StoreKind:
     return found
 
 
-class Chosen(Struct, frozen=True):
-    """A store, and where it is."""
+class StoreChoice(Struct, frozen=True):
+    """A store by its name, and where its data is."""
 
     name: str
-    place: str = ""
-    """Empty for the store's own place."""
+    location: str = ""
+    """A path or URL; empty for the store's default."""
 
     @property
     def is_address(self) -> bool:
-        return self.place.startswith(tuple(SCHEMES))
+        return self.location.startswith(tuple(SCHEMES))
 
     @property
     def holds_memory(self) -> bool:
         return self.name in STORES and STORES[self.name].holds_memory
 
 
-def choose(options: CliOptions, environment: Mapping[str, str]) -> Chosen | None:
-    """The store that is named; None if none is. Raises UsageError."""
+def choose(options: CliOptions, environment: Mapping[str, str]) -> StoreChoice | None:
+    """The store that the options or the environment select; None if neither does. Raises UsageError."""
     if options.no_session_persistence and not (options.resume or options.continue_conversation):
-        return Chosen("memory")
+        return StoreChoice("memory")
     if options.store and options.database:
-        raise UsageError("--store and --db both say where sessions are kept: give one of them")
+        raise UsageError("--store and --db cannot be combined: both select the session store")
     if options.database:
-        return Chosen("sqlite", options.database)
-    named = options.store or environment.get("PARLEY_STORE")
-    return parse(named) if named else None
+        return StoreChoice("sqlite", options.database)
+    value = options.store or environment.get("PARLEY_STORE")
+    return parse(value) if value else None
 
 
-def parse(named: str) -> Chosen:
-    """Raises UsageError."""
+def parse(value: str) -> StoreChoice:
+    """Parse the value of `--store`. Raises UsageError."""
     for scheme, name in SCHEMES.items():
-        if named.startswith(scheme):
-            return Chosen(name, named)
-    name, _, place = named.partition(":")
+        if value.startswith(scheme):
+            return StoreChoice(name, value)
+    name, _, location = value.partition(":")
     usage = find_usage(name)
-    if usage and (not place or "://" in usage):
-        raise UsageError(f"the store {name!r} must be given as {usage}")
-    return Chosen(name, place)
+    if usage and (not location or "://" in usage):
+        raise UsageError(f"the store {name!r} needs a location: write {usage}")
+    return StoreChoice(name, location)
 
 
 def find_usage(name: str) -> str:
-    """How a store must be given; empty if it needs no place, or cannot be used, which opening it reports."""
+    """How to write a store; empty if it needs no location, or cannot be used, which opening it reports."""
     try:
         return find_store(name).usage
     except (UsageError, entry_points.ExtensionError):
         return ""
 
 
-def has_password(named: str) -> bool:
-    """Whether an address would show a password in the process list."""
-    _, _, rest = named.partition("://")
-    return named.startswith(tuple(SCHEMES)) and ":" in rest.partition("/")[0].rpartition("@")[0]
+def has_password(value: str) -> bool:
+    """Whether a URL contains a password, which the process list would expose."""
+    _, _, rest = value.partition("://")
+    return value.startswith(tuple(SCHEMES)) and ":" in rest.partition("/")[0].rpartition("@")[0]

@@ -1,49 +1,53 @@
-"""Which session an engine runs, and its log.
+"""Create, resume or fork the session that the options name.
 
-    opened = open_session(Wanted(resume="…", fork=True), store, new_id)
+    opened = open_session(SessionRequest(resume="…", fork=True), store, new_id)
     opened.session_id, opened.log
 
-A session keeps its id for life; only a fork has another. Whoever forks, or keeps nothing, only
-reads the old session, which somebody else may hold meanwhile. An id that nobody knows is an
-error, never a new session.
+A session keeps its id; only a fork gets a new one. A fork, and a resume without persistence, only read the old
+session, so another process may hold it. An unknown id is an error and never creates a session.
 
-A session may be taken up at an earlier point. What is behind it is not deleted: a `cut` in the
-log says where the conversation goes on.
+`--resume "Fix the parser"` finds a session by its title (`find_by_title`). Ids take precedence, and a UUID is never
+read as a title.
+
+A session can be resumed at an earlier message. The later entries are not deleted: a `cut` entry in the log says where
+the conversation continues.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import Json, Struct
-from parley.stores.base import USAGE, Entry, Log, Store, copy_entries, later_time
+from parley.stores.base import USAGE, Entry, Info, Log, Store, copy_entries, later_time
 
-REJECTED = "Resume rejected by --resume-drops-turn:"  # clients look for this very beginning
+REJECTED = "Resume rejected by --resume-drops-turn:"  # clients match this prefix
+MOST_NAMED = 10
+"""How many sessions the error for an ambiguous title lists."""
 
 
 class SessionRequest(Struct, frozen=True, kw_only=True):
-    """What was asked for."""
+    """The session options of a launch."""
 
     session_id: str | None = None
     resume: str | None = None
     newest: bool = False
-    """Whether the session that was written last goes on."""
+    """Resume the most recently written session."""
     fork: bool = False
     steal: bool = False
     keep: bool = True
-    """Whether anything is written."""
+    """Whether the session is persisted."""
     at: str | None = None
-    """The last line that counts."""
+    """The uuid of the message to resume at; later messages are dropped."""
     drops: str | None = None
-    """The prompt whose turn is all that may be behind it."""
+    """The uuid of the prompt whose turn is the only one that may be dropped."""
 
     @property
     def begins_as(self) -> str:
-        """How the session comes about."""
+        """The `source` that SessionStart hooks receive."""
         if not (self.resume or self.newest):
             return "startup"
         return "fork" if self.fork else "resume"
@@ -53,74 +57,74 @@ class OpenedSession(Struct, frozen=True, kw_only=True):
     session_id: str
     log: Log
     copied: str | None = None
-    """The session that this one is a copy of."""
+    """The session that this one was forked from."""
 
 
-def open_session(wanted: SessionRequest, store: Store, new_id: Callable[[], str]) -> OpenedSession:
-    """Raises UsageError, SessionError, and with it UnknownSession, SessionBusy and DamagedSession."""
-    check(wanted)
-    old = wanted.resume or (store.newest() if wanted.newest else None)
-    if wanted.newest and old is None:
+def open_session(request: SessionRequest, store: Store, new_id: Callable[[], str]) -> OpenedSession:
+    """Raises UsageError and SessionError (UnknownSession, SessionBusy, DamagedSession)."""
+    check_options(request)
+    old = request.resume or (store.newest() if request.newest else None)
+    if request.newest and old is None:
         raise SessionError("No conversation found to continue")
-    if wanted.session_id is not None and wanted.keep and store.exists(wanted.session_id):
-        raise UsageError(f"Session ID {wanted.session_id} is already in use.")
+    if request.session_id is not None and request.keep and store.exists(request.session_id):
+        raise UsageError(f"Session ID {request.session_id} is already in use.")
     if old is None:
-        session_id = wanted.session_id or new_id()
-        return OpenedSession(session_id=session_id, log=find_session(wanted, store).create(session_id))
-    if wanted.fork:
-        session_id = wanted.session_id or new_id()
-        return OpenedSession(session_id=session_id, log=copy_session(wanted, store, old, session_id), copied=old)
-    if not wanted.keep:
-        return OpenedSession(session_id=old, log=copy_session(wanted, store, old, old))
-    return OpenedSession(session_id=old, log=resume_session(wanted, store.open(old, steal=wanted.steal)))
+        session_id = request.session_id or new_id()
+        return OpenedSession(session_id=session_id, log=target_store(request, store).create(session_id))
+    if request.fork:
+        session_id = request.session_id or new_id()
+        return OpenedSession(session_id=session_id, log=copy_session(request, store, old, session_id), copied=old)
+    if not request.keep:
+        return OpenedSession(session_id=old, log=copy_session(request, store, old, old))
+    return OpenedSession(session_id=old, log=resume_session(request, store.open(old, steal=request.steal)))
 
 
-def check(wanted: SessionRequest) -> None:
+def check_options(request: SessionRequest) -> None:
     """Raises UsageError if the options contradict each other."""
-    if wanted.session_id is not None and not is_uuid(wanted.session_id):
+    if request.session_id is not None and not is_uuid(request.session_id):
         raise UsageError("Invalid session ID. Must be a valid UUID.")
-    if wanted.resume is not None and not wanted.resume.strip():
-        raise UsageError("--resume needs the id or the title of a session")
-    goes_on = bool(wanted.resume or wanted.newest)
-    if wanted.session_id is not None and goes_on and not wanted.fork:
-        raise UsageError("--session-id goes with --resume or --continue only together with --fork-session")
-    if wanted.at is not None and not goes_on:
-        raise UsageError("--resume-session-at goes only with --resume or --continue")
-    if wanted.drops is not None and wanted.at is None:
-        raise UsageError("--resume-drops-turn goes only with --resume-session-at")
+    if request.resume is not None and not request.resume.strip():
+        raise UsageError("--resume needs a session id or title")
+    resumes = bool(request.resume or request.newest)
+    if request.session_id is not None and resumes and not request.fork:
+        raise UsageError("--session-id can be combined with --resume or --continue only if --fork-session is given")
+    if request.at is not None and not resumes:
+        raise UsageError("--resume-session-at requires --resume or --continue")
+    if request.drops is not None and request.at is None:
+        raise UsageError("--resume-drops-turn requires --resume-session-at")
 
 
-def find_session(wanted: SessionRequest, store: Store) -> Store:
-    """Where the session is written."""
-    if wanted.keep:
+def target_store(request: SessionRequest, store: Store) -> Store:
+    """The store that the new log is created in."""
+    if request.keep:
         return store
     from parley.stores.memory import MemoryStore
 
     return MemoryStore()
 
 
-def copy_session(wanted: SessionRequest, store: Store, old: str, session_id: str) -> Log:
-    """A new log with what counts of an old one, which is only read."""
-    entries = list(store.read(old))  # all of it, as a copy of the good half of a damaged session is worse than none
-    if wanted.at is not None:
-        kept = entries_before_cut(entries, wanted.at, wanted.drops)
-        entries = [*kept, *check_answers(kept, entries[len(kept) :])]
-    log = find_session(wanted, store).create(session_id)
+def copy_session(request: SessionRequest, store: Store, old: str, session_id: str) -> Log:
+    """Create a log with the entries of an old one, up to `request.at`."""
+    entries = list(store.read(old))  # read all of it first: a damaged session must not be copied in part
+    if request.at is not None:
+        kept = entries_before_cut(entries, request.at, request.drops)
+        entries = [*kept, *entries_about_answers(kept, entries[len(kept) :])]
+    log = target_store(request, store).create(session_id)
     for seq, entry in enumerate(copy_entries(entries, session_id)):
         log.append(msgspec.structs.replace(entry, seq=seq))
     return log
 
 
-def resume_session(wanted: SessionRequest, log: Log) -> Log:
-    """The log of the session itself; it goes on at an earlier point if that is wanted."""
-    if wanted.at is None:
+def resume_session(request: SessionRequest, log: Log) -> Log:
+    """Return the opened log, after appending a `cut` if the session resumes at an earlier message."""
+    if request.at is None:
         return log
     try:
         entries = list(log.entries())
-        if entries_before_cut(entries, wanted.at, wanted.drops) != entries:
+        if entries_before_cut(entries, request.at, request.drops) != entries:
             last = entries[-1]
             log.append(
-                Entry(seq=last.seq + 1, kind="cut", at=later_time(last.at, last.at), message={"after": wanted.at})
+                Entry(seq=last.seq + 1, kind="cut", at=later_time(last.at, last.at), message={"after": request.at})
             )
     except BaseException:
         log.close()
@@ -129,36 +133,36 @@ def resume_session(wanted: SessionRequest, log: Log) -> Log:
 
 
 def entries_before_cut(entries: list[Entry], at: str, drops: str | None) -> list[Entry]:
-    """The entries up to the one that counts last. Raises SessionError if the conversation cannot be cut there."""
-    places = [number for number, entry in is_conversation(entries) if entry.message.get("uuid") == at]
-    if not places:
+    """The entries up to the message `at`. Raises SessionError if the conversation cannot be cut there."""
+    matches = [index for index, entry in conversation_entries(entries) if entry.message.get("uuid") == at]
+    if not matches:
         raise SessionError(f"No message found with message.uuid of: {at}")
     if drops is not None:
-        check_dropped([entry for number, entry in is_conversation(entries) if number > places[0]], drops)
-    return entries[: places[0] + 1]
+        check_dropped([entry for index, entry in conversation_entries(entries) if index > matches[0]], drops)
+    return entries[: matches[0] + 1]
 
 
-def check_answers(kept: list[Entry], behind: list[Entry]) -> Iterator[Entry]:
-    """What was noted about answers after the cut: their figures, and what was decided on their calls.
+def entries_about_answers(kept: list[Entry], dropped: list[Entry]) -> Iterator[Entry]:
+    """The dropped entries that belong to kept answers: their usage, and the permission decisions on their calls.
 
-    Calls whose results are cut off have run, and nobody may say that they did not.
+    Calls whose results are dropped did run, so their decisions must stay on record.
     """
     answers = [entry.message["message"] for entry in kept if entry.kind == "assistant"]
     ids = {answer.get("id") for answer in answers}
     contents = [answer["content"] for answer in answers if isinstance(answer["content"], list)]
     called = {block.get("id") for content in contents for block in content}
-    for entry in behind:
-        is_figure = entry.kind == USAGE and entry.message.get("id") in ids
-        if is_figure or (entry.kind == "permission" and entry.message.get("tool_use_id") in called):
+    for entry in dropped:
+        is_usage = entry.kind == USAGE and entry.message.get("id") in ids
+        if is_usage or (entry.kind == "permission" and entry.message.get("tool_use_id") in called):
             yield entry
 
 
-def is_conversation(entries: list[Entry]) -> Iterator[tuple[int, Entry]]:
-    """The lines of the conversation as it stands, with their places: without what was cut off before."""
+def conversation_entries(entries: list[Entry]) -> Iterator[tuple[int, Entry]]:
+    """The messages of the current conversation with their indexes, without those removed by earlier cuts."""
     found: list[tuple[int, Entry]] = []
-    for number, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         if entry.kind in ("user", "assistant"):
-            found.append((number, entry))
+            found.append((index, entry))
         elif entry.kind == "cut":
             uuids = [kept.message.get("uuid") for _, kept in found]
             after = entry.message.get("after")
@@ -167,28 +171,30 @@ def is_conversation(entries: list[Entry]) -> Iterator[tuple[int, Entry]]:
 
 
 def check_dropped(dropped: list[Entry], prompt: str) -> None:
-    """Raises SessionError unless a range is one turn and nothing else, or nothing at all."""
+    """Raises SessionError unless the dropped messages are exactly the turn of `prompt`, or none."""
     if not dropped:
         return
     first, *rest = dropped
     if first.message.get("uuid") != prompt:
-        raise SessionError(
-            f"{REJECTED} {is_announced(first)} would be lost, which is no part of the turn of {prompt!r}"
-        )
+        raise SessionError(f"{REJECTED} {describe(first)} would be dropped, but is not part of the turn of {prompt!r}")
     others = [entry for entry in rest if is_prompt(entry.message)]
     if others:
-        raise SessionError(f"{REJECTED} {is_announced(others[0])} came within the turn of {prompt!r} and would be lost")
+        raise SessionError(
+            f"{REJECTED} {describe(others[0])} arrived during the turn of {prompt!r} and would be dropped"
+        )
     merged = [uuid for uuid in first.message.get("user_message_uuids") or () if uuid != prompt]
     if merged:
-        raise SessionError(f"{REJECTED} the prompt {merged[0]} is answered in the turn of {prompt!r} and would be lost")
+        raise SessionError(
+            f"{REJECTED} the prompt {merged[0]} is answered in the turn of {prompt!r} and would be dropped"
+        )
 
 
-def is_announced(entry: Entry) -> str:
+def describe(entry: Entry) -> str:
     return f"the {entry.kind} message {entry.message.get('uuid')}"
 
 
 def is_prompt(message: Json) -> bool:
-    """Whether a line is what somebody said, and no result of a call nor a note of the engine."""
+    """Whether a message is a prompt, and not a tool result or a message of the engine."""
     if message.get("type") != "user" or message.get("isSynthetic"):
         return False
     content = message["message"]["content"]
@@ -197,3 +203,31 @@ def is_prompt(message: Json) -> bool:
 
 def is_uuid(text: str) -> bool:
     return re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text) is not None
+
+
+def find_by_title(title: str, stores: Iterable[Store], project: str) -> str | None:
+    """The id of the session with this title, in this project or else in any; None if there is none.
+
+    Raises SessionError if several sessions have it.
+    """
+    if is_uuid(title):
+        return None
+    all_stores = list(stores)
+    for scope in (project, None):
+        found = [info for store in all_stores for info in store.list(scope) if has_title(info, title)]
+        if len(found) > 1:
+            raise SessionError(ambiguous_title(title, found))
+        if found:
+            return found[0].id
+    return None
+
+
+def has_title(info: Info, title: str) -> bool:
+    return info.title is not None and info.title.split() == title.split()
+
+
+def ambiguous_title(title: str, found: list[Info]) -> str:
+    latest = sorted(found, key=lambda info: info.modified, reverse=True)
+    listed = "; ".join(f"{info.id} ({info.modified}, {info.cwd})" for info in latest[:MOST_NAMED])
+    more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return f"{len(found)} sessions are called {title!r}. Resume one of them by its id: {listed}{more}"

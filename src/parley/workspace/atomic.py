@@ -1,7 +1,7 @@
-"""Replacing a file so that at every moment it is the old one or the new one.
+"""Replace files of the working tree atomically.
 
-The new content goes to a file beside the old one, reaches the disk, and takes the old
-one's name in one step. Whatever fails on the way, the file beside it is removed.
+The new content is written to a temporary file in the same folder, synced to disk and renamed over the old file. On any
+error the temporary file is removed.
 """
 
 from __future__ import annotations
@@ -13,65 +13,65 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from parley.workspace import syscalls
-from parley.workspace.safe_open import ResolvedPlace, Swapped
+from parley.workspace.safe_open import FileLocation, Swapped
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 KEPT_BITS = 0o1777
-"""As the kernel has it for writes: a changed program is not setuid any more."""
+"""The mode bits that are preserved. As with a write, a changed program loses setuid and setgid."""
 
 
 def replace(
-    place: ResolvedPlace, data: bytes, beside: str, still_right: Callable[[], object], mode: int | None = None
+    location: FileLocation, data: bytes, temp_name: str, check: Callable[[], object], mode: int | None = None
 ) -> os.stat_result:
-    """Make `data` the content. `still_right` is called last of all before the switch, and may raise.
+    """Replace the content by `data`. `check` is called just before the rename and may raise.
 
-    Without a `mode`, a file that is there keeps its own, and a new one gets the usual one.
-    Raises OSError, Swapped, and whatever `still_right` raises.
+    If `mode` is None, an existing file keeps its mode and a new one gets the default.
+    Raises OSError, Swapped, and whatever `check` raises.
     """
-    old = place.status()
+    old = location.status()
     if old is not None and not stat.S_ISREG(old.st_mode):
         raise Swapped
-    descriptor = open_beside(place, beside, 0o666 if old is None and mode is None else 0o600)
+    descriptor = open_temp(location, temp_name, 0o666 if old is None and mode is None else 0o600)
     try:
         try:
             write_all(descriptor, data)
             if old is not None:
                 take_owner(descriptor, old)
-            wanted = old.st_mode if mode is None and old is not None else mode
-            if wanted is not None:
-                os.fchmod(descriptor, wanted & KEPT_BITS)
+            new_mode = old.st_mode if mode is None and old is not None else mode
+            if new_mode is not None:
+                os.fchmod(descriptor, new_mode & KEPT_BITS)
             os.fsync(descriptor)
             new = os.fstat(descriptor)
         finally:
             os.close(descriptor)
-        still_right()
-        if place.has_moved():
+        check()
+        if location.has_moved():
             raise Swapped
         if old is None:
-            rename_to_free_name(beside, place)
+            rename_to_free_name(temp_name, location)
         else:
-            os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+            os.rename(temp_name, location.name, src_dir_fd=location.folder, dst_dir_fd=location.folder)
     except BaseException:
         with suppress(OSError):
-            os.unlink(beside, dir_fd=place.folder)
+            os.unlink(temp_name, dir_fd=location.folder)
         raise
-    sync_folder(place)
+    sync_folder(location)
     return new
 
 
-def open_beside(place: ResolvedPlace, beside: str, mode: int) -> int:
+def open_temp(location: FileLocation, temp_name: str, mode: int) -> int:
     try:
-        return os.open(beside, NEW, mode, dir_fd=place.folder)
+        return os.open(temp_name, NEW, mode, dir_fd=location.folder)
     except FileExistsError:
-        # The names are ours alone: somebody broke off in the middle.
-        os.unlink(beside, dir_fd=place.folder)
-        return os.open(beside, NEW, mode, dir_fd=place.folder)
+        # Only we use such names: an earlier write was interrupted.
+        os.unlink(temp_name, dir_fd=location.folder)
+        return os.open(temp_name, NEW, mode, dir_fd=location.folder)
 
 
-def remove(place: ResolvedPlace) -> None:
+def remove(location: FileLocation) -> None:
     """Raises OSError."""
-    os.unlink(place.name, dir_fd=place.folder)
-    sync_folder(place)
+    os.unlink(location.name, dir_fd=location.folder)
+    sync_folder(location)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -81,9 +81,9 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def take_owner(descriptor: int, old: os.stat_result) -> None:
-    """Give the new file the owner of the old one, as far as we may."""
-    mine = os.fstat(descriptor)
-    if (mine.st_uid, mine.st_gid) != (old.st_uid, old.st_gid):
+    """Give the new file the owner of the old one, as far as permissions allow."""
+    ours = os.fstat(descriptor)
+    if (ours.st_uid, ours.st_gid) != (old.st_uid, old.st_gid):
         try:
             os.fchown(descriptor, old.st_uid, old.st_gid)
         except PermissionError:
@@ -91,21 +91,21 @@ def take_owner(descriptor: int, old: os.stat_result) -> None:
                 os.fchown(descriptor, -1, old.st_gid)
 
 
-def rename_to_free_name(beside: str, place: ResolvedPlace) -> None:
-    """Raises FileExistsError if the name is taken meanwhile."""
-    if syscalls.rename_to_free_name(place.folder, beside, place.name):
+def rename_to_free_name(temp_name: str, location: FileLocation) -> None:
+    """Rename without replacing. Raises FileExistsError if the name was taken in the meantime."""
+    if syscalls.rename_to_free_name(location.folder, temp_name, location.name):
         return
-    # A system that cannot do it in one step: the name was free when `still_right` looked.
-    if place.status() is not None:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), place.name)
-    os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    # The system has no atomic rename without replacement. Check once more, then rename.
+    if location.status() is not None:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), location.name)
+    os.rename(temp_name, location.name, src_dir_fd=location.folder, dst_dir_fd=location.folder)
 
 
-def sync_folder(place: ResolvedPlace) -> None:
-    """Bring the folder's entries to the disk, where the folder may be read."""
-    # Not every folder may be read, and not every file system can do it.
+def sync_folder(location: FileLocation) -> None:
+    """Sync the folder's entries to disk, if the folder is readable."""
+    # Write-only folders cannot be opened for reading.
     with suppress(PermissionError):
-        folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.folder)
+        folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=location.folder)
         try:
             os.fsync(folder)
         finally:

@@ -1,8 +1,10 @@
-"""The only door to the user's machine: what tools may ask of it.
+"""The interface between tools and the user's machine.
 
-`Files` reads and changes files, `Search` finds them, `Processes` (process/processes.py) runs commands. Nobody else
-touches the user's files, so that every change can be rewound and every decision is
-taken on the opened object, never on a name that may point elsewhere a moment later.
+`Files` reads and changes files, `FileSearch` finds them, `Worktrees` makes git worktrees, and `Processes`
+(process/processes.py) runs commands. Tools access the machine only through these, so that every change can be rewound
+and every access check applies to the opened object, not to a name that may point elsewhere a moment later.
+
+See also: `local.py`, `search/` and `worktrees.py` for the implementations.
 """
 
 from __future__ import annotations
@@ -14,128 +16,127 @@ from typing import Literal, Protocol
 from parley.protocol.base import Struct
 
 WORKTREES = (".claude", "worktrees")
-"""Where in a checkout the worktrees of agents are."""
+"""The folder for agents' worktrees, relative to the checkout."""
 
 
 class Scope(Struct, frozen=True, kw_only=True):
-    """How far a call may go. It is part of the permission that was given.
+    """Which files a call may access, as part of its permission: all, those beneath folders, or single files.
 
-    Anywhere, or beneath these folders, or to exactly these files. What is opened is
-    judged, not what it is called: a link that leads out is refused.
+    The check applies to the opened object, not to its name: a symlink that leads out is refused.
     """
 
     anywhere: bool = False
     folders: tuple[str, ...] = ()
-    """Each is bound to the place it is when it is first used: it cannot become a link later."""
+    """Each folder is resolved at its first use. Replacing it by a symlink later has no effect."""
     files: tuple[str, ...] = ()
-    """Real paths (`os.path.realpath`). A name with a link in it would be somebody else's a moment later."""
+    """Real paths (`os.path.realpath`), because a path with a symlink could change its target later."""
     call: str = ""
-    """The call it was given to: what it changes is noted under this id."""
+    """The id of the tool call. Its changes are recorded under this id."""
 
 
 class FileSnapshot(Struct, frozen=True, kw_only=True):
-    """A file as it was when it was opened."""
+    """The content and status of a file when it was opened."""
 
     path: str
-    """The path of the opened object itself, links resolved."""
+    """The real path of the opened file."""
     data: bytes
     size: int
-    """Of the whole file; `data` may be less of it if a limit was given."""
+    """The size of the whole file in bytes. `data` may be shorter if a limit was given."""
     mode: int
     mtime_ns: int
     inode: int
 
 
 class Files(Protocol):
-    """Reading and changing files. Paths are absolute. Every failure is a ToolError with words for the model."""
+    """Reads and changes files. Paths are absolute. Failures raise ToolError with a message for the model."""
 
     watches_commands: bool
-    """Whether what commands change can be rewound, too."""
+    """Whether changes made by commands can be rewound, too."""
 
-    def read(self, path: str, reach: Scope, limit_bytes: int | None = None) -> FileSnapshot:
-        """A regular file. Refuses folders (says so), devices, pipes and sockets; names near ones if it is missing.
+    def read(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot:
+        """Read a regular file. Refuses folders, devices, pipes and sockets. If it is missing, suggests similar names.
 
-        Without a limit, refuses what is too large to be held in memory.
+        Without a limit, refuses files that are too large to hold in memory.
         """
 
-    def peek(self, path: str, reach: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
-        """As `read`, or None if there is no such file."""
+    def peek(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
+        """Like `read`, but returns None if the file does not exist."""
 
-    def write(self, path: str, data: bytes, reach: Scope, *, replacing: FileSnapshot | None) -> FileSnapshot:
+    def write(self, path: str, data: bytes, scope: Scope, *, replacing: FileSnapshot | None) -> FileSnapshot:
         """Replace a file, or create it (and its folders) if `replacing` is None.
 
-        Atomic: at every moment the file is the old one or the new one. The mode is kept. Refused if the
-        file is not the one in `replacing` any more: it must hold the same bytes, or have the same inode, time
-        and size if `replacing` has only a part. What was there is checkpointed first.
+        The replacement is atomic and keeps the mode. It is refused if the file has changed since `replacing` was read:
+        it must have the same content, or the same inode, mtime and size if `replacing` is only a part. The old
+        content is checkpointed first.
         """
 
     def before_command(self) -> None:
-        """A command is about to run, which may change any file. May take a while."""
+        """Prepare for a command, which may change any file. May take a while."""
 
     def after_command(self) -> None:
-        """The command is over. May take a while; never fails."""
+        """Record the changes of a command that has ended. May take a while; does not raise."""
 
     def changed_by(self, call: str) -> list[str] | None:
-        """The files that a call has changed, also if the process ended meanwhile; None if nobody knows."""
+        """The files that a call changed, even in an earlier process; None if unknown."""
 
     def begin_message(self, user_message_id: str) -> None:
-        """Changes from here on belong to this user message. Never fails."""
+        """Assign the following changes to this user message. Does not raise."""
 
     def rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
-        """Bring the files back to what they were when that message came in. Never fails; the answer says why not.
+        """Restore the files to their state when that message arrived. Does not raise; the report gives the reason.
 
-        What somebody else wrote since our last change is left alone.
+        Files that were changed by others since our last change are not touched.
         """
 
     def close(self) -> None:
-        """The session is over."""
+        """Release what the session holds."""
 
 
 class RewindReport(Struct, frozen=True, kw_only=True):
-    """What a rewind did, or would do."""
+    """What a rewind did, or would do in a dry run."""
 
     possible: bool
     reason: str = ""
-    """Why not, or what was left alone."""
+    """Why it is not possible, or which files were not restored and why."""
     files: tuple[str, ...] = ()
-    """Those that were, or would be, restored."""
+    """The files that were, or would be, restored."""
     left_alone: tuple[str, ...] = ()
     skipped_links: int = 0
-    """Of those left alone, how many because a link took their place."""
+    """How many of `left_alone` were replaced by a symlink."""
     insertions: int = 0
     deletions: int = 0
 
 
 class SearchArea(Struct, frozen=True, kw_only=True):
-    """Where to search, and what of it may be told."""
+    """Where to search, and which files to leave out of the results."""
 
     path: str
-    """Absolute: a folder, or a file to be searched alone."""
+    """Absolute path of a folder, or of a single file."""
     cwd: str
-    """Paths beneath it are told relative to it, others in full."""
-    reach: Scope
+    """Results beneath it are relative to it, others absolute."""
+    scope: Scope
     hides: Callable[[str], bool] = lambda path: False
-    """Whether nothing may be told of the file with this absolute path."""
+    """Whether the file with this absolute path must not appear in the results."""
 
 
 class FileListing(Struct, frozen=True, kw_only=True):
-    """Files that fit a pattern, the newest first."""
+    """The files that match a pattern, newest first."""
 
     paths: list[str] = []
     total: int = 0
-    """How many fit, told or not."""
+    """How many files match, listed or not."""
     complete: bool = True
-    """Whether all of the tree was seen."""
+    """Whether the whole tree was searched."""
     stopped: bool = False
 
 
 class ContentQuery(Struct, frozen=True, kw_only=True):
-    """What to search files for."""
+    """A search for content."""
 
     pattern: str
     mode: Literal["files", "count", "content"] = "files"
     globs: tuple[str, ...] = ()
-    """Of the files to search; with `!` of those to leave out."""
+    """The files to search; with `!` the files to leave out."""
     type: str | None = None
     before: int = 0
     after: int = 0
@@ -145,63 +146,63 @@ class ContentQuery(Struct, frozen=True, kw_only=True):
 
 
 class SearchMatches(Struct, frozen=True, kw_only=True):
-    """Files with matches: the newest first in the mode `files`, else in the order of their paths."""
+    """The files with matches: newest first in the mode `files`, otherwise sorted by path."""
 
     files: list[tuple[str, list[bytes]]]
-    """With nothing more in the mode `files`, the number of lines in `count`, and in `content` the lines: `12:` before
-    a match, `12-` before a line around it, `--` where lines are left out."""
+    """Paths with their output lines. None in the mode `files`; the count in `count`; in `content` the lines, with
+    `12:` before a match, `12-` before a context line and `--` between groups."""
     complete: bool
     timed_out: bool
     slow: bool = False
-    """There was no ripgrep to do it."""
+    """Ripgrep was not available, so the slower Python search was used."""
 
 
 class FileSearch(Protocol):
-    """Finding files, but for those that ignore files name. Every failure is a ToolError with words for the model."""
+    """Finds files that are not ignored. Failures raise ToolError with a message for the model."""
 
     def files(
         self, pattern: str, area: SearchArea, *, most: int, ignored: bool, hidden: bool, stop: Callable[[], bool]
     ) -> FileListing:
-        """By their paths. For a thread; `stop` is asked now and then.
+        """Find files by path. Call it in a thread; it polls `stop`.
 
-        `ignored` finds what ignore files name as well, `hidden` what has a dot before its name.
+        `ignored` includes files that ignore files exclude, `hidden` those whose names start with a dot.
         """
 
     async def matches(
         self, query: ContentQuery, area: SearchArea, *, timeout_seconds: float, enough_lines: int
     ) -> SearchMatches:
-        """By what is in them. Lines behind `enough_lines` are not looked for if that costs much."""
+        """Find files by content. If there is much output, the search may end after `enough_lines`."""
 
 
 class Worktree(Struct, frozen=True, kw_only=True):
-    """A checkout of its own beside that of the person."""
+    """A git worktree of the user's checkout."""
 
     top: str
-    """The person's checkout."""
+    """The root of the user's checkout."""
     path: str
     cwd: str
-    """Where work begins in it: the place that is called so in the person's checkout."""
+    """The working directory in it, which corresponds to the one in the user's checkout."""
     branch: str
 
     def original(self, path: str) -> str:
-        """What an absolute path stands for in the person's checkout; a path that is elsewhere stays as it is."""
+        """Map an absolute path in the worktree to the user's checkout. Other paths are returned unchanged."""
         inner = os.path.relpath(path, self.path)
         return path if inner == ".." or inner.startswith("../") else os.path.normpath(os.path.join(self.top, inner))
 
     def is_left_alone(self, path: str) -> bool:
-        """Whether an absolute path is in the person's checkout, and not in ours, which may be in it."""
+        """Whether an absolute path is in the user's checkout but not in this worktree, which may be inside it."""
         is_ours = self.original(path) != path
         return not is_ours and (path == self.top or path.startswith(self.top.rstrip("/") + "/"))
 
 
 class Worktrees(Protocol):
-    """Checkouts for agents that work apart."""
+    """Creates and removes worktrees for agents."""
 
     async def open(self, cwd: str, name: str) -> Worktree:
-        """A new one, at the commit that `cwd` is at, or the one of that name if it was kept. Raises ToolError."""
+        """Create a worktree at the commit of `cwd`, or reopen the one of that name if it was kept. Raises ToolError."""
 
     async def leave(self, worktree: Worktree) -> bool:
-        """Take it away if nothing was changed in it; whether it was kept. Never fails."""
+        """Remove it if nothing was changed in it. Returns whether it was kept. Does not raise."""
 
     async def sweep(self, cwd: str) -> None:
-        """Do the same for those that engines left behind which were killed. Never fails."""
+        """Do the same for the worktrees of engines that were killed. Does not raise."""

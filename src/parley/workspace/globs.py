@@ -1,14 +1,14 @@
-"""Path patterns: `*`, `?`, `[a-z]`, `{a,b}`, `**` and `\\` before a character that is meant as it is.
+"""Path patterns with `*`, `?`, `[a-z]`, `{a,b}`, `**`, and `\\` to escape a character.
 
-A pattern is cut at its slashes; each piece matches one name. Matching goes down a tree
-name by name, so that a folder in which nothing can match is never entered:
+A pattern is split at its slashes; each piece matches one name. A tree is matched name by name from the top, so folders
+in which nothing can match are never entered:
 
-    glob = Glob.of("src/**/test_*.py")
-    below = glob.enter(glob.start, "src")     # frozenset(): nothing in there can match
+    glob = PathGlob.of("src/**/test_*.py")
+    below = glob.enter(glob.start, "src")     # frozenset() if nothing in there can match
     glob.names(below)("test_read.py")         # does a file of this name match here?
 
-Patterns may come from a hostile tree. No pattern takes more than time in proportion to
-the name and the pattern. Standard library only: search/python_grep.py runs this without our packages.
+Patterns may come from an untrusted tree. Matching takes time proportional to the name and the pattern. Uses only the
+standard library, because search/python_grep.py runs it without our dependencies.
 """
 
 from __future__ import annotations
@@ -19,85 +19,85 @@ from functools import lru_cache
 
 MOST_ALTERNATIVES = 1000
 MOST_BRACES = 50
-"""Braces are written out; `{a,b}` twenty times in a row would be a million patterns."""
+"""Braces are expanded; `{a,b}` twenty times in a row would be a million patterns."""
 WILD = re.compile(r"[*?\[{\\]")
 
-Name = Callable[[str], bool]
-"""Whether a name matches one piece of a pattern."""
-Places = frozenset[tuple[int, int]]
-"""How far a path has matched: rows of the pattern, and the next piece in each."""
+NameTest = Callable[[str], bool]
+"""A test whether a name matches one piece of a pattern."""
+GlobState = frozenset[tuple[int, int]]
+"""The matching state of a path: rows of the pattern, and the next piece in each."""
 
 
 class BadGlob(Exception):
-    """The pattern cannot be used, and why."""
+    """The pattern cannot be used. The message gives the reason."""
 
 
 class PathGlob:
     """A pattern for whole paths, relative to the folder where matching starts."""
 
-    def __init__(self, rows: list[tuple[Name | None, ...]]) -> None:
+    def __init__(self, rows: list[tuple[NameTest | None, ...]]) -> None:
         self._rows = rows
-        """One row for each way to read the braces; None is `**`, any number of folders."""
-        self._names: dict[Places, Name] = {}
-        self.start = self._settled((number, 0) for number in range(len(rows)))
+        """One row per expansion of the braces. None is `**`, any number of folders."""
+        self._names: dict[GlobState, NameTest] = {}
+        self.start = self._skip_double_stars((number, 0) for number in range(len(rows)))
 
     @classmethod
     def of(cls, *patterns: str) -> PathGlob:
-        """Matches what one of these does. Raises BadGlob."""
-        written_out = [single for pattern in patterns for single in expand_braces(pattern)]
-        return cls([parse_row(single) for single in written_out])
+        """A glob that matches what one of these patterns matches. Raises BadGlob."""
+        expanded = [single for pattern in patterns for single in expand_braces(pattern)]
+        return cls([parse_row(single) for single in expanded])
 
-    def enter(self, places: Places, name: str) -> Places:
-        """The places after a folder of this name; empty if nothing in it can match."""
-        moved = []
-        for number, place in places:
-            piece = self._rows[number][place]
+    def enter(self, state: GlobState, name: str) -> GlobState:
+        """The state after entering a folder of this name; empty if nothing in it can match."""
+        next_states = []
+        for number, index in state:
+            piece = self._rows[number][index]
             if piece is None:
-                moved.append((number, place))
-            elif place + 1 < len(self._rows[number]) and piece(name):
-                moved.append((number, place + 1))
-        return self._settled(moved)
+                next_states.append((number, index))
+            elif index + 1 < len(self._rows[number]) and piece(name):
+                next_states.append((number, index + 1))
+        return self._skip_double_stars(next_states)
 
-    def names(self, places: Places) -> Name:
-        """Which files match in a folder with these places."""
-        found = self._names.get(places)
+    def names(self, state: GlobState) -> NameTest:
+        """The test for file names in a folder with this state."""
+        found = self._names.get(state)
         if found is None:
-            last = [self._rows[number][place] for number, place in places if place + 1 == len(self._rows[number])]
-            found = self._names[places] = match_any_of(last)
+            last = [self._rows[number][index] for number, index in state if index + 1 == len(self._rows[number])]
+            found = self._names[state] = match_any_of(last)
         return found
 
     def matches(self, path: str) -> bool:
         *folders, name = path.split("/")
-        places = self.start
+        state = self.start
         for folder in folders:
-            places = self.enter(places, folder)
-            if not places:
+            state = self.enter(state, folder)
+            if not state:
                 return False
-        return self.names(places)(name)
+        return self.names(state)(name)
 
     def matches_beginning(self, names: list[str]) -> bool:
-        """Whether a path, given by its names, or a folder above it matches."""
-        places = self.start
+        """Whether a path, given by its names, or one of its parent folders matches."""
+        state = self.start
         for name in names:
-            if self.names(places)(name):
+            if self.names(state)(name):
                 return True
-            places = self.enter(places, name)
-            if not places:
+            state = self.enter(state, name)
+            if not state:
                 return False
         return False
 
-    def _settled(self, places: Iterator[tuple[int, int]] | list[tuple[int, int]]) -> Places:
-        """With the places behind every `**`, which may stand for no folder at all."""
-        settled = set()
-        for number, place in places:
+    def _skip_double_stars(self, state: Iterator[tuple[int, int]] | list[tuple[int, int]]) -> GlobState:
+        """Add the states after each `**`, which also matches no folder at all."""
+        states = set()
+        for number, index in state:
             row = self._rows[number]
-            settled.add((number, place))
-            if row[place] is None and place + 1 < len(row):
-                settled.add((number, place + 1))  # two `**` never follow each other
-        return frozenset(settled)
+            states.add((number, index))
+            if row[index] is None and index + 1 < len(row):
+                states.add((number, index + 1))  # `parse_row` merges adjacent `**`
+        return frozenset(states)
 
 
-def match_any_of(pieces: list[Name | None]) -> Name:
+def match_any_of(pieces: list[NameTest | None]) -> NameTest:
     if any(piece is None for piece in pieces):
         return match_any
     tests = [piece for piece in pieces if piece is not None]
@@ -110,9 +110,9 @@ def match_any(name: str) -> bool:
     return True
 
 
-def parse_row(pattern: str) -> tuple[Name | None, ...]:
+def parse_row(pattern: str) -> tuple[NameTest | None, ...]:
     """The pieces of a pattern without braces."""
-    pieces: list[Name | None] = []
+    pieces: list[NameTest | None] = []
     for piece in pattern.split("/"):
         if piece in ("", "."):
             continue
@@ -124,8 +124,8 @@ def parse_row(pattern: str) -> tuple[Name | None, ...]:
 
 
 @lru_cache(maxsize=1024)
-def name_test(piece: str) -> Name:
-    """A test for one piece; the common forms without a regular expression."""
+def name_test(piece: str) -> NameTest:
+    """The test for one piece. Common forms do not need a regular expression."""
     if not WILD.search(piece):
         return piece.__eq__
     if piece == "*":
@@ -133,15 +133,15 @@ def name_test(piece: str) -> Name:
     if piece[0] == "*" and not WILD.search(piece, 1):
         ending = piece[1:]
         return lambda name: name.endswith(ending)
-    fits = re.compile(name_regex(piece), re.DOTALL).fullmatch
-    return lambda name: fits(name) is not None
+    match = re.compile(name_regex(piece), re.DOTALL).fullmatch
+    return lambda name: match(name) is not None
 
 
 def name_regex(piece: str) -> str:
-    """The expression for one piece. Each star takes as little as it can and never reconsiders (`(?>`).
+    """The regular expression for one piece. Each star matches as little as possible, without backtracking (`(?>`).
 
-    That finds every match, as what stands between two stars has a fixed length, and it
-    keeps `*a*a*a*a*b` from taking for ever.
+    That finds every match, because the part between two stars has a fixed length, and it prevents exponential time for
+    patterns such as `*a*a*a*a*b`.
     """
     first, *others = fixed_parts(piece)
     if not others:
@@ -151,7 +151,7 @@ def name_regex(piece: str) -> str:
 
 
 def fixed_parts(piece: str) -> list[str]:
-    """What stands before, between and behind the stars, each as a regular expression."""
+    """The parts before, between and after the stars, each as a regular expression."""
     parts, at = [""], 0
     while at < len(piece):
         char = piece[at]
@@ -172,50 +172,50 @@ def fixed_parts(piece: str) -> list[str]:
 
 
 def class_end(piece: str, at: int) -> int:
-    """Where the `[...]` that begins before `at` is over; 0 if it never is and the bracket is a plain one."""
+    """The end of the `[...]` that starts before `at`; 0 if it is not closed and the bracket is literal."""
     first = at + 1 if piece.startswith(("!", "^"), at) else at
-    # A bracket that comes first is a member of the class.
+    # A leading `]` is a member of the class.
     return piece.find("]", first + 1) + 1
 
 
 def class_regex(members: str) -> str:
     negated = members[0] in "!^"
     rest = members[negated:]
-    made, at = "", 0
+    ranges, at = "", 0
     while at < len(rest):
         if rest[at + 1 : at + 2] == "-" and at + 2 < len(rest):
             low, high = rest[at], rest[at + 2]
-            made += f"{re.escape(low)}-{re.escape(high)}" if low <= high else ""
+            ranges += f"{re.escape(low)}-{re.escape(high)}" if low <= high else ""
             at += 3
         else:
-            made += re.escape(rest[at])
+            ranges += re.escape(rest[at])
             at += 1
-    if not made:
+    if not ranges:
         return "." if negated else "(?!)"
-    return f"[{'^' if negated else ''}{made}]"
+    return f"[{'^' if negated else ''}{ranges}]"
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """The pattern with its braces written out. Raises BadGlob if there are too many ways."""
+    """Expand the braces of a pattern. Raises BadGlob if that gives too many patterns."""
     if pattern.count("{") > MOST_BRACES:
-        raise BadGlob(f"there are more than {MOST_BRACES} braces in {pattern[:80]!r}")
+        raise BadGlob(f"{pattern[:80]!r} has more than {MOST_BRACES} braces")
     begin = plain_index(pattern, "{", 0)
     if begin < 0:
         return [pattern]
     choices, end = choices_at(pattern, begin)
-    if not choices:  # a brace without its partner is a plain character
+    if not choices:  # an unclosed brace is a literal character
         return [pattern[:begin] + "\\{" + rest for rest in expand_braces(pattern[end:])]
     before = pattern[:begin]
     made = []
     for choice in choices:
         made += [before + rest for rest in expand_braces(choice + pattern[end:])]
         if len(made) > MOST_ALTERNATIVES:
-            raise BadGlob(f"the braces in {pattern[:80]!r} stand for more than {MOST_ALTERNATIVES} patterns")
+            raise BadGlob(f"the braces in {pattern[:80]!r} expand to more than {MOST_ALTERNATIVES} patterns")
     return made
 
 
 def choices_at(pattern: str, begin: int) -> tuple[list[str], int]:
-    """The choices of the brace at `begin` and where it is over; no choices if it is never closed."""
+    """The alternatives of the brace at `begin` and its end; no alternatives if it is not closed."""
     depth, at, last = 0, begin, begin + 1
     choices = []
     while at < len(pattern):
@@ -235,19 +235,19 @@ def choices_at(pattern: str, begin: int) -> tuple[list[str], int]:
     return [], begin + 1
 
 
-def plain_index(pattern: str, wanted: str, at: int) -> int:
-    """Where a character stands that no backslash protects; -1 if nowhere."""
+def plain_index(pattern: str, char: str, at: int) -> int:
+    """The index of an unescaped character; -1 if there is none."""
     while at < len(pattern):
         if pattern[at] == "\\":
             at += 1
-        elif pattern[at] == wanted:
+        elif pattern[at] == char:
             return at
         at += 1
     return -1
 
 
 def split_prefix(pattern: str) -> tuple[str, str]:
-    """The folders a pattern names outright, and the rest: `src/lib/**/*.py` -> `src/lib`, `**/*.py`."""
+    """The folders before the first wildcard, and the rest: `src/lib/**/*.py` -> `src/lib`, `**/*.py`."""
     pieces = pattern.split("/")
     count = 0
     while count < len(pieces) - 1 and not WILD.search(pieces[count]):

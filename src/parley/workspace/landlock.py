@@ -1,12 +1,12 @@
-"""A fence around a child: the kernel lets it read beneath given folders and nowhere else (Landlock, Linux 5.13).
+"""Restrict a child process to given folders with Landlock (Linux 5.13).
 
-A program that opens files by their names can be led astray by whoever swaps a file for a link at the right moment.
-Behind a fence that ends in a refusal, because the kernel judges what is opened.
+A program that opens files by name can be redirected by replacing a file with a symlink at the right moment. Under
+Landlock such an access fails, because the kernel checks the opened object.
 
-    process = fenced(lambda: subprocess.Popen(...), [Gap(descriptor, READ)])
+    process = run_restricted(lambda: subprocess.Popen(...), [AllowedPath(descriptor, READ)])
 
-The fence is put up in a thread of its own, which starts the child and ends: it holds for that thread and all that
-come from it, not for us.
+The restriction is applied in a separate thread, which starts the child and ends. It covers that thread and its
+children, not this process.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ NO_NEW_PRIVILEGES = 38
 RUN, READ_FILE, READ_FOLDER = 1 << 0, 1 << 2, 1 << 3
 READ = READ_FILE | READ_FOLDER
 EVERYTHING = (1 << 13) - 1
-"""What the first version knows of: reading, writing, running, making and removing."""
+"""All access rights of Landlock's first version."""
 
 T = TypeVar("T")
 
 
 class AllowedPath(NamedTuple):
-    """An opened folder or file that may be used through the fence, and how."""
+    """An opened folder or file that the child may access, and the rights it gets."""
 
     descriptor: int
     access: int
@@ -40,47 +40,47 @@ class AllowedPath(NamedTuple):
 
 @cache
 def is_supported() -> bool:
-    """Whether this kernel has fences and lets us put one up."""
+    """Whether this kernel has Landlock and lets us use it."""
     if not sys.platform.startswith("linux"):
         return False
     return _call(CREATE_RULESET, None, 0, ASK_VERSION) >= 1
 
 
-def run_restricted(start: Callable[[], T], gaps: list[AllowedPath]) -> T:
-    """What `start` gives, called behind the fence. Raises what it raises, and OSError if there can be no fence."""
+def run_restricted(start: Callable[[], T], allowed: list[AllowedPath]) -> T:
+    """Call `start` under the restriction and return its result. Raises what it raises, and OSError without Landlock."""
     done: list[T] = []
-    flaws: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            restrict_thread(gaps)
+            restrict_thread(allowed)
             done.append(start())
         except BaseException as exc:
-            flaws.append(exc)
+            errors.append(exc)
 
     thread = threading.Thread(target=run, name="parley-fence")
     thread.start()
     thread.join()
-    if flaws:
-        raise flaws[0]
+    if errors:
+        raise errors[0]
     return done[0]
 
 
-def restrict_thread(gaps: list[AllowedPath]) -> None:
-    """Fence in the calling thread, for good. Raises OSError."""
+def restrict_thread(allowed: list[AllowedPath]) -> None:
+    """Restrict the calling thread permanently. Raises OSError."""
     import ctypes
     import struct
 
     rights = struct.pack("=Q", EVERYTHING)
-    ruleset = _must(_call(CREATE_RULESET, ctypes.c_char_p(rights), len(rights), 0))
+    ruleset = _check(_call(CREATE_RULESET, ctypes.c_char_p(rights), len(rights), 0))
     try:
-        for gap in gaps:
-            folder = stat.S_ISDIR(os.fstat(gap.descriptor).st_mode)
-            access = gap.access if folder else gap.access & ~READ_FOLDER
-            rule = struct.pack("=Qi", access, gap.descriptor)
-            _must(_call(ADD_RULE, ruleset, PATH_BENEATH, ctypes.c_char_p(rule), 0))
-        _must(_libc().prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-        _must(_call(RESTRICT_SELF, ruleset, 0))
+        for path in allowed:
+            is_folder = stat.S_ISDIR(os.fstat(path.descriptor).st_mode)
+            access = path.access if is_folder else path.access & ~READ_FOLDER
+            rule = struct.pack("=Qi", access, path.descriptor)
+            _check(_call(ADD_RULE, ruleset, PATH_BENEATH, ctypes.c_char_p(rule), 0))
+        _check(_libc().prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+        _check(_call(RESTRICT_SELF, ruleset, 0))
     finally:
         os.close(ruleset)
 
@@ -93,11 +93,11 @@ def _call(number: int, *arguments: Any) -> int:
     return result
 
 
-def _must(result: int) -> int:
+def _check(result: int) -> int:
     import ctypes
 
     if result < 0:
-        raise OSError(ctypes.get_errno(), "no fence could be put up")
+        raise OSError(ctypes.get_errno(), "Landlock could not be applied")
     return result
 
 

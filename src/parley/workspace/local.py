@@ -1,7 +1,7 @@
-"""The files of this machine.
+"""Read, write and rewind files on this machine: the implementation of `Files`.
 
-Every call finds its place by descriptor (safe_open.py); a change leaves a checkpoint
-behind (checkpoint/store.py), then happens in one step (atomic.py). Safe to call from threads.
+Every call opens its file through descriptors (safe_open.py). A change is checkpointed first (checkpoint/store.py) and
+target status atomically (atomic.py). Safe to call from threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from parley.workspace.checkpoint.file_snapshot import (
 )
 from parley.workspace.checkpoint.plan import RestoreGoal, RewindTally, find_goals
 from parley.workspace.checkpoint.store import ChangeRow, CheckpointDamaged, CheckpointStore, hash_bytes
-from parley.workspace.safe_open import Pins, ResolvedPlace, Swapped
+from parley.workspace.safe_open import FileLocation, Pins, Swapped
 
 UNKNOWN_MESSAGE = "No file checkpoint found for this message."
 
@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 
 class LocalFiles:
+    """The files of this machine, with a history of our changes."""
+
     def __init__(
         self,
         *,
@@ -42,43 +44,43 @@ class LocalFiles:
         checkpoints: CheckpointStore,
         new_id: Callable[[], str],
         tree: TreeSnapshot | None = None,
-        forget_at_end: bool = False,
+        delete_history_at_end: bool = False,
     ) -> None:
         self.watches_commands = tree is not None
         self._tree = tree
         self._cwd = cwd
         self._checkpoints = checkpoints
         self._new_id = new_id
-        self._forget_at_end = forget_at_end
+        self._delete_history_at_end = delete_history_at_end
         self._pins = Pins()
-        self._changing = RLock()
+        self._lock = RLock()
         self._settled = False
 
-    def read(self, path: str, reach: Scope, limit_bytes: int | None = None) -> FileSnapshot:
-        found = self._read(path, reach, limit_bytes)
+    def read(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot:
+        found = self._read(path, scope, limit_bytes)
         if found is None:
-            raise os_errors.not_found_error(path, reach, self._pins, self._cwd)
+            raise os_errors.not_found_error(path, scope, self._pins, self._cwd)
         return found
 
-    def peek(self, path: str, reach: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
-        return self._read(path, reach, limit_bytes)
+    def peek(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
+        return self._read(path, scope, limit_bytes)
 
-    def write(self, path: str, data: bytes, reach: Scope, *, replacing: FileSnapshot | None) -> FileSnapshot:
+    def write(self, path: str, data: bytes, scope: Scope, *, replacing: FileSnapshot | None) -> FileSnapshot:
         def act() -> FileSnapshot:
             new = replacing is None
-            with safe_open.find(path, reach, self._pins, to_write=True, make_folders=new) as place:
-                check_writable(place)
-                check_unchanged(place, replacing)
-                beside = self._beside()
-                with self._checkpointed(place, hash_bytes(data), beside, call=reach.call):
-                    made = atomic.replace(place, data, beside, lambda: check_unchanged(place, replacing))
-                return make_snapshot(place.path, data, made)
+            with safe_open.find(path, scope, self._pins, to_write=True, make_folders=new) as location:
+                check_writable(location)
+                check_unchanged(location, replacing)
+                temp_name = self._temp_name()
+                with self._checkpointed(location, hash_bytes(data), temp_name, call=scope.call):
+                    status = atomic.replace(location, data, temp_name, lambda: check_unchanged(location, replacing))
+                return make_snapshot(location.path, data, status)
 
-        with self._changing, os_errors.translate_os_errors(f"{path} cannot be written"):
+        with self._lock, os_errors.translate_os_errors(f"{path} cannot be written"):
             return follow_and_act(act)
 
     def changed_by(self, call: str) -> list[str] | None:
-        with self._changing:
+        with self._lock:
             try:
                 self._settle()
                 rows = self._checkpoints.rows()
@@ -89,14 +91,14 @@ class LocalFiles:
             return [row.path for row in rows if isinstance(row, ChangeRow) and row.call == call]
 
     def begin_message(self, user_message_id: str) -> None:
-        with self._changing:
-            # What the disk refuses now is tried again before the first change, which then says so.
+        with self._lock:
+            # If this fails, it is tried again before the first change, which then reports the error.
             with suppress(OSError):
                 self._settle()
             self._checkpoints.begin(user_message_id)
 
     def rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
-        with self._changing:
+        with self._lock:
             try:
                 self._settle()
             except OSError as exc:
@@ -114,27 +116,27 @@ class LocalFiles:
             return tally.report()
 
     def before_command(self) -> None:
-        words = "Nothing was run, because the working tree could not be kept as it is"
+        message = "The command was not run, because the working tree could not be saved"
         if self._tree is not None:
-            with self._changing, os_errors.translate_os_errors(words):
+            with self._lock, os_errors.translate_os_errors(message):
                 self._settle()
                 self._tree.save()
 
     def after_command(self) -> None:
         if self._tree is not None:
-            with self._changing, suppress(OSError):
+            with self._lock, suppress(OSError):
                 self._tree.compare()
 
     def close(self) -> None:
-        if self._forget_at_end:
-            with self._changing, suppress(OSError):
+        if self._delete_history_at_end:
+            with self._lock, suppress(OSError):
                 self._checkpoints.forget()
 
-    def _read(self, path: str, reach: Scope, limit_bytes: int | None) -> FileSnapshot | None:
+    def _read(self, path: str, scope: Scope, limit_bytes: int | None) -> FileSnapshot | None:
         def act() -> FileSnapshot | None:
             try:
-                with safe_open.find(path, reach, self._pins) as place:
-                    return snapshot(place, limit_bytes)
+                with safe_open.find(path, scope, self._pins) as location:
+                    return snapshot(location, limit_bytes)
             except FileNotFoundError:
                 return None
 
@@ -143,26 +145,28 @@ class LocalFiles:
 
     # Changing.
 
-    def _beside(self) -> str:
-        """A name for a file that is being written."""
+    def _temp_name(self) -> str:
+        """The name of a temporary file."""
         return f".parley-{self._new_id()}.tmp"
 
     @contextmanager
     def _checkpointed(
-        self, place: ResolvedPlace, after: str | None, beside: str, *, copy_always: bool = False, call: str = ""
+        self, location: FileLocation, after: str | None, temp_name: str, *, copy_always: bool = False, call: str = ""
     ) -> Iterator[None]:
-        """Keep what is there, then let the change happen; note it if it did not."""
+        """Checkpoint the file, then run the block. Records the outcome of the change."""
         history = self._checkpoints
-        with os_errors.translate_os_errors(f"{place.path} is left as it is, because no checkpoint of it could be kept"):
+        with os_errors.translate_os_errors(
+            f"{location.path} was not changed, because its checkpoint could not be saved"
+        ):
             self._settle()
             before = None
-            if place.status() is not None:
-                opened = place.open()
+            if location.status() is not None:
+                opened = location.open()
                 try:
-                    before = history.save_state(place.path, opened, always=copy_always)
+                    before = history.save_state(location.path, opened, always=copy_always)
                 finally:
                     os.close(opened)
-            history.add(ChangeRow(path=place.path, before=before, after=after, beside=beside, call=call))
+            history.add(ChangeRow(path=location.path, before=before, after=after, temp_name=temp_name, call=call))
         happened = False
         try:
             yield
@@ -171,51 +175,51 @@ class LocalFiles:
             history.settle(happened=happened)
 
     def _settle(self) -> None:
-        """Find out whether the last change of a process that broke off has happened. Raises OSError."""
+        """Find out whether the last change of an interrupted process was made. Raises OSError."""
         if self._settled:
             return
         change = self._checkpoints.unsettled()
         if change is not None:
-            with suppress(Swapped, FileNotFoundError), safe_open.at(change.path) as place:
-                os.unlink(change.beside, dir_fd=place.folder)
+            with suppress(Swapped, FileNotFoundError), safe_open.at(change.path) as location:
+                os.unlink(change.temp_name, dir_fd=location.folder)
             before = None if change.before is None else change.before.sha256
             self._checkpoints.settle(happened=self._hash_at(change.path) != before)
         self._settled = True
 
-    # Going back.
+    # Rewinding.
 
     def _rewind_file(self, goal: RestoreGoal, tally: RewindTally, dry_run: bool) -> None:
-        """Restore one file, or leave it alone; either way it is tallied."""
+        """Restore one file or skip it, and record which in the tally."""
         try:
             current = snapshot_at(goal.path)
             verdict = goal.verdict(None if current is None else hash_bytes(current.data))
             if verdict == "leave alone":
-                tally.leave(goal.path, "it was changed by somebody else since")
+                tally.leave(goal.path, "it was changed by another program since")
             elif verdict == "restore":
-                then = None if goal.target is None else self._checkpoints.content(goal.target)
+                target = None if goal.target is None else self._checkpoints.content(goal.target)
                 if not dry_run:
-                    self._restore(goal, then, current)
-                tally.restore(goal.path, None if current is None else current.data, then)
+                    self._restore(goal, target, current)
+                tally.restore(goal.path, None if current is None else current.data, target)
         except Swapped:
-            tally.leave(goal.path, "a link is in its place", link=True)
+            tally.leave(goal.path, "it was replaced by a symlink", is_link=True)
         except OSError as exc:
             tally.leave(goal.path, os_errors.describe_os_error(exc))
         except (ToolError, CheckpointDamaged) as exc:
             tally.leave(goal.path, str(exc))
 
-    def _restore(self, goal: RestoreGoal, then: bytes | None, current: FileSnapshot | None) -> None:
+    def _restore(self, goal: RestoreGoal, target: bytes | None, current: FileSnapshot | None) -> None:
         mode = None if goal.target is None else goal.target.mode
         after = None if goal.target is None else goal.target.sha256
-        beside = self._beside()
+        temp_name = self._temp_name()
         with (
-            safe_open.at(goal.path, make_folders=then is not None) as place,
-            self._checkpointed(place, after, beside, copy_always=True),
+            safe_open.at(goal.path, make_folders=target is not None) as location,
+            self._checkpointed(location, after, temp_name, copy_always=True),
         ):
-            if then is None:
-                check_unchanged(place, current)
-                atomic.remove(place)
+            if target is None:
+                check_unchanged(location, current)
+                atomic.remove(location)
             else:
-                atomic.replace(place, then, beside, lambda: check_unchanged(place, current), mode)
+                atomic.replace(location, target, temp_name, lambda: check_unchanged(location, current), mode)
 
     def _hash_at(self, path: str) -> str | None:
         try:
@@ -226,10 +230,10 @@ class LocalFiles:
 
 
 def follow_and_act(act: Callable[[], T]) -> T:
-    """Follow a name to its place and act there; anew if it changes under our hands."""
+    """Call `act`, again if the path changes while it is resolved."""
     for _ in range(safe_open.TRIES):
         try:
             return act()
         except Swapped:
             continue
-    raise ToolError("The path cannot be followed: its links lead in a circle, or it changes all the time.")
+    raise ToolError("The path cannot be resolved: its symlinks form a loop, or it keeps changing.")

@@ -1,4 +1,4 @@
-"""What the system says, in words that help a model to go on."""
+"""Error messages for OSError that tell a model what to do next."""
 
 from __future__ import annotations
 
@@ -12,71 +12,71 @@ from parley.workspace import safe_open
 from parley.workspace.base import Scope
 from parley.workspace.safe_open import Pins, Swapped
 
-NAMES_LOOKED_AT = 10_000
-"""In a folder, for near names."""
+MOST_NAMES = 10_000
+"""How many names of a folder are compared."""
 
-TROUBLES = {
-    errno.ENOENT: "it is not there any more, or its folder cannot be made",
+DESCRIPTIONS = {
+    errno.ENOENT: "it no longer exists, or its folder cannot be created",
     errno.EACCES: "permission denied",
     errno.EPERM: "the operation is not permitted",
     errno.EROFS: "the file system is read-only",
-    errno.ENOSPC: "no space is left on the device",
-    errno.EDQUOT: "the disk quota is used up",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is exceeded",
     errno.ENAMETOOLONG: "the name is too long",
-    errno.ELOOP: "its links lead in a circle",
-    errno.ENOTDIR: "a part of the path is a file, not a folder",
+    errno.ELOOP: "its symlinks form a loop",
+    errno.ENOTDIR: "part of the path is a file, not a folder",
     errno.EISDIR: "it is a folder",
-    errno.EEXIST: "it exists already; read it first, then write it",
+    errno.EEXIST: "it already exists; read it before you write it",
     errno.EBUSY: "it is in use and cannot be replaced (a mount point?)",
     errno.EFBIG: "it is too large for the file system",
     errno.EMFILE: "too many files are open; try again",
 }
 
 
-def describe_os_error(flaw: OSError) -> str:
-    return TROUBLES.get(flaw.errno or 0) or flaw.strerror or str(flaw)
+def describe_os_error(error: OSError) -> str:
+    return DESCRIPTIONS.get(error.errno or 0) or error.strerror or str(error)
 
 
 @contextmanager
-def translate_os_errors(words: str) -> Iterator[None]:
-    """Raise what the system refuses as a ToolError: the words, and why."""
+def translate_os_errors(message: str) -> Iterator[None]:
+    """Translate OSError to a ToolError with the message and the reason."""
     try:
         yield
     except OSError as exc:
-        raise ToolError(f"{words}: {describe_os_error(exc)}.") from None
+        raise ToolError(f"{message}: {describe_os_error(exc)}.") from None
 
 
-def not_found_error(path: str, reach: Scope, pins: Pins, cwd: str) -> ToolError:
-    """There is no such file; which ones come near, and where we are if that may be the mistake."""
-    near = similar_names(path, reach, pins)
-    words = [f"File does not exist: {path}."]
-    if near:
-        words.append(f"Did you mean {' or '.join(near)}?")
-    if not near or not safe_open.is_beneath(path, cwd):
-        words.append(f"Note: your current working directory is {cwd}.")
-    return ToolError(" ".join(words))
+def not_found_error(path: str, scope: Scope, pins: Pins, cwd: str) -> ToolError:
+    """The error for a missing file, with similar names and, if it may help, the working directory."""
+    similar = similar_names(path, scope, pins)
+    message = [f"File does not exist: {path}."]
+    if similar:
+        message.append(f"Did you mean {' or '.join(similar)}?")
+    if not similar or not safe_open.is_beneath(path, cwd):
+        message.append(f"Note: your current working directory is {cwd}.")
+    return ToolError(" ".join(message))
 
 
-def similar_names(path: str, reach: Scope, pins: Pins) -> list[str]:
-    """Up to three names in the same folder that look alike, if we may look there."""
+def similar_names(path: str, scope: Scope, pins: Pins) -> list[str]:
+    """Up to three similar names in the same folder, if it is in scope."""
     from difflib import get_close_matches
 
     try:
-        with safe_open.find(path, reach, pins) as place:
-            names = list_names(place.folder)
+        with safe_open.find(path, scope, pins) as location:
+            names = list_names(location.folder)
     except (OSError, Swapped, ToolError):
         return []
     by_lower = {name.lower(): name for name in names}
-    return [by_lower[name] for name in get_close_matches(place.name.lower(), by_lower, n=3)]
+    return [by_lower[name] for name in get_close_matches(location.name.lower(), by_lower, n=3)]
 
 
 def list_names(folder: int) -> list[str]:
-    """The names in an opened folder, if they are not too many to look at all of them."""
+    """The names in an opened folder, up to `MOST_NAMES`."""
     from itertools import islice
 
     readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         with os.scandir(readable) as entries:
-            return [entry.name for entry in islice(entries, NAMES_LOOKED_AT)]
+            return [entry.name for entry in islice(entries, MOST_NAMES)]
     finally:
         os.close(readable)

@@ -1,11 +1,11 @@
-"""Opening the files that the engine writes on its own account: transcripts, leases, databases, debug files.
+"""Open the engine's own files safely: transcripts, leases, databases, debug logs.
 
     descriptor = open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, below=2)
 
-`below` says how many of the folders above the file are the engine's own: 2 for `projects/<project>/<session>.jsonl` in
-the config folder. The folder above those was named by the user, and may be a link. From there on no link is followed,
-and everything must belong to this user. The file must be a regular one and, to be written, have no second name.
-What is missing is made, for this user alone. What is checked is what was opened.
+`below` is the number of folders above the file that belong to the engine: 2 for `projects/<project>/<session>.jsonl`
+in the configuration folder. The folder above those was named by the user and may be a symlink. Below it no symlink is
+followed and everything must belong to this user. The file must be a regular file and, to be written, have no other
+hard link. Missing files and folders are created with access for this user only. All checks apply to the opened object.
 
 See also: files of the working tree, in `safe_open.py` and `atomic.py`.
 """
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlite3
 
-LOOK = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+TRAVERSE = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 LIST = os.O_DIRECTORY | os.O_CLOEXEC | os.O_RDONLY
-# O_NONBLOCK: to open a pipe must not hang us.
+# O_NONBLOCK: opening a pipe must not block.
 FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 WRITES = os.O_WRONLY | os.O_RDWR
@@ -41,29 +41,29 @@ KINDS = (
 
 
 class UnsafeFile(OSError):
-    """A file or folder that the engine does not use, and why; `strerror` names it."""
+    """A file or folder that is not safe to use. `strerror` names it and the reason."""
 
 
 def refuse(path: str | Path, reason: str) -> UnsafeFile:
-    return UnsafeFile(errno.EPERM, f"refused, {path} {reason}", str(path))
+    return UnsafeFile(errno.EPERM, f"{path} {reason}; refused", str(path))
 
 
 def open_file(path: str | Path, flags: int, *, below: int = 0, make_folders: bool = True) -> int:
-    """A descriptor of a regular file of this user; with O_CREAT its folders are made, too. Raises OSError, Unsafe."""
+    """Open a regular file of this user. With O_CREAT its folders are created, too. Raises OSError, UnsafeFile."""
     make = make_folders and bool(flags & os.O_CREAT)
     with open_folder(Path(path).parent, below=below, make=make) as (folder, owner):
         return open_in(folder, owner, str(path), flags)
 
 
 def open_in(folder: int, owner: int, path: str, flags: int) -> int:
-    """The same, in a folder that is open. `owner` is who may own the file beside this user."""
+    """Like `open_file`, in an opened folder. `owner` is the other user that may own the file."""
     name = os.path.basename(path)
     writes = bool(flags & WRITES)
-    # Looking before opening: to open a device can be an act of its own.
+    # Check before opening, because opening a device can have side effects.
     with suppress(FileNotFoundError):
         if not flags & os.O_EXCL:
             check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), path, owner, writes=writes)
-    # A file is cut to nothing only after the check.
+    # Truncate only after the check.
     file = os.open(name, (flags & ~os.O_TRUNC) | FILE, PRIVATE_FILE, dir_fd=folder)
     try:
         check_regular(os.fstat(file), path, owner, writes=writes)
@@ -79,17 +79,17 @@ def open_in(folder: int, owner: int, path: str, flags: int) -> int:
 def open_folder(
     path: str | Path, *, below: int = 0, make: bool = False, to_list: bool = False, mode: int = PRIVATE_FOLDER
 ) -> Iterator[tuple[int, int]]:
-    """A folder's descriptor, and who owns the folder that the user named. Raises OSError, Unsafe.
+    """Yield a folder's descriptor, and the owner of the folder that the user named. Raises OSError, UnsafeFile.
 
-    The last `below` names of the path are not followed if they are links. `mode` is that of new folders.
+    The last `below` components of the path must not be symlinks. `mode` is the mode of new folders.
     """
     parts = Path(path).parts
     at = max(len(parts) - below, 1 if os.path.isabs(path) else 0)
     top = Path(*parts[:at])
     if make:
-        with suppress(FileExistsError):  # it is said below that it is no folder
+        with suppress(FileExistsError):  # not a folder: reported below
             top.mkdir(parents=True, exist_ok=True, mode=mode)
-    kind = LIST if to_list else LOOK
+    kind = LIST if to_list else TRAVERSE
     folder = os.open(top, kind)
     try:
         owner = os.fstat(folder).st_uid
@@ -108,11 +108,11 @@ def open_folder(
 
 
 def step(folder: int, name: str, path: Path, kind: int, owner: int) -> int:
-    """A folder in an opened one. Raises OSError, Unsafe."""
+    """Open a folder in an opened folder. Raises OSError, UnsafeFile."""
     try:
         inner = os.open(name, kind | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as exc:
-        # With O_PATH a link is no folder, without it a loop.
+        # For a symlink the error is ENOTDIR with O_PATH and ELOOP without it.
         if exc.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
         if not stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
@@ -127,23 +127,24 @@ def step(folder: int, name: str, path: Path, kind: int, owner: int) -> int:
 
 
 def check_regular(status: os.stat_result, path: str | Path, owner: int, *, writes: bool) -> None:
-    """Raises Unsafe unless it is a regular file that is ours to use."""
+    """Raises UnsafeFile unless it is a regular file that is safe to use."""
     if not stat.S_ISREG(status.st_mode):
-        raise refuse(path, kind_of(status) or "is no regular file")
+        raise refuse(path, kind_of(status) or "is not a regular file")
     check_owner(status, path, owner, writes=writes)
     if writes and status.st_nlink > 1:
-        raise refuse(path, f"has {status.st_nlink} names (hard links), and a write would change all of them")
+        raise refuse(path, f"has {status.st_nlink} hard links, and a write would change all of them")
 
 
 def kind_of(status: os.stat_result) -> str:
-    """What it is, in words; empty for a regular file."""
+    """Describe the file type; "" for a regular file."""
     return next((words for test, words in KINDS if test(status.st_mode)), "")
 
 
 def check_owner(status: os.stat_result, path: str | Path, owner: int, *, writes: bool = False) -> None:
-    """Raises Unsafe for what belongs to another user.
+    """Raises UnsafeFile if it belongs to another user.
 
-    Root may use what belongs to the owner of the folder that the user named; others may read that, and what root owns.
+    Root may also use what belongs to the owner of the folder that the user named. Others may also read that, and what
+    belongs to root.
     """
     me = os.getuid()
     others = (owner,) if me == 0 else () if writes else (0, owner)
@@ -152,7 +153,7 @@ def check_owner(status: os.stat_result, path: str | Path, owner: int, *, writes:
 
 
 def stat_file(path: str | Path, *, below: int = 0, writes: bool = False) -> os.stat_result:
-    """What `open_file` would open, without opening it. Raises OSError, Unsafe."""
+    """The status of the file that `open_file` would open. Raises OSError, UnsafeFile."""
     with open_folder(Path(path).parent, below=below) as (folder, owner):
         status = os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False)
         check_regular(status, path, owner, writes=writes)
@@ -160,42 +161,42 @@ def stat_file(path: str | Path, *, below: int = 0, writes: bool = False) -> os.s
 
 
 def read(path: str | Path, *, below: int = 0) -> bytes:
-    """Raises OSError, Unsafe."""
+    """Read a file. Raises OSError, UnsafeFile."""
     with open(open_file(path, os.O_RDONLY, below=below), "rb") as file:
         return file.read()
 
 
 def write(path: str | Path, data: bytes, *, below: int = 0) -> None:
-    """A file that is not there yet. Raises OSError, Unsafe."""
+    """Create a file; it must not exist. Raises OSError, UnsafeFile."""
     with open(open_file(path, NEW, below=below), "wb") as file:
         file.write(data)
 
 
 def replace(path: str | Path, data: bytes, *, below: int = 0) -> None:
-    """At every moment the file is the old one or the new one. Raises OSError, Unsafe."""
+    """Replace a file atomically. Raises OSError, UnsafeFile."""
     name = os.path.basename(path)
-    beside = f"{name}.{os.getpid()}.{os.urandom(4).hex()}.new"
+    temp_name = f"{name}.{os.getpid()}.{os.urandom(4).hex()}.new"
     with open_folder(Path(path).parent, below=below, make=True) as (folder, owner):
         with suppress(FileNotFoundError):
             check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), path, owner, writes=True)
         try:
-            with open(open_in(folder, owner, beside, NEW), "wb") as file:
+            with open(open_in(folder, owner, temp_name, NEW), "wb") as file:
                 file.write(data)
-            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.rename(temp_name, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(OSError):
-                os.unlink(beside, dir_fd=folder)
+                os.unlink(temp_name, dir_fd=folder)
             raise
 
 
 def remove(path: str | Path, *, below: int = 0) -> None:
-    """Remove a file or a link. Raises OSError, Unsafe."""
+    """Remove a file or a symlink. Raises OSError, UnsafeFile."""
     with open_folder(Path(path).parent, below=below) as (folder, _):
         os.unlink(os.path.basename(path), dir_fd=folder)
 
 
 def remove_tree(path: str | Path, *, below: int = 0) -> None:
-    """Remove a folder with all that is in it. Raises OSError, Unsafe."""
+    """Remove a folder and its content. Raises OSError, UnsafeFile."""
     import shutil
 
     with open_folder(Path(path).parent, below=below) as (folder, _), suppress(FileNotFoundError):
@@ -203,14 +204,14 @@ def remove_tree(path: str | Path, *, below: int = 0) -> None:
 
 
 COMPANIONS = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database. It follows no link to them itself, but opens whatever else is there."""
+"""The files that SQLite keeps next to a database. It follows no symlinks to them, but opens other file types."""
 
 
 def prepare_database(path: str | Path, *, below: int = 0, writes: bool = True) -> str:
-    """The real path of a database that SQLite may open; one that is not there is made. Raises OSError, Unsafe.
+    """Check a database, or create it, and return the real path for SQLite. Raises OSError, UnsafeFile.
 
-    One that is there is not opened: to close it would take away the locks of this process's other connections, and
-    who comes next would take the database for closed and throw away the log that they write to.
+    An existing database is not opened here. Closing the descriptor would drop the POSIX locks of this process's other
+    connections, and another process could then discard the WAL that they write to.
     """
     name, folders = os.path.basename(path), Path(path).parent
     with open_folder(folders, below=below, make=True) as (folder, owner):
@@ -228,7 +229,7 @@ def prepare_database(path: str | Path, *, below: int = 0, writes: bool = True) -
 
 
 def check_database(connection: sqlite3.Connection, real: str) -> None:
-    """Raises Unsafe, sqlite3.Error unless a new connection is to the file with this real path, by no link."""
+    """Raises UnsafeFile unless a new connection has opened the file with this real path; sqlite3.Error."""
     opened = connection.execute("PRAGMA database_list").fetchone()[2]
     if opened != real:
-        raise refuse(real, f"leads to {opened} by a link")
+        raise refuse(real, f"leads to {opened} through a symlink")

@@ -1,14 +1,15 @@
-"""Finding and opening files so that nothing but the opened object counts.
+"""Resolve and open files without races: the checked object is the opened object.
 
-A name is resolved once, to the place it really leads to; then that place is opened
-from the descriptor of a folder within reach, without following a single link:
+A path is resolved once to its real path. The real path is then opened from the descriptor of a folder in scope,
+without following any symlink:
 
-    with find(path, reach, pins) as place:     # beneath a folder of the reach, or ToolError
-        descriptor = place.open()              # a regular file, or ToolError, or FileNotFoundError
+    with find(path, scope, pins) as location:     # raises ToolError if the path is out of scope
+        descriptor = location.open()              # a regular file; raises ToolError or FileNotFoundError
 
-If somebody swaps a file, a folder or a link in between, the walk meets a link or
-nothing, and is tried anew from the name. So what a check saw and what is opened are the
-same object. Not here: what is done with it (local.py, atomic.py).
+If a file, folder or symlink is replaced in between, opening fails with `Swapped`, and the caller starts again from the
+path.
+
+See also: `local.py` and `atomic.py`, which read and write what is opened here; `private_files.py` for our own files.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from parley.workspace import syscalls
 from parley.workspace.base import Scope
 
 FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
-# O_NONBLOCK: a pipe that takes a regular file's place must not hang us.
+# O_NONBLOCK: opening a pipe that has replaced a regular file must not block.
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 TRIES = 20
-"""How often a name is followed anew while somebody swaps what it leads to."""
-MET_A_LINK = {errno.ELOOP, errno.EXDEV, errno.EAGAIN}
+"""How often a path is resolved again if it changes in between."""
+SYMLINK_ERRORS = {errno.ELOOP, errno.EXDEV, errno.EAGAIN}
 
 KINDS = (
     (stat.S_ISDIR, "a folder"),
-    (stat.S_ISLNK, "a link that leads nowhere we may go"),
+    (stat.S_ISLNK, "a broken symlink"),
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
@@ -44,32 +45,32 @@ KINDS = (
 
 
 class Swapped(Exception):
-    """What the name leads to changed while it was followed."""
+    """The target of the path changed while it was resolved."""
 
 
-class ResolvedPlace(Struct, frozen=True, kw_only=True):
-    """Where a file is or would be: a name in an opened folder."""
+class FileLocation(Struct, frozen=True, kw_only=True):
+    """The location of an existing or new file: a name in an opened folder."""
 
     folder: int
     name: str
     path: str
-    """The real path: no link in it."""
+    """The real path, without symlinks."""
     only: tuple[int, int] | None = None
-    """Device and inode that the file must have, where its path alone does not say that it is the one."""
+    """The device and inode that the file must have, if the scope contains it under another path."""
 
     def status(self) -> os.stat_result | None:
-        """What is there now, a link itself included; None if nothing is. Raises OSError."""
+        """The current status, of a symlink itself; None if nothing exists. Raises OSError."""
         try:
             return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def has_moved(self) -> bool:
-        """Whether the folder is not where it was when it was opened. Raises OSError."""
+        """Whether the folder was moved since it was opened. Raises OSError."""
         try:
             now = open_root(self.path.rpartition("/")[0])
         except OSError as exc:
-            if exc.errno in MET_A_LINK | {errno.ENOENT, errno.ENOTDIR}:
+            if exc.errno in SYMLINK_ERRORS | {errno.ENOENT, errno.ENOTDIR}:
                 return True
             raise
         try:
@@ -78,14 +79,14 @@ class ResolvedPlace(Struct, frozen=True, kw_only=True):
             os.close(now)
 
     def open(self) -> int:
-        """A descriptor of the regular file. Raises ToolError for other kinds, Swapped and OSError."""
-        # Looking before opening: to open a device can be an act of its own.
+        """Open the regular file. Raises ToolError for other file types, Swapped and OSError."""
+        # Check before opening, because opening a device can have side effects.
         check_regular(os.stat(self.name, dir_fd=self.folder, follow_symlinks=False), self.path)
         try:
             descriptor = os.open(self.name, FILE, dir_fd=self.folder)
         except OSError as exc:
-            # ENXIO: a socket took the file's place.
-            if exc.errno in MET_A_LINK | {errno.ENOENT, errno.ENXIO}:
+            # ENXIO: the file was replaced by a socket.
+            if exc.errno in SYMLINK_ERRORS | {errno.ENOENT, errno.ENXIO}:
                 raise Swapped from None
             raise
         try:
@@ -100,21 +101,20 @@ class ResolvedPlace(Struct, frozen=True, kw_only=True):
 
 
 def check_regular(status: os.stat_result, path: str) -> None:
-    """Raises ToolError that says what it is instead; Swapped if it became a link."""
+    """Raises ToolError, which names the file type, or Swapped if it became a symlink."""
     if stat.S_ISREG(status.st_mode):
         return
     if stat.S_ISLNK(status.st_mode):
         raise Swapped
-    what = next((words for test, words in KINDS if test(status.st_mode)), "no regular file")
+    kind = next((name for test, name in KINDS if test(status.st_mode)), "a special file")
     advice = "; list it with Glob, or with ls in Bash" if stat.S_ISDIR(status.st_mode) else ""
-    raise ToolError(f"{path} is {what}, not a file{advice}.")
+    raise ToolError(f"{path} is {kind}, not a file{advice}.")
 
 
 class Pins:
-    """The folders of a reach, each bound to the place it was when it was first used.
+    """The real paths of the folders of a scope, fixed at their first use.
 
-    A folder that is a link later, or lies beneath one, is refused: whoever runs in it
-    could else move the border.
+    A folder that is replaced by a symlink later is refused. Otherwise a command that runs in it could extend the scope.
     """
 
     def __init__(self) -> None:
@@ -128,31 +128,31 @@ class Pins:
 
 @contextmanager
 def find(
-    path: str, reach: Scope, pins: Pins, *, to_write: bool = False, make_folders: bool = False
-) -> Iterator[ResolvedPlace]:
-    """The place a name leads to. Raises ToolError if that is out of reach, OSError, Swapped."""
+    path: str, scope: Scope, pins: Pins, *, to_write: bool = False, make_folders: bool = False
+) -> Iterator[FileLocation]:
+    """Resolve a path. Raises ToolError if it is out of scope, OSError, Swapped."""
     check_name(path)
-    place = _open_place(path, reach, pins, to_write, make_folders)
+    location = _open_location(path, scope, pins, to_write, make_folders)
     try:
-        yield place
+        yield location
     finally:
-        os.close(place.folder)
+        os.close(location.folder)
 
 
 @contextmanager
-def at(path: str, *, make_folders: bool = False) -> Iterator[ResolvedPlace]:
-    """The place with exactly this real path. Raises Swapped if a link is on the way, OSError."""
-    place = _beneath("/", path, make_folders)
+def at(path: str, *, make_folders: bool = False) -> Iterator[FileLocation]:
+    """Open the folder of exactly this real path. Raises Swapped if the path contains a symlink, OSError."""
+    location = _beneath("/", path, make_folders)
     try:
-        yield place
+        yield location
     finally:
-        os.close(place.folder)
+        os.close(location.folder)
 
 
 def check_name(path: str) -> None:
-    """Raises ToolError for what can be no path."""
+    """Raises ToolError for an invalid path."""
     if not path.startswith("/"):
-        raise ToolError(f"The path must be absolute, and {path!r} is not.")
+        raise ToolError(f"The path must be absolute, but {path!r} is relative.")
     if "\0" in path:
         raise ToolError("A path cannot contain a NUL character.")
     try:
@@ -161,34 +161,34 @@ def check_name(path: str) -> None:
         raise ToolError("The path is not valid Unicode.") from None
 
 
-def _open_place(path: str, reach: Scope, pins: Pins, to_write: bool, make_folders: bool) -> ResolvedPlace:
+def _open_location(path: str, scope: Scope, pins: Pins, to_write: bool, make_folders: bool) -> FileLocation:
     real = real_path(path)
     if real == "/":
         raise ToolError("/ is a folder, not a file.")
-    if reach.anywhere:
+    if scope.anywhere:
         return _beneath("/", real, make_folders)
-    for folder in reach.folders:
+    for folder in scope.folders:
         root = pins.real(folder)
         if real == root:
             raise ToolError(f"{path} is a folder, not a file.")
         if is_beneath(real, root):
             return _beneath(root, real, make_folders)
-    if real in reach.files:
+    if real in scope.files:
         return _beneath("/", real, make_folders)
-    # Another name of the same object may be read by; written would be another place.
-    if not to_write and (only := _object_among(real, reach.files)) is not None:
+    # Another path to the same object may be read. Writing would change another location.
+    if not to_write and (only := _object_among(real, scope.files)) is not None:
         return msgspec.structs.replace(_beneath("/", real, make_folders), only=only)
-    raise out_of_scope(path, real, reach)
+    raise out_of_scope(path, real, scope)
 
 
 def real_path(path: str) -> str:
-    """Where a name leads to, whether or not something is there. Raises ToolError, Swapped and OSError."""
+    """Resolve all symlinks of a path, which need not exist. Raises ToolError, Swapped and OSError."""
     try:
         real = os.path.realpath(path)
     except RecursionError:
-        raise ToolError(f"{path} leads from link to link too often.") from None
+        raise ToolError(f"{path} has too many levels of symlinks.") from None
     except OSError as exc:
-        # What was a link when it was looked at is none any more.
+        # A symlink was replaced while it was resolved.
         if exc.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
             raise Swapped from None
         raise
@@ -196,28 +196,28 @@ def real_path(path: str) -> str:
     return real
 
 
-def out_of_scope(path: str, real: str, reach: Scope) -> ToolError:
-    leads = f"{path} leads to {real}, which" if real != os.path.normpath(path) else path
-    limits = ", ".join((*reach.folders, *reach.files)) or "nothing"
-    return ToolError(f"{leads} is outside of what this call may touch ({limits}).")
+def out_of_scope(path: str, real: str, scope: Scope) -> ToolError:
+    subject = f"{path} leads to {real}, which" if real != os.path.normpath(path) else path
+    allowed = ", ".join((*scope.folders, *scope.files)) or "nothing"
+    return ToolError(f"{subject} is outside of what this call may access ({allowed}).")
 
 
 def is_beneath(real: str, root: str) -> bool:
-    """Whether a real path lies in a folder, by whole components."""
+    """Whether a real path is inside a folder, by whole components."""
     return real.startswith(root if root == "/" else root + "/")
 
 
 def _object_among(real: str, files: tuple[str, ...]) -> tuple[int, int] | None:
-    """The device and inode of a place, if one of these files is the same object."""
+    """The device and inode of a path, if one of these files is the same object."""
     mine = identity(real)
     return mine if mine is not None and any(identity(file) == mine for file in files) else None
 
 
 def identity(real: str) -> tuple[int, int] | None:
-    """Device and inode of what has exactly this real path; None if nothing has, or a link is on the way."""
+    """The device and inode of exactly this real path; None if it does not exist or contains a symlink."""
     try:
-        with at(real) as place:
-            status = place.status()
+        with at(real) as location:
+            status = location.status()
     except (OSError, Swapped):
         return None
     if status is None or stat.S_ISLNK(status.st_mode):
@@ -225,8 +225,8 @@ def identity(real: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _beneath(root: str, real: str, make_folders: bool) -> ResolvedPlace:
-    """Open the folder of a real path, from the root on, following no link. Raises Swapped and OSError."""
+def _beneath(root: str, real: str, make_folders: bool) -> FileLocation:
+    """Open the parent folder of a real path, starting at `root`, without symlinks. Raises Swapped and OSError."""
     parent, _, name = real.rpartition("/")
     inner = parent[len(root) :].strip("/") if root != "/" else parent.strip("/")
     try:
@@ -236,14 +236,14 @@ def _beneath(root: str, real: str, make_folders: bool) -> ResolvedPlace:
         finally:
             os.close(top)
     except OSError as exc:
-        if exc.errno in MET_A_LINK:
+        if exc.errno in SYMLINK_ERRORS:
             raise Swapped from None
         raise
-    return ResolvedPlace(folder=folder, name=name, path=real)
+    return FileLocation(folder=folder, name=name, path=real)
 
 
 def open_root(root: str) -> int:
-    """A folder by its real path. Raises OSError (ELOOP or EXDEV at a link)."""
+    """Open a folder by its real path. Raises OSError (ELOOP or EXDEV at a symlink)."""
     top = os.open("/", FOLDER)
     try:
         return open_folder(top, root.strip("/"))
@@ -252,14 +252,14 @@ def open_root(root: str) -> int:
 
 
 def open_folder(top: int, inner: str) -> int:
-    """A folder beneath an opened one, following no link. Raises OSError (ELOOP or EXDEV at a link)."""
+    """Open a folder beneath an opened one without symlinks. Raises OSError (ELOOP or EXDEV at a symlink)."""
     if not inner:
         return os.open(".", FOLDER, dir_fd=top)
     return syscalls.openat2(top, inner, FOLDER) if syscalls.has_openat2() else walk(top, inner)
 
 
 def walk(top: int, inner: str) -> int:
-    """The same, one component after the other, for systems without openat2."""
+    """Like `open_folder`, component by component, for systems without openat2."""
     folder = os.dup(top)
     for name in inner.split("/"):
         try:
@@ -272,18 +272,18 @@ def walk(top: int, inner: str) -> int:
 
 def _step(folder: int, name: str) -> int:
     if name == "..":
-        raise OSError(errno.EXDEV, "a path may not climb")
+        raise OSError(errno.EXDEV, "'..' is not allowed in the path")
     try:
         return os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=folder)
     except NotADirectoryError:
-        # With O_PATH the link itself would have been opened, and is no folder.
+        # With O_PATH, a symlink is reported as not being a folder.
         if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
         raise
 
 
 def make_folder(top: int, inner: str) -> int:
-    """As `open_folder`; what is missing is made."""
+    """Like `open_folder`, but creates missing folders."""
     folder = os.dup(top)
     for name in inner.split("/") if inner else ():
         try:

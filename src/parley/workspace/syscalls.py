@@ -1,4 +1,4 @@
-"""Three system calls of Linux that Python has no name for."""
+"""Linux system calls that Python does not wrap: openat2, renameat2 and statx."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATX_BYTES, BTIME_OFFSET = 256, 80
 
 @cache
 def has_openat2() -> bool:
-    """Whether this kernel has the call (Linux 5.6) and lets us use it."""
+    """Whether openat2 (Linux 5.6) is available and permitted."""
     if not sys.platform.startswith("linux") or os.uname().machine not in ("x86_64", "aarch64"):
         return False
     top = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -32,7 +32,7 @@ def has_openat2() -> bool:
 
 
 def openat2(top: int, inner: str, flags: int) -> int:
-    """Open beneath a folder's descriptor, following no link. Raises OSError (ELOOP or EXDEV at a link)."""
+    """Open a path beneath a folder without symlinks. Raises OSError (ELOOP or EXDEV at a symlink)."""
     import ctypes
 
     libc, how_class = _libc()
@@ -41,12 +41,12 @@ def openat2(top: int, inner: str, flags: int) -> int:
     call = ctypes.c_long(OPENAT2)
     descriptor: int = libc.syscall(call, ctypes.c_int(top), os.fsencode(inner), ctypes.byref(how), size)
     if descriptor < 0:
-        raise _failure(inner)
+        raise _os_error(inner)
     return descriptor
 
 
 def rename_to_free_name(folder: int, old: str, new: str) -> bool:
-    """Rename within a folder; False if the system cannot do it. Raises FileExistsError if the name is taken."""
+    """Rename without replacing; False if not supported. Raises FileExistsError if the name is taken."""
     import ctypes
 
     call = getattr(_libc()[0], "renameat2", None)
@@ -54,14 +54,14 @@ def rename_to_free_name(folder: int, old: str, new: str) -> bool:
         return False
     if call(folder, os.fsencode(old), folder, os.fsencode(new), ctypes.c_uint(RENAME_NOREPLACE)) == 0:
         return True
-    flaw = _failure(new)
-    if flaw.errno in (errno.ENOSYS, errno.EINVAL):
+    error = _os_error(new)
+    if error.errno in (errno.ENOSYS, errno.EINVAL):
         return False
-    raise flaw
+    raise error
 
 
 def birth_time_ns(descriptor: int) -> int | None:
-    """When an opened file or folder was made; None where the file system does not record that."""
+    """The creation time of an opened file or folder; None if the file system does not record it."""
     born: float | None = getattr(os.fstat(descriptor), "st_birthtime", None)
     if born is not None:
         return round(born * 1_000_000_000)
@@ -70,17 +70,17 @@ def birth_time_ns(descriptor: int) -> int | None:
     import ctypes
 
     call = getattr(_libc()[0], "statx", None)
-    told = ctypes.create_string_buffer(STATX_BYTES)
-    if call is None or call(descriptor, b"", AT_EMPTY_PATH, ctypes.c_uint(STATX_BTIME), told) != 0:
+    buffer = ctypes.create_string_buffer(STATX_BYTES)
+    if call is None or call(descriptor, b"", AT_EMPTY_PATH, ctypes.c_uint(STATX_BTIME), buffer) != 0:
         return None
-    (mask,) = struct.unpack_from("=I", told)
+    (mask,) = struct.unpack_from("=I", buffer)
     if not mask & STATX_BTIME:
         return None
-    seconds, nanoseconds = struct.unpack_from("=qI", told, BTIME_OFFSET)
+    seconds, nanoseconds = struct.unpack_from("=qI", buffer, BTIME_OFFSET)
     return int(seconds * 1_000_000_000 + nanoseconds)
 
 
-def _failure(name: str) -> OSError:
+def _os_error(name: str) -> OSError:
     import ctypes
 
     code = ctypes.get_errno()

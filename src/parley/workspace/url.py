@@ -1,9 +1,9 @@
-"""A URL, taken apart once, and which addresses are the public's.
+"""Parse URLs, and tell public addresses from private ones.
 
-Two readers of one URL are how guards are fooled, so a URL is read here and nowhere
-else: what is judged, connected to and asked for are the parts of one `Url`.
+Checks can be bypassed if two parsers read the same URL differently, so URLs are parsed only here. The host that is
+checked, connected to and requested comes from one `Url`.
 
-Not here: resolving names and fetching (web.py).
+See also: `web.py` for name resolution and fetching.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HOST = r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?"
 ADDRESS = r"[0-9a-f:.]*:[0-9a-f:.]*"
 LONGEST_HOST = 253
 KEPT = "!#$%&'()*+,/:;=?@[]~"
-"""What stands in a path or a query as it is; the rest is escaped."""
+"""The characters of a path or query that are not escaped, besides letters and digits."""
 
 
 class Url(Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class Url(Struct, frozen=True, kw_only=True):
 
     @property
     def authority(self) -> str:
-        """How the Host header spells it."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -39,32 +39,32 @@ class Url(Struct, frozen=True, kw_only=True):
         return f"{self.scheme}://{self.authority}{self.target}"
 
     def joined(self, location: str) -> Url:
-        """Where a link or a redirect on this page leads. Raises ToolError."""
+        """Resolve a link or redirect relative to this URL. Raises ToolError."""
         from urllib.parse import urljoin
 
         try:
             return read_url(urljoin(str(self), location))
         except ValueError as exc:
-            raise ToolError(f"{location!r} is no URL: {exc}") from None
+            raise ToolError(f"{location!r} is not a valid URL: {exc}") from None
 
     def leads_elsewhere(self, other: Url) -> bool:
-        """Whether going there is more than was asked for: another host, or a line anybody can read."""
+        """Whether a redirect leads to another host or from https to http, and so needs a new decision."""
         return other.host != self.host or (self.scheme, other.scheme) == ("https", "http")
 
 
 def read_url(url: str) -> Url:
-    """Take a URL apart. Raises ToolError."""
+    """Parse a URL. Raises ToolError."""
     from urllib.parse import quote, urlsplit
 
     try:
         parts = urlsplit(url.strip())
         host, port = parts.hostname or "", parts.port
     except ValueError as exc:
-        raise ToolError(f"{url!r} is no URL: {exc}") from None
+        raise ToolError(f"{url!r} is not a valid URL: {exc}") from None
     if parts.scheme not in PORTS:
-        raise ToolError(f"Only http:// and https:// URLs can be fetched, and this is {url!r}.")
+        raise ToolError(f"Only http:// and https:// URLs can be fetched, not {url!r}.")
     if "@" in parts.netloc:
-        raise ToolError("The URL has a user name before its host. Pages that need a login cannot be fetched.")
+        raise ToolError("The URL contains a user name. Pages that need a login cannot be fetched.")
     query = f"?{parts.query}" if parts.query else ""
     return Url(
         scheme=parts.scheme,
@@ -75,23 +75,23 @@ def read_url(url: str) -> Url:
 
 
 def ascii_host(host: str) -> str:
-    """The host as it is looked up. Raises ToolError if no host is called that."""
+    """The host name for the lookup, in ASCII. Raises ToolError for an invalid name."""
     try:
-        spelled = host if host.isascii() else host[: LONGEST_HOST + 1].encode("idna").decode("ascii").lower()
+        encoded = host if host.isascii() else host[: LONGEST_HOST + 1].encode("idna").decode("ascii").lower()
     except UnicodeError:
-        spelled = ""
-    if len(spelled) > LONGEST_HOST or not (re.fullmatch(HOST, spelled) or re.fullmatch(ADDRESS, spelled)):
-        raise ToolError(f"The URL's host {host!r} is not a host name.")
-    return spelled
+        encoded = ""
+    if len(encoded) > LONGEST_HOST or not (re.fullmatch(HOST, encoded) or re.fullmatch(ADDRESS, encoded)):
+        raise ToolError(f"The URL's host {host!r} is not a valid host name.")
+    return encoded
 
 
 def is_public(address: str) -> bool:
-    """Whether an address belongs to the public network, not to this machine or its neighbours."""
+    """Whether an IP address is public, not of this machine or a local network."""
     import ipaddress
 
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
-        # An IPv4 address in IPv6 clothes is judged as what it is.
+        # An embedded IPv4 address is checked as IPv4.
         nat64 = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in ipaddress.IPv6Network("64:ff9b::/96") else None
         inner = ip.ipv4_mapped or ip.sixtofour or nat64
         if inner is not None:

@@ -1,17 +1,15 @@
-"""The door to the network: one page, fetched with limits.
+"""Fetch web pages with limits, and without access to private networks.
 
-    page = await web.fetch("https://example.com/a")     # a Page, or Moved if it is on another host
+    page = await web.fetch("https://example.com/a")     # a WebPage, or Moved if it is on another host
 
-A name is resolved once, every address it has is judged, and the connection goes to a
-judged address: the name is only in the Host header and in the TLS greeting. So a name
-that changes its address between the look and the step (rebinding) gains nothing. Every
-redirect is judged anew; one that leads to another host is reported, not followed.
+A host name is resolved once, all its addresses are checked, and the connection goes to a checked address. The name is
+only used in the Host header and the TLS handshake, so DNS rebinding has no effect. Every redirect is checked again; a
+redirect to another host is reported, not followed.
 
-httpx2 is imported when the first page is fetched, in a thread, as models/backends/anthropic.py does.
-Proxies of the environment are not used: behind one, nobody knows which address is reached.
+httpx2 is imported in a thread when the first page is fetched, as in models/backends/anthropic.py. Proxies from the
+environment are not used, because the address behind a proxy cannot be checked.
 
-Not here: what a URL is and which addresses are public (url.py), what a page says
-(tools/web/page.py).
+See also: `url.py` for parsing and public addresses, `tools/web/page.py` for the content of pages.
 """
 
 from __future__ import annotations
@@ -30,9 +28,9 @@ if TYPE_CHECKING:
     import httpx2
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a host. Raises OSError."""
+"""Resolves a host to its IP addresses. Raises OSError."""
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-PACKED = ("gzip", "x-gzip", "deflate")
+COMPRESSIONS = ("gzip", "x-gzip", "deflate")
 HEADERS = {
     "accept": "text/html, text/markdown, text/*, application/json, application/xml;q=0.9, */*;q=0.5",
     "accept-encoding": "gzip, deflate",
@@ -42,18 +40,18 @@ HEADERS = {
 
 class FetchLimits(Struct, frozen=True, kw_only=True):
     max_bytes: int = 10_000_000
-    """Of the content, unpacked."""
+    """The size limit of the decompressed content."""
     seconds: float = 30
-    """From the first look-up to the last byte."""
+    """The timeout from the first lookup to the last byte."""
     connect_seconds: float = 8
     redirects: int = 5
 
 
 class WebPage(Struct, frozen=True, kw_only=True):
-    """What a server answered."""
+    """The response of a server."""
 
     url: str
-    """Where it was found, redirects followed."""
+    """The final URL, after redirects."""
     code: int
     reason: str
     content_type: str
@@ -61,7 +59,7 @@ class WebPage(Struct, frozen=True, kw_only=True):
 
 
 class Moved(Struct, frozen=True, kw_only=True):
-    """What was asked for is on another host; going there takes another decision."""
+    """A redirect to another host, which needs a new permission decision."""
 
     url: str
     to: str
@@ -69,143 +67,149 @@ class Moved(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class FetchPolicy(Struct, frozen=True, kw_only=True):
+    """Which addresses may be fetched."""
+
+    allow_private: bool = False
+    """Whether this machine and its local network may be fetched, too."""
+    offline: bool = False
+    """Whether nothing may be fetched (`--offline`)."""
+    is_public: Callable[[str], bool] = is_public
+
+
 class Web:
-    """Fetches pages. `allow_private` opens this machine and its neighbours as well."""
+    """Fetches pages."""
 
     def __init__(
         self,
+        policy: FetchPolicy | None = None,
         *,
-        allow_private: bool = False,
         ca_file: str | None = None,
         search_url: str | None = None,
         limits: FetchLimits | None = None,
         resolve: Resolver | None = None,
-        judge: Callable[[str], bool] = is_public,
-        closed: bool = False,
     ) -> None:
-        self._closed = closed
-        """Whether nothing may be fetched at all."""
-        self._allow_private = allow_private
-        self._judge = judge
-        """Whether an address is the public's."""
+        self._policy = policy or FetchPolicy()
         self._ca_file = ca_file
-        """Certificates to trust besides the machine's own."""
+        """Certificates to trust in addition to the system's."""
         self.search_url = search_url
-        """Where to search: a URL with `{query}` in it, chosen by the person."""
+        """The search endpoint that the user configured: a URL that contains `{query}`."""
         self._limits = limits or FetchLimits()
-        self._resolve = resolve or look_up
-        self._trust: ssl.SSLContext | None = None
+        self._resolve = resolve or resolve_host
+        self._ssl_context: ssl.SSLContext | None = None
 
     async def fetch(self, text: str, *, own: bool = False) -> WebPage | Moved:
-        """The page at a URL; `own` says that the person, not the model, chose it. Raises ToolError."""
+        """Fetch a URL. `own`: the user, not the model, chose it, so it may be private. Raises ToolError."""
         url = read_url(text)
-        if self._closed:
+        if self._policy.offline:
             raise ToolError(f"{url} was not fetched: this session runs with --offline.")
         try:
             async with asyncio.timeout(self._limits.seconds):
                 for _ in range(self._limits.redirects + 1):
-                    # A client for every step: no cookie and no connection is carried over.
+                    # A new client for every step, so that no cookies or connections are reused.
                     async with await self._client(url.scheme) as client:
-                        found = await self._step(client, url, own or self._allow_private)
+                        found = await self._step(client, url, own or self._policy.allow_private)
                     if not isinstance(found, Url):
                         return found
                     url = found
         except TimeoutError:
-            raise ToolError(f"{url} did not answer within {self._limits.seconds:g} seconds.") from None
-        raise ToolError(f"{text} redirects too often: more than {self._limits.redirects} times.")
+            raise ToolError(f"{url} did not response within {self._limits.seconds:g} seconds.") from None
+        raise ToolError(f"{text} redirects more than {self._limits.redirects} times.")
 
     async def _step(self, client: httpx2.AsyncClient, url: Url, private: bool) -> WebPage | Moved | Url:
-        """The page, or where it is; a Url is one to go on to."""
-        answer = await self._get(client, url, private)
+        """Request one URL. Returns the page, a redirect to report, or the Url to request next."""
+        response = await self._get(client, url, private)
         try:
-            code, reason, headers = answer.status_code, answer.reason_phrase, answer.headers
+            code, reason, headers = response.status_code, response.reason_phrase, response.headers
             if code not in REDIRECTS or "location" not in headers:
                 kind = headers.get("content-type", "")
-                body = await self._read(answer, url)
+                body = await self._read(response, url)
                 return WebPage(url=str(url), code=code, reason=reason, content_type=kind, body=body)
         finally:
-            await answer.aclose()
-        onward = url.joined(headers["location"])
-        if url.leads_elsewhere(onward):
-            return Moved(url=str(url), to=str(onward), code=code, reason=reason)
-        return onward
+            await response.aclose()
+        target = url.joined(headers["location"])
+        if url.leads_elsewhere(target):
+            return Moved(url=str(url), to=str(target), code=code, reason=reason)
+        return target
 
     async def _get(self, client: httpx2.AsyncClient, url: Url, private: bool) -> httpx2.Response:
-        """The answer, its body still to be read."""
+        """Send the request. The body of the response is not read yet."""
         import httpx2
 
-        flaw: Exception | None = None
+        error: Exception | None = None
         for address in await self._addresses(url, private):
             try:
-                # The client sees the address; the name is for the server alone.
-                there = httpx2.URL(scheme=url.scheme, host=address, port=url.port, raw_path=url.target.encode())
+                # Connect to the checked address; the name is only sent to the server.
+                address_url = httpx2.URL(scheme=url.scheme, host=address, port=url.port, raw_path=url.target.encode())
                 headers = {**HEADERS, "host": url.authority}
-                request = client.build_request("GET", there, headers=headers, extensions={"sni_hostname": url.host})
+                request = client.build_request(
+                    "GET", address_url, headers=headers, extensions={"sni_hostname": url.host}
+                )
                 return await client.send(request, stream=True)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
-                flaw = exc
+                error = exc
             except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
                 raise unreachable(url, exc) from None
-        raise unreachable(url, flaw)
+        raise unreachable(url, error)
 
     async def _addresses(self, url: Url, private: bool) -> list[str]:
-        """Where it may be reached. One address that is not the public's spoils them all."""
+        """The addresses of a host. If one of them is private, all are refused."""
         try:
             found = await self._resolve(url.host, url.port)
         except (OSError, UnicodeError) as exc:
             raise ToolError(f"The host {url.host} was not found: {exc}") from None
-        inner = [address for address in found if not self._judge(address)]
-        if inner and not private:
+        private_addresses = [address for address in found if not self._policy.is_public(address)]
+        if private_addresses and not private:
             raise ToolError(
-                f"{url.host} is at {inner[0]}, which is not an address of the public network, so it is not fetched. "
-                "If the user wants it fetched, they can set PARLEY_WEBFETCH_ALLOW_PRIVATE=1."
+                f"{url.host} was not fetched, because its address {private_addresses[0]} is not public. "
+                "The user can allow private addresses with PARLEY_WEBFETCH_ALLOW_PRIVATE=1."
             )
         return found
 
-    async def _read(self, answer: httpx2.Response, url: Url) -> bytes:
+    async def _read(self, response: httpx2.Response, url: Url) -> bytes:
         import zlib
 
         import httpx2
 
-        body = Unpacking(answer.headers.get("content-encoding", ""), self._limits.max_bytes)
+        body = BodyDecoder(response.headers.get("content-encoding", ""), self._limits.max_bytes)
         try:
-            async for chunk in answer.aiter_raw():
+            async for chunk in response.aiter_raw():
                 body.add(chunk)
         except httpx2.HTTPError as exc:
             raise unreachable(url, exc) from None
         except zlib.error as exc:
-            raise ToolError(f"The content of {url} cannot be unpacked: {exc}") from None
+            raise ToolError(f"The content of {url} cannot be decompressed: {exc}") from None
         return bytes(body.content)
 
     async def _client(self, scheme: str) -> httpx2.AsyncClient:
-        if scheme == "https" and self._trust is None:
-            self._trust = await asyncio.to_thread(trust, self._ca_file)
+        if scheme == "https" and self._ssl_context is None:
+            self._ssl_context = await asyncio.to_thread(make_ssl_context, self._ca_file)
         await asyncio.to_thread(__import__, "httpx2")
         import httpx2
 
         times = httpx2.Timeout(None, connect=self._limits.connect_seconds)
-        verify = self._trust if self._trust is not None else False  # False only where there is no TLS
+        verify = self._ssl_context if self._ssl_context is not None else False  # False only without TLS
         return httpx2.AsyncClient(verify=verify, timeout=times, trust_env=False, follow_redirects=False)
 
 
-class Unpacking:
-    """Content as it comes in, unpacked as far as the limit allows: a small answer may unpack to a huge one."""
+class BodyDecoder:
+    """Decompresses content up to the limit, because a small response may decompress to a huge one."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
         import zlib
 
-        packed = encoding.strip().lower()
-        if packed not in (*PACKED, "", "identity"):
-            raise ToolError(f"The content is packed as {packed!r}, which cannot be read here.")
+        encoding_name = encoding.strip().lower()
+        if encoding_name not in (*COMPRESSIONS, "", "identity"):
+            raise ToolError(f"The content encoding {encoding_name!r} is not supported.")
         self.content = bytearray()
         self._max_bytes = max_bytes
-        # Both kinds of header, gzip's and zlib's.
-        self._unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32) if packed in PACKED else None
+        # Accept both gzip and zlib headers.
+        self._decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding_name in COMPRESSIONS else None
 
     def add(self, chunk: bytes) -> None:
-        """Raises ToolError when it is too much, zlib.error when it is broken."""
+        """Raises ToolError above the size limit, zlib.error for invalid data."""
         room = self._max_bytes - len(self.content)
-        self.content += chunk if self._unpacker is None else self._unpacker.decompress(chunk, room + 1)
+        self.content += chunk if self._decompressor is None else self._decompressor.decompress(chunk, room + 1)
         if len(self.content) > self._max_bytes:
             raise ToolError(
                 f"The content is larger than {self._max_bytes / 1_000_000:g} MB, which is too much to fetch. "
@@ -213,8 +217,8 @@ class Unpacking:
             )
 
 
-def trust(ca_file: str | None) -> ssl.SSLContext:
-    """Whom to believe. Slow: it imports httpx2 and reads the machine's certificates."""
+def make_ssl_context(ca_file: str | None) -> ssl.SSLContext:
+    """The TLS context with trusted certificates. Slow: imports httpx2 and reads the system's certificates."""
     import httpx2
 
     context = httpx2.create_ssl_context()
@@ -226,13 +230,13 @@ def trust(ca_file: str | None) -> ssl.SSLContext:
     return context
 
 
-async def look_up(host: str, port: int) -> list[str]:
-    """Ask the system. Numbers in any spelling (2130706433, 0177.0.0.1) come back as plain addresses."""
+async def resolve_host(host: str, port: int) -> list[str]:
+    """Resolve a host with the system resolver. Numeric forms (2130706433, 0177.0.0.1) become plain addresses."""
     import socket
 
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-def unreachable(url: Url, flaw: Exception | None) -> ToolError:
-    return ToolError(f"{url} could not be fetched: {flaw or 'nothing answers there'}")
+def unreachable(url: Url, error: Exception | None) -> ToolError:
+    return ToolError(f"{url} could not be fetched: {error or 'no address responds'}")

@@ -172,7 +172,7 @@ def test_half_a_line_that_a_kill_left_is_reported_once(run: Any, tmp_path: Path)
 
     first, second = (run(*offline, "--resume", OLD, f"say {word}") for word in ("Two", "Three"))
     assert (first.stdout, second.stdout) == ("Two\n", "Three\n")
-    assert "is torn or damaged, and is left out" in first.stderr
+    assert "is incomplete or damaged; skipped" in first.stderr
     assert second.stderr == ""
     assert all(json.loads(line) for line in path.read_text().splitlines())
 

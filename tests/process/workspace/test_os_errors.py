@@ -21,9 +21,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})
 from parley.errors import ToolError
-from tests.helpers.workspace import Desk
+from tests.helpers.workspace import WorkspaceHarness
 
-desk = Desk(Path({base!r}))
+desk = WorkspaceHarness(Path({base!r}))
 try:
     desk.put({name!r}, b"x" * {size})
 except ToolError as told:
@@ -83,16 +83,14 @@ def test_a_name_that_is_too_long_is_told(harness: WorkspaceHarness) -> None:
 def test_a_file_in_the_place_of_a_folder_is_told(harness: WorkspaceHarness) -> None:
     (harness.inside / "file").touch()
 
-    assert (
-        refusal(harness, "file/new") == "<inside>/file/new cannot be read: a part of the path is a file, not a folder."
-    )
+    assert refusal(harness, "file/new") == "<inside>/file/new cannot be read: part of the path is a file, not a folder."
 
 
 def test_links_in_a_circle_are_told(harness: WorkspaceHarness) -> None:
     (harness.inside / "one").symlink_to("two")
     (harness.inside / "two").symlink_to("one")
 
-    assert refusal(harness, "one").startswith("The path cannot be followed: its links lead in a circle")
+    assert refusal(harness, "one").startswith("The path cannot be resolved: its symlinks form a loop")
 
 
 def test_a_folder_that_may_not_be_written_to_is_told(harness: WorkspaceHarness) -> None:
@@ -137,7 +135,7 @@ def test_a_write_that_breaks_off_leaves_the_old_file_and_nothing_else(harness: W
 
 @pytest.mark.parametrize(
     ("mount", "size", "told"),
-    [("size=64k", 1_000_000, "no space is left on the device"), ("ro", 1, "the file system is read-only")],
+    [("size=64k", 1_000_000, "the disk is full"), ("ro", 1, "the file system is read-only")],
 )
 def test_a_disk_that_takes_nothing_is_told(harness: WorkspaceHarness, mount: str, size: int, told: str) -> None:
     script = SMALL_DISK.format(folder=str(paths.ROOT), base=str(harness.inside.parent), name="disk/file", size=size)
@@ -161,7 +159,7 @@ def test_without_room_for_a_checkpoint_nothing_is_changed(harness: WorkspaceHarn
     harness.history.write_text("a file where the folder should be")
 
     told = refusal(harness, "file")
-    assert told.startswith("<inside>/file is left as it is, because no checkpoint of it could be kept")
+    assert told.startswith("<inside>/file was not changed, because its checkpoint could not be saved")
     assert harness.tree() == {"file": b"old"}
 
 

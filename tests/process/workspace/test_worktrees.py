@@ -174,7 +174,7 @@ async def test_where_none_can_be_made_the_reason_is_told(tmp_path: Path, state: 
         git(folder, "commit", "-qm", "x", "--allow-empty")
         (tmp_path / "elsewhere").mkdir()
         (folder / ".claude").symlink_to(tmp_path / "elsewhere")
-    words = {"no repository": "no git repository", "no commit": "no commit yet", "a link": "is a symbolic link"}
+    words = {"no repository": "not in a git repository", "no commit": "no commit yet", "a link": "is a symbolic link"}
 
     async def talk(worktrees: GitWorktrees) -> None:
         with pytest.raises(ToolError, match=words[state]):

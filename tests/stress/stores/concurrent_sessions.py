@@ -1,10 +1,10 @@
-"""Engines side by side on one config folder: nobody's session is mixed up, torn or lost.
+"""Run many engines on one configuration folder: no session is mixed up, damaged or lost.
 
     python -m tests.stress.stores.concurrent_sessions --engines 50 --rounds 3 --store sqlite
 
 Every engine has a session of its own, which it resumes in each round with a call that writes a file; all of them fork
 one shared session, and race to resume it. In the end every transcript must be whole, hold exactly what was
-acknowledged, in its order, and nobody may still hold anything.
+acknowledged, in order, and no process may still hold a lease.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""T-26: an engine dies at every step of a job, in this process, and another goes on from what it left behind.
+"""T-26: an engine stops at every step of a job, in this process, and another one resumes the session.
 
     python -m tests.stress.stores.crash_points --points 10000
 
-A step is a record that is about to be written: the engine stops there for good, as if the power had gone, and
-whatever it had done by then is done. The next engine resumes the session and dies at its own n-th record, and so on,
-until the job is done (worker.py). What must hold is what holds for real kills (kills.py): no line that was told is
-lost, no effect happens twice, each happens, and every request is one that the API would take.
+A step is a record that is about to be written: the engine stops there, as if the power had failed, and what it has
+done so far remains. The next engine resumes the session and stops at its own n-th record, and so on, until the job is
+done (scripted_job.py). The requirements are those for real kills (engine_kills.py): no line that was sent is lost, no
+effect happens twice, each happens, and every request is one that the API accepts.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m tests.stress.stores.engine_kills --kills 1000
 
-Each job has a model server of its own in this process, played by a worker (worker.py): 24 steps, commands that
+Each job has a model server of its own in this process, played by a worker (scripted_job.py): 24 steps, commands that
 append to a file and files to be written. Half of the jobs ask the host about every command, which allows it. After
 each SIGKILL another engine resumes the session at once. What must hold:
 

@@ -2,7 +2,7 @@
 
     python -m tests.stress.stores.failing_disk --most 400
 
-A session does a job (worker.py) with marks that can be counted and files that are written for real. The N-th
+A session does a job (scripted_job.py) with marks that can be counted and files that are written for real. The N-th
 operation on a file fails with ENOSPC, EIO or EROFS: once, three times, or until the prompt has
 its result. Then the disk is well again, and the next prompt has to finish the job. What must hold: each prompt has
 one result, nothing that was told is lost, no mark is made twice, every request is one that the API would take, and

@@ -1,7 +1,7 @@
-"""One session, two engines: every sequence of turns of the original CLI (O) and of Parley (P).
+"""One session, two engines: every sequence of turns of Claude Code (O) and of Parley (P).
 
     python -m tests.stress.stores.interchange --original PATH       # or PARLEY_ORIGINAL; needs IS_SANDBOX=1 for root
-    python -m tests.stress.stores.interchange                       # recorded lines of the original stand in for it
+    python -m tests.stress.stores.interchange                       # uses recorded lines of Claude Code
     python -m tests.stress.stores.interchange --only OPO --kinds fork,kill --jobs 2
 
 Each kind of play goes through all sequences of up to four turns:
@@ -10,7 +10,7 @@ Each kind of play goes through all sequences of up to four turns:
     tools      each turn thinks and makes two calls at once
     fork       each turn forks the session of the one before (--fork-session)
     compact    a turn is preceded by `/compact`, by the same engine; each turn but the first in its own play
-    kill       a turn is killed in a call that has begun to work; each turn but the last in its own play
+    kill       a turn is killed during a call that has started to work; each turn but the last in its own play
     at         the last turn continues after the first one (--resume-session-at), and one more of each engine follows
     mixed      each turn does one of these, by the dice (--seed)
 

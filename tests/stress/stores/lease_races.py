@@ -1,4 +1,4 @@
-"""Processes that race for one session: exactly one holds it, however the others come, go and die.
+"""Processes race for one session: exactly one holds it, however the others start and end.
 
     python -m tests.stress.stores.lease_races --races 1000 --seed 1
 

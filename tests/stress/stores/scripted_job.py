@@ -1,4 +1,4 @@
-"""A model with a job, which knows nothing but the conversation: engines may die under it, and it goes on.
+"""A fake model with a job. It knows only the conversation, so it continues after an engine is killed.
 
 The job has steps, two of which are called at a time. What has become of a step is in the results of its calls; of one
 whose outcome is unknown the worker looks at what is there before it tries again. A request that the API would refuse

@@ -1,4 +1,4 @@
-"""Short runs of the programs beside this file, which go as far as you like."""
+"""Short runs of the stress tests in this folder."""
 
 from __future__ import annotations
 

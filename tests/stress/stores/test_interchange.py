@@ -1,6 +1,6 @@
-"""Sessions that the original and Parley continue in turns, and what other programs find in our transcripts.
+"""Sessions that Claude Code and Parley continue in turns, and what other programs read from our transcripts.
 
-`PARLEY_ORIGINAL` names the executable of the original; without it recorded lines stand in (recorded.py).
+`PARLEY_ORIGINAL` names the executable of Claude Code; without it, recorded lines are used (recorded_sessions.py).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_a_copied_line_that_is_damaged_is_left_out_and_named(tmp_path: Path) -> 
     transcript(tmp_path, FORK).write_bytes(forked(lines, FORK).replace(b'"answer-1a"', b'"answer-2a"', 1))
 
     assert words(list(store.read(FORK))) == [word for word in SAID if word != "answer-1a"]
-    assert complaints == [f"line 2 of {transcript(tmp_path, FORK)} is torn or damaged, and is left out"]
+    assert complaints == [f"line 2 of {transcript(tmp_path, FORK)} is incomplete or damaged; skipped"]
 
 
 def test_transcripts_have_final_figures_once_and_times_that_rise(tmp_path: Path) -> None:

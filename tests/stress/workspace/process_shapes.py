@@ -1,6 +1,6 @@
-"""Shapes of process trees that are hard to end; survivors.py runs them as commands of the engine.
+"""Process trees that are hard to end; surviving_processes.py runs them as commands of the engine.
 
-    python -I -S shapes.py SHAPE PIDS stay|leave
+    python -I -S process_shapes.py SHAPE PIDS stay|leave
 
 Every process of a shape appends its pid and its start time to the file PIDS. When all of them
 are there, the line `ready` follows, and the process that was started stays or leaves. None

@@ -1,4 +1,4 @@
-"""Walk at random through edits, commands, edits of somebody else, rewinds and restarts, beside a model (T-38).
+"""Random edits, commands, foreign edits, rewinds and restarts, compared with a model (T-38).
 
     python -m tests.stress.workspace.random_rewinds --steps 20000 --seed 1
 

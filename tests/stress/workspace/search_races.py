@@ -1,10 +1,10 @@
-"""Swap files for links that lead out of the tree, while Grep searches it.
+"""Replace files by symlinks that lead out of the tree, while Grep searches it.
 
     python -m tests.stress.workspace.search_races --searches 2000
     python -m tests.stress.workspace.search_races --searches 500 --free        # not confined: must be caught
 
 One process swaps 200 files for links to a secret and back, as fast as it can; another searches for what is in the
-secret, with a reach that ends at the tree. Nothing may be found. The exit code is 0 if that held, 1 if not.
+secret, with a scope limited to the tree. Nothing may be found. The exit code is 0 if that held, 1 if not.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
 async def leaking(tree: Path, searches: int, free: bool) -> int:
     search = LocalSearch(dict(os.environ))
     reach = Scope(anywhere=True) if free else Scope(folders=(str(tree),))
-    area = SearchArea(path=str(tree), cwd=str(tree), reach=reach)
+    area = SearchArea(path=str(tree), cwd=str(tree), scope=reach)
     leaks = 0
     for _ in range(searches):
         found = await search.matches(ContentQuery(pattern="needle"), area, timeout_seconds=20, enough_lines=10)

@@ -1,9 +1,9 @@
-"""Nothing a command started survives the engine, whatever it was and however the engine ended.
+"""No process of a command survives the engine, however the engine ends.
 
     python -m tests.stress.workspace.surviving_processes                          # 20 shapes x 5 endings, once
     python -m tests.stress.workspace.surviving_processes --rounds 20 --under-load # 2,000 runs with every core busy
 
-Each run starts a real engine with the offline model, lets it run a command of a shape (shapes.py),
+Each run starts a real engine with the offline model, lets it run a command of a shape (process_shapes.py),
 ends it, and looks up to 5 s later for the processes that enrolled, and for whatever else was below
 the engine at its end: by pid and start time, never by name. The exit code is 0 if none was found.
 """

@@ -1,4 +1,4 @@
-"""Swap files, folders and links under the hands of whoever reads and writes (T-14).
+"""Replace files, folders and symlinks while another process reads and writes them (T-14).
 
     python -m tests.stress.workspace.symlink_races --swaps 100000 --seed 1
     python -m tests.stress.workspace.symlink_races --swaps 100000 --walk        # as on systems without openat2

@@ -1,4 +1,4 @@
-"""Short runs of symlink_races.py, torn_writes.py and random_rewinds.py, which go as far as you like."""
+"""Short runs of symlink_races.py, torn_writes.py and random_rewinds.py."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Kill the writer at every call it makes of the system, and at random times.
+"""Kill the writer at every system call, and at random times.
 
     python -m tests.stress.workspace.torn_writes --kills 500 --seed 1
 
 A child does one job (create, replace, edit twice, rewind) and dies just before its N-th call, for every N;
 or, where that call writes, after half of it. Then the file must be exactly the old or the new one, and a new
 process of the same session must be able to write it, rewind it, and leave nothing of ours lying about. The
-second part kills a child that writes large files with SIGKILL, at times that the dice decide.
+second part kills a child that writes large files with SIGKILL, at random times.
 """
 
 from __future__ import annotations

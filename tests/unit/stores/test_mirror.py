@@ -11,7 +11,7 @@ from parley.stores.base import Entry
 from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.memory import MemoryStore
-from parley.stores.mirror import MirroredLog
+from parley.stores.mirror import MirroredLog, MirrorTarget
 from tests.helpers.store_conformance import FIRST, TEXT, uuid
 from tests.helpers.store_conformance import assistant as assistant_entry
 from tests.helpers.store_conformance import note as note_entry
@@ -38,22 +38,19 @@ def note(seq: int) -> Entry:
 class Client:
     """Keeps what it is told."""
 
-    def __init__(self, *held: Entry, is_copy: bool = False, most_bytes: int = 10_000, head: Json | None = None) -> None:
+    def __init__(self, *held: Entry, is_copy: bool = False, max_bytes: int = 10_000, head: Json | None = None) -> None:
         self.frames: list[Json] = []
-        self.complaints: list[str] = []
+        self.warnings: list[str] = []
         self.log = MemoryStore().create(FIRST)
         for entry in held:
             self.log.append(entry)
         self.mirror = MirroredLog(
             self.log,
             self.hear,
-            path=PATH,
-            session_id=FIRST,
-            context=CONTEXT,
-            most_bytes=most_bytes,
+            MirrorTarget(path=PATH, session_id=FIRST, context=CONTEXT, max_bytes=max_bytes),
             is_copy=is_copy,
             head=head,
-            complain=self.complaints.append,
+            warn=self.warnings.append,
         )
 
     def hear(self, message: Message) -> None:
@@ -94,11 +91,11 @@ def test_of_a_copy_all_is_told_once_something_is_said_in_it() -> None:
 
 
 def test_a_line_that_no_client_could_take_is_kept_and_complained_about() -> None:
-    client = Client(most_bytes=100)
+    client = Client(max_bytes=100)
     client.mirror.append(user(0))
 
     assert (client.frames, list(client.log.entries())) == ([], [user(0)])
-    assert "entry 0 of the session is not mirrored" in client.complaints[0]
+    assert "entry 0 of the session is not mirrored" in client.warnings[0]
 
 
 def test_a_transcript_of_mirrored_lines_is_the_session(tmp_path: Path) -> None:

@@ -124,12 +124,12 @@ def test_an_id_may_be_opened_unless_it_is_in_use(store: Store) -> None:
     ("wanted", "complaint"),
     [
         ({"session_id": "x"}, "Invalid session ID"),
-        ({"resume": ""}, "--resume needs the id or the title of a session"),
-        ({"resume": " ", "fork": True}, "--resume needs the id or the title of a session"),
-        ({"session_id": NEW, "resume": OLD}, "only together with --fork-session"),
-        ({"session_id": NEW, "newest": True}, "only together with --fork-session"),
-        ({"at": "first"}, "--resume-session-at goes only with"),
-        ({"resume": OLD, "drops": "second"}, "--resume-drops-turn goes only with"),
+        ({"resume": ""}, "--resume needs a session id or title"),
+        ({"resume": " ", "fork": True}, "--resume needs a session id or title"),
+        ({"session_id": NEW, "resume": OLD}, "only if --fork-session is given"),
+        ({"session_id": NEW, "newest": True}, "only if --fork-session is given"),
+        ({"at": "first"}, "--resume-session-at requires"),
+        ({"resume": OLD, "drops": "second"}, "--resume-drops-turn requires"),
     ],
 )
 def test_wishes_that_contradict_each_other_are_refused(store: Store, wanted: Json, complaint: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from parley.errors import SessionError
 from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
-from parley.stores.titles import find_by_title
+from parley.stores.session_open import find_by_title
 from tests.helpers.store_conformance import FIRST, SECOND, user, write
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from parley.workspace import atomic, safe_open, syscalls
-from parley.workspace.safe_open import ResolvedPlace, Swapped
+from parley.workspace.safe_open import FileLocation, Swapped
 
 BESIDE = ".parley-1.tmp"
 
 
 @contextmanager
-def place_of(path: Path) -> Iterator[ResolvedPlace]:
+def place_of(path: Path) -> Iterator[FileLocation]:
     with safe_open.at(str(path)) as place:
         yield place
 

@@ -62,7 +62,7 @@ def test_a_file_that_changed_since_is_not_replaced(harness: WorkspaceHarness) ->
 def test_a_file_that_exists_is_not_made_anew(harness: WorkspaceHarness) -> None:
     (harness.inside / "file").write_bytes(b"theirs")
 
-    with pytest.raises(ToolError, match="exists already"):
+    with pytest.raises(ToolError, match="already exists"):
         harness.files.write(f"{harness.inside}/file", b"new", harness.reach, replacing=None)
     assert harness.tree() == {"file": b"theirs"}
 
@@ -73,7 +73,7 @@ def test_a_file_whose_folder_is_gone_is_not_made_anew(harness: WorkspaceHarness)
     (harness.inside / "folder/file").unlink()
     (harness.inside / "folder").rmdir()
 
-    with pytest.raises(ToolError, match="not there any more"):
+    with pytest.raises(ToolError, match="no longer exists"):
         harness.files.write(path, b"two", harness.reach, replacing=known)
     assert not (harness.inside / "folder").exists()
 
@@ -190,7 +190,7 @@ def test_later_edits_of_somebody_else_are_left_alone_and_named(harness: Workspac
         (f"{harness.inside}/ours",),
         (f"{harness.inside}/theirs",),
     )
-    assert told.reason == f"Left alone: {harness.inside}/theirs (it was changed by somebody else since)"
+    assert told.reason == f"Left alone: {harness.inside}/theirs (it was changed by another program since)"
     assert harness.tree() == {"theirs": b"theirs"}
 
 
@@ -247,7 +247,7 @@ def test_a_file_whose_copy_is_lost_is_left_alone(harness: WorkspaceHarness) -> N
 
     told = harness.files.rewind("m1", dry_run=False)
     assert not told.possible
-    assert "missing or broken" in told.reason
+    assert "missing or damaged" in told.reason
     assert harness.tree() == {"file": b"new"}
 
 
@@ -287,7 +287,7 @@ def test_a_write_that_was_refused_is_no_change_to_take_back(harness: WorkspaceHa
 def test_what_a_crash_left_lying_about_is_cleared_away_before_the_next_change(harness: WorkspaceHarness) -> None:
     harness.files.begin_message("m1")
     CheckpointStore(harness.history).add(
-        ChangeRow(path=f"{harness.inside}/file", before=None, after="x", beside=".parley-0.tmp")
+        ChangeRow(path=f"{harness.inside}/file", before=None, after="x", temp_name=".parley-0.tmp")
     )
     (harness.inside / ".parley-0.tmp").write_bytes(b"half of")
     harness.restart()
@@ -299,7 +299,7 @@ def test_what_a_crash_left_lying_about_is_cleared_away_before_the_next_change(ha
 
 def test_a_session_that_is_not_to_be_kept_leaves_no_history(tmp_path: Path) -> None:
     harness = WorkspaceHarness(tmp_path)
-    harness.files = harness.restart(forget_at_end=True)
+    harness.files = harness.restart(delete_history_at_end=True)
     harness.files.begin_message("m1")
     harness.put("file", b"new")
     harness.files.close()

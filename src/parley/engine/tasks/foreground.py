@@ -93,9 +93,9 @@ class ForegroundCommand:
         """How it ended, and whether it timed out; None if it was moved to the background."""
         timer = asyncio.get_running_loop().call_later(ANNOUNCE_AFTER_SECONDS, self._send_start, running)
         try:
-            either: set[asyncio.Future[Any]] = {process.over, running.moved}
+            either: set[asyncio.Future[Any]] = {process.ended, running.moved}
             await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if running.moved.done() and not process.over.done():
+            if running.moved.done() and not process.ended.done():
                 return None
             return await self._processes.wait(process, 0)
         except asyncio.CancelledError:

@@ -1,1 +1,1 @@
-"""Stores that keep a session's log in files."""
+"""Stores that keep each session's log in a file of JSON lines."""

@@ -1,4 +1,4 @@
-"""What stores have in common that keep a session's log as lines in a file: its mending, and its agents' logs."""
+"""What file stores share: repair, and the logs of subagents."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from parley.workspace import private_files
 
 @contextmanager
 def translate_os_errors() -> Iterator[None]:
-    """A folder that we may not look into is told as a session's error."""
+    """Translate errors of directory listings to SessionError."""
     try:
         yield
+    except private_files.UnsafeFile as exc:
+        raise SessionError(exc.strerror) from None
     except OSError as exc:
-        raise SessionError(f"sessions cannot be looked for at {exc.filename}: {exc.strerror}") from None
+        raise SessionError(f"cannot access sessions in {exc.filename}: {exc.strerror}") from None
 
 
 def log_exists(path: Path) -> bool:
-    """Whether a session has its log here. Raises OSError, Unsafe for what is no file of ours."""
+    """Whether the log file exists. Raises OSError, and UnsafeFile if the file is not ours."""
     try:
         private_files.stat_file(path, below=BELOW)
     except (FileNotFoundError, NotADirectoryError):
@@ -35,7 +37,7 @@ def log_exists(path: Path) -> bool:
 
 
 class FileStore:
-    """A part of such a store: where its logs lie, the store itself says."""
+    """Base class of file stores. The subclass knows where its logs are."""
 
     _leases: Path
     _context: EntryContext
@@ -45,7 +47,7 @@ class FileStore:
         raise NotImplementedError
 
     def _path_of_existing(self, session_id: str) -> Path:
-        """Where the log of a session is. Raises UnknownSession."""
+        """The path of a session's log. Raises UnknownSession."""
         raise NotImplementedError
 
     def repair(self, session_id: str) -> RepairReport | None:

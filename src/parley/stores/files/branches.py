@@ -1,14 +1,13 @@
-"""Which lines of a transcript are no part of its conversation any more.
+"""Find the lines of a transcript that are no longer part of its conversation.
 
-Each line names the line it follows. Whoever goes back in a conversation and says something else
-begins a branch; the branch that the last line stands on counts. Calls that ran side by side look
-like branches and are none: each result follows its own call, and the answer follows one of them.
-A boundary, behind which the conversation begins anew, names no parent but its logical one. Lines that it preserves
-stand after its summary from then on, though they were written before it: the original continues on the last of them.
+Each line names its parent. When the user goes back and sends another prompt, a branch starts; only the branch of the
+last line is active. Parallel tool calls look like branches but are not: each result follows its own call, and the
+answer follows one of the results. A compact boundary has a logical parent only. The lines that it preserves come
+after its summary from then on, although they were written earlier: Claude Code continues from the last of them.
 
-    dropped = abandoned(lines)      # the uuids of the lines that do not count
+    abandoned = find_abandoned(lines)      # the uuids of the lines on inactive branches
 
-The engine's own cuts are no branches here: the log says what they leave out (session_open.py).
+The engine's own cuts are not branches: `cut` entries in the log say what they leave out (session_open.py).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class LinkMessage(Struct, frozen=True):
 
 
 class PreservedSegment(Struct, frozen=True, rename="camel"):
-    """The lines that a boundary preserves: they follow `anchor_uuid`, which is its summary."""
+    """The lines that a boundary preserves. They follow `anchor_uuid`, the summary."""
 
     anchor_uuid: str | None = None
     tail_uuid: str | None = None
@@ -41,12 +40,12 @@ class CompactMetadata(Struct, frozen=True, rename="camel"):
 
 
 class ChainLink(Struct, frozen=True, rename="camel"):
-    """What of a line says where it belongs."""
+    """The fields of a line that determine its position in the conversation."""
 
     type: str = ""
     uuid: str | None = None
     parent_uuid: str | None | UnsetType = UNSET
-    """Null at a beginning; titles and the like have none, and stand in no chain."""
+    """Null for the first line. Titles and similar lines have no such field and are not part of the chain."""
     logical_parent_uuid: str | None = None
     is_sidechain: bool = False
     kind: str = ""
@@ -70,25 +69,25 @@ class AnswerParts(Struct, frozen=True):
 
 
 UUID = b',"uuid":"'
-FOLLOWER = b'{"parentUuid":"%b","isSidechain":false,'
-"""How a line begins that follows another."""
-NOBODY = b"\n\n"
-"""How no line begins."""
+FOLLOWER_PREFIX = b'{"parentUuid":"%b","isSidechain":false,'
+"""The start of a line that follows another."""
+NO_PREFIX = b"\n\n"
+"""A prefix that no line has."""
 LINK = msgspec.json.Decoder(ChainLink)
-SAID = msgspec.json.Decoder(AnswerParts)
+ANSWER = msgspec.json.Decoder(AnswerParts)
 
 
 class Node(Struct, frozen=True):
     uuid: str
     follows: str | None
     message_id: str | None
-    """Of an answer of the model, whose blocks are a line each."""
+    """The id of a model response, which has one line per content block."""
     is_result: bool
-    """Whether the line is the result of a call."""
+    """Whether the line is a tool result."""
 
 
 def links(lines: Iterable[bytes]) -> Iterator[tuple[ChainLink, bytes]]:
-    """The lines that stand in a chain, and the engine's cuts. What is no line of a transcript is skipped."""
+    """Yield the chained lines and the engine's cuts. Unreadable lines are skipped."""
     for line in lines:
         try:
             link = LINK.decode(line)
@@ -99,13 +98,13 @@ def links(lines: Iterable[bytes]) -> Iterator[tuple[ChainLink, bytes]]:
 
 
 def is_straight(lines: Iterable[bytes]) -> bool:
-    """Whether each line follows the one before it: nearly every transcript is like that.
+    """Whether each line follows the one before it, as in nearly every transcript.
 
-    Most lines show it by how they begin, and need not be decoded. A line that is wrongly taken for the last
-    one makes the transcript look branched, never straight.
+    Most lines show this by their first bytes and are not decoded. If the uuid of a line is misread, the transcript
+    looks branched, never straight.
     """
     last: bytes | None = None
-    follower = NOBODY
+    follower = NO_PREFIX
     was_cut = True
     for line in lines:
         if line.startswith(follower) and line.count(UUID) == 1:
@@ -117,27 +116,27 @@ def is_straight(lines: Iterable[bytes]) -> bool:
                     return False
                 was_cut = link.uuid is None
                 last = link.uuid.encode() if link.uuid is not None else last
-        follower = NOBODY if last is None or was_cut else FOLLOWER % last
+        follower = NO_PREFIX if last is None or was_cut else FOLLOWER_PREFIX % last
     return True
 
 
 def find_abandoned(lines: Iterable[bytes]) -> frozenset[str]:
-    """The uuids of the lines on branches that do not count."""
+    """The uuids of the lines on inactive branches."""
     nodes = {node.uuid: node for node in build_tree(lines)}
     if not nodes:
         return frozenset()
-    kept = chain_to(nodes, next(reversed(nodes)))
-    kept |= siblings_of(nodes, kept)
-    return frozenset(nodes.keys() - kept)
+    active = chain_to(nodes, next(reversed(nodes)))
+    active |= siblings_of(nodes, active)
+    return frozenset(nodes.keys() - active)
 
 
 def build_tree(lines: Iterable[bytes]) -> Iterator[Node]:
-    """Every line with its parent. A parent that is not there, or was cut off by us, is the line before."""
+    """Yield every line with its parent. If the parent is missing or was cut, the previous line is the parent."""
     known: set[str] = set()
     last: str | None = None
     was_cut = False
     moved: dict[str, str] = {}
-    """What stands for a preserved line: the summary after which it is said again."""
+    """The new parent of lines that follow a preserved line: the summary it was moved after."""
     for link, line in links(lines):
         if link.uuid is None:
             was_cut = True
@@ -163,28 +162,28 @@ def build_tree(lines: Iterable[bytes]) -> Iterator[Node]:
 
 def read_parts(line: bytes) -> LinkMessage | None:
     try:
-        return SAID.decode(line).message
+        return ANSWER.decode(line).message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def chain_to(nodes: dict[str, Node], leaf: str) -> set[str]:
-    """A line and all before it."""
-    kept: set[str] = set()
+    """A line and all its ancestors."""
+    active: set[str] = set()
     at: str | None = leaf
-    while at is not None and at not in kept:
-        kept.add(at)
+    while at is not None and at not in active:
+        active.add(at)
         at = nodes[at].follows
-    return kept
+    return active
 
 
-def siblings_of(nodes: dict[str, Node], kept: set[str]) -> set[str]:
-    """The other blocks of answers whose calls were run, and the results of all their calls."""
-    went_on = {
+def siblings_of(nodes: dict[str, Node], active: set[str]) -> set[str]:
+    """The other blocks of active answers whose calls ran, and the results of all their calls."""
+    answered = {
         nodes[node.follows].message_id
         for node in nodes.values()
-        if node.is_result and node.uuid in kept and node.follows is not None
+        if node.is_result and node.uuid in active and node.follows is not None
     }
-    blocks = {node.uuid for node in nodes.values() if node.message_id is not None and node.message_id in went_on}
+    blocks = {node.uuid for node in nodes.values() if node.message_id is not None and node.message_id in answered}
     results = {node.uuid for node in nodes.values() if node.is_result and node.follows in blocks}
     return blocks | results

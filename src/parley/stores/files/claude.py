@@ -1,9 +1,8 @@
-"""The layout of the original CLI: `<config>/projects/<project>/<session>.jsonl`.
+"""The store in Claude Code's layout: `<config>/projects/<project>/<session>.jsonl`.
 
-The session functions of the official SDKs read these files directly, so our lines have
-the fields they look for: `type`, `uuid`, `parentUuid`, `sessionId`, `timestamp`, `message`.
-Files are private to the user (0600). A log is created with its first entry. Who holds a
-session stands in `<config>/leases/<session>`.
+The session functions of the official SDKs read these files directly, so our lines have the fields that they need:
+`type`, `uuid`, `parentUuid`, `sessionId`, `timestamp`, `message`. Files are private to the user (0600). A log is
+created with its first entry. `<config>/leases/<session>` names the process that holds a session.
 """
 
 from __future__ import annotations
@@ -25,18 +24,16 @@ from parley.workspace import private_files
 
 LONGEST_KEY = 200
 SESSION = re.compile(rf"(?!agent-){ID_PATTERN.pattern}")
-"""Older versions of the original keep the transcripts of subagents beside those of sessions."""
+"""Older versions of Claude Code store the transcripts of subagents alongside those of sessions."""
 
 
 class ClaudeStore(FileStore):
-    """The sessions of one project below one config folder."""
+    """The sessions of one project below one configuration directory."""
 
-    def __init__(
-        self, config: Path, context: EntryContext, complain: Callable[[str], None] = lambda text: None
-    ) -> None:
+    def __init__(self, config: Path, context: EntryContext, warn: Callable[[str], None] = lambda text: None) -> None:
         self._projects = config / "projects"
         self._leases = config / "leases"
-        self._warn = complain
+        self._warn = warn
         self._folder = self._projects / project_key(context.cwd)
         self._context = context
 
@@ -97,10 +94,10 @@ class ClaudeStore(FileStore):
                 with private_files.open_folder(path.parent, below=BELOW) as (folder, _):
                     with suppress(FileNotFoundError):
                         os.unlink(path.name, dir_fd=folder)
-                    # What its subagents said lies beside it.
+                    # The transcripts of its subagents are in a directory alongside.
                     shutil.rmtree(session_id, ignore_errors=True, dir_fd=folder)
             except OSError as exc:
-                raise SessionError(f"the session cannot be deleted at {path}: {exc.strerror}") from None
+                raise SessionError(f"cannot delete the session at {path}: {exc.strerror}") from None
 
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
         from parley.stores.files.session_summary import search_files
@@ -108,7 +105,7 @@ class ClaudeStore(FileStore):
         return search_files(self._files(None), text, limit)
 
     def _files(self, project: str | None) -> builtins.list[tuple[str, Path]]:
-        """The ids and files of sessions, those written last first."""
+        """The ids and files of sessions, most recently written first."""
         from parley.stores.files.session_summary import sort_by_age
 
         folder = "*" if project is None else project_key(project)
@@ -127,7 +124,7 @@ class ClaudeStore(FileStore):
         return found
 
     def _find(self, session_id: str) -> Path | None:
-        """The session's file, in this project or, failing that, in any other."""
+        """The session's file, in this project or else in any other."""
         if not ID_PATTERN.fullmatch(session_id):
             return None
         here = self._folder / f"{session_id}.jsonl"
@@ -139,14 +136,14 @@ class ClaudeStore(FileStore):
 
 
 def project_key(cwd: str) -> str:
-    """The folder name of a project: the path with everything but letters and digits as dashes."""
+    """The directory name of a project: its path with dashes for all characters but letters and digits."""
     path = normalize(os.path.realpath(cwd))
     key = re.sub(r"[^A-Za-z0-9]", "-", path)
     return key if len(key) <= LONGEST_KEY else f"{key[:LONGEST_KEY]}-{base36(abs(hash32(path)))}"
 
 
 def normalize(text: str) -> str:
-    """Letters and their accents as one character each (NFC), as the readers of the layout have them."""
+    """Apply Unicode NFC, as the other readers of the layout do."""
     if text.isascii():
         return text
     import unicodedata
@@ -155,7 +152,7 @@ def normalize(text: str) -> str:
 
 
 def hash32(text: str) -> int:
-    """`h * 31 + c` over UTF-16 units in 32 signed bits: what JavaScript programs compute."""
+    """JavaScript's usual string hash: `h * 31 + c` over UTF-16 units, in 32 signed bits."""
     value = 0
     units = text.encode("utf-16-le")
     for at in range(0, len(units), 2):

@@ -1,8 +1,8 @@
-"""An entry as the layout of the original CLI spells it, and back.
+"""Encode entries as transcript lines in Claude Code's layout, and decode them.
 
-What the layout has no place for goes into the field `parley` of a line, or into lines of the
-type `parley`; its readers skip both. Programs that count tokens add up `message.usage` of whatever line has it, so
-a message of ours that has one stands under another name.
+Fields without an equivalent in the layout go into the field `parley` of a line, or into lines of type `parley`; other
+readers skip both. Programs that count tokens add up `message.usage` of every line, so entries of ours with such a
+field are stored under another name.
 """
 
 from __future__ import annotations
@@ -14,111 +14,114 @@ from parley.stores.base import Entry
 
 CONVERSATION = ("user", "assistant")
 MIRRORED = "mirrored"
-"""The field that marks a copy of a line, kept by a client."""
-BEGINNINGS = ("system", "conversation_reset")
-"""Entries that begin a new chain: what follows them does not go back to what was before."""
-CHAINED = (*CONVERSATION, *BEGINNINGS)
+"""The field that marks a line as a copy for the client's own store."""
+BOUNDARIES = ("system", "conversation_reset")
+"""Entries that start a new chain: later lines do not lead back to the lines before."""
+CHAINED = (*CONVERSATION, *BOUNDARIES)
 COUNTED = frozenset({"usage", "message"})
-"""What programs that count tokens look for in a message."""
+"""The fields that token counters read from any line."""
 
 
 class EntryContext(Struct, frozen=True, kw_only=True):
-    """What every line of a session says of its surroundings."""
+    """The fields that are the same in every line of a session."""
 
     cwd: str
     version: str
     entrypoint: str = "cli"
     git_branch: str = ""
     agent_id: str = ""
-    """Of the subagent whose transcript it is; empty for the session's own."""
+    """The subagent whose transcript it is; empty for the session's own."""
 
 
 def encode_entry(entry: Entry, session_id: str, context: EntryContext, parent: str | None) -> Json:
-    """An entry as the layout spells it. `parent` is the uuid of the line it follows."""
+    """Encode an entry. `parent` is the uuid of the line it follows."""
     if entry.kind == "title":
         title = str(entry.message.get("title"))
-        # Readers of the layout look for exactly these fields.
+        # The other readers need exactly these fields.
         return {"type": "custom-title", "customTitle": title, "sessionId": session_id, "seq": entry.seq}
-    if entry.kind in BEGINNINGS:
+    if entry.kind in BOUNDARIES:
         return encode_boundary(entry, session_id, context, parent)
     if entry.kind not in CONVERSATION:
         return {"type": "parley", "sessionId": session_id, "timestamp": entry.at, **extra_fields(entry)}
-    told = dict(entry.message)
-    spelled: Json = {
+    fields = dict(entry.message)
+    line: Json = {
         "parentUuid": parent,
         "isSidechain": bool(context.agent_id),
         "type": entry.kind,
-        "message": told.pop("message"),
-        "uuid": told.pop("uuid"),
+        "message": fields.pop("message"),
+        "uuid": fields.pop("uuid"),
         "timestamp": entry.at,
         **location_fields(entry, session_id, context),
     }
     if context.agent_id:
-        spelled["agentId"] = context.agent_id
+        line["agentId"] = context.agent_id
     for theirs, ours in RENAMED.items():
-        if ours in told:
-            spelled[theirs] = told.pop(ours)
-    left = {key: value for key, value in told.items() if key not in IMPLIED}
-    if told.get("parent_tool_use_id") is not None:
-        left["parent_tool_use_id"] = told["parent_tool_use_id"]
-    if told.get("timestamp", entry.at) != entry.at:
-        left["timestamp"] = told["timestamp"]
-    return {**spelled, **entry.context, **({"parley": left} if left else {})}
+        if ours in fields:
+            line[theirs] = fields.pop(ours)
+    extra = {key: value for key, value in fields.items() if key not in IMPLIED}
+    if fields.get("parent_tool_use_id") is not None:
+        extra["parent_tool_use_id"] = fields["parent_tool_use_id"]
+    if fields.get("timestamp", entry.at) != entry.at:
+        extra["timestamp"] = fields["timestamp"]
+    return {**line, **entry.context, **({"parley": extra} if extra else {})}
 
 
 def encode_unfinished(entry: Entry, session_id: str) -> Json:
-    """A block of an answer that is not finished, as a line that no other program takes for a part of the conversation.
+    """Encode a block of an unfinished answer as a line that other programs do not read as a message.
 
-    It has no `timestamp`: the line that takes its place has it, and times rise from line to line.
+    It has no `timestamp`, because the final line has it and timestamps must rise from line to line.
     """
     return {"type": "parley", "sessionId": session_id, "at": entry.at, **extra_fields(entry)}
 
 
 def extra_fields(entry: Entry) -> Json:
-    """What a line of ours says of an entry."""
+    """The fields of a `parley` line."""
     is_counted = not COUNTED.isdisjoint(entry.message)
     body = {"kind": entry.kind, "seq": entry.seq, "entry" if is_counted else "message": entry.message}
     return {**body, "context": entry.context} if entry.context else body
 
 
 def decode_entry(json: Json, session_id: str, seq: int, *, of_agent: bool = False) -> Entry | None:
-    """The entry of a line, numbered `seq` if it has no number; None for what is no entry of ours or of the original.
+    """Decode a line. It gets the number `seq` if it has none. Returns None for lines that are not entries.
 
-    `of_agent`: in the transcript of a subagent, whose lines stand beside the session's own conversation.
+    `of_agent`: the line is from the transcript of a subagent, where all messages are sidechain messages.
     """
-    kind, own = json.get("type"), json.get("seq")
-    at, seq = str(json.get("timestamp", "")), own if isinstance(own, int) else seq
+    kind, stored_seq = json.get("type"), json.get("seq")
+    at, seq = str(json.get("timestamp", "")), stored_seq if isinstance(stored_seq, int) else seq
     if kind in CONVERSATION:
         if "uuid" not in json and "sessionId" not in json:
-            json = {**json, "uuid": f"{session_id}/{seq}"}  # a line of the wire, as others keep them in a folder
+            json = {
+                **json,
+                "uuid": f"{session_id}/{seq}",
+            }  # a plain wire message, as other programs write to `messages.jsonl`
         return decode_conversation(json, session_id, seq, at) if is_conversation(json, of_agent=of_agent) else None
     if kind == "parley":
         message, context = json.get("entry") or json.get("message") or {}, json.get("context") or {}
         at = at or str(json.get("at", ""))
         is_whole = isinstance(message, dict) and isinstance(context, dict)
         return Entry(seq=seq, kind=str(json.get("kind")), at=at, message=message, context=context) if is_whole else None
-    if kind == "custom-title" and isinstance(own, int):  # ours: others do not number them
+    if kind == "custom-title" and isinstance(stored_seq, int):  # ours: other programs do not number titles
         return Entry(seq=seq, kind="title", at=at, message={"title": json.get("customTitle")})
     return decode_boundary(json, session_id, seq, at) if kind == "system" else None
 
 
 def decode_conversation(json: Json, session_id: str, seq: int, at: str) -> Entry:
-    """A line of the conversation. There are many of them, and most have nothing but what every line has."""
-    told: Json = {"type": json["type"], "message": json["message"], "uuid": json["uuid"]}
+    """Decode a message. This is the hot path: most lines have only the common fields."""
+    fields: Json = {"type": json["type"], "message": json["message"], "uuid": json["uuid"]}
     if not RENAMED.keys().isdisjoint(json):
-        told |= {ours: json[theirs] for theirs, ours in RENAMED.items() if theirs in json}
-    told["session_id"], told["timestamp"], told["parent_tool_use_id"] = session_id, at, None
-    if isinstance(left := json.get("parley"), dict):
-        told |= left
+        fields |= {ours: json[theirs] for theirs, ours in RENAMED.items() if theirs in json}
+    fields["session_id"], fields["timestamp"], fields["parent_tool_use_id"] = session_id, at, None
+    if isinstance(extra := json.get("parley"), dict):
+        fields |= extra
     context = {} if OWN.issuperset(json) else {key: value for key, value in json.items() if key not in OWN}
-    return Entry(seq=seq, kind=json["type"], at=at, message=told, context=context)
+    return Entry(seq=seq, kind=json["type"], at=at, message=fields, context=context)
 
 
 DICT = frozenset({dict})
 
 
 def location_fields(entry: Entry, session_id: str, context: EntryContext) -> Json:
-    """Where and by whom it was said, as every line of the layout has it."""
+    """The fields that every message of the layout has."""
     return {
         "userType": "external",
         "entrypoint": context.entrypoint,
@@ -131,46 +134,46 @@ def location_fields(entry: Entry, session_id: str, context: EntryContext) -> Jso
 
 
 def next_parent(entry: Entry) -> str | None:
-    """What the line behind an entry follows; None if the entry does not change that."""
+    """The parent of the line after this entry; None if the entry does not change it."""
     if entry.kind == "cut":
         return str(entry.message.get("after"))
     return str(entry.message["uuid"]) if entry.kind in CHAINED else None
 
 
 def encode_boundary(entry: Entry, session_id: str, context: EntryContext, parent: str | None) -> Json:
-    """A boundary as the layout has it: no line is its parent, but it knows which was the last before it."""
-    told = entry.message
-    metadata = told.get("compact_metadata")
+    """Encode a boundary. It has no parent, only a logical one: the last line before it."""
+    fields = entry.message
+    metadata = fields.get("compact_metadata")
     return {
         "parentUuid": None,
         "logicalParentUuid": parent,
         "isSidechain": False,
         "type": "system",
-        "subtype": told.get("subtype") or entry.kind,
+        "subtype": fields.get("subtype") or entry.kind,
         "content": "Conversation compacted" if metadata else "Conversation cleared",
         "isMeta": False,
         "timestamp": entry.at,
-        "uuid": told["uuid"],
+        "uuid": fields["uuid"],
         "level": "info",
         **({"compactMetadata": rename_keys(metadata, camel)} if metadata else {}),
         **location_fields(entry, session_id, context),
-        "parley": told,
+        "parley": fields,
     }
 
 
 def decode_boundary(json: Json, session_id: str, seq: int, at: str) -> Entry | None:
-    """The boundary of a line, ours or the original's; None for other system lines."""
+    """Decode a boundary, ours or Claude Code's; None for other system lines."""
     uuid = json.get("uuid")
     if json.get("isSidechain") or not isinstance(uuid, str):
         return None
     if isinstance(json.get("parley"), dict):
-        told = json["parley"]
+        fields = json["parley"]
         kind = "system" if json.get("subtype") == "compact_boundary" else str(json.get("subtype"))
-        return Entry(seq=seq, kind=kind, at=at, message=told) if kind in BEGINNINGS else None
+        return Entry(seq=seq, kind=kind, at=at, message=fields) if kind in BOUNDARIES else None
     if json.get("subtype") != "compact_boundary":
         return None
     metadata = json.get("compactMetadata")
-    told = {
+    fields = {
         "type": "system",
         "subtype": "compact_boundary",
         "compact_metadata": rename_keys(metadata, snake) if isinstance(metadata, dict) else {},
@@ -178,14 +181,13 @@ def decode_boundary(json: Json, session_id: str, seq: int, at: str) -> Entry | N
         "session_id": session_id,
         "uuid": uuid,
     }
-    return Entry(seq=seq, kind="system", at=at, message=told)
+    return Entry(seq=seq, kind="system", at=at, message=fields)
 
 
-def rename_keys(json: Json, spelling: Callable[[str], str]) -> Json:
-    """The same object with its names in another spelling."""
+def rename_keys(json: Json, convert: Callable[[str], str]) -> Json:
+    """Return the object with its keys converted, also in nested objects."""
     return {
-        spelling(name): rename_keys(value, spelling) if isinstance(value, dict) else value
-        for name, value in json.items()
+        convert(name): rename_keys(value, convert) if isinstance(value, dict) else value for name, value in json.items()
     }
 
 
@@ -199,7 +201,7 @@ def snake(name: str) -> str:
 
 
 def is_conversation(json: Json, *, of_agent: bool) -> bool:
-    """Whether a line of user or assistant is part of the transcript's own conversation, and whole."""
+    """Whether a user or assistant line is valid and part of the transcript's main conversation."""
     if bool(json.get("isSidechain")) is not of_agent or not isinstance(json.get("uuid"), str):
         return False
     message = json.get("message")
@@ -207,7 +209,7 @@ def is_conversation(json: Json, *, of_agent: bool) -> bool:
     return isinstance(content, str) or (isinstance(content, list) and DICT.issuperset(map(type, content)))
 
 
-# The layout's names of fields, and the wire's.
+# Field names in the layout, and on the wire.
 RENAMED = {
     "requestId": "request_id",
     "toolUseResult": "tool_use_result",
@@ -215,7 +217,7 @@ RENAMED = {
     "isApiErrorMessage": "is_api_error_message",
 }
 IMPLIED = frozenset({"type", "session_id", "timestamp", "parent_tool_use_id"})
-# What every line has; the rest is an entry's context.
+# The fields of every line. All others belong to the entry's context.
 OWN = frozenset(
     {
         "parentUuid",

@@ -1,9 +1,8 @@
-"""A folder per session: `sessions/<session>/{session.json,messages.jsonl,state.json}`.
+"""The store with a directory per session: `sessions/<session>/{session.json,messages.jsonl,state.json}`.
 
-`messages.jsonl` is the log, line for line as in the layout of the original CLI, with the same
-checksums; it alone is the truth. The other two are for those who look from outside: what the
-session is (`session.json`), and how it stands (`state.json`: mode, model, todos, usage,
-cost). They are replaced as a whole, at the end of each turn.
+`messages.jsonl` is the log, in the same lines and with the same checksums as in Claude Code's layout. Only the log is
+read back. `session.json` describes the session and `state.json` its state (mode, model, todos, usage, cost) for other
+programs. Both are replaced atomically at the end of each turn.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ MESSAGES, SESSION, STATE = "messages.jsonl", "session.json", "state.json"
 
 
 class FolderLog:
-    def __init__(self, folder: Path, session_id: str, transcript: Transcript, complain: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, session_id: str, transcript: Transcript, warn: Callable[[str], None]) -> None:
         self._folder = folder
         self._session_id = session_id
         self._transcript = transcript
-        self._complain = complain
+        self._warn = warn
         self._state: Json = {}
         self._is_new = True
 
@@ -63,11 +62,11 @@ class FolderLog:
             replace_file(self._folder / STATE, self._state)
             write_session_json(self._folder, self._session_id)
         except SessionError as exc:
-            self._complain(str(exc))  # the entry is in the log, and that is what counts
+            self._warn(str(exc))  # not an error: the entry is in the log
 
 
 def fold(state: Json, entry: Entry) -> None:
-    """Take in what an entry says of how the session stands."""
+    """Apply an entry to the state."""
     message = entry.message
     if entry.context and (mode := entry.context.get("permissionMode")):
         state["mode"] = mode
@@ -87,13 +86,13 @@ RESULT = {"usage": "usage", "cost_usd": "total_cost_usd", "turns": "num_turns"}
 
 
 class FolderStore(FileStore):
-    """The sessions of all projects below one folder."""
+    """The sessions of all projects below one directory."""
 
-    def __init__(self, root: Path, context: EntryContext, complain: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, root: Path, context: EntryContext, warn: Callable[[str], None] = lambda text: None) -> None:
         self._root = root / "sessions"
         self._leases = root / "leases"
         self._context = context
-        self._warn = complain
+        self._warn = warn
 
     @classmethod
     def from_setup(cls, setup: StoreSetup) -> FolderStore:
@@ -151,7 +150,7 @@ class FolderStore(FileStore):
             try:
                 private_files.remove_tree(path.parent, below=1)
             except OSError as exc:
-                raise SessionError(f"the session cannot be deleted at {path.parent}: {exc.strerror}") from None
+                raise SessionError(f"cannot delete the session at {path.parent}: {exc.strerror}") from None
 
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
         return search_files(self._files(), text, limit)
@@ -160,7 +159,7 @@ class FolderStore(FileStore):
         return str(self._messages(session_id))
 
     def _files(self) -> builtins.list[tuple[str, Path]]:
-        """The ids and logs of all sessions, those written last first."""
+        """The ids and logs of all sessions, most recently written first."""
         with translate_os_errors():
             found = sort_by_age(self._root.glob(f"*/{MESSAGES}"), self._warn)
         return [(file.parent.name, file) for file in found]
@@ -184,7 +183,7 @@ def write_session_json(folder: Path, session_id: str) -> None:
 
 
 def read_model(folder: Path) -> str | None:
-    """The model that the session was last told to have; None if no model has spoken."""
+    """The model in `state.json`; None before the first answer."""
     try:
         state = msgspec.json.decode(private_files.read(folder / STATE, below=BELOW))
     except (OSError, msgspec.DecodeError):
@@ -193,8 +192,8 @@ def read_model(folder: Path) -> str | None:
 
 
 def replace_file(path: Path, content: Json) -> None:
-    """Put a file in place as a whole. Raises SessionError."""
+    """Replace a file atomically. Raises SessionError."""
     try:
         private_files.replace(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n", below=BELOW)
     except OSError as exc:
-        raise SessionError(f"the session cannot be written to {path}: {exc.strerror}") from None
+        raise SessionError(f"cannot write the session to {path}: {exc.strerror}") from None

@@ -1,11 +1,13 @@
-"""Who holds a session: a kernel lock on a file that names its holder.
+"""Leases: a session is held by a kernel lock on a file that names the holder.
 
-The lock goes with the process, however it ends, so a file without one is stale and is taken
-over. Whoever steals a session puts another file in the place of the holder's; the holder asks
-`is_ours` before each write, and stops.
+    with acquire(path, session_id) as lease:
+        ...
 
-A file is removed, by its holder or by a thief, only under a lock on the folder. Else a holder that has just found
-the file to be its own could remove the one that a thief puts in its place.
+The kernel drops the lock when the process ends, so a file without a lock is stale and can be reused. Stealing replaces
+the holder's file by a new one; the previous holder checks `is_ours` before each write and stops.
+
+A file is only removed while its directory is locked. Otherwise a holder that has just checked that the file is its own
+could remove the new file of a process that steals the session.
 """
 
 from __future__ import annotations
@@ -25,15 +27,13 @@ from parley.errors import SessionBusy, SessionError
 from parley.workspace import private_files
 
 START_TIME = 19
-"""Its place among the fields that the kernel tells of a process, behind the name."""
-
-
+"""The index of the start time in `/proc/<pid>/stat`, counted from the field after the name."""
 BELOW = 1
-"""Leases are in a folder of their own, below the one that the user named."""
+"""Leases are in one directory below the one that the user named."""
 
 
 class Lease:
-    """`with take(...):` holds a session for as long as it lasts."""
+    """A held session. Use it as a context manager, or call `release`."""
 
     def __init__(self, path: Path, file: int) -> None:
         self._path = path
@@ -42,7 +42,7 @@ class Lease:
         self._identity = status.st_dev, status.st_ino
 
     def is_ours(self) -> bool:
-        """Whether nobody took it from us."""
+        """Whether the session was not taken over."""
         try:
             found = os.stat(self._path, follow_symlinks=False)
         except OSError:
@@ -52,41 +52,41 @@ class Lease:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *flaw: object) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.release()
 
     def release(self) -> None:
-        # Where the folder cannot be locked, the file stays: without a lock it is stale, and is taken over.
+        # If the directory cannot be locked, the file stays. It is stale, because nothing locks it.
         with suppress(OSError), open_locked_folder(self._path.parent) as folder:
             if self.is_ours():
                 os.unlink(self._path.name, dir_fd=folder)
         os.close(self._file)
 
 
-PASSING_SECONDS = 0.5
+WAIT_SECONDS = 0.5
 PAUSE_SECONDS = 0.01
 
 
 def acquire(path: Path, session_id: str, *, steal: bool = False, pause: Callable[[float], None] = time.sleep) -> Lease:
-    """Hold a session. Raises SessionBusy, or SessionError if the file cannot be made.
+    """Hold a session. Raises SessionBusy, or SessionError if the file cannot be created.
 
-    A holder who was killed as it started a process may have left its lock to that, for the moment
-    until it turns into another program: a dead holder's lock is waited for, not for long.
+    A holder that was killed between fork and exec leaves its lock to the child until the exec. So if the holder is
+    dead, this waits up to `WAIT_SECONDS` for the lock.
     """
-    patience = round(PASSING_SECONDS / PAUSE_SECONDS)
+    attempts = round(WAIT_SECONDS / PAUSE_SECONDS)
     try:
         while True:
             file = private_files.open_file(path, os.O_RDWR | os.O_CREAT, below=BELOW)
             try:
                 if lock(file):
                     lease = Lease(path, file)
-                    if lease.is_ours():  # else its holder let it go between our two calls
-                        with suppress(OSError):  # the lock counts: on a full disk, who may delete sessions must get in
+                    if lease.is_ours():  # otherwise its holder released it between our two calls
+                        with suppress(OSError):  # the lock is enough; on a full disk, deleting sessions must work
                             write_holder(file)
                         file = -1
                         return lease
-                elif not steal and patience and not is_leased(path):
-                    patience -= 1
+                elif not steal and attempts and not is_leased(path):
+                    attempts -= 1
                     pause(PAUSE_SECONDS)
                 elif not steal:
                     raise SessionBusy(session_id, read_holder(file))
@@ -96,7 +96,7 @@ def acquire(path: Path, session_id: str, *, steal: bool = False, pause: Callable
                 if file >= 0:
                     os.close(file)
     except OSError as exc:
-        raise SessionError(f"the session cannot be held at {path}: {exc.strerror}") from None
+        raise SessionError(f"cannot create the session's lease {path}: {exc.strerror}") from None
 
 
 def steal_file(path: Path, pause: Callable[[float], None]) -> None:
@@ -105,20 +105,20 @@ def steal_file(path: Path, pause: Callable[[float], None]) -> None:
         with open_locked_folder(path.parent, pause) as folder, suppress(FileNotFoundError):
             os.unlink(path.name, dir_fd=folder)
     except NoFolderLocks:
-        # Nobody can lock the folder, so no holder removes its file when it lets go.
+        # Directories cannot be locked here, so no holder removes its file on release.
         with suppress(FileNotFoundError):
             private_files.remove(path, below=BELOW)
 
 
 class NoFolderLocks(OSError):
-    """The file system has no locks on folders."""
+    """The file system does not support locks on directories."""
 
 
 @contextmanager
 def open_locked_folder(path: Path, pause: Callable[[float], None] = time.sleep) -> Iterator[int]:
-    """The descriptor of the folder of leases, locked. Raises OSError, BlockingIOError if others hold it for long."""
+    """Yield a descriptor of the locked directory. Raises OSError; BlockingIOError if it stays locked by others."""
     with private_files.open_folder(path, below=BELOW, to_list=True) as (folder, _):
-        for _ in range(round(PASSING_SECONDS / PAUSE_SECONDS)):
+        for _ in range(round(WAIT_SECONDS / PAUSE_SECONDS)):
             if lock_folder(folder):
                 break
             pause(PAUSE_SECONDS)
@@ -136,11 +136,11 @@ def lock_folder(folder: int) -> bool:
 
 
 def is_leased(path: Path) -> bool:
-    """Whether a holder seems to live, by what the file says: to try the lock would keep others from it for a moment."""
+    """Whether the process named in the file is alive. Does not try the lock, which would briefly block others."""
     try:
         owner: Any = msgspec.json.decode(private_files.read(path, below=BELOW))
         if owner["host"] == os.uname().nodename:
-            with suppress(PermissionError):  # it is somebody else's, and alive
+            with suppress(PermissionError):  # a live process of another user
                 os.kill(owner["pid"], 0)
             return bool(process_start_time(owner["pid"]) == owner.get("begun"))
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
@@ -149,11 +149,11 @@ def is_leased(path: Path) -> bool:
 
 
 def process_start_time(pid: int) -> int | None:
-    """When a process began, in the kernel's own count: another one may go by its number meanwhile. None if unknown."""
+    """The start time of a process in clock ticks, to detect a reused pid; None if unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            behind_name = file.read().rpartition(b")")[2].split()
-        return int(behind_name[START_TIME])
+            fields = file.read().rpartition(b")")[2].split()
+        return int(fields[START_TIME])
     except (OSError, IndexError, ValueError):
         return None
 
@@ -167,14 +167,14 @@ def lock(file: int) -> bool:
 
 
 def write_holder(file: int) -> None:
-    """Say who we are. Raises OSError."""
+    """Write our pid, host and start time to the file. Raises OSError."""
     owner = {"pid": os.getpid(), "host": os.uname().nodename, "begun": process_start_time(os.getpid())}
     os.ftruncate(file, 0)
     os.pwrite(file, msgspec.json.encode(owner), 0)
 
 
 def read_holder(file: int) -> str:
-    """Who holds it, in words."""
+    """Describe the holder, for error messages."""
     try:
         owner: Any = msgspec.json.decode(os.pread(file, 4096, 0))
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(os.fstat(file).st_mtime))

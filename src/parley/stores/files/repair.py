@@ -1,4 +1,4 @@
-"""A damaged transcript file, cut where its good part ends; the rest is put aside, not thrown away."""
+"""Repair a damaged transcript: truncate it after its last intact record and move the rest to another file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BELOW = 2
 
 
 def repair_file(path: Path, session_id: str) -> RepairReport | None:
-    """None if nothing is wrong with it. The caller holds the session. Raises SessionError."""
+    """Repair a file; None if it is intact. The caller holds the session. Raises SessionError."""
     try:
         end, size = find_sound_end(path, session_id)
         if end == size:
@@ -33,55 +33,55 @@ def repair_file(path: Path, session_id: str) -> RepairReport | None:
         with private_files.open_folder(path.parent, below=BELOW) as (folder, _):
             os.rename(kept.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as exc:
-        raise SessionError(f"the session cannot be repaired at {path}: {exc.strerror}") from None
+        raise SessionError(f"cannot repair the session at {path}: {exc.strerror}") from None
     return RepairReport(kept_bytes=end, aside_bytes=size - end, aside=str(aside))
 
 
 def find_sound_end(path: Path, session_id: str) -> tuple[int, int]:
-    """Where the part ends that is certainly whole, and the file. Raises OSError."""
-    seal, end, at, doubtful = ChecksumChain(), 0, 0, False
+    """The end of the intact part, and the size of the file. Raises OSError."""
+    chain, end, at, doubtful = ChecksumChain(), 0, 0, False
     with open(private_files.open_file(path, os.O_RDONLY, below=BELOW), "rb") as file:
         for raw in file:
             body = raw.rstrip(b"\n")
             try:
-                is_ours = seal.verify(body)
+                is_ours = chain.verify(body)
             except ChainBroken:
                 break
             at += len(raw)
             if is_ours:
-                # It follows on our last good record, so what was between them was nothing of ours.
+                # It continues from our last good record, so nothing of ours was in between.
                 end, doubtful = at, False
-            elif raw.endswith(b"\n") and is_readable(body, session_id, seal):
+            elif raw.endswith(b"\n") and is_readable(body, session_id, chain):
                 end = end if doubtful else at
             else:
                 doubtful = True
         return end, os.fstat(file.fileno()).st_size
 
 
-def is_readable(body: bytes, session_id: str, seal: ChecksumChain) -> bool:
-    """Whether it is a line of another program, a copy of ours, or none at all."""
+def is_readable(body: bytes, session_id: str, chain: ChecksumChain) -> bool:
+    """Whether a line is empty, from another program, or an intact copy of ours."""
     if not body.strip():
         return True
     try:
         json = msgspec.json.decode(body, type=Json)
-        return not was_ours(json, body) or is_intact_copy(json, body, session_id, seal)
+        return not was_ours(json, body) or is_intact_copy(json, body, session_id, chain)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 
 def free_name(path: Path) -> Path:
-    """A name beside the file that nobody takes for a transcript."""
+    """An unused file name in the same directory that is not read as a transcript."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     names = (path.with_name(f"{path.name}.damaged-{stamp}{more}") for more in ("", *(f"-{n}" for n in range(2, 100))))
     return next(name for name in names if not os.path.lexists(name))
 
 
-def copy_range(source: Path, goal: Path, begin: int, end: int) -> None:
-    """A part of a file as a file of its own, on the device. Raises OSError."""
+def copy_range(source: Path, target: Path, begin: int, end: int) -> None:
+    """Copy a range of a file to a new file and sync it to disk. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with (
         open(private_files.open_file(source, os.O_RDONLY, below=BELOW), "rb") as file,
-        open(private_files.open_file(goal, flags, below=BELOW), "wb") as part,
+        open(private_files.open_file(target, flags, below=BELOW), "wb") as part,
     ):
         file.seek(begin)
         while begin < end and (block := file.read(min(BLOCK, end - begin))):
@@ -92,9 +92,9 @@ def copy_range(source: Path, goal: Path, begin: int, end: int) -> None:
 
 
 def truncate_partial_line(file: int) -> bool:
-    """Cut off half a line, left by a crash or a full disk; False if the file ends in a whole line without its end.
+    """Remove a partial last line, left by a crash or a full disk.
 
-    Raises OSError.
+    Returns False, and changes nothing, if the last line is valid JSON and only its newline is missing. Raises OSError.
     """
     size = end = os.fstat(file).st_size
     tail = b""
@@ -102,12 +102,12 @@ def truncate_partial_line(file: int) -> bool:
         begin = max(0, end - BLOCK)
         tail = os.pread(file, end - begin, begin) + tail
         end = begin
-    half = tail[tail.rfind(b"\n") + 1 :]
-    if not half:
+    partial = tail[tail.rfind(b"\n") + 1 :]
+    if not partial:
         return True
     try:
-        msgspec.json.decode(half)
+        msgspec.json.decode(partial)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        os.ftruncate(file, size - len(half))
+        os.ftruncate(file, size - len(partial))
         return True
     return False

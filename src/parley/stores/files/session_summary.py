@@ -1,7 +1,7 @@
-"""Transcript files at a glance: what a list says of them, without reading them from end to end.
+"""List, label and search transcript files. Listing reads only the first and the last 64 KiB of each file.
 
-Titles and tags are lines of their own, as the session functions of the official SDKs write
-and read them; the last one counts. They are looked for in the first and the last 64 KiB.
+Titles and tags are lines of their own, as the session functions of the official SDKs write and read them; the last
+one takes effect.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ TITLES = ((b"custom-title", "customTitle"), (b"ai-title", "aiTitle"))
 LINES_FOR_BRANCH = 8
 
 
-def sort_by_age(files: Iterable[Path], complain: Callable[[str], None]) -> list[Path]:
-    """The files, those written last first. What we would not open is left out, and complained about."""
+def sort_by_age(files: Iterable[Path], warn: Callable[[str], None]) -> list[Path]:
+    """The files, most recently written first. Files that are unsafe to open are skipped with a warning."""
     aged: list[tuple[int, Path]] = []
     owners: dict[Path, int | None] = {}
     for file in files:
@@ -43,9 +43,9 @@ def sort_by_age(files: Iterable[Path], complain: Callable[[str], None]) -> list[
                 private_files.check_regular(status, file, owner_of_root, writes=False)
                 aged.append((status.st_mtime_ns, file))
         except private_files.UnsafeFile as exc:
-            complain(f"sessions are left out: {exc.strerror}")
+            warn(f"a session is not listed: {exc.strerror}")
         except OSError:
-            continue  # it was deleted just now
+            continue  # deleted in the meantime
     return [file for _, file in sorted(aged, key=lambda pair: pair[0], reverse=True)]
 
 
@@ -61,7 +61,7 @@ def list_page(files: Iterable[tuple[str, Path]], limit: int | None, offset: int)
 
 
 def summarize(path: Path, session_id: str) -> Info | None:
-    """What a list says of a transcript; None if there is none, or nobody's conversation in it."""
+    """The list entry of a transcript; None if it cannot be read or is not a session's."""
     try:
         file = private_files.open_file(path, os.O_RDONLY, below=BELOW)
     except OSError:
@@ -91,15 +91,15 @@ def summarize(path: Path, session_id: str) -> Info | None:
 
 
 def read_beginning(head: bytes) -> tuple[Json, str | None]:
-    """The first line that says where it was written, and the first thing a person asked for."""
+    """The first line with a `cwd`, and the first prompt."""
     first: Json = {}
     for line in head.split(b"\n"):
         if not line:
             continue
-        spelled = decode_line(line)
-        if "cwd" in spelled:
-            first = first or spelled
-            prompt = first_prompt(str(spelled.get("type")), spelled)
+        json = decode_line(line)
+        if "cwd" in json:
+            first = first or json
+            prompt = first_prompt(str(json.get("type")), json)
             if prompt is not None:
                 return first, prompt
     return first, None
@@ -113,7 +113,7 @@ def read_title(part: bytes) -> str | None:
 
 
 def find_last(part: bytes, kind: bytes) -> Json | None:
-    """The last line of a type, which stands first in the line."""
+    """The last line of a type. `type` is the first field of such lines."""
     begins = b'{"type":"%b"' % kind
     at = part.rfind(b"\n" + begins) + 1
     if at == 0 and not part.startswith(begins):
@@ -129,7 +129,7 @@ def read_branch(tail: bytes) -> str | None:
 
 
 def decode_line(line: bytes) -> Json:
-    """The object of a line; an empty one for what is none."""
+    """The object of a line; empty if it is not a JSON object."""
     try:
         found: Any = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -157,11 +157,11 @@ def write_tag(path: Path, session_id: str, tag: str | None) -> None:
 
 
 def append_label(path: Path, line: Json) -> None:
-    """A line that is no record of ours: whoever holds the session may write at the same time."""
+    """Append a line without a checksum, because the holder of the session may write at the same time."""
     try:
         file = private_files.open_file(path, os.O_RDWR | os.O_APPEND, below=BELOW)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)  # the holder may be about to cut off what it finds torn
+            fcntl.flock(file, fcntl.LOCK_EX)  # the holder may be removing a partial line
             size = os.fstat(file).st_size
             torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
             written = (b"\n" if torn else b"") + encode_json(line) + b"\n"
@@ -170,23 +170,23 @@ def append_label(path: Path, line: Json) -> None:
         finally:
             os.close(file)
     except OSError as exc:
-        raise SessionError(f"the session cannot be written to {path}: {exc.strerror}") from None
+        raise SessionError(f"cannot write the session to {path}: {exc.strerror}") from None
 
 
 def search_files(files: Iterable[tuple[str, Path]], text: str, limit: int) -> list[SearchHit]:
-    wanted = split_words(text)
+    query_words = split_words(text)
     found: list[SearchHit] = []
     for session_id, path in files:
         if len(found) >= limit:
             break
-        found += reversed(list(find_hits(path, session_id, wanted)))
+        found += reversed(list(find_hits(path, session_id, query_words)))
     return found[:limit]
 
 
-def find_hits(path: Path, session_id: str, wanted: list[str]) -> Iterator[SearchHit]:
+def find_hits(path: Path, session_id: str, query_words: list[str]) -> Iterator[SearchHit]:
     try:
         for entry in TranscriptReader(path, session_id).entries():
-            if (found := make_hit(session_id, entry, wanted)) is not None:
+            if (found := make_hit(session_id, entry, query_words)) is not None:
                 yield found
     except (DamagedSession, SessionError):
-        return  # what is before the damage was searched; `repair` is for the rest
+        return  # the part before the damage was searched

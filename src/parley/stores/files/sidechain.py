@@ -1,7 +1,7 @@
-"""The transcripts of subagents, beside their session's: `<session>/subagents/agent-<id>.jsonl`.
+"""The transcripts of subagents: `<session>/subagents/agent-<id>.jsonl`, alongside the session's file.
 
-A sidecar, `agent-<id>.meta.json`, says which call an agent belongs to. Whoever holds the
-session holds these, too: nobody else knows of an agent while it runs.
+A sidecar file, `agent-<id>.meta.json`, names the tool call that started the agent. The session's lease also covers
+its subagents' transcripts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from parley.workspace import private_files
 
 
 class BorrowedLease(Lease):
-    """The session's own lease counts."""
+    """A lease for logs that the session's own lease covers."""
 
     def __init__(self) -> None:
         pass
@@ -38,13 +38,13 @@ def agent_path(session_path: str, agent_id: str) -> Path:
 
 
 def list_agents(session_path: str) -> list[AgentInfo]:
-    """The subagents with a transcript, and what is known of them."""
+    """The subagents that have a transcript, with their metadata."""
     found = sorted((Path(session_path).with_suffix("") / "subagents").glob("agent-*.jsonl"))
     return [AgentInfo(id=path.stem.removeprefix("agent-"), meta=read_meta(path)) for path in found]
 
 
 def read_meta(path: Path) -> Json:
-    """What the sidecar says; nothing if there is none that can be read."""
+    """The content of the sidecar file; {} if it cannot be read."""
     try:
         data = private_files.read(path.with_suffix(".meta.json"), below=AGENT_BELOW)
         return msgspec.json.decode(data, type=Json)
@@ -52,11 +52,9 @@ def read_meta(path: Path) -> Json:
         return {}
 
 
-def read_agent_log(
-    session_path: str, session_id: str, agent_id: str, complain: Callable[[str], None]
-) -> Iterator[Entry]:
+def read_agent_log(session_path: str, session_id: str, agent_id: str, warn: Callable[[str], None]) -> Iterator[Entry]:
     """Raises SessionError, DamagedSession."""
-    return TranscriptReader(agent_path(session_path, agent_id), session_id, complain, of_agent=True).entries()
+    return TranscriptReader(agent_path(session_path, agent_id), session_id, warn, of_agent=True).entries()
 
 
 def open_agent_log(
@@ -65,16 +63,16 @@ def open_agent_log(
     agent_id: str,
     meta: Json | None,
     context: EntryContext,
-    complain: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> Transcript:
-    """A new one, or without a `meta` the one that there is. Raises SessionError."""
+    """Create a subagent's log; if `meta` is None, open the existing one. Raises SessionError."""
     path = agent_path(session_path, agent_id)
     context = msgspec.structs.replace(context, agent_id=agent_id)
     if meta is None:
-        return Transcript(path, session_id, context, BorrowedLease(), complain)
+        return Transcript(path, session_id, context, BorrowedLease(), warn)
     try:
         sidecar = path.with_name(f"agent-{agent_id}.meta.json")
         private_files.write(sidecar, msgspec.json.encode(meta), below=AGENT_BELOW)
     except OSError as exc:
-        raise SessionError(f"the transcript of a subagent cannot be made at {path}: {exc.strerror}") from None
-    return Transcript(path, session_id, context, BorrowedLease(), complain)
+        raise SessionError(f"cannot create the subagent transcript {path}: {exc.strerror}") from None
+    return Transcript(path, session_id, context, BorrowedLease(), warn)

@@ -1,10 +1,10 @@
-"""The titles and tags in a transcript, which must stay within reach of those who list sessions.
+"""Keep the title and tag of a transcript near its end, where programs that list sessions look for them.
 
-They are lines of their own, and looked for in the first and the last 64 KiB of a file (session_summary.py). Whoever
-writes much behind them says them once more, whoever gave them: else an older one would be found, or none.
+Titles and tags are lines of their own, read from the first and the last 64 KiB of a file (session_summary.py). The
+writer repeats them after enough other lines; otherwise an older title would be found, or none.
 
-    labels.hear(data, at)        what stands in the file from a place on
-    labels.due(end)              what is to be said again, now that the file ends there
+    labels.feed(data, at)           # data that was read from, or written at, offset `at`
+    labels.lines_to_repeat(end)     # the lines to append to a file of `end` bytes
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from parley.protocol.base import Json, Struct, encode_json
 
 TAIL_BYTES = 65536
 FIELDS = {"custom-title": "customTitle", "ai-title": "aiTitle", "tag": "tag"}
-BEGINNINGS = tuple(b'{"type":"%b",' % kind.encode() for kind in FIELDS)
+LABEL_PREFIXES = tuple(b'{"type":"%b",' % kind.encode() for kind in FIELDS)
 
 
 class LabelLine(Struct, frozen=True):
     line: bytes
     end: int
-    """Where its line ends in the file."""
+    """The offset of the end of the line."""
 
 
 class LabelTracker:
@@ -31,21 +31,21 @@ class LabelTracker:
         self._last: dict[str, LabelLine] = {}
 
     def feed(self, data: bytes, at: int) -> None:
-        """Take in a part of the file. Lines without an end are none."""
+        """Track the labels in a part of the file. Lines without a newline are ignored."""
         for line in data.splitlines(keepends=True):
             at += len(line)
-            if line.startswith(BEGINNINGS) and line.endswith(b"\n") and (json := bare(line)) is not None:
+            if line.startswith(LABEL_PREFIXES) and line.endswith(b"\n") and (json := decode_label(line)) is not None:
                 self._last[json["type"]] = LabelLine(encode_json(json) + b"\n", at)
 
     def lines_to_repeat(self, end: int) -> bytes:
-        """The lines to be added to a file that ends there."""
+        """The lines to append to a file of `end` bytes; empty if no label is too far from the end."""
         return b"".join(
             label.line for label in self._last.values() if label.end > TAIL_BYTES and end - label.end > TAIL_BYTES // 2
         )
 
 
-def bare(line: bytes) -> Json | None:
-    """A label without its place in a log, which is not repeated with it."""
+def decode_label(line: bytes) -> Json | None:
+    """A label line without its sequence number and checksums, which are not repeated."""
     try:
         found: Any = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,8 +1,8 @@
-"""One transcript file: appended to by its one holder, read by anybody.
+"""One transcript file: `Transcript` appends for the holder of the session, `TranscriptReader` reads for anyone.
 
-Reading gives the longest part that is certainly whole. A torn or damaged end is left out and
-complained about; a hole in the middle is an error, as going on behind it would be a lie. Whoever
-writes next cuts off half a line: it was never told to anybody.
+Reading yields the longest part that is certainly intact. A partial or damaged end is skipped with a warning. Damage
+before good records raises `DamagedSession`, because the entries after it would not fit those before. The next write
+removes a partial line, which was never reported to a client.
 """
 
 from __future__ import annotations
@@ -19,85 +19,85 @@ import msgspec
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.protocol.base import Json, encode_json
-from parley.stores.base import FOREIGN, Entry
+from parley.stores.base import FOREIGN, TAKEN_OVER, Entry
 from parley.stores.checksum_chain import ChainBroken, ChecksumChain
 from parley.stores.files import title_tags
-from parley.stores.files.entry_codec import BEGINNINGS, CONVERSATION, MIRRORED, EntryContext, decode_entry
+from parley.stores.files.entry_codec import BOUNDARIES, CONVERSATION, MIRRORED, EntryContext, decode_entry
 from parley.stores.files.lease import Lease
 from parley.stores.files.provenance import is_intact_copy, is_label, was_ours
-from parley.stores.files.transcript_lines import SpelledLine, Spelling, TranscriptReading
+from parley.stores.files.transcript_lines import EncodedLines, TranscriptDecoder, TranscriptEncoder
 from parley.workspace import private_files
 
 BELOW, AGENT_BELOW = 2, 4
-"""How many folders above a transcript are ours: `projects/<project>`; `projects/<project>/<session>/subagents`."""
+"""How many directories above a transcript are ours: `projects/<project>`, or `…/<session>/subagents`."""
 
 
 class TranscriptReader:
-    """Reads a transcript from its beginning, and knows afterwards what the next line follows on."""
+    """Reads a transcript from its start. Afterwards it knows the state that the next line continues from."""
 
     def __init__(
         self,
         path: Path,
         session_id: str,
-        complain: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = lambda text: None,
         *,
         of_agent: bool = False,
     ) -> None:
-        """`of_agent`: it is the transcript of a subagent."""
-        self.seal = ChecksumChain()
-        self.reading = TranscriptReading()
+        """`of_agent`: the file is the transcript of a subagent."""
+        self.chain = ChecksumChain()
+        self.decoder = TranscriptDecoder()
         self.names_leaf = False
-        """Whether another engine says in the file which line it continues on."""
+        """Whether another program wrote `last-prompt` lines, which name the line to continue from."""
         self.size_bytes = 0
-        """How much there was to read."""
+        """The size of the file when it was read."""
         self._path = path
         self._session_id = session_id
-        self._complain = complain
+        self._warn = warn
         self._of_agent = of_agent
         self._below = AGENT_BELOW if of_agent else BELOW
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
-        """The entries with a higher number. Raises SessionError, DamagedSession."""
+        """Yield the entries with `seq > after`. Raises SessionError, DamagedSession."""
         try:
             with open(private_files.open_file(self._path, os.O_RDONLY, below=self._below), "rb") as file:
                 self.size_bytes = os.fstat(file.fileno()).st_size
-                ours = self._ours(file)
+                ours = self._count_records(file)
                 file.seek(0)
-                found = self._mixed(file) if ours is None else self._own(islice(file, ours))
+                found = self._decode_mixed(file) if ours is None else self._decode_records(islice(file, ours))
                 yield from found if after < 0 else (entry for entry in found if entry.seq > after)
         except FileNotFoundError:
             return
         except OSError as exc:
-            raise SessionError(f"the session cannot be read from {self._path}: {exc.strerror}") from None
+            raise SessionError(f"cannot read the session from {self._path}: {exc.strerror}") from None
 
-    def _ours(self, file: BinaryIO) -> int | None:
-        """How many lines there are, if all of them are records of ours in their places; else None."""
-        seal, count = ChecksumChain(), 0
+    def _count_records(self, file: BinaryIO) -> int | None:
+        """The number of lines if all of them are our records, in order; otherwise None."""
+        chain, count = ChecksumChain(), 0
         try:
             for raw in file:
-                if not seal.verify(raw.rstrip(b"\n")) and not is_label(raw):
+                if not chain.verify(raw.rstrip(b"\n")) and not is_label(raw):
                     return None
                 count += 1
         except ChainBroken:
             return None
-        self.seal = seal
+        self.chain = chain
         return count
 
-    def _own(self, lines: Iterable[bytes]) -> Iterator[Entry]:
-        """The entries of records of ours: each follows on the one before it, so there are no branches."""
+    def _decode_records(self, lines: Iterable[bytes]) -> Iterator[Entry]:
+        """Yield the entries of a file that has only our records. It cannot have branches."""
         seq, session_id, of_agent = 0, self._session_id, self._of_agent
         for raw in lines:
             json = DECODER.decode(raw)
             found = decode_entry(json, session_id, seq, of_agent=of_agent)
             if found is not None:
                 seq = found.seq + 1
-                yield from self.reading.feed(found, is_held=is_held(json))
-        yield from self.reading.blocks
+                yield from self.decoder.feed(found, is_held=is_held(json))
+        yield from self.decoder.blocks
 
-    def _mixed(self, file: BinaryIO) -> Iterator[Entry]:
-        """The entries of a file that others have written to, or that is damaged. Raises DamagedSession."""
+    def _decode_mixed(self, file: BinaryIO) -> Iterator[Entry]:
+        """Yield the entries of a file that is damaged or has lines of other programs. Raises DamagedSession."""
         seq, lost = 0, 0
-        dropped = self._abandoned(file)
+        dropped = self._find_abandoned(file)
         for number, raw in enumerate(file, 1):
             line = self._read(raw, number)
             if line is None:
@@ -106,40 +106,40 @@ class TranscriptReader:
             json, is_ours = line
             found = decode_entry(json, self._session_id, seq, of_agent=self._of_agent)
             if found is not None and not is_ours:
-                found = self._checked(found, number)
+                found = self._validate(found, number)
             uuid = json.get("uuid") if found is None else found.message.get("uuid")
             if found is not None:
                 seq = found.seq + 1
             if dropped and uuid in dropped:
                 continue
             if found is not None:
-                yield from self.reading.feed(found, is_held=is_held(json))
+                yield from self.decoder.feed(found, is_held=is_held(json))
             elif isinstance(uuid, str) and self._is_chained(json):
-                yield from self.reading.pass_by(uuid)
+                yield from self.decoder.skip(uuid)
             self.names_leaf = self.names_leaf or json.get("type") == LEAF
-        yield from self.reading.blocks
+        yield from self.decoder.blocks
         if lost:
-            self._complain(f"line {lost} of {self._path} is torn or damaged, and is left out")
+            self._warn(f"line {lost} of {self._path} is incomplete or damaged; skipped")
 
-    def _abandoned(self, file: BinaryIO) -> frozenset[str]:
-        """The lines on branches that do not count. The file is read from its beginning, and stands there again."""
+    def _find_abandoned(self, file: BinaryIO) -> frozenset[str]:
+        """The uuids of lines on inactive branches. Reads the file from its start and rewinds it."""
         from parley.stores.files import branches
 
         found: frozenset[str] = frozenset()
         if not branches.is_straight(file):
             file.seek(0)
-            found = branches.find_abandoned(whole(file, self._session_id))
+            found = branches.find_abandoned(intact_lines(file, self._session_id))
         file.seek(0)
         return found
 
     def _read(self, raw: bytes, number: int) -> tuple[Json, bool] | None:
-        """The object of a line, and whether it is a record in its place; None if it is damaged.
+        """The object of a line, and whether it is our next record; None if it is damaged.
 
         Raises DamagedSession.
         """
         body = raw.rstrip(b"\n")
         try:
-            is_ours = self.seal.verify(body)
+            is_ours = self.chain.verify(body)
         except ChainBroken:
             raise DamagedSession(self._session_id, f"line {number - 1} of {self._path}") from None
         if not is_ours and not body.strip():
@@ -153,39 +153,39 @@ class TranscriptReader:
         if is_ours:
             return json, True
         if was_ours(json, body) and not (
-            raw.endswith(b"\n") and is_intact_copy(json, body, self._session_id, self.seal)
+            raw.endswith(b"\n") and is_intact_copy(json, body, self._session_id, self.chain)
         ):
             return None
         if json.get("type") == "assistant" and b'"tool_use"' in body and MIRRORED not in json:
-            json[FOREIGN] = True  # what we noted about its calls is missing, or never was
+            json[FOREIGN] = True  # no permission decisions on its calls are recorded
         return json, False
 
     def _is_chained(self, json: Json) -> bool:
-        """Whether a line that is no entry stands in the chain of the conversation: an attachment, a notice."""
+        """Whether a line that is not an entry, such as an attachment, is part of the chain of parents."""
         return "parentUuid" in json and bool(json.get("isSidechain")) is self._of_agent
 
-    def _checked(self, found: Entry, number: int) -> Entry | None:
-        """The entry of somebody else's line, unless it would be in the way for ever."""
+    def _validate(self, found: Entry, number: int) -> Entry | None:
+        """Return an entry of another program if it is valid; otherwise warn and return None."""
         from parley.stores.entry_validation import find_problem
 
-        if (odd := find_problem(found)) is None:
+        if (problem := find_problem(found)) is None:
             return found
-        self._complain(f"line {number} of {self._path} is left out: {odd}")
+        self._warn(f"line {number} of {self._path} is invalid and was skipped: {problem}")
         return None
 
 
 LEAF = "last-prompt"
-"""The type of the line by which the original names the line that it continues on."""
+"""The type of line in which Claude Code names the line to continue from."""
 DECODER = msgspec.json.Decoder()
 
 
 def is_held(json: Json) -> bool:
-    """Whether a line of ours holds a block whose own line is to come."""
+    """Whether a `parley` line holds a block of an unfinished answer, whose final line comes later."""
     return json["type"] == "parley" and json.get("kind") in CONVERSATION
 
 
-def whole(lines: Iterable[bytes], session_id: str) -> Iterator[bytes]:
-    """The lines that are not damaged, up to the first hole."""
+def intact_lines(lines: Iterable[bytes], session_id: str) -> Iterator[bytes]:
+    """Yield the intact lines, up to the first missing record."""
     reader = TranscriptReader(Path(), session_id)
     for raw in lines:
         try:
@@ -196,7 +196,7 @@ def whole(lines: Iterable[bytes], session_id: str) -> Iterator[bytes]:
 
 
 class Transcript:
-    """The log of a session as a file of this layout."""
+    """The log of a session as a transcript file."""
 
     def __init__(
         self,
@@ -204,89 +204,89 @@ class Transcript:
         session_id: str,
         context: EntryContext,
         lease: Lease,
-        complain: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._path = path
         self._session_id = session_id
         self._context = context
         self._lease: Lease | None = lease
-        self._complain = complain
+        self._warn = warn
         self._file: int | None = None
         self._read: TranscriptReader | None = None
-        """Where the file ends, once it has been read."""
+        """The reader that read the file; None if it was not read yet."""
         self._end = 0
-        """How far we know the file."""
-        self._torn = False
-        """Whether the file ends in the middle of a line."""
+        """The size of the part of the file that we have read or written."""
+        self._ends_in_partial_line = False
+        """Whether the file ends without a newline."""
         self._labels = title_tags.LabelTracker()
-        self._spelling = Spelling(session_id, context)
-        self._seal = ChecksumChain()
+        self._encoder = TranscriptEncoder(session_id, context)
+        self._chain = ChecksumChain()
         self._names_leaf = self._leaf_due = False
-        """Whether the original would continue on another line than ours."""
+        """Whether the file has `last-prompt` lines, and whether the next message needs one."""
 
     def append(self, entry: Entry) -> None:
         try:
-            file = self._opened()
-            fcntl.flock(file, fcntl.LOCK_EX)  # a thief waits here for a write that is under way
+            file = self._ensure_open()
+            fcntl.flock(file, fcntl.LOCK_EX)  # a process that steals the session waits here for a write in progress
             try:
-                self._write(file, self._spelling.of(entry))
+                self._write(file, self._encoder.encode(entry))
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
         except OSError as exc:
-            raise SessionError(f"the session cannot be written to {self._path}: {exc.strerror}") from None
+            raise SessionError(f"cannot write the session to {self._path}: {exc.strerror}") from None
 
-    def _write(self, file: int, spelled: SpelledLine) -> None:
+    def _write(self, file: int, encoded: EncodedLines) -> None:
         """Raises OSError, SessionError."""
         if self._lease is None or not self._lease.is_ours():
-            raise SessionBusy(self._session_id, "whoever took it over")
-        self._listen(file)
-        seal, records, leaf_due = self._seal.copy(), b"", self._leaf_due
-        for json in spelled.lines:
-            record = seal.seal(encode_json(json))
-            seal.verify(record)
+            raise SessionBusy(self._session_id, TAKEN_OVER)
+        self._read_new_lines(file)
+        chain, records, leaf_due = self._chain.copy(), b"", self._leaf_due
+        for json in encoded.lines:
+            record = chain.seal(encode_json(json))
+            chain.verify(record)
             records += record + b"\n"
             if self._names_leaf:
-                leaf_due = leaf_due or json["type"] in BEGINNINGS or json.get("kind") == "cut"
+                leaf_due = leaf_due or json["type"] in BOUNDARIES or json.get("kind") == "cut"
             if leaf_due and json["type"] in CONVERSATION:
-                # The original follows the chain from the line that is named.
+                # Claude Code continues from the line that is named.
                 records += encode_json({"type": LEAF, "leafUuid": json["uuid"], "sessionId": self._session_id}) + b"\n"
                 leaf_due = False
-        self._add(file, records)
-        self._seal, self._leaf_due = seal, leaf_due
-        self._spelling.take(spelled)
+        self._append_lines(file, records)
+        self._chain, self._leaf_due = chain, leaf_due
+        self._encoder.commit(encoded)
         if due := self._labels.lines_to_repeat(self._end):
-            with suppress(OSError, SessionError):  # the entry is kept, and that is what counts
-                self._add(file, due)
+            with suppress(OSError, SessionError):  # not an error: the entry is written
+                self._append_lines(file, due)
 
-    def _add(self, file: int, lines: bytes) -> None:
+    def _append_lines(self, file: int, lines: bytes) -> None:
         """Raises OSError, SessionError."""
-        if self._torn:
+        if self._ends_in_partial_line:
             from parley.stores.files.repair import truncate_partial_line
 
-            # Half a line, left by a crash or a full disk, must not swallow the next one.
-            self._torn = not truncate_partial_line(file)
+            # A partial line, left by a crash or a full disk, must not run into the next one.
+            self._ends_in_partial_line = not truncate_partial_line(file)
             self._end = os.fstat(file).st_size
-        before = b"\n" if self._torn else b""
+        before = b"\n" if self._ends_in_partial_line else b""
         written = before + lines
-        self._torn = True
+        self._ends_in_partial_line = True
         if (count := os.write(file, written)) != len(written):
             if os.fstat(file).st_size == self._end + count:
-                os.ftruncate(file, self._end)  # else it might stand there whole but for its end, and count
-                self._torn = bool(before)
-            raise SessionError(f"the session cannot be written to {self._path}: the disk is full")
-        self._torn = False
+                os.ftruncate(file, self._end)  # otherwise all but the newline could remain, and be read as a record
+                self._ends_in_partial_line = bool(before)
+            raise SessionError(f"cannot write the session to {self._path}: the disk is full")
+        self._ends_in_partial_line = False
         self._labels.feed(lines, self._end + len(written) - len(lines))
         self._end += len(written)
 
-    def _listen(self, file: int) -> None:
-        """Take in what others have written meanwhile: titles and tags, or half of one. Raises OSError, SessionError."""
+    def _read_new_lines(self, file: int) -> None:
+        """Read what other processes appended: titles, tags, or part of one. Raises OSError, SessionError."""
         status = os.fstat(file)
         if status.st_nlink == 0 or status.st_size < self._end:
-            raise self._deleted()
+            raise self._deleted_error()
         if status.st_size > self._end:
             more = os.pread(file, status.st_size - self._end, self._end)
             self._labels.feed(more, self._end)
-            self._torn = not more.endswith(b"\n")
+            self._ends_in_partial_line = not more.endswith(b"\n")
             self._end += len(more)
 
     def sync(self) -> None:
@@ -294,27 +294,27 @@ class Transcript:
             if self._file is not None:
                 os.fdatasync(self._file)
         except OSError as exc:
-            raise SessionError(f"the session cannot be written to {self._path}: {exc.strerror}") from None
+            raise SessionError(f"cannot write the session to {self._path}: {exc.strerror}") from None
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         of_agent = bool(self._context.agent_id)
-        reader = TranscriptReader(self._path, self._session_id, self._complain, of_agent=of_agent)
+        reader = TranscriptReader(self._path, self._session_id, self._warn, of_agent=of_agent)
         yield from reader.entries(after)
         self._read = reader
 
     def close(self) -> None:
         if self._file is not None:
-            if self._spelling.blocks:
-                with suppress(OSError, SessionError):  # whoever opens the session next does it
-                    self._write(self._file, self._spelling.released())
+            if self._encoder.blocks:
+                with suppress(OSError, SessionError):  # the next process that opens the session does it
+                    self._write(self._file, self._encoder.release())
             os.close(self._file)
             self._file = None
         if self._lease is not None:
             self._lease.release()
             self._lease = None
 
-    def _opened(self) -> int:
-        """The file to append to. Raises OSError, SessionError."""
+    def _ensure_open(self) -> int:
+        """The descriptor of the file, read and opened for appending. Raises OSError, SessionError."""
         below = AGENT_BELOW if self._context.agent_id else BELOW
         if self._read is None:
             with suppress(FileNotFoundError):
@@ -324,24 +324,24 @@ class Transcript:
         assert self._read is not None
         if self._file is None:
             self._file = self._open(self._read.size_bytes, below)
-            reading = self._read.reading
-            self._spelling.parent, self._spelling.blocks = reading.parent, reading.blocks
-            self._seal = self._read.seal
+            decoder = self._read.decoder
+            self._encoder.parent, self._encoder.blocks = decoder.parent, decoder.blocks
+            self._chain = self._read.chain
             self._names_leaf = self._leaf_due = self._read.names_leaf
         return self._file
 
     def _open(self, known: int, below: int) -> int:
-        """The file, of which so much has been read. Raises OSError, SessionError."""
+        """Open the file, of which `known` bytes have been read. Raises OSError, SessionError."""
         flags = os.O_RDWR | os.O_APPEND | (0 if known else os.O_CREAT)
         try:
             file = private_files.open_file(self._path, flags, below=below)
         except FileNotFoundError:
-            raise self._deleted() from None
+            raise self._deleted_error() from None
         begin = max(known - title_tags.TAIL_BYTES, 0)
         tail = os.pread(file, known - begin, begin)
         self._labels.feed(tail, begin)
-        self._end, self._torn = known, bool(tail) and not tail.endswith(b"\n")
+        self._end, self._ends_in_partial_line = known, bool(tail) and not tail.endswith(b"\n")
         return file
 
-    def _deleted(self) -> SessionError:
-        return SessionError(f"the session was deleted at {self._path} while it was open")
+    def _deleted_error(self) -> SessionError:
+        return SessionError(f"the session file {self._path} was deleted or truncated while the session was open")

@@ -1,4 +1,7 @@
-"""Sessions in a PostgreSQL database (`--store postgres://…`), for engines on many hosts."""
+"""The store in a PostgreSQL database (`--store postgres://…`), for engines on several hosts.
+
+See also: `postgres_log.py` for one session's log and its lease, `rows.py` for the checksums.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from parley.stores.base import ID_PATTERN, AgentInfo, Entry, Info, RepairReport,
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.search_text import entry_text, make_excerpt, split_words
 from parley.stores.sql.postgres_log import LOCK, PostgresAgentLog, PostgresLog, connect, entries, rows, translate_errors
-from parley.stores.sql.rows import agent_key, aside_key, find_damage, keys_below
+from parley.stores.sql.rows import agent_key, aside_key, find_damage, info_from_row, keys_below
 
 if TYPE_CHECKING:
     import psycopg
@@ -54,6 +57,8 @@ BELOW = 'session COLLATE "C" >= %s AND session COLLATE "C" < %s'
 
 
 class PostgresStore:
+    """All sessions in one database. Each operation opens its own connection."""
+
     def __init__(self, address: str, context: EntryContext) -> None:
         self._address = address
         self._context = context
@@ -101,9 +106,9 @@ class PostgresStore:
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
         where = "" if project is None else "WHERE cwd = %s "
-        given = () if project is None else (os.path.realpath(project),)
+        params = () if project is None else (os.path.realpath(project),)
         order = "ORDER BY turn DESC LIMIT %s OFFSET %s"
-        return [info_from_row(row) for row in self._rows(INFO + where + order, *given, limit, offset)]
+        return [info_from_row(row) for row in self._rows(INFO + where + order, *params, limit, offset)]
 
     def rename(self, session_id: str, title: str) -> None:
         self._check(session_id)
@@ -134,7 +139,7 @@ class PostgresStore:
             if found is None:
                 return None
             aside = aside_key(session_id, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
-            # They keep their texts, and their words are not looked for any more.
+            # The moved rows keep their content, but are no longer searchable.
             moved = self._rows(
                 "WITH moved AS (UPDATE parley_entries SET session = %s, words = '{}' WHERE session = %s AND seq >= %s "
                 "RETURNING length(message) + length(context) AS size) SELECT coalesce(sum(size), 0)::bigint FROM moved",
@@ -142,8 +147,8 @@ class PostgresStore:
             )
             kept = (found.kept_bytes, found.kept_messages, session_id)
             self._run("UPDATE parley_sessions SET size_bytes = %s, messages = %s WHERE id = %s", *kept)
-            place = f"the entries of {aside!r} in the database"
-            return RepairReport(kept_bytes=found.kept_bytes, aside_bytes=moved[0][0], aside=place)
+            location = f"the entries of {aside!r} in the database"
+            return RepairReport(kept_bytes=found.kept_bytes, aside_bytes=moved[0][0], aside=location)
         finally:
             held.close()
 
@@ -161,12 +166,12 @@ class PostgresStore:
         return entries(self._address, agent_key(session_id, check_id(agent_id)), -1)
 
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
-        wanted = split_words(text)
-        if not wanted:
+        query_words = split_words(text)
+        if not query_words:
             return []
         found = self._rows(
             "SELECT session, seq, kind, at, message FROM parley_entries WHERE words @> %s ORDER BY turn DESC LIMIT %s",
-            wanted,
+            query_words,
             limit,
         )
         return [
@@ -175,7 +180,7 @@ class PostgresStore:
                 seq=seq,
                 kind=kind,
                 at=at,
-                excerpt=make_excerpt(entry_text(kind, msgspec.json.decode(message)), wanted),
+                excerpt=make_excerpt(entry_text(kind, msgspec.json.decode(message)), query_words),
             )
             for id, seq, kind, at, message in found
         ]
@@ -183,16 +188,16 @@ class PostgresStore:
     def path(self, session_id: str) -> str:
         return ""
 
-    def _rows(self, text: str, *given: object) -> builtins.list[tuple[Any, ...]]:
+    def _rows(self, text: str, *params: object) -> builtins.list[tuple[Any, ...]]:
         with self._connect_prepared() as database, translate_errors():
-            return database.execute(text, given).fetchall()
+            return database.execute(text, params).fetchall()
 
-    def _run(self, text: str, *given: object) -> None:
+    def _run(self, text: str, *params: object) -> None:
         with self._connect_prepared() as database, translate_errors():
-            database.execute(text, given)
+            database.execute(text, params)
 
     def _connect_prepared(self) -> psycopg.Connection[tuple[Any, ...]]:
-        """A connection to a database that has our tables. Raises SessionError."""
+        """Connect, and create or migrate the tables on the first call. Raises SessionError."""
         database = connect(self._address)
         if not self._is_prepared:
             try:
@@ -206,18 +211,16 @@ class PostgresStore:
 
 
 def prepare(database: psycopg.Connection[tuple[Any, ...]]) -> None:
-    """Make the tables, or what an older version lacks. Raises SessionError for a newer database, psycopg.Error."""
+    """Create or migrate the tables. Raises SessionError for a newer schema, psycopg.Error."""
     has_tables = database.execute("SELECT to_regclass('parley_leases') IS NOT NULL").fetchone() == (True,)
     text = "SELECT version FROM parley_version WHERE part = 'sessions'"
     (version,) = (database.execute(text).fetchone() if has_tables else None) or (0,)
     if version > VERSION:
-        raise SessionError(f"the database is of a newer version ({version}; this is {VERSION})")
+        raise SessionError(
+            f"the database has schema version {version}; this program supports up to {VERSION}. Upgrade parley."
+        )
     if version < VERSION:
         with database.transaction():
-            # Two who make the same table at once get in each other's way.
+            # Creating the same table concurrently fails.
             database.execute("SELECT pg_advisory_xact_lock(hashtextextended('parley schema', 0))")
             database.execute(SCHEMA.encode())
-
-
-def info_from_row(row: tuple[Any, ...]) -> Info:
-    return Info(**dict(zip(Info.__struct_fields__, row, strict=True)))

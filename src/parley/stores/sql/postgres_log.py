@@ -1,10 +1,8 @@
 """The log of a session in PostgreSQL, and its lease.
 
-The lease is an advisory lock: the server gives it back as soon as the connection of its
-holder ends, however it ends. Each holder also has a number, the fence, and an entry is only
-taken with the current one; so whoever was robbed cannot write any more, even if it has not
-noticed yet. A connection that breaks is made anew, unless somebody else has taken the session
-in between.
+The lease is an advisory lock, which the server releases when the holder's connection ends. Each holder also gets a
+fencing number, and an entry is only accepted with the current one: after a steal, the previous holder can no longer
+write, even if it has not noticed. A broken connection is reopened unless another process has taken the session.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from parley.errors import SessionBusy, SessionError, UsageError
 from parley.protocol.base import encode_json
-from parley.stores.base import Entry
+from parley.stores.base import TAKEN_OVER, Entry
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.search_text import SAID, entry_text, first_prompt, split_words
 from parley.stores.sql.rows import Row, RowChain, agent_key, next_checksum
@@ -61,48 +59,50 @@ CONNECT_SECONDS = 10
 STATEMENT_SECONDS = 30
 STEAL_SECONDS = 5
 PAGE = 1000
-PLACE = "the database"
+LOCATION = "the database"
 
 
 def connect(address: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """Raises SessionError, or UsageError where the driver is missing."""
+    """Open a connection. Raises SessionError, or UsageError if the driver is not installed."""
     try:
         import psycopg
     except ImportError:
-        raise UsageError("sessions in PostgreSQL need the extra: pip install 'parley-agent[postgres]'") from None
+        raise UsageError("the PostgreSQL store needs an extra: pip install 'parley-agent[postgres]'") from None
     try:
         return psycopg.connect(
             address,
             autocommit=True,
             connect_timeout=CONNECT_SECONDS,
             application_name="parley",
-            # Statements have a deadline, and so has a network that is gone without a word.
+            # Time out statements, and connections whose network has failed silently.
             options=f"-c statement_timeout={STATEMENT_SECONDS}s",
             keepalives_idle=STATEMENT_SECONDS,
             tcp_user_timeout=STATEMENT_SECONDS * 1000,
         )
     except psycopg.Error as exc:
-        raise SessionError(f"the database cannot be reached: {format_error(exc)}") from None
+        raise SessionError(f"cannot connect to the database: {format_error(exc)}") from None
 
 
-def format_error(flaw: Exception) -> str:
-    return " ".join(str(flaw).split())
+def format_error(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """What the server has to complain about, as a session's error."""
+    """Translate psycopg.Error to SessionError."""
     import psycopg
 
     try:
         yield
     except psycopg.Error as exc:
-        raise SessionError(f"the database cannot be used: {format_error(exc)}") from None
+        raise SessionError(f"cannot use the database: {format_error(exc)}") from None
 
 
 class PostgresLog:
+    """The log of one session. Its connection holds the lease."""
+
     _is_own = True
-    """Whether it is a session's own log, which lists and searches know."""
+    """Whether it is a session's own log, which is listed and searched. False for subagents."""
 
     def __init__(self, address: str, session_id: str, context: EntryContext, *, steal: bool = False) -> None:
         self._address = address
@@ -112,7 +112,7 @@ class PostgresLog:
         self._fence = 0
         self._is_closed = False
         self._total: int | None = None
-        """The checksum of all there is; None until it is needed."""
+        """The checksum of all entries; None until it is needed."""
         try:
             with translate_errors():
                 self._acquire(steal=steal)
@@ -126,7 +126,7 @@ class PostgresLog:
             holder = self._holder()
             if not steal:
                 raise SessionBusy(self._session_id, holder)
-            self._fence = self._write_holder()  # from here on the other one cannot write
+            self._fence = self._write_holder()  # from here on the previous holder cannot write
             self._wait_for_lock(holder)
         self._fence = self._write_holder()
 
@@ -135,7 +135,7 @@ class PostgresLog:
         return bool(found and found[0])
 
     def _wait_for_lock(self, holder: str) -> None:
-        """End the connection of whoever has the lock, and take it. Raises SessionBusy, psycopg.Error."""
+        """Terminate the holder's connection and take the lock. Raises SessionBusy, psycopg.Error."""
         import psycopg
 
         run = self._database.execute
@@ -149,11 +149,11 @@ class PostgresLog:
         try:
             run(f"SELECT pg_advisory_lock({LOCK})", (self._session_id,))
         except psycopg.errors.QueryCanceled:
-            raise SessionBusy(self._session_id, f"{holder}, whose connection does not end") from None
+            raise SessionBusy(self._session_id, f"{holder}, whose connection could not be terminated") from None
         run(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
 
     def _write_holder(self) -> int:
-        """Say who we are; our number among the holders."""
+        """Record us as the holder and return our fencing number."""
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         found = self._database.execute(
             TAKE, {"id": self._session_id, "holder": holder_signature(), "since": since}
@@ -170,29 +170,29 @@ class PostgresLog:
         import psycopg
 
         if self._is_closed:
-            raise SessionBusy(self._session_id, "whoever took it over")
+            raise SessionBusy(self._session_id, TAKEN_OVER)
         if self._total is None:
             self._total = total_before(self._address, self._key, HIGHEST)
-        given = self._row(entry, self._total)
+        params = self._row(entry, self._total)
         try:
-            self._insert(given)
+            self._insert(params)
         except psycopg.OperationalError:
-            # Whether the server had it before the connection broke, we cannot know: it is taken once.
+            # The server may have stored it before the connection broke. The key prevents a duplicate.
             self._reconnect()
             with translate_errors():
-                self._insert(given, again=True)
+                self._insert(params, again=True)
         except psycopg.Error as exc:
-            raise SessionError(f"the database cannot be used: {format_error(exc)}") from None
-        self._total = given["checksum"]
+            raise SessionError(f"cannot use the database: {format_error(exc)}") from None
+        self._total = params["checksum"]
 
-    def _insert(self, given: dict[str, Any], *, again: bool = False) -> None:
+    def _insert(self, params: dict[str, Any], *, again: bool = False) -> None:
         """Raises SessionBusy, SessionError, psycopg.Error."""
         owner = {"fence": self._fence, "holder": None if self._is_own else holder_signature()}
-        held, added = self._database.execute(APPEND, {**given, **owner}).fetchone() or (0, 0)
+        held, added = self._database.execute(APPEND, {**params, **owner}).fetchone() or (0, 0)
         if not held:
-            raise SessionBusy(self._session_id, "whoever took it over")
+            raise SessionBusy(self._session_id, TAKEN_OVER)
         if not added and not again:
-            raise SessionError(f"entry {given['seq']} of session {self._session_id} is there already")
+            raise SessionError(f"entry {params['seq']} of session {self._session_id} already exists")
 
     def _reconnect(self) -> None:
         """Raises SessionBusy, SessionError."""
@@ -218,7 +218,7 @@ class PostgresLog:
             "message": message.decode(),
             "context": context.decode(),
             "checksum": next_checksum(before, entry.seq, entry.kind.encode(), entry.at.encode(), message, context),
-            # What a subagent says is not searched.
+            # Subagents are not searched.
             "words": sorted(set(split_words(entry_text(entry.kind, entry.message)))) if self._is_own else [],
             "cwd": os.path.realpath(self._context.cwd),
             "branch": self._context.git_branch or None,
@@ -229,7 +229,7 @@ class PostgresLog:
         }
 
     def sync(self) -> None:
-        """A commit is on the server's device when it returns."""
+        """Nothing to do: the server has synced each commit to disk."""
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         return entries(self._address, self._key, after)
@@ -241,13 +241,13 @@ class PostgresLog:
         import psycopg
 
         with suppress(psycopg.Error):
-            # The server would do so by itself, but after we have gone on.
+            # The server would do so itself, but only some time after `close` returns.
             self._database.execute("SELECT pg_advisory_unlock_all()")
         self._database.close()
 
 
 class PostgresAgentLog(PostgresLog):
-    """What a subagent of a session says, whose own log this process holds: that lease counts."""
+    """The log of a subagent. The lease of the session's own log, held by this process, covers it."""
 
     _is_own = False
 
@@ -272,11 +272,11 @@ def entries(address: str, key: str, after: int) -> Iterator[Entry]:
     with connect(address) as database, translate_errors():
         total = total_at(database, key, after)
         begin = -1 if total is None else after
-        yield from RowChain(key, PLACE, total or 0).entries(rows(database, key, begin), after)
+        yield from RowChain(key, LOCATION, total or 0).entries(rows(database, key, begin), after)
 
 
 def rows(database: psycopg.Connection[tuple[Any, ...]], key: str, after: int) -> Iterator[Row]:
-    """Page by page, so that a long session does not have to fit into memory. Raises psycopg.Error."""
+    """Yield rows page by page, so that a long session need not fit into memory. Raises psycopg.Error."""
     while page := database.execute(ENTRIES, (key, after, PAGE)).fetchall():
         for seq, kind, at, message, context, checksum in page:
             yield seq, kind.encode(), at.encode(), message.encode(), context.encode(), checksum
@@ -284,18 +284,18 @@ def rows(database: psycopg.Connection[tuple[Any, ...]], key: str, after: int) ->
 
 
 def total_before(address: str, key: str, seq: int) -> int:
-    """The checksum of all entries up to a number. Raises SessionError, DamagedSession."""
+    """The checksum of all entries up to `seq`. Raises SessionError, DamagedSession."""
     with connect(address) as database, translate_errors():
         total = total_at(database, key, seq)
         if total is not None:
             return total
-        chain = RowChain(key, PLACE)
+        chain = RowChain(key, LOCATION)
         for row in rows(database, key, -1):
             chain.entry(*row)
         return chain.total
 
 
 def total_at(database: psycopg.Connection[tuple[Any, ...]], key: str, seq: int) -> int | None:
-    """What the last entry up to a number says of all before it; None if it is of a version that did not."""
+    """The stored checksum of the last entry up to `seq`; None if an older version wrote it without one."""
     found = database.execute(LAST, (key, seq)).fetchone()
     return 0 if found is None else found[0]

@@ -1,8 +1,10 @@
-"""All sessions in one SQLite file (`--db FILE`), with an index of all words that were said.
+"""The store in one SQLite file (`--db FILE`), with a full-text index of all messages.
 
-The file is in WAL mode, so that readers and the writers of other sessions do not wait for
-each other longer than for one entry. Who holds a session stands in `FILE.leases/<session>`.
-Each entry has a checksum, as SQLite does not look whether a page is what it wrote.
+The file is in WAL mode, so readers and the writers of other sessions wait for each other for at most one entry.
+`FILE.leases/<session>` names the process that holds a session. Each entry has a checksum, because SQLite does not
+verify its pages.
+
+See also: `sqlite_file.py` for the schema and connections, `sqlite_log.py` for one session's log.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from parley.stores.search_text import (
     significant_words,
     split_words,
 )
-from parley.stores.sql.rows import agent_key, aside_key, find_damage, keys_below
+from parley.stores.sql.rows import agent_key, aside_key, find_damage, info_from_row, keys_below
 from parley.stores.sql.sqlite_file import connect, translate_errors
 from parley.stores.sql.sqlite_log import ENTRIES, SqliteAgentLog, SqliteLog, entries, open_for_bytes
 
@@ -45,9 +47,9 @@ FOUND = (
     "WHERE said MATCH ? AND session IN (SELECT id FROM sessions) "
 )
 SUMMARY = '%"isCompactSummary":true%'
-"""In the context of what stands for what was said, and was not said itself."""
+"""Matches the context of compact summaries, which repeat what was said."""
 RECALLED = '%"recalled":true%'
-"""In the result of a call that looked up what was said: a repetition. What people write has its quotes escaped."""
+"""Matches tool results of memory searches, which repeat what was said. In users' text the quotes are escaped."""
 SIZE = "coalesce(sum(length(message) + length(context)), 0)"
 
 
@@ -97,7 +99,7 @@ class SqliteStore:
         return found[0].id if found else None
 
     def conversation(self, new_id: Callable[[], str]) -> str:
-        """The session that is meant where none is named: the newest there is, or a new one, and the same ever after.
+        """The file's default session, for runs that name none. The first call picks the newest, or a new id, for good.
 
         Raises SessionError.
         """
@@ -106,7 +108,7 @@ class SqliteStore:
             if not run("SELECT 1 FROM sqlite_master WHERE name = 'conversation'").fetchone():
                 newest = run("SELECT id FROM sessions ORDER BY turn DESC LIMIT 1").fetchone() or (new_id(),)
                 database.executescript(f"BEGIN IMMEDIATE; {CONVERSATION}")
-                run("INSERT OR IGNORE INTO conversation VALUES (1, ?)", newest)  # somebody else may have been faster
+                run("INSERT OR IGNORE INTO conversation VALUES (1, ?)", newest)  # another process may have been faster
                 run("COMMIT")
             return str(run("SELECT session FROM conversation").fetchone()[0])
 
@@ -116,11 +118,11 @@ class SqliteStore:
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
         where = "" if project is None else "WHERE cwd = ? "
-        given = () if project is None else (os.path.realpath(project),)
+        params = () if project is None else (os.path.realpath(project),)
         order = "ORDER BY turn DESC LIMIT ? OFFSET ?"
         return [
             info_from_row(row)
-            for row in self._query(INFO + where + order, *given, -1 if limit is None else limit, offset)
+            for row in self._query(INFO + where + order, *params, -1 if limit is None else limit, offset)
         ]
 
     def rename(self, session_id: str, title: str) -> None:
@@ -145,12 +147,12 @@ class SqliteStore:
                 return None
             aside = aside_key(session_id, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
             with self._transaction() as database:
-                # The rows get another name. To take them out of the index we would have to know what they said.
-                behind = (session_id, found.seq)
+                # The rows get another key. They stay in the index, because removing them needs their original text.
+                damaged = (session_id, found.seq)
                 (size,) = database.execute(
-                    f"SELECT {SIZE} FROM entries WHERE session = ? AND seq >= ?", behind
+                    f"SELECT {SIZE} FROM entries WHERE session = ? AND seq >= ?", damaged
                 ).fetchone()
-                database.execute("UPDATE entries SET session = ? WHERE session = ? AND seq >= ?", (aside, *behind))
+                database.execute("UPDATE entries SET session = ? WHERE session = ? AND seq >= ?", (aside, *damaged))
                 kept = (found.kept_bytes, found.kept_messages, session_id)
                 database.execute("UPDATE sessions SET size_bytes = ?, messages = ? WHERE id = ?", kept)
             return RepairReport(
@@ -172,31 +174,36 @@ class SqliteStore:
         return entries(self._path, agent_key(session_id, check_id(agent_id)), -1)
 
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
-        wanted = split_words(text)
-        if not wanted:
+        query_words = split_words(text)
+        if not query_words:
             return []
-        query = " ".join(f'"{word}"' for word in wanted)
+        query = " ".join(f'"{word}"' for word in query_words)
         found = self._query(FOUND + "ORDER BY said.rowid DESC LIMIT ?", query, limit)
-        return find_hits(found, wanted, lambda there: there >= set(wanted), make_excerpt)
+        return find_hits(found, query_words, lambda words: words >= set(query_words), make_excerpt)
 
     def ranked(self, text: str, limit: int, session_id: str | None = None) -> builtins.list[SearchHit]:
-        wanted = significant_words(text)
+        query_words = significant_words(text)
         where = FOUND + "AND (? IS NULL OR session = ?) AND context NOT LIKE ? AND message NOT LIKE ? "
         found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        for query in build_queries(wanted):
+        for query in build_queries(query_words):
             if len(found) >= limit:
-                break  # what has only some of the words may be half of all that was ever said
-            given = (query, session_id, session_id, SUMMARY, RECALLED, limit)
-            for row in self._query(where + "ORDER BY said.rank LIMIT ?", *given):
+                break  # weaker queries may match most of the file
+            params = (query, session_id, session_id, SUMMARY, RECALLED, limit)
+            for row in self._query(where + "ORDER BY said.rank LIMIT ?", *params):
                 found.setdefault(row[:2], row)
-        return find_hits([*found.values()][:limit], wanted, lambda there: not there.isdisjoint(wanted), find_passage)
+        return find_hits(
+            [*found.values()][:limit],
+            query_words,
+            lambda found_words: not found_words.isdisjoint(query_words),
+            find_passage,
+        )
 
     def path(self, session_id: str) -> str:
         return ""
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A connection in a transaction. Raises SessionError."""
+        """Yield a connection in a transaction. Raises SessionError."""
         with translate_errors(self._path), closing(connect(self._path)) as database:
             database.execute("BEGIN IMMEDIATE")
             try:
@@ -206,20 +213,20 @@ class SqliteStore:
                 raise
             database.execute("COMMIT")
 
-    def _query(self, text: str, *given: str | int | None) -> builtins.list[tuple[Any, ...]]:
+    def _query(self, text: str, *params: str | int | None) -> builtins.list[tuple[Any, ...]]:
         if not self._path.exists():
             return []
         with translate_errors(self._path), closing(connect(self._path)) as database:
-            return database.execute(text, given).fetchall()
+            return database.execute(text, params).fetchall()
 
 
 def delete_rows(database: sqlite3.Connection, session_id: str) -> None:
     found = database.execute("SELECT id, kind, message FROM entries WHERE session = ?", (session_id,))
-    # An index without a copy of the texts wants to hear again what it is to forget.
+    # A contentless FTS index needs the original text to delete a row.
     indexed = ((id, split_words(row_text(kind, message))) for id, kind, message in found)
     database.executemany(
         "INSERT INTO said (said, rowid, words) VALUES ('delete', ?, ?)",
-        [(id, " ".join(once)) for id, once in indexed if once],
+        [(id, " ".join(words)) for id, words in indexed if words],
     )
     database.execute("DELETE FROM entries WHERE session = ?", (session_id,))
     database.execute("DELETE FROM entries WHERE session >= ? AND session < ?", keys_below(session_id))
@@ -229,26 +236,22 @@ def delete_rows(database: sqlite3.Connection, session_id: str) -> None:
 
 def find_hits(
     found: Iterable[tuple[Any, ...]],
-    wanted: list[str],
-    fits: Callable[[set[str]], bool],
-    part: Callable[[str, list[str]], str],
+    query_words: list[str],
+    matches: Callable[[set[str]], bool],
+    make_part: Callable[[str, list[str]], str],
 ) -> list[SearchHit]:
-    """The finds among rows: the index may remember what damaged entries once said."""
-    told = ((id, seq, kind, at, row_text(kind, message)) for id, seq, kind, at, message in found)
+    """The hits among rows. They are checked again, because the index may still contain the old text of damaged rows."""
+    texts = ((id, seq, kind, at, row_text(kind, message)) for id, seq, kind, at, message in found)
     return [
-        SearchHit(id=id, seq=seq, kind=kind, at=at, excerpt=part(text, wanted))
-        for id, seq, kind, at, text in told
-        if fits(set(split_words(text)))
+        SearchHit(id=id, seq=seq, kind=kind, at=at, excerpt=make_part(text, query_words))
+        for id, seq, kind, at, text in texts
+        if matches(set(split_words(text)))
     ]
 
 
 def row_text(kind: str, message: str) -> str:
-    """What was said in an entry; "" if that cannot be read."""
+    """The searchable text of a row; "" if it cannot be decoded."""
     try:
         return entry_text(kind, msgspec.json.decode(message))
     except (msgspec.DecodeError, AttributeError, RecursionError):
         return ""
-
-
-def info_from_row(row: tuple[Any, ...]) -> Info:
-    return Info(**dict(zip(Info.__struct_fields__, row, strict=True)))

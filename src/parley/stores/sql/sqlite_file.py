@@ -1,4 +1,4 @@
-"""The SQLite file of many sessions: its tables, and connections to it."""
+"""Connections to the SQLite file of sessions, its schema and migrations."""
 
 from __future__ import annotations
 
@@ -36,56 +36,56 @@ OUR_VERSION = "SELECT version FROM parley_version WHERE part = 'sessions'"
 
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
-    """What SQLite has to complain about, as a session's error."""
+    """Translate sqlite3.Error to SessionError."""
     try:
         yield
     except sqlite3.Error as exc:
-        raise SessionError(f"the database {path} cannot be used: {exc}") from None
+        raise SessionError(f"cannot use the database {path}: {exc}") from None
     except UnicodeDecodeError:
-        # A damaged file may have names of tables that are no text, and complaints quote them.
-        raise SessionError(f"the database {path} cannot be used: it is damaged") from None
+        # In a damaged file, table names that errors quote may be invalid UTF-8.
+        raise SessionError(f"cannot use the database {path}: the file is damaged") from None
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Raises SessionError."""
+    """Open a connection; read-only if the file is not writable. Raises SessionError."""
     with translate_errors(path):
         try:
             if os.path.exists(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
                 return read_only(path)
             real = private_files.prepare_database(path)
-            made = sqlite3.connect(real, BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
+            database = sqlite3.connect(real, BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
             try:
-                private_files.check_database(made, real)
-                prepare(made, path)
+                private_files.check_database(database, real)
+                prepare(database, path)
             except BaseException:
-                made.close()
+                database.close()
                 raise
         except OSError as exc:
-            raise SessionError(f"the database {path} cannot be used: {exc.strerror}") from None
-        return made
+            raise SessionError(f"cannot use the database {path}: {exc.strerror}") from None
+        return database
 
 
 def read_only(path: Path) -> sqlite3.Connection:
-    """A connection to a file that we may read and not write. Raises SessionError, sqlite3.Error, OSError."""
+    """Open a read-only connection. Raises SessionError, sqlite3.Error, OSError."""
     path = Path(private_files.prepare_database(path, writes=False))
     log = path.with_name(f"{path.name}-wal")
-    # SQLite wants to make files beside the database, even to read; it need not if nobody has left a log there.
+    # Even to read, SQLite creates files next to the database, unless it is immutable: no WAL is pending.
     is_settled = not (log.exists() and log.stat().st_size)
     address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_settled else ''}"
-    made = sqlite3.connect(address, BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+    database = sqlite3.connect(address, BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
     try:
-        private_files.check_database(made, str(path))
-        read_version(made, path)
+        private_files.check_database(database, str(path))
+        read_version(database, path)
     except BaseException:
-        made.close()
+        database.close()
         raise
-    return made
+    return database
 
 
 def prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Make the tables, or what an older version of them lacks. Raises SessionError for a newer file."""
+    """Create or migrate the tables. Raises SessionError for a newer schema."""
     database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")  # with the system at each commit, on the device with `sync`
+    database.execute("PRAGMA synchronous = NORMAL")  # a commit reaches the operating system; `sync` reaches the disk
     if read_version(database, path) < VERSION:
         database.execute("BEGIN IMMEDIATE")
         try:
@@ -97,17 +97,19 @@ def prepare(database: sqlite3.Connection, path: Path) -> None:
 
 
 def read_version(database: sqlite3.Connection, path: Path) -> int:
-    """The version of our tables, 0 if there are none. Raises SessionError for a newer one."""
-    # Others may keep tables of their own in the file, and the versions of them beside ours.
+    """The schema version, 0 if there are no tables. Raises SessionError for a newer one."""
+    # Other parts of the program may have tables in the same file, with their own version rows.
     has_versions = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'parley_version'").fetchone()
     (version,) = (database.execute(OUR_VERSION).fetchone() if has_versions else None) or (0,)
     if version > VERSION:
-        raise SessionError(f"the database {path} is of a newer version ({version}; this is {VERSION})")
+        raise SessionError(
+            f"the database {path} has schema version {version}; this program supports up to {VERSION}. Upgrade parley."
+        )
     return int(version)
 
 
 def migrate(database: sqlite3.Connection) -> None:
-    """Whatever another process has not done meanwhile."""
+    """Create what is missing. Another process may have migrated part of it."""
     for statement in SCHEMA.split(";\n"):
         database.execute(statement)
     if not database.execute(HAS_CHECKSUMS).fetchone():

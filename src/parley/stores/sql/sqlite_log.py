@@ -11,7 +11,7 @@ from pathlib import Path
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.protocol.base import encode_json
-from parley.stores.base import Entry
+from parley.stores.base import TAKEN_OVER, Entry
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.lease import Lease
 from parley.stores.search_text import SAID, entry_text, first_prompt, split_words
@@ -30,14 +30,14 @@ class SqliteLog:
     def __init__(self, path: Path, key: str, context: EntryContext, lease: Lease) -> None:
         self._path = path
         self._key = key
-        """The session's id; for a subagent, that and the agent's."""
+        """The session's id; for a subagent, the session's and the agent's."""
         self._context = context
         self._lease: Lease | None = lease
         self._total: int | None = None
-        """The checksum of all there is; None until it is needed."""
+        """The checksum of all entries; None until it is needed."""
         self._database = connect(path)
         with translate_errors(path):
-            # Whoever we took it from may be in the middle of a write: after this, it is over.
+            # After a steal, wait until a write of the previous holder has ended.
             self._database.execute("BEGIN IMMEDIATE")
             self._database.execute("COMMIT")
 
@@ -55,9 +55,9 @@ class SqliteLog:
             self._total = total
 
     def _insert(self, entry: Entry, before: int) -> int:
-        """The checksum with it. Raises SessionBusy, sqlite3.Error."""
+        """Insert an entry and return the new checksum. Raises SessionBusy, sqlite3.Error."""
         if self._lease is None or not self._lease.is_ours():
-            raise SessionBusy(self._key, "whoever took it over")
+            raise SessionBusy(self._key, TAKEN_OVER)
         message, context = encode_json(entry.message), encode_json(entry.context)
         total = next_checksum(before, entry.seq, entry.kind.encode(), entry.at.encode(), message, context)
         row = (self._key, entry.seq, entry.kind, entry.at, message.decode(), context.decode(), total)
@@ -66,15 +66,15 @@ class SqliteLog:
         return total
 
     def _describe(self, entry: Entry, row: int | None, size_bytes: int) -> None:
-        """Keep what lists and searches want to know. Raises sqlite3.Error."""
+        """Update the session's row and the full-text index. Raises sqlite3.Error."""
         run, session_id = self._database.execute, self._key
         if found := split_words(entry_text(entry.kind, entry.message)):
             run("INSERT INTO said (rowid, words) VALUES (?, ?)", (row, " ".join(found)))
-        surroundings = (os.path.realpath(self._context.cwd), self._context.git_branch or None)
+        location = (os.path.realpath(self._context.cwd), self._context.git_branch or None)
         run(
             "INSERT INTO sessions (id, cwd, git_branch, created, modified, turn) VALUES (?, ?, ?, ?, ?, 0) "
             "ON CONFLICT DO NOTHING",
-            (session_id, *surroundings, entry.at, entry.at),
+            (session_id, *location, entry.at, entry.at),
         )
         run(
             "UPDATE sessions SET modified = ?, turn = ?, size_bytes = size_bytes + ?, messages = messages + ?, "
@@ -98,9 +98,9 @@ class SqliteLog:
             finally:
                 os.close(file)
         except FileNotFoundError:
-            return  # all of it has been moved into the database, which SQLite syncs itself
+            return  # the WAL was moved into the database file, which SQLite syncs itself
         except OSError as exc:
-            raise SessionError(f"the database {self._path} cannot be written: {exc.strerror}") from None
+            raise SessionError(f"cannot write the database {self._path}: {exc.strerror}") from None
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         return entries(self._path, self._key, after)
@@ -113,14 +113,14 @@ class SqliteLog:
 
 
 class SqliteAgentLog(SqliteLog):
-    """What a subagent says is no session of its own, and is not searched."""
+    """The log of a subagent, which is not listed or searched."""
 
     def _describe(self, entry: Entry, row: int | None, size_bytes: int) -> None:
         pass
 
 
 def entries(path: Path, key: str, after: int) -> Iterator[Entry]:
-    """Raises SessionError, DamagedSession."""
+    """Yield the entries with `seq > after`. Raises SessionError, DamagedSession."""
     with translate_errors(path), closing(open_for_bytes(path)) as database:
         total = total_at(database, key, after)
         chain = RowChain(key, str(path), total or 0)
@@ -129,7 +129,7 @@ def entries(path: Path, key: str, after: int) -> Iterator[Entry]:
 
 
 def total_before(path: Path, key: str, seq: int) -> int:
-    """The checksum of all entries up to a number. Raises SessionError, DamagedSession."""
+    """The checksum of all entries up to `seq`. Raises SessionError, DamagedSession."""
     with translate_errors(path), closing(open_for_bytes(path)) as database:
         total = total_at(database, key, seq)
         if total is not None:
@@ -141,7 +141,7 @@ def total_before(path: Path, key: str, seq: int) -> int:
 
 
 def total_at(database: sqlite3.Connection, key: str, seq: int) -> int | None:
-    """What the last entry up to a number says of all before it; None if it is of a version that did not.
+    """The stored checksum of the last entry up to `seq`; None if an older version wrote it without one.
 
     Raises DamagedSession.
     """
@@ -153,7 +153,7 @@ def total_at(database: sqlite3.Connection, key: str, seq: int) -> int | None:
 
 
 def open_for_bytes(path: Path) -> sqlite3.Connection:
-    """A connection that gives texts as their bytes: of a damaged one there may be no text. Raises SessionError."""
+    """Open a connection that returns text as bytes, because damaged text may be invalid UTF-8. Raises SessionError."""
     database = connect(path)
     database.text_factory = bytes
     return database

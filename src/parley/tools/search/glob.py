@@ -62,7 +62,7 @@ def find_files(call: GlobInput, context: Context, reach: Scope, stop: Callable[[
     area = SearchArea(
         path=resolve_path(call.path, context) if call.path else context.cwd,
         cwd=context.cwd,
-        reach=reach,
+        scope=reach,
         hides=context.hides,
     )
     return context.search.files(

@@ -77,7 +77,7 @@ class Grep:
             SearchArea(
                 path=resolve_path(call.path, context) if call.path else context.cwd,
                 cwd=context.cwd,
-                reach=reach,
+                scope=reach,
                 hides=context.hides,
             ),
             timeout_seconds=TIMEOUT_SECONDS,

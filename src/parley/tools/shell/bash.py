@@ -225,8 +225,8 @@ def shorten_output(done: Finished, text: str) -> str:
         return text
     size = f"{done.total_bytes / 1024:.1f}KB" if done.total_bytes < 1 << 20 else f"{done.total_bytes / (1 << 20):.1f}MB"
     saved = f"Full output saved to: {done.spilled_to}"
-    if done.flaw:
-        saved = f"Its beginning was saved to: {done.spilled_to}; {done.flaw}" if done.spilled_to else done.flaw
+    if done.problem:
+        saved = f"Its beginning was saved to: {done.spilled_to}; {done.problem}" if done.spilled_to else done.problem
     return (
         f"<persisted-output>\nOutput too large ({size}). {saved}\n\n"
         f"Preview (first {PREVIEW_BYTES // 1000}KB):\n{text[:PREVIEW_BYTES]}\n...\n</persisted-output>"

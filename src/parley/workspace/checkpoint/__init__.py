@@ -1,1 +1,1 @@
-"""Snapshots of files, so that changes can be rewound."""
+"""Checkpoints of files before each change, so that changes can be rewound."""

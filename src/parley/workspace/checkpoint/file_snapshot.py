@@ -1,4 +1,4 @@
-"""Taking a file as it is, and finding out whether it is still so."""
+"""Read a file with its status, and check later whether it has changed."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from collections.abc import Callable
 from parley.errors import ToolError
 from parley.workspace import safe_open
 from parley.workspace.base import FileSnapshot
-from parley.workspace.safe_open import ResolvedPlace
+from parley.workspace.safe_open import FileLocation
 
 CHUNK_BYTES = 1 << 20
 LARGEST_BYTES = 1 << 30
-"""No larger file is read without a limit."""
+"""Larger files are only read with a limit."""
 
 
-def snapshot(place: ResolvedPlace, limit_bytes: int | None = None) -> FileSnapshot:
+def snapshot(location: FileLocation, limit_bytes: int | None = None) -> FileSnapshot:
     """Raises FileNotFoundError, ToolError, Swapped and OSError."""
-    descriptor = place.open()
+    descriptor = location.open()
     with open(descriptor, "rb", buffering=0) as file:
-        # The status first: if the file changes while we read, a later comparison fails.
+        # Get the status first: if the file changes during the read, a later comparison fails.
         status = os.fstat(descriptor)
         if limit_bytes is None and status.st_size > LARGEST_BYTES:
-            raise ToolError(f"{place.path} is too large to be taken whole: {status.st_size} bytes.")
+            raise ToolError(
+                f"{location.path} is too large to read as a whole: {status.st_size} bytes, at most {LARGEST_BYTES}."
+            )
         data = file.read() if limit_bytes is None else read_beginning(file.read, limit_bytes, status.st_size)
-    return make_snapshot(place.path, data, status)
+    return make_snapshot(location.path, data, status)
 
 
 def snapshot_at(path: str) -> FileSnapshot | None:
-    """What has exactly this real path. Raises Swapped if a link is on the way, ToolError and OSError."""
+    """Snapshot exactly this real path. Raises Swapped if the path contains a symlink, ToolError, OSError."""
     try:
-        with safe_open.at(path) as place:
-            return snapshot(place)
+        with safe_open.at(path) as location:
+            return snapshot(location)
     except FileNotFoundError:
         return None
 
@@ -47,38 +49,40 @@ def make_snapshot(path: str, data: bytes, status: os.stat_result) -> FileSnapsho
     )
 
 
-def check_unchanged(place: ResolvedPlace, expected: FileSnapshot | None) -> None:
-    """Raises ToolError unless what is there is what the caller knows; also Swapped and OSError."""
+def check_unchanged(location: FileLocation, expected: FileSnapshot | None) -> None:
+    """Raises ToolError if the file is not as expected; also Swapped and OSError."""
     if expected is None:
-        if place.status() is not None:
-            raise ToolError(f"{place.path} exists already. Read it first, then write it.")
+        if location.status() is not None:
+            raise ToolError(f"{location.path} already exists. Read it before you write it.")
         return
     try:
-        descriptor = place.open()
+        descriptor = location.open()
     except FileNotFoundError:
-        raise ToolError(f"{place.path} was deleted since it was read. Look again before you write it.") from None
+        raise ToolError(f"{location.path} was deleted after it was read. Check again before you write it.") from None
     with open(descriptor, "rb", buffering=0) as file:
         status = os.fstat(descriptor)
-        if expected.path != place.path:
+        if expected.path != location.path:
             same = False
         elif len(expected.data) == expected.size:
             same = status.st_size == expected.size and has_content(file.read, expected.data)
         else:
-            # Of a file that was read in part, its marks must do.
+            # The file was read in part, so compare inode, mtime and size.
             known = expected.inode, expected.mtime_ns, expected.size
             same = (status.st_ino, status.st_mtime_ns, status.st_size) == known
     if not same:
-        raise ToolError(f"{place.path} has changed since it was read. Read it again before you write it.")
+        raise ToolError(f"{location.path} has changed since it was read. Read it again before you write it.")
 
 
-def check_writable(place: ResolvedPlace) -> None:
-    """A file that its owner made read-only is left alone, though its name could be given to another."""
-    if place.status() is not None and not os.access(place.name, os.W_OK, dir_fd=place.folder, effective_ids=True):
-        raise ToolError(f"{place.path} cannot be written: it is read-only.")
+def check_writable(location: FileLocation) -> None:
+    """Raises ToolError for a read-only file. (A rename could replace it, but its owner does not want that.)"""
+    if location.status() is not None and not os.access(
+        location.name, os.W_OK, dir_fd=location.folder, effective_ids=True
+    ):
+        raise ToolError(f"{location.path} cannot be written: the file is read-only.")
 
 
 def has_content(read: Callable[[int], bytes | None], data: bytes) -> bool:
-    """Whether a file's content is this, without having it in memory twice."""
+    """Whether the file has this content. Reads in chunks, so as not to hold it in memory twice."""
     rest = memoryview(data)
     while part := read(CHUNK_BYTES):
         if rest[: len(part)] != part:
@@ -88,7 +92,7 @@ def has_content(read: Callable[[int], bytes | None], data: bytes) -> bool:
 
 
 def read_beginning(read: Callable[[int], bytes | None], limit_bytes: int, size: int) -> bytes:
-    """The beginning of a file, which may give less at once than it has."""
+    """Read up to `limit_bytes`. A single `read` may return less than there is."""
     parts, left = [], limit_bytes
     while left > 0 and (part := read(min(left, size + 1))):
         parts.append(part)

@@ -1,6 +1,6 @@
-"""What to restore so that the files are as they were when a message came in.
+"""Plan a rewind: which files to restore to their state when a message arrived.
 
-Pure: it looks at the history and at what files hold now, and decides; local.py does it.
+These functions are pure. They decide from the history and the current hashes; `local.py` restores the files.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from parley.workspace.base import RewindReport
 from parley.workspace.checkpoint.store import ChangeRow, FileState, MessageRow
 
 COUNTED_BYTES = 16 << 20
-"""Above this the lines of a file are counted as all new and all gone."""
+"""In larger files, all lines are counted as inserted and deleted."""
 
 Verdict = Literal["as it was", "restore", "leave alone"]
 
 
 class RestoreGoal(Struct, frozen=True, kw_only=True):
-    """One file that was changed since."""
+    """A file that was changed since the message, and its state at that time."""
 
     path: str
     target: FileState | None
-    """What it was; None: nothing was there."""
+    """The state to restore; None if the file did not exist."""
     ours: str | None
-    """The hash of what we left it as; None: we took it away."""
+    """The hash of our last version; None if we deleted it."""
 
     def verdict(self, current_sha256: str | None) -> Verdict:
-        """What to do with the file as it is now. What somebody else wrote since is never overwritten."""
+        """What to do with the file in its current state. Changes by others are never overwritten."""
         if current_sha256 == (None if self.target is None else self.target.sha256):
             return "as it was"
-        # Where nothing is, nothing can be lost.
+        # If the file does not exist, nothing can be lost.
         if current_sha256 is None or current_sha256 == self.ours:
             return "restore"
         return "leave alone"
 
 
 def find_goals(rows: Sequence[MessageRow | ChangeRow], message_id: str) -> list[RestoreGoal] | None:
-    """The files that were changed since a message came in, in the order of their first change; None if unknown."""
-    begun = next((at for at, row in enumerate(rows) if isinstance(row, MessageRow) and row.id == message_id), None)
-    if begun is None:
+    """The files changed since a message arrived, in the order of their first change; None if the message is unknown."""
+    start = next((at for at, row in enumerate(rows) if isinstance(row, MessageRow) and row.id == message_id), None)
+    if start is None:
         return None
     first: dict[str, ChangeRow] = {}
     last: dict[str, ChangeRow] = {}
-    for row in rows[begun:]:
+    for row in rows[start:]:
         if isinstance(row, ChangeRow):
             first.setdefault(row.path, row)
             last[row.path] = row
@@ -53,25 +53,25 @@ def find_goals(rows: Sequence[MessageRow | ChangeRow], message_id: str) -> list[
 
 
 class RewindTally:
-    """What came of a rewind, file by file."""
+    """Collects the outcome of a rewind, file by file."""
 
     def __init__(self) -> None:
         self._restored: list[str] = []
         self._left: dict[str, str] = {}
         self._links = self._insertions = self._deletions = 0
 
-    def restore(self, path: str, now: bytes | None, then: bytes | None) -> None:
-        insertions, deletions = line_counts(now, then)
+    def restore(self, path: str, current: bytes | None, restored: bytes | None) -> None:
+        insertions, deletions = line_counts(current, restored)
         self._restored.append(path)
         self._insertions += insertions
         self._deletions += deletions
 
-    def leave(self, path: str, why: str, *, link: bool = False) -> None:
-        self._left[path] = why
-        self._links += link
+    def leave(self, path: str, reason: str, *, is_link: bool = False) -> None:
+        self._left[path] = reason
+        self._links += is_link
 
     def report(self) -> RewindReport:
-        left = "; ".join(f"{path} ({why})" for path, why in self._left.items())
+        left = "; ".join(f"{path} ({reason})" for path, reason in self._left.items())
         return RewindReport(
             possible=bool(self._restored) or not self._left,
             reason=f"Left alone: {left}" if left else "",
@@ -83,14 +83,14 @@ class RewindTally:
         )
 
 
-def line_counts(now: bytes | None, then: bytes | None) -> tuple[int, int]:
-    """How many lines going back puts in and takes out. A line that only moves counts for neither."""
-    old, new = now or b"", then or b""
+def line_counts(current: bytes | None, restored: bytes | None) -> tuple[int, int]:
+    """How many lines a restore inserts and deletes. A line that only moves is not counted."""
+    old, new = current or b"", restored or b""
     if max(len(old), len(new)) > COUNTED_BYTES:
-        return split_lines(new), split_lines(old)
-    gone, come = Counter(old.splitlines(True)), Counter(new.splitlines(True))
-    return (come - gone).total(), (gone - come).total()
+        return count_lines(new), count_lines(old)
+    old_lines, new_lines = Counter(old.splitlines(True)), Counter(new.splitlines(True))
+    return (new_lines - old_lines).total(), (old_lines - new_lines).total()
 
 
-def split_lines(data: bytes) -> int:
+def count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")

@@ -1,16 +1,15 @@
-"""What files were before we changed them, kept so that every change can be taken back.
+"""The file history of a session: what files contained before each change.
 
-A session has a folder of its own:
+Each session has a folder of its own:
 
-    <config>/file-history/<session>/index.jsonl             messages and changes, in their order
-    <config>/file-history/<session>/<hash of the path>@v2   a file as it was, once
-    <config>/file-history/<session>/tree-<hash>             what some file of the tree held (tree_snapshot.py)
+    <config>/file-history/<session>/index.jsonl             messages and changes, in order
+    <config>/file-history/<session>/<hash of the path>@v2   an earlier version of a file
+    <config>/file-history/<session>/tree-<hash>             the content of a file of the tree (tree_snapshot.py)
 
-A change is in the index before it happens, and its outcome after. So after a crash there
-may be one without an outcome: whoever opens the history then looks at the file and
-settles it (`unsettled`).
+A change is written to the index before it is made, and its outcome afterwards. After a crash the last change may have
+no outcome (`unsettled`); the next process compares the file and settles it.
 
-Not here: what to restore (plan.py), and changing files (local.py).
+See also: `plan.py` decides what to restore, `local.py` changes files.
 """
 
 from __future__ import annotations
@@ -21,15 +20,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec import field
 
 from parley.protocol.base import Struct
 from parley.workspace import private_files
 
 BELOW = 2
-"""`file-history/<session>` in the config folder is ours."""
+"""The folders below the configuration folder that are ours: `file-history/<session>`."""
 CHUNK_BYTES = 1 << 20
 INDEX = "index.jsonl"
-HALF_MADE = "copy.tmp"
+TEMP_COPY = "copy.tmp"
 
 
 class FileState(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -38,7 +38,7 @@ class FileState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str
     mode: int
     copy: str | None = None
-    """The file in the history that holds it."""
+    """The name of the copy in the history."""
 
 
 class MessageRow(Struct, frozen=True, kw_only=True, tag="message", tag_field="kind"):
@@ -47,19 +47,19 @@ class MessageRow(Struct, frozen=True, kw_only=True, tag="message", tag_field="ki
 
 class ChangeRow(Struct, frozen=True, kw_only=True, tag="change", tag_field="kind"):
     path: str
-    """The real one."""
+    """The real path."""
     before: FileState | None
-    """None: nothing was there."""
+    """None if the file did not exist."""
     after: str | None
-    """The hash of what we made it; None: we took it away."""
-    beside: str
-    """The name of the half-written file, which a crash may leave behind."""
+    """The hash of the new content; None if the file was deleted."""
+    temp_name: str = field(name="beside")
+    """The name of the temporary file, which may remain after a crash."""
     call: str = ""
-    """The id of the tool call that made it."""
+    """The id of the tool call that made the change."""
 
 
 class OutcomeRow(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="kind"):
-    """Whether the change before this line has happened."""
+    """Whether the change in the previous row was made."""
 
     happened: bool
 
@@ -68,24 +68,24 @@ Row = MessageRow | ChangeRow | OutcomeRow
 
 
 class CheckpointDamaged(Exception):
-    """The index cannot be read, so nobody knows what was changed."""
+    """The index or a copy cannot be read."""
 
 
 class CheckpointStore:
-    """The history of one session. Everything raises OSError if the disk refuses."""
+    """The history of one session. All methods raise OSError if the disk fails."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.damage: str | None = None
-        """Why old changes cannot be taken back."""
+        """Why earlier changes cannot be rewound; None if they can."""
         self._rows: list[MessageRow | ChangeRow] | None = None
         self._unsettled: ChangeRow | None = None
         self._unwritten: list[Row] = []
         self._changed_now: set[str] = set()
-        """What was changed since the last message came in."""
+        """The paths changed since the last message."""
 
     def rows(self) -> list[MessageRow | ChangeRow]:
-        """Messages and changes in their order, without those that did not happen."""
+        """Messages and changes in order, without changes that were not made."""
         if self._rows is None:
             self._rows = []
             try:
@@ -96,20 +96,20 @@ class CheckpointStore:
         return self._rows
 
     def unsettled(self) -> ChangeRow | None:
-        """The change of which nobody knows whether it has happened: the process broke off in the middle of it."""
+        """The last change if its outcome is unknown, because the process ended during it."""
         self.rows()
         return self._unsettled
 
     def begin(self, message_id: str) -> None:
-        """A message came in. What cannot be written now is written with the next change."""
+        """Record a message. If the write fails, it is repeated with the next change."""
         self._changed_now.clear()
         with suppress(OSError):
             self._add(MessageRow(id=message_id), durable=False)
 
     def save_state(self, path: str, opened: int, *, always: bool = False) -> FileState:
-        """The state of a file that is about to change.
+        """Save the state of a file that is about to change.
 
-        Its content is copied; unless `always`, not if we wrote it ourselves since the last message.
+        The content is copied. Unless `always` is set, our own content from the current message is not copied.
         """
         mode = os.fstat(opened).st_mode & 0o7777
         if path in self._changed_now and not always:
@@ -120,16 +120,16 @@ class CheckpointStore:
         return self._copy(path, opened, mode)
 
     def store(self, opened: int) -> FileState:
-        """The state of a file that may change. Its content is copied unless the same is there already."""
+        """Save the state of a file that may change. Its content is copied unless the history already has it."""
         mode = os.fstat(opened).st_mode & 0o7777
         sha256 = hash_file(opened)
         if not os.path.lexists(self.folder / f"tree-{sha256}"):
-            sha256 = self._half_make(opened, durable=False)
+            sha256 = self._write_temp_copy(opened, durable=False)
             self._name(f"tree-{sha256}")
         return FileState(sha256=sha256, mode=mode, copy=f"tree-{sha256}")
 
     def add(self, change: ChangeRow) -> None:
-        """From here on the change may happen."""
+        """Record a change before it is made."""
         try:
             self._add(change, durable=True)
         except OSError:
@@ -138,11 +138,11 @@ class CheckpointStore:
         self._changed_now.add(change.path)
 
     def add_done(self, changes: Iterable[ChangeRow]) -> None:
-        """Changes that have happened."""
+        """Record changes that were already made."""
         self._add(*(row for change in changes for row in (change, OutcomeRow(happened=True))), durable=True)
 
     def settle(self, *, happened: bool) -> None:
-        """Tell what became of the change that was added last."""
+        """Record the outcome of the last added change."""
         with suppress(OSError):
             self._add(OutcomeRow(happened=happened), durable=False)
 
@@ -151,16 +151,16 @@ class CheckpointStore:
         return next((row for row in reversed(self.rows()) if isinstance(row, ChangeRow) and row.path == path), None)
 
     def content(self, state: FileState) -> bytes:
-        """What a file was. Raises Damaged if it was not kept as it was."""
+        """The content of a state. Raises CheckpointDamaged if the copy is missing or altered."""
         data = None
         if state.copy is not None:
             data = private_files.read(self.folder / os.path.basename(state.copy), below=BELOW)
         if data is None or hash_bytes(data) != state.sha256:
-            raise CheckpointDamaged(f"the copy {state.copy} is missing or broken")
+            raise CheckpointDamaged(f"the copy {state.copy} is missing or damaged")
         return data
 
     def inherit(self, older: CheckpointStore) -> None:
-        """Begin with the history of another session, of which this one is a fork."""
+        """Copy the history of the session that this one was forked from."""
         if not (older.folder / INDEX).exists():
             return
         with (
@@ -168,11 +168,11 @@ class CheckpointStore:
             private_files.open_folder(self.folder, below=BELOW, make=True) as (ours, _),
         ):
             for name in os.listdir(theirs):
-                if name not in (INDEX, HALF_MADE):
+                if name not in (INDEX, TEMP_COPY):
                     path = older.folder / name
                     status = os.stat(name, dir_fd=theirs, follow_symlinks=False)
                     private_files.check_regular(status, path, owner, writes=False)
-                    # A copy is never written to again, so both may have the same.
+                    # Copies are never modified, so both histories can share the file.
                     try:
                         os.link(name, name, src_dir_fd=theirs, dst_dir_fd=ours, follow_symlinks=False)
                     except OSError:
@@ -195,14 +195,14 @@ class CheckpointStore:
             text = private_files.read(path, below=BELOW)
         except FileNotFoundError:
             text = b""
-        whole, _, torn = text.rpartition(b"\n")
-        if torn:
+        complete, _, partial = text.rpartition(b"\n")
+        if partial:
             file = private_files.open_file(path, os.O_WRONLY, below=BELOW)
             try:
-                os.ftruncate(file, len(text) - len(torn))
+                os.ftruncate(file, len(text) - len(partial))
             finally:
                 os.close(file)
-        for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
+        for number, line in enumerate(complete.split(b"\n") if complete else [], 1):
             try:
                 self._fold(msgspec.json.decode(line, type=Row))
             except msgspec.DecodeError:
@@ -245,23 +245,23 @@ class CheckpointStore:
     # Copies.
 
     def _copy(self, path: str, opened: int, mode: int) -> FileState:
-        sha256 = self._half_make(opened, durable=True)
+        sha256 = self._write_temp_copy(opened, durable=True)
         known = {state.copy: state.sha256 for state in self._states(path) if state.copy is not None}
         name = next((name for name, content in known.items() if content == sha256), None)
         if name is None:
             name = f"{hash_bytes(path.encode())[:16]}@v{len(known) + 1}"
             self._name(name)
         else:
-            private_files.remove(self.folder / HALF_MADE, below=BELOW)
+            private_files.remove(self.folder / TEMP_COPY, below=BELOW)
         return FileState(sha256=sha256, mode=mode, copy=name)
 
-    def _half_make(self, opened: int, *, durable: bool) -> str:
-        """Copy a file to where it does not count yet; the hash of what was copied."""
+    def _write_temp_copy(self, opened: int, *, durable: bool) -> str:
+        """Copy a file to the temporary name and return the hash of the copy."""
         import hashlib
 
         hashed = hashlib.sha256()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        copy = private_files.open_file(self.folder / HALF_MADE, flags, below=BELOW)
+        copy = private_files.open_file(self.folder / TEMP_COPY, flags, below=BELOW)
         try:
             for part in read_chunks(opened):
                 hashed.update(part)
@@ -273,9 +273,9 @@ class CheckpointStore:
         return hashed.hexdigest()
 
     def _name(self, name: str) -> None:
-        """From here on the copy counts, under this name."""
+        """Give the temporary copy its final name."""
         with private_files.open_folder(self.folder, below=BELOW) as (folder, _):
-            os.rename(HALF_MADE, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.rename(TEMP_COPY, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _states(self, path: str) -> list[FileState]:
         changes = (row for row in self.rows() if isinstance(row, ChangeRow) and row.path == path)
@@ -283,7 +283,7 @@ class CheckpointStore:
 
 
 def read_chunks(opened: int) -> Iterator[bytes]:
-    """The content of an opened file, from its beginning."""
+    """Yield the content of an opened file from its start."""
     os.lseek(opened, 0, os.SEEK_SET)
     while part := os.read(opened, CHUNK_BYTES):
         yield part

@@ -1,12 +1,11 @@
-"""The working tree before and after a command, so that what commands change can be rewound too.
+"""Snapshot the working tree around a command, so that changes made by commands can be rewound, too.
 
-    tree.keep()       before: every file that is not kept as it is gets a copy in the history
-    ...               a command runs
-    tree.compare()    after: what differs is a change like any other
+    tree.save()       # before: copies every file that has no up-to-date copy to the history
+    ...               # a command runs
+    tree.compare()    # after: records each difference as a change
 
-What ignore files name, what version control keeps for itself, links, and large files are not
-covered: those come back by other means, or not at all. Optional, since the first copy costs
-as much as the tree is large.
+Ignored files, the folders of version control, symlinks and large files are not covered. The snapshot is optional,
+because the first one copies the whole tree.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from parley.workspace import safe_open
 from parley.workspace.checkpoint.store import ChangeRow, CheckpointStore, FileState, hash_file
 from parley.workspace.search.walk import Walk
 
-KEPT_FILE_BYTES = 10 << 20
-"""No larger file is covered."""
-KEPT_BYTES = 1 << 30
-"""Of all copies of a session."""
-RULES = frozenset({".gitignore", ".ignore", ".rgignore"})
+MAX_FILE_BYTES = 10 << 20
+"""Larger files are not covered."""
+MAX_TOTAL_BYTES = 1 << 30
+"""The limit for all copies of a session."""
+IGNORE_FILES = frozenset({".gitignore", ".ignore", ".rgignore"})
 CLOCK_SLACK_NS = 20_000_000
-"""A file system's clock may be a tick behind, and two changes in one tick have the same time."""
+"""The file system's clock may lag by a tick, and two changes in one tick have the same time."""
 
 Mark = tuple[int, int, int, int]
-"""Inode, time of change, time of change of the inode, size."""
+"""Inode, mtime, ctime (both in ns) and size."""
 
 
 class KnownFile(Struct, frozen=True):
@@ -41,19 +40,21 @@ class KnownFile(Struct, frozen=True):
 
 
 class TreeSnapshot:
+    """The state of all covered files of a folder. `skipped` folders are left out."""
+
     def __init__(self, root: str, checkpoints: CheckpointStore, skipped: Collection[str]) -> None:
         self._root = os.path.realpath(root)
         self._checkpoints = checkpoints
         self._skipped = tuple(f"{os.path.realpath(folder)}/" for folder in skipped)
         self._known: dict[str, KnownFile] = {}
-        self._kept_bytes = 0
-        self._begun_ns = self._begun_at = 0
+        self._copied_bytes = 0
+        self._started_ns = self._started_at = 0
         self._in_repository = False
 
     def save(self) -> None:
-        """See to it that every file can be had back as it is now. Raises OSError if a copy cannot be kept."""
-        last_ns, self._begun_ns = self._begun_ns, time.time_ns() - CLOCK_SLACK_NS
-        self._begun_at = len(self._checkpoints.rows())
+        """Make sure that the history has a copy of every covered file. Raises OSError if a copy cannot be written."""
+        last_ns, self._started_ns = self._started_ns, time.time_ns() - CLOCK_SLACK_NS
+        self._started_at = len(self._checkpoints.rows())
         self._in_repository = os.path.lexists(f"{self._root}/.git")
         seen: dict[str, KnownFile] = {}
         for path, mark in self._marks():
@@ -63,30 +64,30 @@ class TreeSnapshot:
         self._known = seen
 
     def compare(self) -> None:
-        """Note every change since `keep`. Raises OSError."""
+        """Record every change since `save`. Raises OSError."""
         now = dict(self._marks())
         touched = [path for path, mark in now.items() if self._may_differ(path, mark)]
         gone = [path for path in self._known if path not in now]
-        # With other rules, old files come to light: they must not pass for new ones.
+        # If ignore rules changed, old files may appear. They must not be recorded as new.
         same_rules = self._in_repository == os.path.lexists(f"{self._root}/.git") and not any(
-            os.path.basename(path) in RULES for path in (*touched, *gone)
+            os.path.basename(path) in IGNORE_FILES for path in (*touched, *gone)
         )
         changes = [self._change(path, now.get(path), same_rules) for path in (*touched, *gone)]
-        noted = {
-            (row.path, row.after) for row in self._checkpoints.rows()[self._begun_at :] if isinstance(row, ChangeRow)
+        recorded = {
+            (row.path, row.after) for row in self._checkpoints.rows()[self._started_at :] if isinstance(row, ChangeRow)
         }
-        new = [change for change in changes if change is not None and (change.path, change.after) not in noted]
+        new = [change for change in changes if change is not None and (change.path, change.after) not in recorded]
         if new:
             self._checkpoints.add_done(new)
 
     def _may_differ(self, path: str, mark: Mark) -> bool:
         known = self._known.get(path)
-        return known is None or known.mark != mark or mark[2] >= self._begun_ns
+        return known is None or known.mark != mark or mark[2] >= self._started_ns
 
     def _change(self, path: str, mark: Mark | None, same_rules: bool) -> ChangeRow | None:
-        """What became of a file; None if nothing did, or nothing that could be taken back."""
+        """The change of a file; None if it did not change or the change cannot be rewound."""
         known = self._known.get(path)
-        if known is None and (mark is None or not same_rules or mark[2] < self._begun_ns):
+        if known is None and (mark is None or not same_rules or mark[2] < self._started_ns):
             return None
         if known is not None and known.state is None:
             return None
@@ -97,10 +98,10 @@ class TreeSnapshot:
             return None
         if after == (None if before is None else before.sha256):
             return None
-        return ChangeRow(path=path, before=before, after=after, beside="")
+        return ChangeRow(path=path, before=before, after=after, temp_name="")
 
     def _marks(self) -> Iterator[tuple[str, Mark]]:
-        """Every file that is covered."""
+        """Yield every covered file."""
         folder = safe_open.open_root(self._root)
         try:
             top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
@@ -119,28 +120,28 @@ class TreeSnapshot:
             os.close(top)
 
     def _copy(self, path: str, mark: Mark) -> FileState | None:
-        """Keep a file's content. None if it is too large, may not be read, or is not there any more."""
+        """Copy a file's content. Returns None if it is too large, unreadable or gone."""
         size = mark[3]
-        if size > KEPT_FILE_BYTES or self._kept_bytes + size > KEPT_BYTES:
+        if size > MAX_FILE_BYTES or self._copied_bytes + size > MAX_TOTAL_BYTES:
             return None
         try:
-            with safe_open.at(path) as place:
-                opened = place.open()
+            with safe_open.at(path) as location:
+                opened = location.open()
         except (OSError, safe_open.Swapped, ToolError):
             return None
         try:
             state = self._checkpoints.store(opened)
         finally:
             os.close(opened)
-        self._kept_bytes += size
+        self._copied_bytes += size
         return state
 
 
 def hash_at(path: str) -> str | None:
-    """Of what has exactly this real path; None if nothing has. Raises OSError and Swapped."""
+    """The hash of the file with exactly this real path; None if it does not exist. Raises OSError and Swapped."""
     try:
-        with safe_open.at(path) as place:
-            opened = os.open(place.name, safe_open.FILE, dir_fd=place.folder)
+        with safe_open.at(path) as location:
+            opened = os.open(location.name, safe_open.FILE, dir_fd=location.folder)
     except FileNotFoundError:
         return None
     try:

@@ -1,4 +1,7 @@
-"""A keeper: runs one command and ends when nothing of it is left. The picture is in supervisor.py."""
+"""The child supervisor: runs one command, and ends when all processes of the command have ended.
+
+The overview of all processes is in `supervisor.py`.
+"""
 
 from __future__ import annotations
 
@@ -22,128 +25,130 @@ from parley.workspace.process.tree import (
 )
 
 LAST_WORDS = 199
-"""The descriptor on which a command tells where it ended up. Scripts like to use the low ones."""
+"""The descriptor to which a command's wrapper writes its final working directory. Scripts often use low numbers."""
 LAST_WORDS_BYTES = 1 << 14
 LENGTH = struct.Struct("!Q")
 
 
 class ChildStreams:
-    """What a command has instead of a terminal."""
+    """The standard streams of a command, as descriptors."""
 
     def __init__(self, output: int, input: int = -1, errors: int = -1) -> None:
         self.output = output
         self.input = input
-        """-1: it has nothing to read."""
+        """-1 for /dev/null."""
         self.errors = errors
-        """-1: they go where the output goes."""
+        """-1 for the same as `output`."""
 
     def close(self) -> None:
         for descriptor in (self.output, self.input, self.errors):
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def put_in_place(self) -> None:
-        """Become the standard streams of this process."""
+    def install(self) -> None:
+        """Make them the standard streams of this process."""
         os.dup2(self.input if self.input >= 0 else os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(self.output, 1)
         os.dup2(self.errors if self.errors >= 0 else self.output, 2)
 
 
 class ChildSupervisor:
-    """Runs one command and holds on to everything that comes of it."""
+    """Runs one command and keeps track of all its descendants."""
 
-    def __init__(self, line: socket.socket, streams: ChildStreams, tie: int, family: ProcessTree | Group) -> None:
+    def __init__(self, line: socket.socket, streams: ChildStreams, liveness: int, tree: ProcessTree | Group) -> None:
         self.line = line
         self.streams = streams
-        self.tie = tie
-        self.family = family
-        self.alarm = child_exit_fd()
+        self.liveness = liveness
+        self.tree = tree
+        self.child_exits = child_exit_fd()
         self.main = 0
-        self.words = -1
+        self.last_words_pipe = -1
 
     def run(self) -> None:
         request = self.request()
-        # An engine that died behind its request must not see the command begin: another may have resumed its work.
+        # If the engine died after its request, do not start: another engine may have resumed the session.
         if request is None or self.wait_for_abandonment(0) or not self.start(request):
             return
         while True:
-            deserted = self.wait_for_abandonment(self.family.watch_seconds)
+            is_abandoned = self.wait_for_abandonment(self.tree.watch_seconds)
             if not self.is_any_left():
                 return
-            if deserted:
+            if is_abandoned:
                 self.end()
                 return
 
     def wait_for_abandonment(self, seconds: float | None) -> bool:
-        """Wait so long for the engine's end, or the guard's; the end of a child ends the wait as well."""
+        """Wait until the engine or the main supervisor is gone, a child ends, or the time is up."""
         line = self.line.fileno()
-        ready, _, _ = select.select([line, self.alarm, self.tie], [], [], seconds)
-        if self.alarm in ready:
-            os.read(self.alarm, 4096)
-        # The engine says nothing behind the request, so whatever can be read is an end.
-        return line in ready or self.tie in ready
+        ready, _, _ = select.select([line, self.child_exits, self.liveness], [], [], seconds)
+        if self.child_exits in ready:
+            os.read(self.child_exits, 4096)
+        # The engine sends nothing after the request, so readable means closed.
+        return line in ready or self.liveness in ready
 
     def is_released(self) -> bool:
-        """Whether the guard has closed the tie: the engine is gone or has to be gone soon, or the guard is gone."""
-        return bool(select.select([self.tie], [], [], 0)[0])
+        """Whether the main supervisor has closed the liveness pipe or is gone: the engine is gone or exits soon."""
+        return bool(select.select([self.liveness], [], [], 0)[0])
 
     def request(self) -> list[bytes] | None:
-        """The parts of what the engine asks for; None if it is gone before all of it came."""
+        """Read the engine's request; None if the engine is gone before it is complete."""
         data = bytearray()
-        wanted = LENGTH.size
-        while len(data) < wanted:
-            more = self.line.recv(min(wanted - len(data), 1 << 20))
+        expected = LENGTH.size
+        while len(data) < expected:
+            more = self.line.recv(min(expected - len(data), 1 << 20))
             if not more:
                 return None
             data += more
-            if len(data) == wanted == LENGTH.size:
-                wanted += LENGTH.unpack(data)[0]
+            if len(data) == expected == LENGTH.size:
+                expected += LENGTH.unpack(data)[0]
         return bytes(data[LENGTH.size :]).split(b"\0")[:-1]
 
     def start(self, request: list[bytes]) -> bool:
-        """Start the command; False if it cannot be, which the engine is told."""
-        self.words, last_words = os.pipe()
-        trouble, troubled = os.pipe()
-        ourselves = os.getpid()
+        """Start the command. On failure, report the error to the engine and return False."""
+        self.last_words_pipe, last_words = os.pipe()
+        error_reader, error_writer = os.pipe()
+        supervisor = os.getpid()
         try:
             self.main = os.fork()
         except OSError as exc:
-            write_record(self.line, f"error no process could be started: {exc.strerror}")
+            write_record(self.line, f"error cannot create a process: {exc.strerror}")
             return False
         if self.main == 0:
-            become_command(request, ourselves, self.streams, last_words, troubled)
+            become_command(request, supervisor, self.streams, last_words, error_writer)
         self.streams.close()
-        for descriptor in (last_words, troubled):
+        for descriptor in (last_words, error_writer):
             os.close(descriptor)
-        # A successful exec closes the pipe without a word.
-        if flaw_text := os.read(trouble, 4096).decode(errors="replace"):
+        # A successful exec closes the pipe without writing.
+        if error := os.read(error_reader, 4096).decode(errors="replace"):
             os.waitpid(self.main, 0)
-            write_record(self.line, f"error {flaw_text}")
+            write_record(self.line, f"error {error}")
             return False
-        os.close(trouble)
-        self.family.begin(self.main)
+        os.close(error_reader)
+        self.tree.begin(self.main)
         write_record(self.line, "started")
         return True
 
     def is_any_left(self) -> bool:
-        """Take notice of those that ended; the end of the command itself is told."""
+        """Reap ended children and report the end of the command. Returns whether any process is left."""
         ended, others = ended_children()
         if self.main in ended:
-            write_record(self.line, f"exit {os.waitstatus_to_exitcode(ended[self.main])} {read_available(self.words)}")
+            write_record(
+                self.line, f"exit {os.waitstatus_to_exitcode(ended[self.main])} {read_available(self.last_words_pipe)}"
+            )
             self.main = 0
-        return others or self.family.is_left()
+        return others or self.tree.is_left()
 
     def end(self) -> None:
-        """Leave nothing: ask politely, then kill, again and again, for a fork may slip through."""
-        begun = time.monotonic()
+        """End all processes: SIGTERM first, then SIGKILL repeatedly, because a fork may slip through."""
+        started = time.monotonic()
         pause_seconds = 0.0
         while self.is_any_left():
-            elapsed = time.monotonic() - begun
+            elapsed = time.monotonic() - started
             if elapsed < (HURRIED_GRACE_SECONDS if self.is_released() else GRACE_SECONDS):
-                self.family.ask_to_end()
+                self.tree.ask_to_end()
                 time.sleep(0.01)
             elif elapsed < HOPELESS_SECONDS:
-                self.family.kill()
+                self.tree.kill()
                 time.sleep(pause_seconds)
                 pause_seconds = min(0.05, pause_seconds + 0.0001)
             else:
@@ -151,30 +156,30 @@ class ChildSupervisor:
 
 
 def become_command(
-    request: list[bytes], keeper: int, streams: ChildStreams, last_words: int, troubled: int
+    request: list[bytes], supervisor: int, streams: ChildStreams, last_words: int, error_writer: int
 ) -> NoReturn:
-    """In the child: turn into the command."""
+    """In the child: execute the command."""
     try:
         cwd, count, *rest = request
-        words, variables = rest[: int(count)], rest[int(count) :]
+        argv, variables = rest[: int(count)], rest[int(count) :]
         os.setsid()
         prctl(SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != keeper:
-            os._exit(126)  # it died before it could have taken us along
+        if os.getppid() != supervisor:
+            os._exit(126)  # the supervisor died before PDEATHSIG was set
         default_signals()
-        streams.put_in_place()
-        with contextlib.suppress(OSError):  # beyond the limit of descriptors: then it has no last words
+        streams.install()
+        with contextlib.suppress(OSError):  # above the descriptor limit: the final directory stays unknown
             os.dup2(last_words, LAST_WORDS)
         os.chdir(cwd)
-        os.execve(words[0], words, dict(variable.split(b"=", 1) for variable in variables))
-    except BaseException as exc:  # we are a copy of the keeper and must not go on as one
-        os.write(troubled, str(exc).encode()[:1000])
+        os.execve(argv[0], argv, dict(variable.split(b"=", 1) for variable in variables))
+    except BaseException as exc:  # we are a copy of the supervisor and must exit
+        os.write(error_writer, str(exc).encode()[:1000])
     finally:
         os._exit(126)
 
 
 def default_signals() -> None:
-    """Python and whoever started the engine ignore some signals; a command expects the defaults."""
+    """Reset ignored and handled signals to the defaults, as a command expects."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
         if signal.getsignal(number) not in (signal.SIG_DFL, None):
@@ -183,16 +188,16 @@ def default_signals() -> None:
 
 
 def child_exit_fd() -> int:
-    """A descriptor that can be read when a child has ended."""
-    alarm, rung = os.pipe()
+    """A descriptor that becomes readable when a child ends."""
+    child_exits, rung = os.pipe()
     os.set_blocking(rung, False)
     signal.set_wakeup_fd(rung, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    return alarm
+    return child_exits
 
 
 def ended_children() -> tuple[dict[int, int], bool]:
-    """The children that have ended since the last look, with their status, and whether others run on."""
+    """Reap ended children. Returns their statuses, and whether others are still running."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -204,16 +209,16 @@ def ended_children() -> tuple[dict[int, int], bool]:
         ended[pid] = status
 
 
-def read_available(words: int) -> str:
-    """What was written to a pipe, whoever still holds its other end."""
-    os.set_blocking(words, False)
+def read_available(pipe: int) -> str:
+    """What is in a pipe, even if its writing end is still open."""
+    os.set_blocking(pipe, False)
     try:
-        said = os.read(words, LAST_WORDS_BYTES)
+        data = os.read(pipe, LAST_WORDS_BYTES)
     except BlockingIOError:
         return ""
-    return os.fsdecode(said.replace(b"\0", b""))
+    return os.fsdecode(data.replace(b"\0", b""))
 
 
 def write_record(line: socket.socket, record: str) -> None:
-    with contextlib.suppress(OSError):  # if the engine is gone, the next look at the line says so
+    with contextlib.suppress(OSError):  # the engine is gone; the next `select` reports it
         line.sendall(os.fsencode(record) + b"\0")

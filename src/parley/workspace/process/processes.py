@@ -1,15 +1,14 @@
-"""Commands on this machine, run through the guard (supervisor.py).
+"""Run commands on this machine under a supervisor process (supervisor.py).
 
-    command = await processes.start(argv, ..., take=record.take)    # it runs
-    command.stop()                                                  # SIGTERM, and SIGKILL if need be
-    end = await command.over                                        # it is over
+    command = await processes.start(argv, ..., take=record.take)        # it runs
+    command.stop()                                                      # SIGTERM, then SIGKILL
+    end = await command.ended
 
-    done = await processes.run(argv, ..., output=Output(...))       # all of that in one
+    done = await processes.run(argv, ..., output=CommandOutput(...))    # all of that in one call
 
-A command has no stdin unless it is talked to, a session of its own, and exactly the environment it is given. It is
-over when its process is over: children that keep its output open do not hold it up; what they
-write later is read and thrown away, so that they do not choke on it. They live until they end
-or the session does.
+A command has its own process session, exactly the given environment, and no stdin unless it is interactive. It ends
+with its main process, even if children keep its output open. Their later output is read and discarded, so that they do
+not block. They run until they end or the session ends.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace.process.command import CommandEnd, RunningCommand, spelled
+from parley.workspace.process.command import CommandEnd, RunningCommand, encode_request
 from parley.workspace.process.output import CommandOutput
 
 if TYPE_CHECKING:
@@ -40,33 +39,33 @@ BOOT = (
     "import sys; sys.path.append(sys.argv[1]); from parley.workspace.process.supervisor import main; "
     "main(int(sys.argv[2]), may_adopt=sys.argv[3] == 'adopt')"
 )
-"""Our own modules come last on the path, so that they cannot stand in for the standard library's."""
-FOR_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""The only variables the guard gets: some interpreters do not start without."""
+"""Our modules come last on the path, so that they cannot shadow the standard library."""
+LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""The only variables that the supervisor gets. Some interpreters do not start without them."""
 END, HURRY = b"e", b"h"
-"""As supervisor.py has them."""
+"""The same as in supervisor.py."""
 START_SECONDS = 10.0
 END_SECONDS = 5.0
-"""How long a command may take to end once it was told to. The guard kills within two."""
+"""How long to wait for the end of a stopped command. The supervisor kills it within two seconds."""
 HURRY_SECONDS = 0.5
-"""From the moment the engine has to be gone soon until what still runs is killed."""
-CUT_SECONDS = 2.0
-"""How long an interrupt waits for the death of a command. It goes on dying without anybody who waits."""
+"""The time from `hurry` until all commands are killed."""
+KILL_SECONDS = 2.0
+"""How long an interrupt waits for the end of a command. The command is killed in any case."""
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """A command that is over."""
+    """The outcome of a command that has ended."""
 
     exit_code: int
-    """Negative for a signal, as the operating system's word has it."""
+    """Negative for a signal."""
     output: bytes
-    """The beginning, up to the limit."""
+    """The start of the output, up to the limit."""
     total_bytes: int
     spilled_to: str | None
-    flaw: str = ""
-    """Why the file is not complete, if it is not."""
+    problem: str = ""
+    """Why the file is incomplete; "" if it is complete."""
     last_words: str
-    """What it wrote to the descriptor `keeper.LAST_WORDS`."""
+    """What the command wrote to the descriptor `child.LAST_WORDS`."""
     timed_out: bool
 
 
@@ -74,14 +73,14 @@ class Processes:
     """All commands of a session."""
 
     def __init__(self, *, may_adopt: bool = True) -> None:
-        self._guard: SupervisorProcess | None = None
-        self._given_up: list[SupervisorProcess] = []
+        self._supervisor: SupervisorProcess | None = None
+        self._abandoned: list[SupervisorProcess] = []
         self._may_adopt = may_adopt
         self._commands: dict[RunningCommand, SupervisorProcess] = {}
-        self._turnstile = asyncio.Lock()
+        self._start_lock = asyncio.Lock()
         self._is_ended = False
         self.hides_engine = False
-        """Whether commands must not trace this process or read its memory; for a process that is all ours."""
+        """Whether commands are kept from tracing this process or reading its memory. Only for our own executable."""
 
     async def run(
         self,
@@ -92,7 +91,7 @@ class Processes:
         timeout_seconds: float,
         output: CommandOutput,
     ) -> Finished:
-        """Run a command to its end. Cancelling kills it. Raises ToolError if it cannot be run."""
+        """Run a command to its end. Cancelling kills it. Raises ToolError if it cannot be started."""
         try:
             command = await self.start(argv, cwd=cwd, environment=environment, take=output.take)
             end, timed_out = await self.wait(command, timeout_seconds)
@@ -102,7 +101,7 @@ class Processes:
 
     @staticmethod
     def finished(end: CommandEnd, timed_out: bool, output: CommandOutput) -> Finished:
-        """A command that is over, with what it wrote. Raises ToolError if it was never run."""
+        """Combine the end of a command and its output. Raises ToolError if it was not run."""
         if end.error:
             raise ToolError(end.error)
         return Finished(
@@ -110,7 +109,7 @@ class Processes:
             output=bytes(output.kept),
             total_bytes=output.total_bytes,
             spilled_to=str(output.path) if output.path else None,
-            flaw=output.flaw,
+            problem=output.problem,
             last_words=end.last_words,
             timed_out=timed_out,
         )
@@ -124,166 +123,168 @@ class Processes:
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None = None,
     ) -> RunningCommand:
-        """Start a command whose output goes to `take`. Raises ToolError if it cannot be started.
+        """Start a command whose output is passed to `take`. Raises ToolError if it cannot be started.
 
-        One whose stderr is taken by itself is talked to: what it shall read is given to its `feed`.
+        With `take_errors`, stderr is separate and the command gets a stdin: write to its `feed`.
         """
-        request = spelled(argv, cwd, environment)
+        request = encode_request(argv, cwd, environment)
         if self._is_ended:
             raise ToolError("the command could not be started: the session is ending")
         try:
-            command = await self._handed_over(environment, take, take_errors)
+            command = await self._hand_over(environment, take, take_errors)
         except OSError as exc:
             raise ToolError(f"the command could not be started: {exc.strerror}") from None
         try:
             async with asyncio.timeout(START_SECONDS):
-                trouble = await command.start(request)
+                error = await command.start(request)
         except TimeoutError:
-            self._give_up(command)
-            trouble = f"the process that guards commands did not answer within {START_SECONDS:.0f} s"
+            self._abandon(command)
+            error = f"the supervisor process did not answer within {START_SECONDS:.0f} s"
         except BaseException:
             command.drop()
             raise
-        if trouble:
+        if error:
             command.drop()
-            raise ToolError(f"the command could not be started: {trouble}")
+            raise ToolError(f"the command could not be started: {error}")
         return command
 
     async def wait(self, command: RunningCommand, timeout_seconds: float) -> tuple[CommandEnd, bool]:
-        """How it ended, and whether its time was up. Cancelling kills it, and returns when it is dead."""
+        """Wait for the end. Returns it, and whether the command timed out. Cancelling kills it and waits for that."""
         try:
-            done, _ = await asyncio.wait({command.over}, timeout=timeout_seconds)
+            done, _ = await asyncio.wait({command.ended}, timeout=timeout_seconds)
             if done:
-                return command.over.result(), False
+                return command.ended.result(), False
             command.stop()
-            done, _ = await asyncio.wait({command.over}, timeout=END_SECONDS)
+            done, _ = await asyncio.wait({command.ended}, timeout=END_SECONDS)
         except asyncio.CancelledError:
             await self.kill(command)
             raise
         if not done:
-            self._give_up(command)
+            self._abandon(command)
             command.drop()
             return CommandEnd(-signal.SIGKILL), True
-        return command.over.result(), True
+        return command.ended.result(), True
 
     async def kill(self, command: RunningCommand) -> None:
-        """Stop it, and wait a moment until it is dead: who goes on behind it must not meet it any more."""
+        """Stop a command and wait briefly for its end, so that the next command does not run concurrently with it."""
         command.stop()
         try:
-            await asyncio.wait({command.over}, timeout=CUT_SECONDS)
+            await asyncio.wait({command.ended}, timeout=KILL_SECONDS)
         finally:
             command.drop()
 
     def hurry(self) -> None:
-        """The engine must be gone soon: what still runs in a moment is killed, and nothing can be started any more."""
+        """The engine exits soon: kill all commands after a moment, and refuse to start others."""
         asyncio.get_running_loop().call_later(HURRY_SECONDS, self._end_now)
 
     def _end_now(self) -> None:
         from parley.workspace.process.tree import kill_beside
 
         self._is_ended = True
-        guards = (*self._given_up, *([] if self._guard is None else [self._guard]))
-        for guard in guards:
-            guard.hurry()
-        kill_beside({guard.pid for guard in guards})  # a search, or a helper for the key, has no guard
+        supervisors = (*self._abandoned, *([] if self._supervisor is None else [self._supervisor]))
+        for supervisor in supervisors:
+            supervisor.hurry()
+        kill_beside(
+            {supervisor.pid for supervisor in supervisors}
+        )  # searches and API key helpers run without a supervisor
 
     async def close(self) -> None:
-        """End everything that still runs; when this returns, it is gone."""
+        """End all commands. When this returns, they are gone."""
         for command in list(self._commands):
             command.drop()
-        if self._guard is not None:
-            self._given_up.append(self._guard)
-            self._guard = None
-        while self._given_up:
-            await self._given_up[0].end()
-            del self._given_up[0]
+        if self._supervisor is not None:
+            self._abandoned.append(self._supervisor)
+            self._supervisor = None
+        while self._abandoned:
+            await self._abandoned[0].end()
+            del self._abandoned[0]
 
-    async def _handed_over(
+    async def _hand_over(
         self, environment: Mapping[str, str], take: Callable[[bytes], None], take_errors: Callable[[bytes], None] | None
     ) -> RunningCommand:
-        """A command whose keeper is about to start. Raises OSError."""
-        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        """Pass the descriptors of a new command to the supervisor. Raises OSError."""
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as remote:
             line, far_end = socket.socketpair()
             ours.callback(line.close)
-            theirs.callback(far_end.close)
-            heard, said = new_pipe(ours, theirs)
-            passed = [far_end.fileno(), said]
+            remote.callback(far_end.close)
+            output, output_writer = new_pipe(ours, remote)
+            passed = [far_end.fileno(), output_writer]
             more: dict[str, Any] = {}
             if take_errors is not None:
-                fed, given = new_pipe(theirs, ours)
-                cried, crying = new_pipe(ours, theirs)
-                passed += [fed, crying]
-                more = {"feed": given, "errors": (cried, take_errors)}
-            async with self._turnstile:
-                guard = await self._pass(passed, environment)
+                input_reader, input_writer = new_pipe(remote, ours)
+                errors, errors_writer = new_pipe(ours, remote)
+                passed += [input_reader, errors_writer]
+                more = {"feed": input_writer, "errors": (errors, take_errors)}
+            async with self._start_lock:
+                supervisor = await self._pass(passed, environment)
             ours.pop_all()
-        command = RunningCommand(line, (heard, take), lambda done: self._commands.pop(done, None), **more)
-        self._commands[command] = guard
+        command = RunningCommand(line, (output, take), lambda done: self._commands.pop(done, None), **more)
+        self._commands[command] = supervisor
         return command
 
     async def _pass(self, descriptors: list[int], environment: Mapping[str, str]) -> SupervisorProcess:
-        """Give descriptors to the guard, to a new one if the last is gone; to which. Raises OSError."""
-        guard = self._guard
-        if guard is None or guard.gone:
-            guard = self._another(environment)
+        """Pass descriptors to the supervisor, a new one if the last is gone, and return it. Raises OSError."""
+        supervisor = self._supervisor
+        if supervisor is None or supervisor.is_gone:
+            supervisor = self._start_supervisor(environment)
         try:
-            await guard.take(descriptors)
+            await supervisor.take(descriptors)
         except OSError as exc:
             if exc.errno not in (errno.EPIPE, errno.ECONNRESET):
                 raise
-            guard = self._another(environment)
-            await guard.take(descriptors)
-        return guard
+            supervisor = self._start_supervisor(environment)
+            await supervisor.take(descriptors)
+        return supervisor
 
-    def _another(self, environment: Mapping[str, str]) -> SupervisorProcess:
-        if self._guard is not None:
-            self._given_up.append(self._guard)
-            self._guard = None
+    def _start_supervisor(self, environment: Mapping[str, str]) -> SupervisorProcess:
+        if self._supervisor is not None:
+            self._abandoned.append(self._supervisor)
+            self._supervisor = None
         if self.hides_engine:
             from parley.workspace.process.tree import hide_memory
 
             hide_memory()
-        self._guard = SupervisorProcess(environment, self._may_adopt)
-        return self._guard
+        self._supervisor = SupervisorProcess(environment, self._may_adopt)
+        return self._supervisor
 
-    def _give_up(self, command: RunningCommand) -> None:
-        """Its guard, or its keeper, was stopped. The guard ends what it started; the next command gets another."""
-        guard = self._commands.get(command)
-        if guard is not None and guard is self._guard:
-            guard.dismiss()
-            self._given_up.append(guard)
-            self._guard = None
+    def _abandon(self, command: RunningCommand) -> None:
+        """The supervisor does not respond. It ends what it started; the next command gets a new supervisor."""
+        supervisor = self._commands.get(command)
+        if supervisor is not None and supervisor is self._supervisor:
+            supervisor.dismiss()
+            self._abandoned.append(supervisor)
+            self._supervisor = None
 
 
 class SupervisorProcess:
-    """Our end of a guard process. Raises OSError if it cannot be started."""
+    """A supervisor process that this engine started, and its control socket. Raises OSError if it cannot be started."""
 
     def __init__(self, environment: Mapping[str, str], may_adopt: bool) -> None:
         import subprocess
 
-        self._control, theirs = socket.socketpair()
+        self._control, remote = socket.socketpair()
         self._control.setblocking(False)
         mode = "adopt" if may_adopt else "group"
         try:
             self._process: Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT), str(theirs.fileno()), mode],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT), str(remote.fileno()), mode],
+                pass_fds=[remote.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env={name: environment[name] for name in FOR_THE_LOADER if name in environment},
+                env={name: environment[name] for name in LOADER_VARIABLES if name in environment},
                 start_new_session=True,
             )
         except BaseException:
             self._control.close()
             raise
         finally:
-            theirs.close()
-        self.gone = False
+            remote.close()
+        self.is_gone = False
         self.pid = self._process.pid
         asyncio.get_running_loop().add_reader(self._control, self._lost)
 
     async def take(self, descriptors: list[int]) -> None:
-        """Raises OSError."""
+        """Send descriptors. Raises OSError."""
         while True:
             try:
                 socket.send_fds(self._control, [b"!"], descriptors)
@@ -292,20 +293,20 @@ class SupervisorProcess:
                 await writable(self._control)
 
     def hurry(self) -> None:
-        """Have it kill soon what does not end."""
-        if not self.gone:
+        """Tell it to end all commands with the short grace period."""
+        if not self.is_gone:
             self._send(HURRY)
 
     def dismiss(self) -> None:
-        """Let it end everything, and itself."""
-        if not self._send(END):  # it was stopped, and has not read what came before
+        """Tell it to end all commands and exit."""
+        if not self._send(END):  # the process is stopped and its socket buffer is full
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_WR)
         self._process.send_signal(signal.SIGCONT)
 
     async def end(self) -> None:
-        """Dismiss it and wait until all is done."""
-        if self.gone:
+        """Dismiss it and wait for its exit."""
+        if self.is_gone:
             return
         self.dismiss()
         loop = asyncio.get_running_loop()
@@ -325,18 +326,18 @@ class SupervisorProcess:
             return False
 
     def _lost(self) -> None:
-        """It never speaks, so this is its end: it was killed, could not start, or is done."""
+        """The supervisor never writes, so a readable socket means that it has exited."""
         asyncio.get_running_loop().remove_reader(self._control)
         self._forget()
 
     def _forget(self) -> None:
-        self.gone = True
+        self.is_gone = True
         self._control.close()
         self._process.wait()
 
 
 def new_pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:
-    """A pipe whose ends are closed with those who hold them."""
+    """Create a pipe. Its ends are closed with the given exit stacks."""
     reading, writing = os.pipe()
     readers.callback(os.close, reading)
     writers.callback(os.close, writing)

@@ -1,34 +1,31 @@
-"""The processes that run all commands, and let none of them outlive the engine.
+"""The supervisor process: runs all commands and makes sure that none of them outlives the engine.
 
-    engine ── control socket ──> guard ── forks, one a command ──> keeper ──> bash ──> ...
-       └───────────── a line (socket) of its own for each command ───┘
+    engine ── control socket ──> supervisor ── one fork per command ──> child supervisor ──> bash ──> ...
+       └─────────────────── one socket (line) per command ────────────────┘
 
-The guard is started once and does nothing but fork keepers. A keeper runs one command. It is
-a subreaper: whatever the command starts, however often it forks, changes its session, closes
-its descriptors or clears its environment, stays below the keeper, which can therefore find and
-kill all of it. It does so when its line is closed, half or whole: that is how the engine stops
-a command, and what the kernel does for an engine that is gone, whichever way it went. SIGTERM
-first, SIGKILL two seconds later, or half a second later if the engine is gone or says that it
-must be gone soon: then the guard closes its tie to the keepers. A keeper ends when nothing of
-its command is left.
+The supervisor is started once and only forks child supervisors. A child supervisor runs one command. It is a
+subreaper: all descendants of the command stay below it, even if they fork repeatedly, change their session, close
+their descriptors or clear their environment. So it can find and kill all of them. It does so when its line is closed
+or half-closed: the engine stops a command this way, and the kernel closes the line when the engine ends for any
+reason. SIGTERM is followed by SIGKILL after two seconds, or after half a second if the engine is gone or exits soon
+(then the supervisor closes the liveness pipe). A child supervisor ends when no process of its command is left.
 
-A command may attack those who keep it. If it kills its keeper, what it started falls to the
-guard, which kills it at once. If it kills the guard, the keepers lose their tie to it and end
-their commands. If it stops one of them, the engine loses patience and closes the control
-socket; then the guard wakes its keepers, and kills those that do not end.
+A command may attack its supervisors. If it kills its child supervisor, its processes are reparented to the supervisor,
+which kills them at once. If it kills the supervisor, the liveness pipe closes and the child supervisors end their
+commands. If it stops one of them, the engine times out and closes the control socket; then the supervisor wakes the
+child supervisors and kills those that do not end.
 
-Limits. Where there is no subreaper (macOS) a keeper only knows the process group of its
-command: it ends what stays in the group, and a process that left it with setsid survives. A
-process of another user (sudo) cannot be killed by us. A command that kills guard and keeper
-in one go (`kill -9 -1`) takes the engine and its own main process along, and what else it
-started survives: against malice there is the sandbox, this is against accidents.
+Limits. Without subreapers (macOS), a child supervisor only knows the process group of its command; a process that left
+it with setsid survives. Processes of another user (sudo) cannot be killed. A command that kills all processes at once
+(`kill -9 -1`) also kills the engine, and some of its processes may survive. This protects against accidents; the
+sandbox protects against malice.
 
-    engine -> guard    a byte with descriptors: the keeper's end of the line, the command's output, and
-                       for a command that is talked to its input and its stderr; `END` and `HURRY` come alone
-    engine -> keeper   a length, and cwd, number of words, words, variables, each closed by a NUL
-    keeper -> engine   `started` or `error <text>`; later `exit <code> <last words>`; each closed by a NUL
+    engine -> supervisor         one byte with descriptors: the far end of the line, the command's stdout and, for an
+                                 interactive command, its stdin and stderr; `END` and `HURRY` have no descriptors
+    engine -> child supervisor   a length; cwd, number of arguments, arguments, variables, each terminated by NUL
+    child supervisor -> engine   `started` or `error <text>`, later `exit <code> <last words>`, each terminated by NUL
 
-Run by the bare interpreter (`BOOT` in processes.py); standard library only.
+Runs in a bare interpreter (`BOOT` in processes.py) and uses only the standard library.
 """
 
 from __future__ import annotations
@@ -55,46 +52,46 @@ from parley.workspace.process.tree import (
 )
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-"""The end of the engine is our only signal to end."""
+"""Only the end of the engine ends the supervisor."""
 END, HURRY = b"e", b"h"
-"""What the engine sends when it needs no more commands, and when it has to be gone soon."""
+"""Sent by the engine when it needs no more commands, and when it exits soon."""
 
 
 def main(control: int, *, may_adopt: bool) -> None:
-    """Serve until the other end of the control socket is closed."""
+    """Serve until the engine closes the control socket."""
     os.chdir("/")
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     adopts = may_adopt and adopt_orphans()
-    rename(b"parley-guard")  # so that a command's `pkill python` leaves us alone
+    rename(b"parley-guard")  # so that `pkill python` in a command does not kill us
     ProcessSupervisor(socket.socket(fileno=control), adopts).run()
 
 
 class ProcessSupervisor:
-    """Forks a keeper for every command."""
+    """Forks a child supervisor for each command."""
 
     def __init__(self, control: socket.socket, adopts: bool) -> None:
         self.control = control
         self.adopts = adopts
-        self.alarm = child_exit_fd()
-        self.tie, self.held = os.pipe()
-        """Keepers watch the one end; the other is ours alone, so it closes when we die, or when we close it."""
+        self.child_exits = child_exit_fd()
+        self.liveness, self.liveness_writer = os.pipe()
+        """Child supervisors watch the reading end. Only we hold the writing end, so it closes when we exit."""
         self.hurried_at: float | None = None
-        self.keepers: set[int] = set()
+        self.child_supervisors: set[int] = set()
 
     def run(self) -> None:
-        strays = False
+        orphans = False
         while True:
-            ready, _, _ = select.select([self.control.fileno(), self.alarm], [], [], 0.01 if strays else None)
-            if self.alarm in ready:
-                os.read(self.alarm, 4096)
-            strays = self.tidy()
+            ready, _, _ = select.select([self.control.fileno(), self.child_exits], [], [], 0.01 if orphans else None)
+            if self.child_exits in ready:
+                os.read(self.child_exits, 4096)
+            orphans = self.reap()
             if self.control.fileno() in ready and not self.take_command():
                 break
         self.end()
 
     def take_command(self) -> bool:
-        """Start a keeper; False when no more commands will come."""
+        """Start a child supervisor. Returns False when no more commands will come."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self.control, 1, 4)
         except OSError:
@@ -105,7 +102,7 @@ class ProcessSupervisor:
             return False
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        if len(descriptors) not in (2, 4):  # we have too many open: the engine sees its line closed
+        if len(descriptors) not in (2, 4):  # descriptors were lost at our limit; the engine sees its line closed
             for descriptor in descriptors:
                 os.close(descriptor)
             return True
@@ -113,57 +110,57 @@ class ProcessSupervisor:
         try:
             pid = os.fork()
         except OSError as exc:
-            write_record(line, f"error no process could be started: {exc.strerror}")
+            write_record(line, f"error cannot create a process: {exc.strerror}")
         else:
             if pid == 0:
-                self.become_keeper(line, streams)
-            self.keepers.add(pid)
+                self.become_child_supervisor(line, streams)
+            self.child_supervisors.add(pid)
         line.close()
         streams.close()
         return True
 
-    def become_keeper(self, line: socket.socket, streams: ChildStreams) -> NoReturn:
+    def become_child_supervisor(self, line: socket.socket, streams: ChildStreams) -> NoReturn:
         try:
             self.control.close()
             if self.hurried_at is None:
-                os.close(self.held)
-            os.close(self.alarm)
+                os.close(self.liveness_writer)
+            os.close(self.child_exits)
             rename(b"parley-keeper")
-            family = ProcessTree() if self.adopts and adopt_orphans() else Group()
-            ChildSupervisor(line, streams, self.tie, family).run()
+            tree = ProcessTree() if self.adopts and adopt_orphans() else Group()
+            ChildSupervisor(line, streams, self.liveness, tree).run()
         except Exception:
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(0)
 
     def hurry(self) -> None:
-        """All keepers end their commands with the short grace, and none starts another one."""
+        """Make all child supervisors end their commands with the short grace period and start no others."""
         if self.hurried_at is None:
             self.hurried_at = time.monotonic()
-            os.close(self.held)
+            os.close(self.liveness_writer)
 
-    def tidy(self) -> bool:
-        """Forget keepers that ended and kill what fell to us from one that was killed; True if there may be more."""
+    def reap(self) -> bool:
+        """Reap ended child supervisors and kill the orphans of killed ones. Returns True if there may be more."""
         ended, _ = ended_children()
-        self.keepers -= ended.keys()
-        strays = [pid for pid in children()(os.getpid()) if pid not in self.keepers] if self.adopts else []
-        killed = [pid for pid in strays if send(pid, signal.SIGKILL)]
+        self.child_supervisors -= ended.keys()
+        orphans = [pid for pid in children()(os.getpid()) if pid not in self.child_supervisors] if self.adopts else []
+        killed = [pid for pid in orphans if send(pid, signal.SIGKILL)]
         return bool(killed)
 
     def end(self) -> None:
-        """No engine needs us any more. The keepers know it as well; those that do not act on it are killed."""
-        for pid in self.keepers:
+        """Wait until all child supervisors have ended, and kill those that do not."""
+        for pid in self.child_supervisors:
             send(pid, signal.SIGCONT)
-        begun = time.monotonic()
-        while self.tidy() or self.keepers:
+        started = time.monotonic()
+        while self.reap() or self.child_supervisors:
             now = time.monotonic()
-            patience_ends = begun + GRACE_SECONDS + 1
+            deadline = started + GRACE_SECONDS + 1
             if self.hurried_at is not None:
-                patience_ends = min(patience_ends, self.hurried_at + HURRIED_GRACE_SECONDS + 0.3)
-            if now > patience_ends:
-                for pid in self.keepers:
+                deadline = min(deadline, self.hurried_at + HURRIED_GRACE_SECONDS + 0.3)
+            if now > deadline:
+                for pid in self.child_supervisors:
                     send(pid, signal.SIGKILL)
-            if now > begun + HOPELESS_SECONDS:
+            if now > started + HOPELESS_SECONDS:
                 return
             if self.hurried_at is not None:
                 time.sleep(0.01)

@@ -1,7 +1,7 @@
-"""What came of a command, and how to end it.
+"""Find and end the processes of a command.
 
-`Tree` where the kernel lets a process adopt orphans (Linux), `Group` elsewhere; supervisor.py tells
-how far each goes. Standard library only: this runs in the guard and its keepers.
+`ProcessTree` is for systems with subreapers (Linux), `Group` for others; supervisor.py lists their limits. Runs in the
+supervisor processes and uses only the standard library.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 
 SET_PDEATHSIG, SET_DUMPABLE, SET_NAME, SET_CHILD_SUBREAPER = 1, 4, 15, 36
 GRACE_SECONDS = 2.0
-"""From SIGTERM to SIGKILL."""
+"""The time from SIGTERM to SIGKILL."""
 HURRIED_GRACE_SECONDS = 0.5
-"""The same when the engine is gone, or has to be gone soon."""
+"""The same if the engine is gone or exits soon."""
 HOPELESS_SECONDS = 10.0
-"""How long we try to kill what does not die."""
+"""How long to try to kill processes that do not end."""
 
 
 class ProcessTree:
-    """All descendants of this process, which orphans cannot leave."""
+    """All descendants of this process, which is a subreaper."""
 
     watch_seconds: float | None = None
 
@@ -30,42 +30,42 @@ class ProcessTree:
         self._asked: set[tuple[int, str]] = set()
 
     def begin(self, main: int) -> None:
-        """Nothing to remember: the kernel does."""
+        """Nothing to do: the kernel tracks descendants."""
 
     def ask_to_end(self) -> None:
-        """Ask each once. To be called again: some start others meanwhile.
+        """Send SIGTERM to each process once. Call it repeatedly, because processes may start others.
 
-        A process that has become another program since is asked anew: a shell notes the signal for later, and
-        forgets the note when it turns into the command.
+        A process that has executed another program gets the signal again: a shell defers a signal, and loses it when
+        it executes the command.
         """
         for pid in descendants_of(os.getpid()):
-            who = pid, program_of(pid)
-            if who not in self._asked:
-                self._asked.add(who)
+            process = pid, program_of(pid)
+            if process not in self._asked:
+                self._asked.add(process)
                 send(pid, signal.SIGTERM)
-                send(pid, signal.SIGCONT)  # a stopped process takes a signal only when it goes on
+                send(pid, signal.SIGCONT)  # a stopped process handles a signal only after SIGCONT
 
     def kill(self) -> None:
         for pid in descendants_of(os.getpid()):
             send(pid, signal.SIGKILL)
 
     def is_left(self) -> bool:
-        """Children are all there is to know."""
+        """Always False: the caller reaps the children itself."""
         return False
 
 
 class Group:
-    """The process group of the command: the best there is where orphans cannot be adopted."""
+    """The process group of the command, for systems without subreapers."""
 
     watch_seconds: float | None = 0.5
-    """Nobody tells when a group is empty, so it has to be looked at."""
+    """The polling interval, because there is no notification for an empty group."""
 
     def begin(self, main: int) -> None:
         self.leader = main
         self._is_asked = False
 
     def ask_to_end(self) -> None:
-        """Once: who has heard it may be busy with its end."""
+        """Send SIGTERM once; a second one could disturb a process that is cleaning up."""
         if not self._is_asked:
             self._is_asked = True
             self.send(signal.SIGTERM)
@@ -82,7 +82,7 @@ class Group:
 
 
 def send(pid: int, number: int) -> bool:
-    """Whether the signal could be sent; the process may have ended by itself, or be another user's."""
+    """Send a signal. Returns False if the process has ended or belongs to another user."""
     try:
         os.kill(pid, number)
     except OSError:
@@ -91,7 +91,7 @@ def send(pid: int, number: int) -> bool:
 
 
 def program_of(pid: int) -> str:
-    """What a process runs; nothing where it is gone, or another user's."""
+    """The executable of a process; "" if it has ended or belongs to another user."""
     try:
         return os.readlink(f"/proc/{pid}/exe")
     except OSError:
@@ -99,7 +99,7 @@ def program_of(pid: int) -> str:
 
 
 def kill_beside(kept: set[int]) -> None:
-    """Kill what runs below this process, except the children that are kept and what is below those."""
+    """Kill all descendants of this process, except the children in `kept` and their descendants."""
     for child in children()(os.getpid()) if os.path.exists("/proc/self/stat") else []:
         if child not in kept:
             for pid in (*descendants_of(child), child):
@@ -107,7 +107,7 @@ def kill_beside(kept: set[int]) -> None:
 
 
 def descendants_of(root: int) -> Iterator[int]:
-    """Parents before their children. The children of each are looked up before it is given out, and may be killed."""
+    """Yield the descendants, parents first. The caller may kill each: its children were looked up before."""
     children_of = children()
     waiting = deque(children_of(root))
     while waiting:
@@ -117,14 +117,14 @@ def descendants_of(root: int) -> Iterator[int]:
 
 
 def children() -> Callable[[int], list[int]]:
-    """How to find the children of a process: at once where the kernel lists them, else by looking at all processes."""
+    """A function that finds the children of a process: listed by the kernel, or by scanning all processes."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return listed_children
     table: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
-        with contextlib.suppress(OSError, IndexError, ValueError):  # no process, or one that is gone
+        with contextlib.suppress(OSError, IndexError, ValueError):  # not a process, or ended
             with open(f"/proc/{int(name)}/stat", "rb") as file:
-                # The name in parentheses may hold anything, so look behind the last one.
+                # The name in parentheses may contain anything, so start after the last parenthesis.
                 parent = int(file.read().rpartition(b")")[2].split()[1])
             table.setdefault(parent, []).append(int(name))
     return lambda pid: table.get(pid, [])
@@ -132,7 +132,7 @@ def children() -> Callable[[int], list[int]]:
 
 def listed_children(pid: int) -> list[int]:
     found: list[int] = []
-    with contextlib.suppress(OSError):  # it may be gone
+    with contextlib.suppress(OSError):  # the process may have ended
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 found += map(int, file.read().split())
@@ -140,12 +140,12 @@ def listed_children(pid: int) -> list[int]:
 
 
 def adopt_orphans() -> bool:
-    """Become a subreaper; False where that cannot be, or where processes cannot be looked at."""
+    """Become a subreaper. Returns False if that is not possible or /proc is missing."""
     return os.path.exists("/proc/self/stat") and prctl(SET_CHILD_SUBREAPER, 1)
 
 
 def hide_memory() -> None:
-    """Let no other process of the user trace this one or read its memory; root still can. No core is dumped either."""
+    """Keep other processes (except root's) from tracing this one or reading its memory. Disables core dumps."""
     prctl(SET_DUMPABLE, 0)
 
 
@@ -154,12 +154,12 @@ def rename(name: bytes) -> None:
 
 
 def prctl(option: int, value: int | bytes) -> bool:
-    """False where there is no such thing."""
+    """Call prctl. Returns False if it fails or does not exist."""
     try:
         import ctypes
 
         call = ctypes.CDLL(None).prctl
     except (ImportError, AttributeError):
         return False
-    given = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
-    return bool(call(option, given, *[ctypes.c_ulong(0)] * 3) == 0)
+    argument = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
+    return bool(call(option, argument, *[ctypes.c_ulong(0)] * 3) == 0)

@@ -1,13 +1,14 @@
 """The rules of ignore files, as git reads them.
 
-    rules = Rules(["*.log", "!keep.log", "/build/"])
+    rules = IgnoreRules(["*.log", "!keep.log", "/build/"])
     rules.verdict("logs/a.log", "a.log", is_folder=False)    # True: ignored
-    rules.verdict("keep.log", "keep.log", is_folder=False)   # False: wanted all the same
-    rules.verdict("a.py", "a.py", is_folder=False)           # None: not mentioned
+    rules.verdict("keep.log", "keep.log", is_folder=False)   # False: included again
+    rules.verdict("a.py", "a.py", is_folder=False)           # None: no rule matches
 
-The last rule that matches decides. Most rules name a file, an ending or a path, and are
-found in a table; only the others are tried one by one. Pure, standard library only. Not
-here: which files hold rules, and in which order they count (walk.py).
+The last matching rule decides. Most rules are a file name, an extension or a path and are looked up in a dict; only the
+others are tried one by one. Pure, and standard library only.
+
+See also: `walk.py` decides which files contain rules and which takes precedence.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from parley.workspace.globs import WILD, PathGlob, name_regex, parse_row
 
 MOST_RULES = 5_000
 LONGEST_RULE = 1_000
-"""Nobody writes more or longer ones by hand; they are passed over."""
+"""More and longer rules are ignored. They are not written by hand."""
 
 
 class IgnoreRule(NamedTuple):
@@ -29,11 +30,11 @@ class IgnoreRule(NamedTuple):
     """False for a rule with `!`."""
     folders_only: bool
     anchored: bool
-    """Counted from the folder of the file, as there is a slash in it."""
+    """Relative to the folder of the ignore file, because the pattern contains a slash."""
 
 
 class IgnoreRules:
-    """The rules of one file. Paths are relative to the folder it lies in."""
+    """The rules of one file. Paths are relative to its folder."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         rules = [rule for line in lines if (rule := parse_rule(line))][:MOST_RULES]
@@ -43,12 +44,12 @@ class IgnoreRules:
         self.empty = not rules
 
     def verdict(self, path: str, name: str, is_folder: bool) -> bool | None:
-        """True if ignored, False if wanted by a rule with `!`, None if no rule mentions it."""
+        """True if ignored, False if included by a rule with `!`, None if no rule matches."""
         return (self._for_folders if is_folder else self._for_files).verdict(path, name)
 
 
 class Table:
-    """Numbered rules, filed so that few of them have to be tried."""
+    """Numbered rules, indexed so that few of them have to be tried."""
 
     def __init__(self, rules: list[tuple[int, IgnoreRule]]) -> None:
         self._by_name: dict[str, tuple[int, bool]] = {}
@@ -57,25 +58,25 @@ class Table:
         self._names: list[tuple[int, bool, re.Pattern[str]]] = []
         self._paths: list[tuple[int, bool, PathGlob]] = []
         for number, rule in rules:
-            self._file(number, rule)
+            self._index(number, rule)
         self._names.reverse()
         self._paths.reverse()
-        every = "|".join(pattern.pattern for _, _, pattern in self._names)
-        self._some_name = re.compile(every, re.DOTALL) if every else None
+        combined = "|".join(pattern.pattern for _, _, pattern in self._names)
+        self._some_name = re.compile(combined, re.DOTALL) if combined else None
 
-    def _file(self, number: int, rule: IgnoreRule) -> None:
-        pattern, judged = rule.pattern, (number, rule.ignores)
+    def _index(self, number: int, rule: IgnoreRule) -> None:
+        pattern, verdict = rule.pattern, (number, rule.ignores)
         if rule.anchored:
             if WILD.search(pattern):
-                self._paths.append((*judged, PathGlob([parse_row(pattern)])))
+                self._paths.append((*verdict, PathGlob([parse_row(pattern)])))
             else:
-                self._by_path[pattern] = judged
+                self._by_path[pattern] = verdict
         elif not WILD.search(pattern):
-            self._by_name[pattern] = judged
+            self._by_name[pattern] = verdict
         elif pattern.startswith("*.") and not WILD.search(pattern, 1):
-            self._by_ending[pattern[1:]] = judged
+            self._by_ending[pattern[1:]] = verdict
         else:
-            self._names.append((*judged, re.compile(name_regex(pattern), re.DOTALL)))
+            self._names.append((*verdict, re.compile(name_regex(pattern), re.DOTALL)))
 
     def verdict(self, path: str, name: str) -> bool | None:
         best = self._by_name.get(name, NONE)
@@ -87,7 +88,7 @@ class Table:
         if self._by_path:
             best = max(best, self._by_path.get(path, NONE))
         if self._some_name is not None and self._some_name.fullmatch(name):
-            found = next(((at, ignores) for at, ignores, fits in self._names if fits.fullmatch(name)), NONE)
+            found = next(((at, ignores) for at, ignores, pattern in self._names if pattern.fullmatch(name)), NONE)
             best = max(best, found)
         for at, ignores, glob in self._paths:
             if at < best[0]:
@@ -102,7 +103,7 @@ NONE = (-1, False)
 
 
 def parse_rule(line: str) -> IgnoreRule | None:
-    """The rule of a line; None for a comment or an empty one."""
+    """Parse a line; None for a comment or an empty line."""
     line = line.rstrip("\r\n")
     if line.startswith("#") or len(line) > LONGEST_RULE:
         return None
@@ -120,10 +121,10 @@ def parse_rule(line: str) -> IgnoreRule | None:
         pattern, anchored = pattern[3:], False
     if not pattern:
         return None
-    # To git a brace is a character like others; to a Glob's row as well, so nothing is lost here.
-    return IgnoreRule(plain(pattern), ignores, folders_only, anchored)
+    # Braces are literal characters in git, and also in `parse_row`.
+    return IgnoreRule(simplify(pattern), ignores, folders_only, anchored)
 
 
-def plain(pattern: str) -> str:
-    """Without the backslashes that protect nothing, and with at most two stars in a row."""
+def simplify(pattern: str) -> str:
+    """Remove backslashes before ordinary characters, and limit stars to two in a row."""
     return re.sub(r"\*{3,}", "**", re.sub(r"\\([^*?\[\\{])", r"\1", pattern))

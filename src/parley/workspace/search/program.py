@@ -1,9 +1,11 @@
-"""A program of ours whose output is taken as it comes: started, heard, and ended.
+"""Run a search program and process its output while it arrives.
 
-    heard = await hear(lambda out, err: subprocess.Popen(argv, stdout=out, stderr=err), take, timeout_seconds=20)
+    ended = await run_program(lambda out, err: subprocess.Popen(argv, stdout=out, stderr=err), take, timeout_seconds=20)
 
-`take` gets the output in pieces and says whether it wants more; if not, or at the deadline, or if the caller is
-cancelled, the program is killed. Not here: commands of a model, which leave families behind (process/processes.py).
+`take` receives the output in pieces and returns whether it wants more. If not, at the timeout, or if the caller is
+cancelled, the program is killed.
+
+See also: `process/processes.py` for the model's commands, which may leave child processes.
 """
 
 from __future__ import annotations
@@ -21,34 +23,34 @@ if TYPE_CHECKING:
 
 PIPE_BYTES = 1 << 20
 SMALL_BYTES = 1 << 15
-GATHERING_SECONDS = 0.005
-COMPLAINT_BYTES = 1 << 14
+PAUSE_SECONDS = 0.005
+ERROR_BYTES = 1 << 14
 
 
-class Heard(Struct, frozen=True, kw_only=True):
+class ProgramResult(Struct, frozen=True, kw_only=True):
     code: int
     """Negative for a signal."""
-    complaint: str
-    """The beginning of what it wrote to stderr."""
+    error_text: str
+    """The start of its stderr."""
     stopped: bool
-    """No more output was wanted."""
+    """`take` wanted no more output."""
     timed_out: bool
 
 
-async def hear(
+async def run_program(
     start: Callable[[int, int], subprocess.Popen[bytes]], take: Callable[[bytes], bool], *, timeout_seconds: float
-) -> Heard:
-    """Run a program, given where to write, to its end. Raises what `start` raises."""
+) -> ProgramResult:
+    """Run a program to its end. `start` gets the descriptors for stdout and stderr. Raises what `start` raises."""
     with ExitStack() as open_ends:
-        heard, said = wide_pipe(open_ends)
-        complained, complaining = wide_pipe(open_ends)
-        with closing(said), closing(complaining):
-            process = start(said, complaining)
-        complaint = asyncio.create_task(beginning(complained))
+        output, output_writer = wide_pipe(open_ends)
+        errors, errors_writer = wide_pipe(open_ends)
+        with closing(output_writer), closing(errors_writer):
+            process = start(output_writer, errors_writer)
+        stderr = asyncio.create_task(read_start(errors))
         stopped = timed_out = False
         try:
             async with asyncio.timeout(timeout_seconds):
-                async with aclosing(chunks(heard)) as pieces:
+                async with aclosing(chunks(output)) as pieces:
                     async for piece in pieces:
                         if not take(piece):
                             stopped = True
@@ -61,12 +63,12 @@ async def hear(
             with suppress(ProcessLookupError):
                 process.kill()
             code = await asyncio.to_thread(process.wait)
-            words = await complaint
-    return Heard(code=code, complaint=words, stopped=stopped, timed_out=timed_out)
+            error_text = await stderr
+    return ProgramResult(code=code, error_text=error_text, stopped=stopped, timed_out=timed_out)
 
 
 def wide_pipe(open_ends: ExitStack) -> tuple[int, int]:
-    """A pipe that holds a good deal, where the system has such. Its reading end is closed with `open_ends`."""
+    """Create a pipe with a large buffer, where supported. Its reading end is closed with `open_ends`."""
     import fcntl
 
     reading, writing = os.pipe()
@@ -85,10 +87,10 @@ def closing(descriptor: int) -> Iterator[None]:
 
 
 async def chunks(descriptor: int) -> AsyncGenerator[bytes, None]:
-    """What comes through a pipe, to its end.
+    """Yield the data of a pipe, to its end.
 
-    A search program writes once for every file. To wake up for each would cost more than the
-    search, so after a small piece we let some more gather.
+    A search program writes once per file. Waking up for each write would cost more than the search, so after a small
+    piece this waits a moment.
     """
     loop = asyncio.get_running_loop()
     while True:
@@ -103,13 +105,13 @@ async def chunks(descriptor: int) -> AsyncGenerator[bytes, None]:
             return
         yield chunk
         if len(chunk) < SMALL_BYTES:
-            await asyncio.sleep(GATHERING_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def beginning(descriptor: int) -> str:
-    """The first part of what comes through a pipe, which is read to its end."""
+async def read_start(descriptor: int) -> str:
+    """Read a pipe to its end and return the first part."""
     kept = bytearray()
     async with aclosing(chunks(descriptor)) as pieces:
         async for piece in pieces:
-            kept += piece[: COMPLAINT_BYTES - len(kept)]
+            kept += piece[: ERROR_BYTES - len(kept)]
     return kept.decode(errors="replace").strip()

@@ -1,9 +1,8 @@
-"""What stands in for ripgrep where there is none: the same answers in the same form, in Python.
+"""A replacement for ripgrep in Python, with the same output format.
 
-Started by ripgrep.py as a process of its own, because a pattern of a model can keep
-Python's `re` busy for ever, and a process can be killed. It is about three times slower,
-knows fewer file types, takes Python's regular expressions, and passes over files above
-64 MiB. Run with the bare interpreter; standard library only.
+`ripgrep.py` starts it as a separate process, because a pattern can keep Python's `re` busy forever and a process can be
+killed. It is about three times slower than ripgrep, knows fewer file types, uses Python's regular expressions, and
+skips files above 64 MiB. Runs in a bare interpreter and uses only the standard library.
 """
 
 from __future__ import annotations
@@ -52,21 +51,21 @@ TYPES = {
 }
 
 
-class Unusable(Exception):
-    """The question makes no sense, and why."""
+class InvalidQuery(Exception):
+    """The query is invalid. The message gives the reason."""
 
 
 def main() -> None:
-    """`argv`: our package's place, the question as JSON, and `./` for this folder or `-` for a file on stdin."""
+    """`argv`: the path of our package, the query as JSON, and `./` for this folder or `-` for a file on stdin."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    question = json.loads(sys.argv[2])
+    query = json.loads(sys.argv[2])
     try:
-        search = PythonGrep(question, sys.stdout.buffer)
+        search = PythonGrep(query, sys.stdout.buffer)
         if sys.argv[3] == "-":
             search.file(b"<stdin>", 0)
         else:
             search.folder()
-    except Unusable as exc:
+    except InvalidQuery as exc:
         sys.stderr.write(str(exc))
         sys.exit(2)
     sys.stdout.buffer.flush()
@@ -74,29 +73,27 @@ def main() -> None:
 
 
 class PythonGrep:
-    def __init__(self, question: dict[str, Any], out: BinaryIO) -> None:
+    def __init__(self, query: dict[str, Any], out: BinaryIO) -> None:
         self.files_found = 0
-        self._question = question
+        self._query = query
         self._out = out
-        self._for_text: Any = compile_pattern(question, question["pattern"])
-        self._for_bytes: Any = (
-            compile_pattern(question, question["pattern"].encode()) if question["pattern"].isascii() else None
-        )
+        self._for_text: Any = compile_pattern(query, query["pattern"])
+        self._for_bytes: Any = compile_pattern(query, query["pattern"].encode()) if query["pattern"].isascii() else None
         self._regex = self._for_text
-        self._wanted = parse_request(question)
-        self._tell = {"files": self._tell_name, "count": self._tell_count, "content": self._tell_lines}[
-            question["mode"]
+        self._is_searched = parse_request(query)
+        self._write_matches = {"files": self._write_name, "count": self._write_count, "content": self._write_lines}[
+            query["mode"]
         ]
 
     def folder(self) -> None:
         root = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
         for found in Walk(root, os.getcwd(), in_order=True).files():
-            if not found.entry.is_file(follow_symlinks=False) or not self._wanted(found.path):
+            if not found.entry.is_file(follow_symlinks=False) or not self._is_searched(found.path):
                 continue
             try:
                 descriptor = os.open(found.entry.name, FILE, dir_fd=found.folder)
             except OSError:
-                continue  # not ours to read, or swapped for something else
+                continue  # not readable, or replaced in the meantime
             self.file(b"./" + os.fsencode(found.path), descriptor)
 
     def file(self, path: bytes, descriptor: int) -> None:
@@ -109,32 +106,32 @@ class PythonGrep:
             data = data.decode("utf-16", "replace").encode()
         if b"\0" in data:
             return
-        # Plain text is searched as bytes, which is faster; in other text `.` has to mean a character.
+        # ASCII is searched as bytes, which is faster. In other text `.` must match a character.
         plain = self._for_bytes is not None and data.isascii()
         self._regex = self._for_bytes if plain else self._for_text
         text: Any = data if plain else data.decode(errors="surrogateescape")
         if self._regex.search(text):
-            self._tell(path, text)
+            self._write_matches(path, text)
 
-    def _tell_name(self, path: bytes, text: Any) -> None:
+    def _write_name(self, path: bytes, text: Any) -> None:
         if next(self._hits(text), None) is None:
             return
         self.files_found += 1
         self._out.write(path + b"\0")
 
-    def _tell_count(self, path: bytes, text: Any) -> None:
+    def _write_count(self, path: bytes, text: Any) -> None:
         hits = list(self._hits(text))
-        count = len(hits) if self._question["multiline"] else len({first for first, _, _ in hits})
+        count = len(hits) if self._query["multiline"] else len({first for first, _, _ in hits})
         if count:
             self.files_found += 1
             self._out.write(b"%s\0%d\n" % (path, count))
 
-    def _tell_lines(self, path: bytes, text: Any) -> None:
+    def _write_lines(self, path: bytes, text: Any) -> None:
         lines = split(text)
-        shown = dict(self._shown(text, lines))
+        shown = dict(self._select_lines(text, lines))
         if not shown:
             return
-        around = self._question["before"] or self._question["after"]
+        around = self._query["before"] or self._query["after"]
         if self.files_found and around:
             self._out.write(b"--\n")
         self.files_found += 1
@@ -147,29 +144,29 @@ class PythonGrep:
                 self._out.write(b"%s\0%d%s%s\n" % (path, number + 1, mark, shorten(piece)))
             last = number
 
-    def _shown(self, text: Any, lines: list[Any]) -> Iterator[tuple[int, tuple[bytes, list[bytes]]]]:
-        """Line numbers, with the mark of a match or of a line around one, and what to print. Later ones count."""
-        before, after = self._question["before"], self._question["after"]
+    def _select_lines(self, text: Any, lines: list[Any]) -> Iterator[tuple[int, tuple[bytes, list[bytes]]]]:
+        """Yield line numbers with the marker (match or context) and the text. Later items override earlier ones."""
+        before, after = self._query["before"], self._query["after"]
         hits = list(self._hits(text))
         matching: dict[int, list[bytes]] = {}
         for first, last, match in hits:
-            pieces = split(match) if self._question["only_matching"] else lines[first : last + 1]
+            pieces = split(match) if self._query["only_matching"] else lines[first : last + 1]
             for number, piece in enumerate(pieces, first):
                 printed = matching.setdefault(number, [])
-                if self._question["only_matching"] or not printed:
-                    printed.append(encoded(piece))
+                if self._query["only_matching"] or not printed:
+                    printed.append(to_bytes(piece))
         for number in sorted(matching):
             for near in range(max(0, number - before), min(len(lines), number + after + 1)):
                 if near not in matching:
-                    yield near, (b"-", [encoded(lines[near])])
+                    yield near, (b"-", [to_bytes(lines[near])])
         for number, pieces in matching.items():
             yield number, (b":", pieces)
 
     def _hits(self, text: Any) -> Iterator[tuple[int, int, Any]]:
-        """Each match with the numbers of its first and last line, from 0 on."""
+        """Yield each match with the numbers of its first and last line, counted from 0."""
         newline: Any = "\n" if isinstance(text, str) else b"\n"
-        if not self._question["multiline"]:
-            # Line by line, so that `\s` and the like stay within one.
+        if not self._query["multiline"]:
+            # Search line by line, so that `\s` does not match across lines.
             for number, line in enumerate(split(text)):
                 for match in self._regex.finditer(line):
                     yield number, number, match[0]
@@ -180,7 +177,7 @@ class PythonGrep:
 
 
 def read_whole(descriptor: int) -> bytes:
-    """What is in a file; nothing if it is no regular one, too large, or cannot be read."""
+    """The content of a file; empty if it is not a regular file, too large or unreadable."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
         return b""
@@ -199,7 +196,7 @@ def split(text: Any) -> list[Any]:
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 
-def encoded(text: Any) -> bytes:
+def to_bytes(text: Any) -> bytes:
     return text.encode(errors="surrogateescape") if isinstance(text, str) else bytes(text)
 
 
@@ -207,33 +204,33 @@ def shorten(line: bytes) -> bytes:
     return line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + OMITTED
 
 
-def compile_pattern(question: dict[str, Any], pattern: str | bytes) -> re.Pattern[Any]:
-    """Raises Unusable."""
+def compile_pattern(query: dict[str, Any], pattern: str | bytes) -> re.Pattern[Any]:
+    """Compile the search pattern. Raises InvalidQuery."""
     flags = re.MULTILINE
-    flags |= re.IGNORECASE if question["ignore_case"] else 0
-    flags |= re.DOTALL if question["multiline"] else 0
+    flags |= re.IGNORECASE if query["ignore_case"] else 0
+    flags |= re.DOTALL if query["multiline"] else 0
     try:
         return re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as exc:
-        raise Unusable(f"regex parse error: {exc}") from None
+        raise InvalidQuery(f"regex parse error: {exc}") from None
 
 
-def parse_request(question: dict[str, Any]) -> Callable[[str], bool]:
-    """Which paths are searched. Raises Unusable."""
-    kind, given = question["type"], question["globs"]
+def parse_request(query: dict[str, Any]) -> Callable[[str], bool]:
+    """A predicate for the paths to search. Raises InvalidQuery."""
+    kind, globs = query["type"], query["globs"]
     if kind is not None and kind not in TYPES:
-        raise Unusable(f"unrecognized file type: {kind}; without ripgrep there are only {', '.join(TYPES)}")
+        raise InvalidQuery(f"unrecognized file type: {kind}; without ripgrep, the types are {', '.join(TYPES)}")
     try:
-        of_kind = some_of([] if kind is None else [TYPES[kind]])
-        named = some_of([glob for glob in given if not glob.startswith("!")])
-        refused = some_of([glob[1:] for glob in given if glob.startswith("!")], otherwise=False)
+        has_type = any_glob([] if kind is None else [TYPES[kind]])
+        included = any_glob([glob for glob in globs if not glob.startswith("!")])
+        excluded = any_glob([glob[1:] for glob in globs if glob.startswith("!")], otherwise=False)
     except BadGlob as exc:
-        raise Unusable(str(exc)) from None
-    return lambda path: of_kind(path) and named(path) and not refused(path)
+        raise InvalidQuery(str(exc)) from None
+    return lambda path: has_type(path) and included(path) and not excluded(path)
 
 
-def some_of(patterns: list[str], otherwise: bool = True) -> Callable[[str], bool]:
-    """Whether one of the patterns matches; `otherwise` where there are none. Raises BadGlob."""
+def any_glob(patterns: list[str], otherwise: bool = True) -> Callable[[str], bool]:
+    """A predicate: whether one of the patterns matches; `otherwise` if there are none. Raises BadGlob."""
     if not patterns:
         return lambda path: otherwise
     return PathGlob.of(*(pattern if "/" in pattern else f"**/{pattern}" for pattern in patterns)).matches

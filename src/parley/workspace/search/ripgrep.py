@@ -1,14 +1,22 @@
-"""Searching files for a pattern, by ripgrep.
+"""Search the content of files with ripgrep.
 
-The program is `rg` from the PATH, else the one that came with our wheel, else our own
-in Python (python_grep.py), which answers the same questions more slowly.
+The program is `rg` from the PATH, otherwise the one installed with our wheel, otherwise our slower Python replacement
+(python_grep.py).
 
-    found = await search(Query(pattern="TODO"), root, Conditions(environment=...), timeout_seconds=20)
-    found.files          # [("src/a.py", [b"12:# TODO"])]: paths from the root on, and what to show of each
+    found = await search(ContentQuery(pattern="TODO"), root, Conditions(environment=...), timeout_seconds=20)
+    found.files          # [("src/a.py", [b"12:# TODO"])]: paths relative to the root, and the lines to show
 
-Output is read with bounded memory. What is more than that is asked for again in the
-order of paths and cut where the caller has enough, so that pages fit together. The
-program sees no settings of the user, follows no link, and is killed at the deadline (program.py).
+Output is read with bounded memory. If there is more, the search runs again, sorted by path, and stops when the caller
+has enough lines, so that pages are consistent. The program ignores the user's ripgrep configuration, follows no
+symlinks, and is killed at the timeout (program.py).
+
+The output that `RipgrepOutput` parses:
+
+    ./src/a.py NUL 12:# TODO        a matching line
+    ./src/a.py NUL 13-pass          a context line
+    --                              between lines that are not adjacent
+
+The lines of one file are contiguous. Hidden files leave no trace in the results.
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -29,28 +37,27 @@ from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.workspace.base import ContentQuery, SearchMatches
 from parley.workspace.landlock import READ, READ_FILE, RUN, AllowedPath, is_supported, run_restricted
-from parley.workspace.search.program import Heard, hear
-from parley.workspace.search.ripgrep_output import Hides, RipgrepOutput
+from parley.workspace.search.program import ProgramResult, run_program
 from parley.workspace.search.root import Root
 
 if TYPE_CHECKING:
     import subprocess
 
 UNORDERED_BYTES = 4 << 20
-"""So much output is taken in any order and sorted here; ripgrep is much faster if it may choose."""
+"""Up to this size, output is sorted here, because ripgrep is much faster unsorted."""
 MOST_BYTES = 16 << 20
-"""More is not kept, and not said to be complete."""
+"""Output beyond this size is dropped and reported as incomplete."""
 LONGEST_LINE = 500
 LONGEST_ARGUMENT = 30_000
 
 ALWAYS = (
     *("--no-config", "--color=never", "--no-heading", "--with-filename", "--null"),
     *("--hidden", "--no-ignore-global", "--no-messages", "--no-ignore-messages"),
-    "--engine=auto",  # look-around, where ripgrep's own engine has none
+    "--engine=auto",  # PCRE2 for look-around, which the default engine lacks
 )
 NOT_IN = tuple(f"--glob=!{name}" for name in (".git", ".svn", ".hg", ".bzr", ".jj", ".sl"))
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store", "/etc/ld.so.cache")
-"""What a program may need to run at all."""
+"""Paths that a program may need to start."""
 MODES = {
     "files": ("--files-with-matches",),
     "count": ("--count",),
@@ -58,10 +65,19 @@ MODES = {
 }
 
 
+NOTICE = re.compile(rb"(.*): (binary file matches|WARNING: stopped searching binary file)")
+STANDARD_INPUT = b"<stdin>"
+"""The name of a file that is passed as stdin."""
+Hides = Callable[[str], bool]
+"""Whether a path must not appear in the results."""
+
+
 class Conditions(Struct, frozen=True, kw_only=True):
+    """How the program is started."""
+
     environment: dict[str, str]
     confined: bool = False
-    """Nothing outside the tree may be read, whatever somebody swaps in it meanwhile."""
+    """Nothing outside the tree may be read, even if files are replaced during the search."""
 
 
 async def search(
@@ -73,33 +89,33 @@ async def search(
     hides: Hides = lambda path: False,
     enough_lines: int | None = None,
 ) -> SearchMatches:
-    """Paths are from the root on, in order. Raises ToolError with the program's own words if the pattern is no good."""
+    """Results are sorted and relative to the root. Raises ToolError with the program's message for a bad pattern."""
     check(query)
     clock = asyncio.get_running_loop().time
-    begun = clock()
-    findings = RipgrepOutput(query.mode, hides, UNORDERED_BYTES if query.mode == "content" else MOST_BYTES, None)
-    ended = await run(query, root, conditions, timeout_seconds, findings, in_order=False)
-    if ended.heard.stopped and query.mode == "content":
-        findings = RipgrepOutput(query.mode, hides, MOST_BYTES, enough_lines)
-        left = max(0.1, timeout_seconds - (clock() - begun))
-        ended = await run(query, root, conditions, left, findings, in_order=True)
+    started = clock()
+    output = RipgrepOutput(query.mode, hides, UNORDERED_BYTES if query.mode == "content" else MOST_BYTES, None)
+    ended = await run(query, root, conditions, timeout_seconds, output, in_order=False)
+    if ended.result.stopped and query.mode == "content":
+        output = RipgrepOutput(query.mode, hides, MOST_BYTES, enough_lines)
+        left = max(0.1, timeout_seconds - (clock() - started))
+        ended = await run(query, root, conditions, left, output, in_order=True)
     else:
-        findings.files.sort(key=in_path_order)
+        output.files.sort(key=in_path_order)
     return SearchMatches(
-        files=findings.files,
-        complete=not (ended.heard.stopped or ended.heard.timed_out),
-        timed_out=ended.heard.timed_out,
-        slow=not ended.by_ripgrep,
+        files=output.files,
+        complete=not (ended.result.stopped or ended.result.timed_out),
+        timed_out=ended.result.timed_out,
+        slow=not ended.is_ripgrep,
     )
 
 
 def in_path_order(file: tuple[str, list[bytes]]) -> str:
-    """As ripgrep sorts: name by name, so that a folder is gone through where its name stands."""
+    """The sort key of ripgrep: component by component."""
     return file[0].replace("/", "\0")
 
 
 def check(query: ContentQuery) -> None:
-    """Raises ToolError for what cannot be an argument of a program."""
+    """Raises ToolError for text that cannot be a program argument."""
     for text in (query.pattern, query.type or "", *query.globs):
         if "\0" in text:
             raise ToolError(r"A pattern cannot contain a NUL character; write \x00 instead.")
@@ -115,7 +131,7 @@ def check(query: ContentQuery) -> None:
 
 
 def arguments(query: ContentQuery, *, in_order: bool, is_folder: bool) -> list[str]:
-    """How ripgrep is asked. Every value is bound to its option by `=`: none can pass for another option."""
+    """The arguments for ripgrep. Each value is joined to its option by `=`, so it cannot be read as another option."""
     return [
         *ALWAYS,
         *MODES[query.mode],
@@ -134,10 +150,10 @@ def arguments(query: ContentQuery, *, in_order: bool, is_folder: bool) -> list[s
 
 
 def filters(query: ContentQuery) -> list[str]:
-    """Which files are wanted.
+    """The options that select files.
 
-    To ripgrep a glob is stronger than ignore files: `*` would search everything they name. A
-    type is not, so globs for names alone are spelled as a type of our own.
+    In ripgrep a glob overrides ignore files: `*` would search all ignored files. A type does not, so globs for file
+    names only are passed as a type of our own.
     """
     wanted = [glob.removeprefix("**/") for glob in query.globs if glob not in ("*", "**", "**/*")]
     names = all(not re.search(r"^!|[/:]", glob) for glob in wanted)
@@ -148,10 +164,10 @@ def filters(query: ContentQuery) -> list[str]:
 
 
 def programs(environment: dict[str, str]) -> Iterator[str]:
-    """Where ripgrep may be. A relative place in the PATH is left out: it could be in the tree we search."""
-    places = [place for place in environment.get("PATH", "").split(os.pathsep) if os.path.isabs(place)]
-    for place in (*places, os.path.dirname(sys.executable)):
-        program = os.path.join(place, "rg")
+    """Yield the candidates for ripgrep. Relative PATH entries are skipped: they could be in the searched tree."""
+    folders = [folder for folder in environment.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+    for folder in (*folders, os.path.dirname(sys.executable)):
+        program = os.path.join(folder, "rg")
         if os.access(program, os.X_OK) and os.path.isfile(program):
             yield program
 
@@ -159,25 +175,25 @@ def programs(environment: dict[str, str]) -> Iterator[str]:
 def commands(
     query: ContentQuery, root: Root, conditions: Conditions, in_order: bool
 ) -> Iterator[tuple[list[str], bool]]:
-    """What to run, best first, and whether it is ripgrep.
+    """Yield the commands to try, best first, and whether each is ripgrep.
 
-    ripgrep opens files by their names. Where that is not good enough it runs behind a fence, or not at
-    all if there are no fences: the stand-in opens from folder to folder.
+    Ripgrep opens files by name. If the search is confined, it runs under Landlock, or not at all if Landlock is not
+    available; the Python replacement opens files relative to folder descriptors.
     """
     for program in programs(conditions.environment):
         if conditions.confined and root.is_folder and not is_supported():
             break
         yield [program, *arguments(query, in_order=in_order, is_folder=root.is_folder)], True
-    # -I and -S: nothing of the user's Python comes in, and it starts faster.
+    # -I and -S: isolated from the user's Python, and a faster start.
     start = "import sys; sys.path.insert(0, sys.argv[1]); from parley.workspace.search.python_grep import main; main()"
     package = str(Path(__file__).parents[3])
-    question = msgspec.json.encode(query).decode()
-    yield [sys.executable, "-I", "-S", "-c", start, package, question, "./" if root.is_folder else "-"], False
+    query_json = msgspec.json.encode(query).decode()
+    yield [sys.executable, "-I", "-S", "-c", start, package, query_json, "./" if root.is_folder else "-"], False
 
 
 class RipgrepEnded(Struct, frozen=True, kw_only=True):
-    heard: Heard
-    by_ripgrep: bool
+    result: ProgramResult
+    is_ripgrep: bool
 
 
 async def run(
@@ -185,37 +201,37 @@ async def run(
     root: Root,
     conditions: Conditions,
     timeout_seconds: float,
-    findings: RipgrepOutput,
+    output: RipgrepOutput,
     *,
     in_order: bool,
 ) -> RipgrepEnded:
     """Run the first program that can be run. Raises ToolError."""
-    for argv, by_ripgrep in commands(query, root, conditions, in_order):
-        fence = conditions.confined and by_ripgrep and root.is_folder
-        start = partial(start_restricted if fence else start_freely, argv, root, conditions.environment)
+    for argv, is_ripgrep in commands(query, root, conditions, in_order):
+        is_confined = conditions.confined and is_ripgrep and root.is_folder
+        start = partial(start_restricted if is_confined else start_unrestricted, argv, root, conditions.environment)
         try:
-            heard = await hear(start, findings.take, timeout_seconds=timeout_seconds)
+            result = await run_program(start, output.take, timeout_seconds=timeout_seconds)
         except OSError:
-            continue  # not for this machine, or gone
-        if heard.code in (126, 127):
-            continue  # it needs something that is not there
-        if not (heard.stopped or heard.timed_out):
-            judge(heard.code, heard.complaint)
-        return RipgrepEnded(heard=heard, by_ripgrep=by_ripgrep)
-    raise ToolError("The search could not be started: neither ripgrep nor Python can be run here.")
+            continue  # not executable here, or gone
+        if result.code in (126, 127):
+            continue  # a dependency is missing
+        if not (result.stopped or result.timed_out):
+            check_exit(result.code, result.error_text)
+        return RipgrepEnded(result=result, is_ripgrep=is_ripgrep)
+    raise ToolError("The search could not be started: neither ripgrep nor Python can be executed.")
 
 
-def start_freely(
+def start_unrestricted(
     argv: list[str], root: Root, environment: dict[str, str], out: int, err: int
 ) -> subprocess.Popen[bytes]:
     """Raises OSError."""
-    with silence() as nothing:
-        return popen(argv, root, environment, nothing, out, err)
+    with open_devnull() as devnull:
+        return popen(argv, root, environment, devnull, out, err)
 
 
 @contextmanager
-def silence() -> Iterator[int]:
-    """For a program that is not to read from us."""
+def open_devnull() -> Iterator[int]:
+    """Yield a descriptor of /dev/null, for stdin."""
     descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -224,13 +240,13 @@ def silence() -> Iterator[int]:
 
 
 def popen(
-    argv: list[str], root: Root, environment: dict[str, str], nothing: int, out: int, err: int
+    argv: list[str], root: Root, environment: dict[str, str], devnull: int, out: int, err: int
 ) -> subprocess.Popen[bytes]:
     """Raises OSError."""
     import subprocess
 
     if root.is_folder:
-        return subprocess.Popen(argv, cwd=root.path(), env=environment, stdin=nothing, stdout=out, stderr=err)
+        return subprocess.Popen(argv, cwd=root.path(), env=environment, stdin=devnull, stdout=out, stderr=err)
     os.lseek(root.descriptor, 0, os.SEEK_SET)
     return subprocess.Popen(argv, cwd="/", env=environment, stdin=root.descriptor, stdout=out, stderr=err)
 
@@ -238,22 +254,22 @@ def popen(
 def start_restricted(
     argv: list[str], root: Root, environment: dict[str, str], out: int, err: int
 ) -> subprocess.Popen[bytes]:
-    """The same, able to read nothing but the tree and the ignore files above it. Raises OSError."""
-    with ExitStack() as opened, silence() as nothing:
+    """Start the program so that it can read only the tree and the ignore files above it. Raises OSError."""
+    with ExitStack() as opened, open_devnull() as devnull:
 
-        def gap(path: str, access: int, flags: int = 0) -> Iterator[AllowedPath]:
+        def allow(path: str, access: int, flags: int = 0) -> Iterator[AllowedPath]:
             with suppress(OSError):
                 descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | flags)
                 opened.callback(os.close, descriptor)
                 yield AllowedPath(descriptor, access)
 
-        gaps = [
+        allowed = [
             AllowedPath(root.descriptor, READ),
-            *gap(argv[0], RUN | READ_FILE),
-            *(found for path in SYSTEM for found in gap(path, RUN | READ_FILE)),
-            *(found for path in ignore_files_above(root.real) for found in gap(path, READ_FILE, os.O_NOFOLLOW)),
+            *allow(argv[0], RUN | READ_FILE),
+            *(found for path in SYSTEM for found in allow(path, RUN | READ_FILE)),
+            *(found for path in ignore_files_above(root.real) for found in allow(path, READ_FILE, os.O_NOFOLLOW)),
         ]
-        return run_restricted(lambda: popen(argv, root, environment, nothing, out, err), gaps)
+        return run_restricted(lambda: popen(argv, root, environment, devnull, out, err), allowed)
 
 
 def ignore_files_above(real: str) -> Iterator[str]:
@@ -262,9 +278,62 @@ def ignore_files_above(real: str) -> Iterator[str]:
         yield from (os.path.join(real, name) for name in (".rgignore", ".ignore", ".gitignore", ".git/info/exclude"))
 
 
-def judge(code: int, words: str) -> None:
-    """Raises ToolError if the program did not do its work. 2 without a word: some files could not be read."""
-    if code == 2 and words:
-        raise ToolError(words.removeprefix("rg: "))
+def check_exit(code: int, message: str) -> None:
+    """Raises ToolError if the program failed. Exit code 2 without a message means that some files were unreadable."""
+    if code == 2 and message:
+        raise ToolError(message.removeprefix("rg: "))
     if code not in (0, 1, 2):
-        raise ToolError(f"The search broke off with exit code {code}.{' ' + words if words else ''}")
+        raise ToolError(f"The search failed with exit code {code}.{' ' + message if message else ''}")
+
+
+class RipgrepOutput:
+    """Parses the output piece by piece, up to a limit: the files found so far, and their lines."""
+
+    def __init__(self, mode: str, hides: Hides, max_bytes: int, enough_lines: int | None) -> None:
+        self.files: list[tuple[str, list[bytes]]] = []
+        self._hides = hides
+        self._room = max_bytes
+        self._enough_lines = enough_lines
+        self._lines_taken = 0
+        self._end = b"\0" if mode == "files" else b"\n"
+        self._rest = b""
+        self._path: bytes | None = None
+        self._lines: list[bytes] | None = None
+        """The lines of the current file; None if it is hidden."""
+        self._gap = False
+
+    def take(self, chunk: bytes) -> bool:
+        """Parse a piece of output. Returns whether more is wanted."""
+        self._room -= len(chunk)
+        *records, self._rest = (self._rest + chunk).split(self._end)
+        for record in records:
+            self._record(record)
+        enough = self._enough_lines is not None and self._lines_taken > self._enough_lines
+        return self._room > 0 and not enough
+
+    def _record(self, record: bytes) -> None:
+        path, null, shown = record.partition(b"\0")
+        if not null and self._end == b"\n":
+            if record == b"--":
+                self._gap = True
+                return
+            notice = NOTICE.match(record)
+            if notice is None:
+                return
+            path, shown = notice[1], notice[2]
+        if path != self._path:
+            self._begin(path)
+        elif self._gap and self._lines is not None:
+            self._lines.append(b"--")
+            self._lines_taken += 1
+        self._gap = False
+        if self._lines is not None and self._end == b"\n":
+            self._lines.append(shown)
+            self._lines_taken += 1
+
+    def _begin(self, path: bytes) -> None:
+        self._path = path
+        name = "" if path == STANDARD_INPUT else path[len("./") :].decode(errors="surrogateescape")
+        self._lines = None if self._hides(name) else []
+        if self._lines is not None:
+            self.files.append((name, self._lines))

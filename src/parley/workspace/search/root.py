@@ -1,10 +1,9 @@
-"""Where a search begins: a folder or a file, opened once and judged as what it really is.
+"""Open the folder or file that a search starts from, and check that it is in scope.
 
-    with opened("/home/me/project", reach, pins) as root:
+    with open_root("/home/me/project", scope, pins) as root:
         root.descriptor, root.real, root.is_folder
 
-Everything else of the search starts from the descriptor, so that a name that leads
-elsewhere a moment later changes nothing.
+The rest of the search starts from the descriptor, so a path that is replaced later has no effect.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from parley.protocol.base import Struct
 from parley.workspace.base import Scope
 from parley.workspace.safe_open import Pins, check_name, is_beneath, out_of_scope
 
-LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
+TRAVERSE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
 
 
 class Root(Struct, frozen=True, kw_only=True):
     descriptor: int
     named: str
-    """As it was asked for, absolute."""
+    """The requested path, absolute."""
     real: str
     is_folder: bool
 
     def path(self) -> str:
-        """A path for a child of ours that has the descriptor, or for us, that leads to this very object."""
+        """A path that leads to this very object, for this process or a child that inherits the descriptor."""
         return by_descriptor(self.descriptor) or self.real
 
     def shown_from(self, cwd: str) -> str:
-        """How it is called by somebody who works in `cwd`; empty for `cwd` itself."""
+        """The path to show for results, relative to `cwd` if it is beneath it; "" for `cwd` itself."""
         base = os.path.realpath(cwd)
         if self.real == base:
             return ""
@@ -43,7 +42,7 @@ class Root(Struct, frozen=True, kw_only=True):
         return os.path.normpath(self.named)
 
     def hides(self, hidden: Callable[[str], bool]) -> Callable[[str], bool]:
-        """For paths from here on: whether one is hidden, by the name it was asked for or by its real one."""
+        """A predicate for paths relative to this root: whether one is hidden, by its requested or its real path."""
         tops = {os.path.normpath(self.named), self.real}
         if not self.is_folder:
             return lambda path: any(hidden(top) for top in tops)
@@ -55,54 +54,54 @@ class Root(Struct, frozen=True, kw_only=True):
 
 
 class Missing(ToolError):
-    """There is nothing of that name."""
+    """The path does not exist."""
 
 
 @contextmanager
-def open_root(path: str, reach: Scope, pins: Pins) -> Iterator[Root]:
-    """Raises ToolError if it cannot be searched or is out of reach; Missing if it is not there."""
+def open_root(path: str, scope: Scope, pins: Pins) -> Iterator[Root]:
+    """Raises ToolError if the path cannot be searched or is out of scope, Missing if it does not exist."""
     check_name(path)
     try:
-        found = os.open(path, LOOK)
+        opened = os.open(path, TRAVERSE)
     except (FileNotFoundError, NotADirectoryError):
         raise Missing(f"{path} does not exist.") from None
     except OSError as exc:
         raise ToolError(f"{path} cannot be searched: {exc.strerror}.") from None
     try:
-        real = real_path(found, path)
-        if not within(real, reach, pins):
-            raise out_of_scope(path, real, reach)
-        mode = os.fstat(found).st_mode
+        real = real_path(opened, path)
+        if not within(real, scope, pins):
+            raise out_of_scope(path, real, scope)
+        mode = os.fstat(opened).st_mode
         if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
             raise ToolError(f"{path} is neither a file nor a folder, so it cannot be searched.")
-        descriptor = readable(found, path, real, stat.S_ISDIR(mode))
+        descriptor = readable(opened, path, real, stat.S_ISDIR(mode))
     finally:
-        os.close(found)
+        os.close(opened)
     try:
         yield Root(descriptor=descriptor, named=path, real=real, is_folder=stat.S_ISDIR(mode))
     finally:
         os.close(descriptor)
 
 
-def within(real: str, reach: Scope, pins: Pins) -> bool:
-    """Whether a real path may be searched."""
-    if reach.anywhere or real in reach.files:
+def within(real: str, scope: Scope, pins: Pins) -> bool:
+    """Whether a real path is in scope."""
+    if scope.anywhere or real in scope.files:
         return True
-    folders = [pins.real(folder) for folder in reach.folders]
+    folders = [pins.real(folder) for folder in scope.folders]
     return any(real == folder or is_beneath(real, folder) for folder in folders)
 
 
-def readable(found: int, path: str, real: str, is_folder: bool) -> int:
-    """The same object, opened for reading. Raises ToolError."""
+def readable(opened: int, path: str, real: str, is_folder: bool) -> int:
+    """Open the same object for reading. Raises ToolError."""
     kind = os.O_DIRECTORY if is_folder else 0
     try:
-        return os.open(by_descriptor(found) or real, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | kind)
+        return os.open(by_descriptor(opened) or real, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | kind)
     except OSError as exc:
         raise ToolError(f"{path} cannot be read: {exc.strerror}.") from None
 
 
 def real_path(descriptor: int, path: str) -> str:
-    """The path of the opened object itself."""
+    """The real path of the opened object."""
     link = by_descriptor(descriptor)
     return os.readlink(link) if link else os.path.realpath(path)
 
@@ -113,5 +112,5 @@ def by_descriptor(descriptor: int) -> str | None:
 
 
 def printable(path: str) -> str:
-    """A path as text: bytes of a name that are no text are replaced."""
+    """A path as valid text: invalid bytes are replaced."""
     return path if path.isascii() else os.fsencode(path).decode(errors="replace")

@@ -1,7 +1,7 @@
-"""Finding files on this machine: by their paths (walk.py) and by what is in them (ripgrep.py).
+"""Find files on this machine, by path (walk.py) and by content (ripgrep.py): the implementation of `FileSearch`.
 
-Both start from a folder that is opened once and judged as what it is (root.py), and
-tell of no file that is hidden or that a link leads to out of reach.
+Both start from a folder that is opened once and checked (root.py). Hidden files, and symlinks that lead out of scope,
+do not appear in the results.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class LocalSearch:
     ) -> FileListing:
         from parley.workspace.globs import split_prefix
         from parley.workspace.search.root import Missing, open_root
-        from parley.workspace.search.walk import Walk
+        from parley.workspace.search.walk import Walk, WalkFilter
 
         prefix, rest = split_prefix(pattern)
         glob = parse_glob(rest or "**", is_path="/" in pattern)
 
         def look(root: Root) -> FileListing:
-            walk = Walk(root.descriptor, root.real, glob=glob, ignores=not ignored, hidden=hidden, stop=stop)
+            walk = Walk(root.descriptor, root.real, WalkFilter(glob, ignored=ignored, hidden=hidden), stop=stop)
             return self._newest(walk, root, area, most)
 
         with self._start(area) as root:
@@ -49,7 +49,7 @@ class LocalSearch:
             if not prefix:
                 return look(root)
         try:
-            with open_root(os.path.join(area.path, prefix), area.reach, self._pins) as root:
+            with open_root(os.path.join(area.path, prefix), area.scope, self._pins) as root:
                 return look(root) if root.is_folder else FileListing()
         except Missing:
             return FileListing()
@@ -60,13 +60,13 @@ class LocalSearch:
 
         hides = root.hides(area.hides)
 
-        def wanted(path: str, is_link: bool) -> bool:
+        def is_included(path: str, is_link: bool) -> bool:
             if hides(path):
                 return False
             real = os.path.realpath(os.path.join(root.real, path)) if is_link else ""
-            return not is_link or (within(real, area.reach, self._pins) and os.path.isfile(real))
+            return not is_link or (within(real, area.scope, self._pins) and os.path.isfile(real))
 
-        found = newest(walk, most, wanted)
+        found = newest(walk, most, is_included)
         top = root.shown_from(area.cwd)
         paths = [printable(os.path.join(top, path)) for path in found.paths]
         return FileListing(paths=paths, total=found.total, complete=walk.complete, stopped=walk.stopped)
@@ -80,32 +80,32 @@ class LocalSearch:
             root = await asyncio.to_thread(lambda: stack.enter_context(self._start(area)))
             hides = root.hides(area.hides)
             if not root.is_folder and hides(""):
-                raise ToolError(f"{area.path} may not be searched: a rule denies it.")
+                raise ToolError(f"{area.path} cannot be searched: a permission rule denies it.")
             found = await ripgrep.search(
                 query,
                 root,
-                ripgrep.Conditions(environment=self._environment, confined=not area.reach.anywhere),
+                ripgrep.Conditions(environment=self._environment, confined=not area.scope.anywhere),
                 timeout_seconds=timeout_seconds,
                 hides=hides,
                 enough_lines=enough_lines,
             )
-            return await asyncio.to_thread(lambda: translate_errors(found, query, root, area.cwd))
+            return await asyncio.to_thread(lambda: present(found, query, root, area.cwd))
 
     @contextmanager
     def _start(self, area: SearchArea) -> Iterator[Root]:
-        """Raises ToolError; where there is nothing of that name, with names that come near."""
+        """Open the search root. Raises ToolError; for a missing path, with similar names."""
         from parley.workspace import os_errors
         from parley.workspace.search.root import Missing, open_root
 
         try:
-            with open_root(area.path, area.reach, self._pins) as root:
+            with open_root(area.path, area.scope, self._pins) as root:
                 yield root
         except Missing:
-            raise os_errors.not_found_error(area.path, area.reach, self._pins, area.cwd) from None
+            raise os_errors.not_found_error(area.path, area.scope, self._pins, area.cwd) from None
 
 
 def parse_glob(pattern: str, *, is_path: bool) -> PathGlob:
-    """Without a slash, a pattern is meant for names in all folders. Raises ToolError."""
+    """Parse a glob. Without a slash it applies to names in all folders. Raises ToolError."""
     from parley.workspace.globs import BadGlob, PathGlob
 
     try:
@@ -114,8 +114,8 @@ def parse_glob(pattern: str, *, is_path: bool) -> PathGlob:
         raise ToolError(f"The pattern cannot be used: {exc}.") from None
 
 
-def translate_errors(found: SearchMatches, query: ContentQuery, root: Root, cwd: str) -> SearchMatches:
-    """The same with paths as they are told, and in the order in which they are."""
+def present(found: SearchMatches, query: ContentQuery, root: Root, cwd: str) -> SearchMatches:
+    """The matches with paths as shown to the model, newest first in the mode `files`."""
     import msgspec
 
     from parley.workspace.search.root import printable

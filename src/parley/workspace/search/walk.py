@@ -1,14 +1,14 @@
-"""Going through a tree: which files are there, but for those that ignore files name.
+"""Walk a tree and yield the files that are not ignored.
 
-The walk holds on to opened folders and opens each next one from the one above it,
-never through a link: nobody can lead it out of the tree by swapping a folder.
+The walk keeps folders open and opens each folder from its parent, never through a symlink. Replacing a folder cannot
+prefix it out of the tree.
 
-    for file in Walk(descriptor, "/home/me/project", glob=Glob.of("**/*.py")).files():
-        file.path                # relative to where the walk began
+    for file in Walk(descriptor, "/home/me/project", WalkFilter(PathGlob.of("**/*.py"))).files():
+        file.path                # relative to the start of the walk
 
-Ignore files count as for ripgrep: `.rgignore` and `.ignore` everywhere, `.gitignore` and
-`.git/info/exclude` inside a repository, those above the tree included. The folders that
-version control keeps for itself are passed over. Standard library only (see python_grep.py).
+Ignore files apply as in ripgrep: `.rgignore` and `.ignore` everywhere, `.gitignore` and `.git/info/exclude` inside a
+repository, including those above the tree. The folders of version control are skipped. Uses only the standard library
+(see python_grep.py).
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from parley.workspace.globs import PathGlob, Places
+from parley.workspace.globs import GlobState, PathGlob
 from parley.workspace.search.gitignore import IgnoreRules
 
 VERSION_CONTROL = frozenset({".git", ".svn", ".hg", ".bzr", ".jj", ".sl"})
-TELLING = (".rgignore", ".ignore", ".gitignore", ".git")
-"""What a folder may hold that decides about others."""
+IGNORE_SOURCES = (".rgignore", ".ignore", ".gitignore", ".git")
+"""The names in a folder that determine what is ignored."""
 DEEPEST = 200
-"""A folder is held open for every level."""
+"""The depth limit. One folder is kept open per level."""
 RULES_BYTES = 1 << 20
-PATIENCE = 4096
-"""How many names are looked at before somebody may stop us again."""
+STOP_INTERVAL = 4096
+"""How many names are processed between two calls of `stop`."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class File(NamedTuple):
-    """A file or a link that matches. Use it before the walk goes on: then its folder is closed."""
+    """A matching file or symlink. Use it before the next step of the walk, which may close its folder."""
 
     path: str
     folder: int
@@ -43,18 +43,18 @@ class File(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The rules of one file, and how a path of ours is spelled from where it lies."""
+    """The rules of one ignore file, and how to make our paths relative to its folder."""
 
     rules: IgnoreRules
-    lead: str
+    prefix: str
     cut: int
 
     def verdict(self, path: str, name: str, is_folder: bool) -> bool | None:
-        return self.rules.verdict(self.lead + path[self.cut :], name, is_folder)
+        return self.rules.verdict(self.prefix + path[self.cut :], name, is_folder)
 
 
 class Ignored(NamedTuple):
-    """What counts in a folder. The first level with a verdict decides."""
+    """The rules that apply in a folder. The first level with a verdict decides."""
 
     plain: tuple[Level, ...] = ()
     git: tuple[Level, ...] = ()
@@ -69,50 +69,61 @@ class Ignored(NamedTuple):
 
 
 class Frame:
-    """A folder on the way down."""
+    """An open folder on the current path."""
 
-    def __init__(self, descriptor: int, path: str, places: Places, ignored: Ignored) -> None:
+    def __init__(self, descriptor: int, path: str, state: GlobState, ignored: Ignored) -> None:
         self.descriptor = descriptor
         self.path = path
-        """Empty, or with a slash at its end."""
-        self.places = places
+        """Empty, or with a trailing slash."""
+        self.state = state
         self.ignored = ignored
-        self.below: list[tuple[str, Places]] | None = None
-        """The folders still to enter; None before the listing."""
+        self.below: list[tuple[str, GlobState]] | None = None
+        """The folders still to enter; None before the folder was listed."""
+
+
+class WalkFilter(NamedTuple):
+    """Which files a walk yields."""
+
+    glob: PathGlob | None = None
+    ignored: bool = False
+    """Include what ignore files exclude."""
+    hidden: bool = True
+    """Include names that start with a dot."""
+
+
+ALL_FILES = WalkFilter()
 
 
 class Walk:
-    """One way through a tree. `complete` tells afterwards whether all of it was seen."""
+    """One walk through a tree. `complete` tells afterwards whether all of it was visited."""
 
     def __init__(
         self,
         root: int,
         real: str,
+        filter: WalkFilter = ALL_FILES,
         *,
-        glob: PathGlob | None = None,
-        ignores: bool = True,
-        hidden: bool = True,
         in_order: bool = False,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._root = root
         self._real = real
-        self._glob = glob or PathGlob.of("**")
-        self._ignores = ignores
-        self._hidden = hidden
+        self._glob = filter.glob or PathGlob.of("**")
+        self._ignores = not filter.ignored
+        self._hidden = filter.hidden
         self._in_order = in_order
         self._stop = stop
         self.complete = True
         self.stopped = False
 
     def files(self) -> Iterator[File]:
-        outer = above(self._real) if self._ignores else Ignored()
+        outer = rules_above(self._real) if self._ignores else Ignored()
         stack = [Frame(os.dup(self._root), "", self._glob.start, outer)]
         try:
             while stack and not self.stopped:
                 frame = stack[-1]
                 if frame.below is None:
-                    yield from self._listing(frame)
+                    yield from self._list_folder(frame)
                 elif frame.below:
                     self._descend(stack)
                 else:
@@ -124,20 +135,20 @@ class Walk:
     def _descend(self, stack: list[Frame]) -> None:
         frame = stack[-1]
         assert frame.below
-        name, places = frame.below.pop()
+        name, state = frame.below.pop()
         if len(stack) >= DEEPEST:
             self.complete = False
             return
         try:
             descriptor = os.open(name, FOLDER, dir_fd=frame.descriptor)
         except OSError:
-            self.complete = False  # not ours to read, or swapped for something else
+            self.complete = False  # not readable, or replaced in the meantime
             return
-        stack.append(Frame(descriptor, f"{frame.path}{name}/", places, frame.ignored))
+        stack.append(Frame(descriptor, f"{frame.path}{name}/", state, frame.ignored))
 
-    def _listing(self, frame: Frame) -> Iterator[File]:
-        """The files of a folder that match; its folders are kept for later."""
-        below: list[tuple[str, Places]] = []
+    def _list_folder(self, frame: Frame) -> Iterator[File]:
+        """Yield the matching files of a folder, and queue its folders."""
+        below: list[tuple[str, GlobState]] = []
         frame.below = below
         try:
             with os.scandir(frame.descriptor) as listing:
@@ -148,41 +159,43 @@ class Walk:
         if self._in_order:
             entries.sort(key=lambda entry: entry.name)
         if self._ignores:
-            telling = {entry.name for entry in entries if entry.name in TELLING}
-            frame.ignored = with_rules(frame.ignored, frame.descriptor, telling, "", len(frame.path))
-        for start in range(0, len(entries), PATIENCE):
+            sources = {entry.name for entry in entries if entry.name in IGNORE_SOURCES}
+            frame.ignored = with_rules(frame.ignored, frame.descriptor, sources, "", len(frame.path))
+        for start in range(0, len(entries), STOP_INTERVAL):
             if self._stop():
                 self.stopped, self.complete = True, False
                 return
-            yield from self._sifted(frame, entries[start : start + PATIENCE], below)
-        below.reverse()  # they are taken from the end
+            yield from self._filter_entries(frame, entries[start : start + STOP_INTERVAL], below)
+        below.reverse()  # `_descend` pops from the end
 
-    def _sifted(self, frame: Frame, entries: list[os.DirEntry[str]], below: list[tuple[str, Places]]) -> Iterator[File]:
-        matches, hides, at = self._glob.names(frame.places), frame.ignored.hides, frame.path
+    def _filter_entries(
+        self, frame: Frame, entries: list[os.DirEntry[str]], below: list[tuple[str, GlobState]]
+    ) -> Iterator[File]:
+        matches, hides, at = self._glob.names(frame.state), frame.ignored.hides, frame.path
         for entry in entries:
             name = entry.name
             if not self._hidden and name[0] == ".":
                 continue
             if entry.is_dir(follow_symlinks=False):
-                places = self._glob.enter(frame.places, name)
-                if places and name not in VERSION_CONTROL and not hides(at + name, name, True):
-                    below.append((name, places))
+                state = self._glob.enter(frame.state, name)
+                if state and name not in VERSION_CONTROL and not hides(at + name, name, True):
+                    below.append((name, state))
             elif matches(name) and name not in VERSION_CONTROL and not hides(at + name, name, False):
                 yield File(at + name, frame.descriptor, entry)
 
 
-def above(real: str) -> Ignored:
-    """What the folders above a tree say about it."""
+def rules_above(real: str) -> Ignored:
+    """The ignore rules of the folders above a tree."""
     ignored, pieces = Ignored(), real.strip("/").split("/")
     for count in range(len(pieces)):
-        folder, lead = "/" + "/".join(pieces[:count]), "/".join(pieces[count:]) + "/"
+        folder, prefix = "/" + "/".join(pieces[:count]), "/".join(pieces[count:]) + "/"
         try:
             descriptor = os.open(folder, FOLDER & ~os.O_NOFOLLOW)
         except OSError:
             continue
         try:
-            telling = [name for name in TELLING if exists(name, descriptor)]
-            ignored = with_rules(ignored, descriptor, telling, lead, 0)
+            sources = [name for name in IGNORE_SOURCES if exists(name, descriptor)]
+            ignored = with_rules(ignored, descriptor, sources, prefix, 0)
         finally:
             os.close(descriptor)
     return ignored
@@ -196,23 +209,23 @@ def exists(name: str, folder: int) -> bool:
     return True
 
 
-def with_rules(outer: Ignored, folder: int, telling: Collection[str], lead: str, cut: int) -> Ignored:
-    """What counts in a folder, given what counts above it and which telling names it holds."""
-    if not telling:
+def with_rules(outer: Ignored, folder: int, sources: Collection[str], prefix: str, cut: int) -> Ignored:
+    """The rules of a folder, given those of its parent and the ignore sources that it contains."""
+    if not sources:
         return outer
     plain, git, in_repository = outer
 
     def add(levels: tuple[Level, ...], name: str) -> tuple[Level, ...]:
         rules = read_rules(name, folder)
-        return levels if rules is None or rules.empty else (Level(rules, lead, cut), *levels)
+        return levels if rules is None or rules.empty else (Level(rules, prefix, cut), *levels)
 
     for name in (".ignore", ".rgignore"):
-        if name in telling:
+        if name in sources:
             plain = add(plain, name)
-    if ".git" in telling:
-        # A repository knows nothing of one around it.
+    if ".git" in sources:
+        # The rules of an outer repository do not apply in a nested one.
         git, in_repository = add((), ".git/info/exclude"), True
-    if ".gitignore" in telling and in_repository:
+    if ".gitignore" in sources and in_repository:
         git = add(git, ".gitignore")
     return Ignored(plain, git, in_repository)
 
@@ -229,22 +242,22 @@ def read_rules(name: str, folder: int) -> IgnoreRules | None:
 
 
 class Newest(NamedTuple):
-    """The files that changed last."""
+    """The most recently changed files."""
 
     paths: list[str]
     total: int
-    """How many match altogether."""
+    """How many files match in total."""
 
 
-def newest(walk: Walk, count: int, wanted: Callable[[str, bool], bool]) -> Newest:
-    """The newest files of a walk, newest first. `wanted` is asked about each: its path, and whether it is a link."""
+def newest(walk: Walk, count: int, is_included: Callable[[str, bool], bool]) -> Newest:
+    """The newest files of a walk, newest first. `is_included` gets each path, and whether it is a symlink."""
     total = 0
 
-    def aged() -> Iterator[tuple[int, str]]:
+    def by_age() -> Iterator[tuple[int, str]]:
         nonlocal total
         for file in walk.files():
             is_link = file.entry.is_symlink()
-            if not (is_link or file.entry.is_file(follow_symlinks=False)) or not wanted(file.path, is_link):
+            if not (is_link or file.entry.is_file(follow_symlinks=False)) or not is_included(file.path, is_link):
                 continue
             try:
                 status = file.entry.stat(follow_symlinks=False)
@@ -253,5 +266,5 @@ def newest(walk: Walk, count: int, wanted: Callable[[str, bool], bool]) -> Newes
             total += 1
             yield -status.st_mtime_ns, file.path
 
-    best = heapq.nsmallest(count, aged())
+    best = heapq.nsmallest(count, by_age())
     return Newest([path for _, path in best], total)

@@ -133,7 +133,7 @@ def left_behind(path: Path) -> int:
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(SessionError, match=r"the session cannot be held at .*: Not a directory"):
+    with pytest.raises(SessionError, match=r"cannot create the session's lease .*: Not a directory"):
         acquire(tmp_path / "file" / "s", "s")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     with pytest.raises(SessionError, match="link is a symbolic link"):

@@ -127,7 +127,7 @@ def test_what_a_rule_denies_leaves_no_trace(harness: ToolHarness) -> None:
 def test_what_is_out_of_reach_is_refused(harness: ToolHarness, tmp_path: Path) -> None:
     harness.reach = Scope(folders=(harness.path("sub"),))
 
-    assert "outside of what this call may touch" in harness.refusal(Grep(), pattern="x")
+    assert "outside of what this call may access" in harness.refusal(Grep(), pattern="x")
     assert text(harness, "class", path="sub") == "Found 1 file\nsub/b.py"
 
 

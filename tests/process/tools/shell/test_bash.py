@@ -152,10 +152,10 @@ async def test_the_person_may_set_how_much_is_shown(tmp_path: Path) -> None:
 
 
 def test_output_that_could_not_be_saved_whole_says_so() -> None:
-    cut = replace(DONE, output=b"abc", total_bytes=3 << 20, flaw="it could not be saved: Read-only file system")
+    cut = replace(DONE, output=b"abc", total_bytes=3 << 20, problem="it could not be saved: Read-only file system")
     assert "Output too large (3.0MB). it could not be saved" in str(format_result(cut, 1).content)
-    cut = replace(cut, spilled_to="/x", flaw="the rest behind 256 MB was dropped")
-    assert "Its beginning was saved to: /x; the rest behind 256 MB was dropped" in str(format_result(cut, 1).content)
+    cut = replace(cut, spilled_to="/x", problem="the output after 256 MB was dropped")
+    assert "Its beginning was saved to: /x; the output after 256 MB was dropped" in str(format_result(cut, 1).content)
 
 
 @pytest.mark.parametrize("text", ["é", "→", "😀"])

@@ -11,7 +11,7 @@ import pytest
 from parley.errors import ModelError, ToolError
 from parley.tools.base import ToolOutput, read_input
 from parley.tools.web.fetch import ASKED_CHARS, SHOWN_CHARS, WebFetch
-from parley.workspace.web import Web
+from parley.workspace.web import FetchPolicy, Web
 from tests.helpers.http_server import Answer, loopback, whole
 from tests.helpers.tools import ToolHarness
 
@@ -19,7 +19,7 @@ from tests.helpers.tools import ToolHarness
 @pytest.fixture
 def harness(tmp_path: Path) -> ToolHarness:
     harness = ToolHarness(tmp_path)
-    harness.context.web = Web(allow_private=True)
+    harness.context.web = Web(FetchPolicy(allow_private=True))
     ticks = iter(range(1000))
     harness.context.clock = lambda: next(ticks) / 1000
     return harness
@@ -131,7 +131,7 @@ async def test_a_page_without_text_is_refused(harness: ToolHarness) -> None:
 
 async def test_a_private_address_is_refused_unless_it_is_allowed(harness: ToolHarness) -> None:
     harness.context.web = Web()
-    assert "not an address of the public network" in await refusal(harness, html("secret"))
+    assert "is not public" in await refusal(harness, html("secret"))
 
 
 def test_without_a_network_it_is_refused(harness: ToolHarness) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace.process import processes as module
-from parley.workspace.process.command import spelled
+from parley.workspace.process.command import encode_request
 from parley.workspace.process.output import CommandOutput
 from parley.workspace.process.processes import CommandEnd, Finished, Processes, RunningCommand
 from tests.stress.workspace import surviving_processes
@@ -396,7 +396,7 @@ def test_a_command_does_not_begin_for_an_engine_that_died_behind_its_request(tmp
     control, guards = socket.socketpair()
     line, keepers = socket.socketpair()
     with guards:
-        line.sendall(spelled(["/bin/mkdir", "begun"], str(tmp_path), ENVIRONMENT))
+        line.sendall(encode_request(["/bin/mkdir", "begun"], str(tmp_path), ENVIRONMENT))
         with keepers, open(os.devnull, "wb") as output:
             socket.send_fds(control, [b"!"], [keepers.fileno(), output.fileno()])
         line.close()
@@ -413,7 +413,7 @@ def test_a_command_does_not_begin_for_an_engine_that_died_behind_its_request(tmp
 async def test_what_is_left_of_a_killed_keeper_is_killed(tmp_path: Path) -> None:
     async def talk(terminal: Terminal) -> None:
         daemon = "(setsid bash -c 'echo $$ > daemon; exec sleep 600' &); until [ -s daemon ]; do sleep 0.01; done"
-        assert "killed together" in await terminal.refusal(f"{daemon}; kill -KILL $PPID; sleep 600")
+        assert "were killed" in await terminal.refusal(f"{daemon}; kill -KILL $PPID; sleep 600")
         pids = await terminal.written("daemon")
         await eventually(lambda: alive(pids) == [])
         assert await terminal.text("echo on") == "on\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace.search.program import COMPLAINT_BYTES, Heard, hear
+from parley.workspace.search.program import ERROR_BYTES, ProgramResult, run_program
 
 
 def shell(
@@ -25,23 +25,23 @@ def shell(
     return start
 
 
-async def heard(text: str, *, wanted_bytes: int = 1 << 30, timeout_seconds: float = 15) -> tuple[Heard, bytes]:
+async def heard(text: str, *, wanted_bytes: int = 1 << 30, timeout_seconds: float = 15) -> tuple[ProgramResult, bytes]:
     taken = bytearray()
 
     def take(piece: bytes) -> bool:
         taken.extend(piece)
         return len(taken) < wanted_bytes
 
-    async def bounded() -> Heard:
+    async def bounded() -> ProgramResult:
         async with asyncio.timeout(60):
-            return await hear(shell(text), take, timeout_seconds=timeout_seconds)
+            return await run_program(shell(text), take, timeout_seconds=timeout_seconds)
 
     return await bounded(), bytes(taken)
 
 
 async def test_output_complaint_and_exit_code_are_heard() -> None:
     assert await heard("echo out; echo err >&2; exit 3") == (
-        Heard(code=3, complaint="err", stopped=False, timed_out=False),
+        ProgramResult(code=3, error_text="err", stopped=False, timed_out=False),
         b"out\n",
     )
 
@@ -55,20 +55,20 @@ async def test_a_lot_of_output_is_heard_to_its_end() -> None:
 async def test_of_a_long_complaint_the_beginning_is_kept() -> None:
     told, _ = await heard("head -c 3000000 /dev/zero | tr '\\0' e >&2")
 
-    assert told.complaint == "e" * COMPLAINT_BYTES
+    assert told.error_text == "e" * ERROR_BYTES
 
 
 async def test_it_is_killed_when_no_more_is_wanted() -> None:
     told, taken = await heard("exec cat /dev/zero", wanted_bytes=100_000)
 
-    assert told == Heard(code=-9, complaint="", stopped=True, timed_out=False)
+    assert told == ProgramResult(code=-9, error_text="", stopped=True, timed_out=False)
     assert len(taken) < 3_000_000
 
 
 @pytest.mark.parametrize("text", ["echo begun; exec sleep 600", "echo begun; exec sleep 600 >&- 2>&-"])
 async def test_it_is_killed_at_the_deadline(text: str) -> None:
     assert await heard(text, timeout_seconds=2) == (
-        Heard(code=-9, complaint="", stopped=False, timed_out=True),
+        ProgramResult(code=-9, error_text="", stopped=False, timed_out=True),
         b"begun\n",
     )
 
@@ -84,7 +84,7 @@ async def test_it_is_killed_with_its_caller() -> None:
 
     before = len(os.listdir("/proc/self/fd"))
     start = shell("echo begun; exec sleep 600", started)
-    task = asyncio.create_task(hear(start, take, timeout_seconds=600))
+    task = asyncio.create_task(run_program(start, take, timeout_seconds=600))
     async with asyncio.timeout(60):
         await begun.wait()
         task.cancel()
@@ -100,5 +100,5 @@ async def test_what_does_not_start_leaves_nothing_open(tmp_path: Path) -> None:
 
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(FileNotFoundError):
-        await hear(start, lambda piece: True, timeout_seconds=5)
+        await run_program(start, lambda piece: True, timeout_seconds=5)
     assert len(os.listdir("/proc/self/fd")) == before

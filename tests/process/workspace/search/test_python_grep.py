@@ -103,7 +103,7 @@ def test_a_file_alone_is_searched_too(tmp_path: Path) -> None:
     [
         (ContentQuery(pattern="be("), "regex parse error: missing ), unterminated subpattern"),
         (ContentQuery(pattern="x", type="nope"), "unrecognized file type: nope"),
-        (ContentQuery(pattern="x", globs=("{a,b}" * 20,)), "stand for more than"),
+        (ContentQuery(pattern="x", globs=("{a,b}" * 20,)), "expand to more than"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(tmp_path: Path, query: ContentQuery, words: str) -> None:

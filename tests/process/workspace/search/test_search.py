@@ -24,7 +24,7 @@ def plant(folder: Path, files: dict[str, str]) -> None:
 
 
 def area(folder: Path, **more: Any) -> SearchArea:
-    return SearchArea(**{"path": str(folder), "cwd": str(folder), "reach": Scope(anywhere=True), **more})
+    return SearchArea(**{"path": str(folder), "cwd": str(folder), "scope": Scope(anywhere=True), **more})
 
 
 def listed(pattern: str, where: SearchArea, most: int = 100) -> FileListing:
@@ -103,7 +103,7 @@ def test_links_are_told_if_they_lead_to_a_file_within_reach(tmp_path: Path) -> N
     plant(tmp_path, {"work/a": "", "out/secret": ""})
     for name, target in {"in": "a", "far": "../out/secret", "lost": "nothing", "folder": "../out"}.items():
         (tmp_path / "work" / name).symlink_to(target)
-    near = area(tmp_path / "work", reach=Scope(folders=(str(tmp_path / "work"),)))
+    near = area(tmp_path / "work", scope=Scope(folders=(str(tmp_path / "work"),)))
 
     assert sorted(listed("*", near).paths) == ["a", "in"]
     assert sorted(listed("*", area(tmp_path / "work")).paths) == ["a", "far", "in"]
@@ -114,11 +114,11 @@ async def test_nothing_is_looked_for_out_of_reach(tmp_path: Path) -> None:
     (tmp_path / "work" / "link").symlink_to("../out")
     reach = Scope(folders=(str(tmp_path / "work"),))
     for path, pattern in ((tmp_path / "out", "*"), (tmp_path / "work", "../out/*"), (tmp_path / "work", "link/*")):
-        with pytest.raises(ToolError, match="outside of what this call may touch"):
-            listed(pattern, area(tmp_path, path=str(path), reach=reach))
+        with pytest.raises(ToolError, match="outside of what this call may access"):
+            listed(pattern, area(tmp_path, path=str(path), scope=reach))
     for path in (tmp_path / "out", tmp_path / "work" / "link", tmp_path / "out" / "b"):
-        with pytest.raises(ToolError, match="outside of what this call may touch"):
-            await matched(ContentQuery(pattern="x"), area(tmp_path, path=str(path), reach=reach))
+        with pytest.raises(ToolError, match="outside of what this call may access"):
+            await matched(ContentQuery(pattern="x"), area(tmp_path, path=str(path), scope=reach))
 
 
 async def test_hidden_files_are_neither_told_nor_counted(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ async def test_hidden_files_are_neither_told_nor_counted(tmp_path: Path) -> None
     assert listed("*", where) == FileListing(paths=["a"], total=1)
     for mode in ("files", "count", "content"):
         assert await paths(ContentQuery(pattern="beta", mode=mode), where) == ["a"]
-    with pytest.raises(ToolError, match="a rule denies it"):
+    with pytest.raises(ToolError, match="a permission rule denies it"):
         await matched(
             ContentQuery(pattern="beta"), area(tmp_path, path=str(tmp_path / "secret/key"), hides=where.hides)
         )

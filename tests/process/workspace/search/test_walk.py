@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,22 +17,22 @@ from hypothesis import strategies as some
 
 from parley.workspace.globs import PathGlob
 from parley.workspace.search import walk as module
-from parley.workspace.search.walk import Newest, Walk, newest
+from parley.workspace.search.walk import ALL_FILES, Newest, Walk, WalkFilter, newest
 
 RG = str(Path(sys.executable).parent / "rg")
 
 
 @contextmanager
-def walking(folder: Path, **how: object) -> Iterator[Walk]:
+def walking(folder: Path, filter: WalkFilter = ALL_FILES, **options: Any) -> Iterator[Walk]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        yield Walk(descriptor, str(folder), **how)  # type: ignore[arg-type]  # spelled by the tests
+        yield Walk(descriptor, str(folder), filter, **options)
     finally:
         os.close(descriptor)
 
 
-def found(folder: Path, **how: object) -> list[str]:
-    with walking(folder, **how) as walk:
+def found(folder: Path, **filter: Any) -> list[str]:
+    with walking(folder, WalkFilter(**filter)) as walk:
         return sorted(file.path for file in walk.files())
 
 
@@ -66,7 +67,7 @@ def test_git_rules_count_only_in_a_repository(tmp_path: Path) -> None:
     assert found(tmp_path) == [".gitignore", "a.log", "b"]
     (tmp_path / ".git").mkdir()
     assert found(tmp_path) == [".gitignore", "b"]
-    assert found(tmp_path, ignores=False) == [".gitignore", "a.log", "b"]
+    assert found(tmp_path, ignored=True) == [".gitignore", "a.log", "b"]
 
 
 def test_rules_further_down_are_stronger(tmp_path: Path) -> None:

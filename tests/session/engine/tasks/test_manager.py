@@ -250,7 +250,7 @@ async def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: 
         )
         task = await tasks.start_command(order)
         tasks.stop(task.id)
-        assert task.process.over.done()
+        assert task.process.ended.done()
         await harness.receive("system", "task_notification")
 
     await at(tmp_path, script(), talk)

@@ -93,7 +93,7 @@ def test_half_a_line_is_told_once_and_cut_off_by_who_writes_next(tmp_path: Path)
     log = store.open(FIRST)
 
     assert list(log.entries()) == CONVERSATION[:2]
-    assert complaints == [f"line 3 of {path} is torn or damaged, and is left out"]
+    assert complaints == [f"line 3 of {path} is incomplete or damaged; skipped"]
     log.append(CONVERSATION[2])
     log.close()
     assert list(store.read(FIRST)) == CONVERSATION[:3]

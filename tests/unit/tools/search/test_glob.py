@@ -96,7 +96,7 @@ def test_the_environment_may_change_what_is_left_out(harness: ToolHarness) -> No
 def test_what_is_out_of_reach_is_refused(harness: ToolHarness, tmp_path: Path) -> None:
     harness.reach = Scope(folders=(str(harness.folder),))
 
-    assert "outside of what this call may touch" in harness.refusal(GlobTool(), pattern="*", path=str(tmp_path))
+    assert "outside of what this call may access" in harness.refusal(GlobTool(), pattern="*", path=str(tmp_path))
 
 
 def test_a_tilde_is_refused_with_advice(harness: ToolHarness) -> None:

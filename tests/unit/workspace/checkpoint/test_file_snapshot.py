@@ -68,7 +68,7 @@ def test_a_file_that_the_kernel_makes_up_is_read_whole() -> None:
 def test_a_file_too_large_for_memory_needs_a_limit(file: Path) -> None:
     os.truncate(file, LARGEST_BYTES + 1)
 
-    with pytest.raises(ToolError, match="too large to be taken whole"):
+    with pytest.raises(ToolError, match="too large to read as a whole"):
         take(file)
     assert take(file, 3).data == b"012"
 
@@ -138,17 +138,21 @@ def test_a_deleted_file_is_told_as_deleted(file: Path) -> None:
     before = take(file)
     file.unlink()
 
-    with pytest.raises(ToolError, match="was deleted since it was read"):
+    with pytest.raises(ToolError, match="was deleted after it was read"):
         check(file, before)
 
 
 def test_a_file_where_there_should_be_none_is_told(file: Path) -> None:
-    with pytest.raises(ToolError, match=r"exists already\. Read it first"):
+    with pytest.raises(ToolError, match=r"already exists\. Read it before"):
         check(file, None)
 
 
 def test_a_read_only_file_is_left_alone(file: Path) -> None:
     file.chmod(0o444)
 
-    with as_nobody(file.parent), safe_open.at(str(file)) as place, pytest.raises(ToolError, match="it is read-only"):
+    with (
+        as_nobody(file.parent),
+        safe_open.at(str(file)) as place,
+        pytest.raises(ToolError, match="the file is read-only"),
+    ):
         check_writable(place)

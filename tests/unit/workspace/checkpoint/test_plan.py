@@ -12,7 +12,7 @@ def state(content: str) -> FileState:
 
 
 def change(path: str, before: str | None, after: str | None) -> ChangeRow:
-    return ChangeRow(path=path, before=None if before is None else state(before), after=after, beside="b")
+    return ChangeRow(path=path, before=None if before is None else state(before), after=after, temp_name="b")
 
 
 ROWS: list[MessageRow | ChangeRow] = [
@@ -89,7 +89,7 @@ def test_a_tally_tells_what_was_restored_and_what_was_left() -> None:
     tally = RewindTally()
     tally.restore("a", b"2\n", b"1\n")
     tally.leave("b", "it was changed")
-    tally.leave("c", "a link", link=True)
+    tally.leave("c", "a link", is_link=True)
 
     assert tally.report() == RewindReport(
         possible=True,

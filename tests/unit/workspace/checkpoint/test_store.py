@@ -35,7 +35,7 @@ def keep(history: CheckpointStore, file: Path, *, always: bool = False) -> FileS
 
 def change(history: CheckpointStore, file: Path, data: bytes) -> ChangeRow:
     """A change as it should be: kept, announced, made, settled."""
-    made = ChangeRow(path=str(file), before=keep(history, file), after=hash_bytes(data), beside="b")
+    made = ChangeRow(path=str(file), before=keep(history, file), after=hash_bytes(data), temp_name="b")
     history.add(made)
     file.write_bytes(data)
     history.settle(happened=True)
@@ -122,18 +122,18 @@ def test_everything_is_kept_where_that_is_asked_for(history: CheckpointStore, fi
 
 def test_a_change_that_did_not_happen_is_no_change(history: CheckpointStore, file: Path) -> None:
     first = change(history, file, b"two")
-    history.add(ChangeRow(path=str(file), before=keep(history, file), after="x", beside="b"))
+    history.add(ChangeRow(path=str(file), before=keep(history, file), after="x", temp_name="b"))
     history.settle(happened=False)
 
     assert history.rows() == again(history).rows() == [first]
 
 
 def test_of_two_equal_changes_the_one_that_did_not_happen_goes(history: CheckpointStore, file: Path) -> None:
-    same = ChangeRow(path=str(file), before=None, after="x", beside="b")
+    same = ChangeRow(path=str(file), before=None, after="x", temp_name="b")
     history.add(same)
     history.settle(happened=True)
     history.begin("m1")
-    history.add(ChangeRow(path=str(file), before=None, after="x", beside="b"))
+    history.add(ChangeRow(path=str(file), before=None, after="x", temp_name="b"))
     history.settle(happened=False)
 
     assert history.rows() == again(history).rows() == [same, MessageRow(id="m1")]
@@ -142,7 +142,7 @@ def test_of_two_equal_changes_the_one_that_did_not_happen_goes(history: Checkpoi
 def test_a_change_without_an_outcome_is_unsettled_until_somebody_settles_it(
     history: CheckpointStore, file: Path
 ) -> None:
-    made = ChangeRow(path=str(file), before=keep(history, file), after="x", beside="b")
+    made = ChangeRow(path=str(file), before=keep(history, file), after="x", temp_name="b")
     history.add(made)
     later = again(history)
     later.begin("m1")
@@ -200,7 +200,7 @@ def test_a_change_that_cannot_be_written_is_refused_and_forgotten(history: Check
     (history.folder / INDEX).unlink()
     (history.folder / INDEX).mkdir()
     with pytest.raises(OSError, match="is a folder"):
-        history.add(ChangeRow(path=str(file), before=None, after="x", beside="b"))
+        history.add(ChangeRow(path=str(file), before=None, after="x", temp_name="b"))
     (history.folder / INDEX).rmdir()
     history.begin("m2")
 

@@ -150,7 +150,7 @@ def test_our_own_folder_is_not_covered(shop: Shop) -> None:
 
 
 def test_a_large_file_is_not_covered(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_FILE_BYTES", 10)
+    monkeypatch.setattr(module, "MAX_FILE_BYTES", 10)
     shop.put(large=b"x" * 11)
     shop.files.begin_message("m1")
     shop.files.before_command()

@@ -57,7 +57,7 @@ def test_a_file_of_output_ends_at_the_cap_and_says_so(tmp_path: Path, monkeypatc
         record.take(bytes(300_000))
     record.close()
     assert record.path.stat().st_size == 1 << 20
-    assert (record.total_bytes, record.flaw) == (3_000_000, "the rest behind 1 MB was dropped")
+    assert (record.total_bytes, record.problem) == (3_000_000, "the output after 1 MB was dropped")
 
 
 def test_a_full_disk_costs_the_rest_of_the_file_and_nothing_else(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_full_disk_costs_the_rest_of_the_file_and_nothing_else(tmp_path: Path)
             output.take(bytes(600))
         output.close()
     assert (output.total_bytes, len(output.kept)) == (1800, 4)
-    assert output.flaw == "the rest could not be saved: File too large"
+    assert output.problem == "the rest could not be saved: File too large"
     assert (tmp_path / "file").stat().st_size == 1000
 
 
@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_made_costs_the_file_and_nothing_else(tmp_path: 
         output.take(b"0123456789")
     output.close()
     assert (bytes(output.kept), output.total_bytes, output.path) == (b"0123", 30, None)
-    assert output.flaw == "it could not be saved: Not a directory"
+    assert output.problem == "it could not be saved: Not a directory"
 
 
 def test_a_file_that_is_there_already_is_not_written_to(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_private_folder_is_closed_to_others_even_if_it_was_open(tmp_path: Path
 def test_a_link_in_place_of_a_private_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     (tmp_path / "a").symlink_to(tmp_path / "theirs")
-    with pytest.raises(ToolError, match="not a folder of ours"):
+    with pytest.raises(ToolError, match="is a symbolic link"):
         private_folder(tmp_path, "a", "b")
     assert list((tmp_path / "theirs").iterdir()) == []
 
@@ -110,6 +110,6 @@ def test_a_link_in_place_of_a_private_folder_is_refused(tmp_path: Path) -> None:
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     os.chown(tmp_path / "a", 65534, 65534)
-    with pytest.raises(ToolError, match="not a folder of ours"):
+    with pytest.raises(ToolError, match="belongs to another user"):
         private_folder(tmp_path, "a", "b")
     assert list((tmp_path / "a").iterdir()) == []

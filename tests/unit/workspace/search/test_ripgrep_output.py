@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from parley.workspace.search.ripgrep_output import RipgrepOutput
+from parley.workspace.search.ripgrep import RipgrepOutput
 
 LINES = (
     b"./a.py\x001-before\n./a.py\x002:match\n--\n./a.py\x009:again\n--\n./b\x005:x\x00y\n"

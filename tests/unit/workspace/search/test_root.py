@@ -39,7 +39,7 @@ def test_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:
     (tmp_path / "out" / "link").symlink_to(tmp_path / "in")
     reach = Scope(folders=(str(tmp_path / "in"),))
 
-    assert "outside of what this call may touch" in refusal(tmp_path / "in" / "link", reach)
+    assert "outside of what this call may access" in refusal(tmp_path / "in" / "link", reach)
     with open_root(str(tmp_path / "out" / "link"), reach, Pins()) as root:
         assert root.real == str(tmp_path / "in")
 

@@ -64,7 +64,7 @@ async def file_suggestions(session: Session, request: requests.FileSuggestions) 
     context = session.config.tool_context
     if context.search is None:
         return {"suggestions": []}
-    area = SearchArea(path=context.cwd, cwd=context.cwd, reach=Scope(folders=(context.cwd,)), hides=context.hides)
+    area = SearchArea(path=context.cwd, cwd=context.cwd, scope=Scope(folders=(context.cwd,)), hides=context.hides)
     last_moment = context.clock() + SEARCH_SECONDS
     found = await asyncio.to_thread(
         context.search.files,
