@@ -120,7 +120,7 @@ async def test_agents_come_from_the_host_the_command_line_and_files(tmp_path: Pa
     harness = await play(tmp_path, "", talk, agents=json.dumps(given))
     broken, untrusted = harness.warnings
     assert "broken.md" in broken
-    assert "not closed" in broken
+    assert "no closing bracket" in broken
     assert "near.md" in untrusted
     assert "permissionMode" in untrusted
 

@@ -67,7 +67,7 @@ async def test_a_folder_that_is_no_plugin_is_told_and_the_rest_goes_on(tmp_path:
         ("inline[2]", "manifest-validation-error"),
         ("inline[3]", "manifest-validation-error"),
     ]
-    assert any("bare: there is no .claude-plugin/plugin.json in it" in text for text in harness.warnings)
+    assert any("bare: not a plugin: it has no .claude-plugin/plugin.json" in text for text in harness.warnings)
 
 
 async def test_files_are_read_again_when_the_host_says_so(tmp_path: Path) -> None:

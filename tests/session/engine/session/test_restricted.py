@@ -126,7 +126,7 @@ async def test_an_answer_cannot_add_a_directory_outside_and_it_is_not_stored(tmp
         harness.send({"type": "control_response", "response": response})
         await harness.receive("result")
 
-    assert "outside of the directories" in results(harness)[0]["content"]
+    assert "outside the directories" in results(harness)[0]["content"]
     assert not (here / ".claude").exists()
 
 
