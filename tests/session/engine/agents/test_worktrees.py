@@ -126,7 +126,7 @@ async def test_a_caller_in_the_background_hears_where_the_changes_are_in_the_new
 
 @pytest.mark.parametrize(
     ("isolation", "repository", "words"),
-    [("worktree", False, "is in no git repository"), ("remote", True, "isolation 'remote' is not possible here")],
+    [("worktree", False, "is not in a git repository"), ("remote", True, "isolation 'remote' is not possible here")],
 )
 async def test_where_an_agent_cannot_work_apart_it_does_not_work_at_all(
     tmp_path: Path, isolation: str, repository: bool, words: str

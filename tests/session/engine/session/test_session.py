@@ -515,7 +515,7 @@ async def test_a_full_disk_ends_the_turn_with_a_result_that_names_it(tmp_path: P
         harness.prompt("go")
         result = await harness.receive("result")
     assert result["is_error"] is True
-    assert "cannot be written" in result["errors"][0]
+    assert "cannot write the session" in result["errors"][0]
     assert result["fault_type"] == "system_error"
 
 

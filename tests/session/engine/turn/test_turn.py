@@ -69,7 +69,7 @@ async def test_an_unknown_tool_bad_input_and_unreadable_json_go_to_the_model_and
     assert "No such tool available: Fly" in told["t1"]["content"]
     assert "command" in told["t2"]["content"]
     assert "file_path" in told["t3"]["content"]
-    assert "no JSON" in told["t4"]["content"]
+    assert "not JSON" in told["t4"]["content"]
     assert (result["result"], result["is_error"]) == ("Done.", False)
 
 
