@@ -186,7 +186,7 @@ def test_a_session_in_the_store_of_a_package_is_resumed_by_another_process(run: 
 def test_a_store_that_needs_a_place_says_so(run: Run) -> None:
     done = run("--print", "--store", "jsonl", "--model", "offline", "say one")
 
-    assert (done.returncode, done.stderr) == (1, "Error: the store 'jsonl' must be given as jsonl:FOLDER\n")
+    assert (done.returncode, done.stderr) == (1, "Error: the store 'jsonl' needs a location: write jsonl:FOLDER\n")
 
 
 # A dialect.

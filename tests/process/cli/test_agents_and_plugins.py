@@ -118,7 +118,7 @@ def test_a_skill_name_that_leads_elsewhere_is_refused(tmp_path: Path, tell: Any)
     lines, stderr = tell(("Skill", {"skill": "../tidy"}), options=("--allowedTools", "Skill"))
     assert results(lines) == ["'../tidy' is not a valid skill name."]
     assert lines[0]["skills"] == ["tidy"]
-    assert "'a..b' is no name" in stderr
+    assert "invalid name 'a..b'" in stderr
 
 
 def test_a_command_that_includes_a_missing_file_says_so_and_is_sent(tmp_path: Path, tell: Any) -> None:
@@ -141,4 +141,4 @@ def test_a_plugin_folder_without_a_manifest_is_told_and_the_others_count(tmp_pat
     assert [plugin["name"] for plugin in lines[0]["plugins"]] == ["kit"]
     [error] = lines[0]["plugin_errors"]
     assert (error["plugin"], error["type"]) == ("inline[0]", "manifest-not-found")
-    assert "there is no .claude-plugin/plugin.json in it" in stderr
+    assert "it has no .claude-plugin/plugin.json" in stderr

@@ -76,7 +76,7 @@ def test_a_port_that_is_taken_is_told(run: Any) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["--script", "none.toml"], "cannot read script none.toml"),
+        (["--script", "none.toml"], "cannot read the script none.toml"),
         (["--script", "notes.txt"], "invalid script notes.txt"),
         (["--replay", "notes.txt"], "notes.txt is not a recording"),
         (["--fault", "earthquake"], "unknown fault 'earthquake'"),
