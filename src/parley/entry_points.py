@@ -4,8 +4,8 @@
     load("parley.tools", "WordCount")        # the object that the entry point names
 
 A package declares what it adds as an entry point in the group `parley.tools`, `parley.models`, `parley.stores`
-or `parley.dialects`. A session without such packages pays
-for one look at the folders on `sys.path`. `docs/extending.md` shows what each group expects.
+or `parley.dialects`. A session without such packages pays for one look at the folders on `sys.path`.
+`docs/extending.md` shows what each group expects.
 
 See also: `tools/catalog.py`, `models/catalog.py`, `stores/selection.py` and `compose/registry.py`, which check
 what an entry point gives and refuse a name of a built-in.
@@ -36,11 +36,12 @@ def discover(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group by their names. Of two with one name the first on `sys.path` is used."""
     if not has_extensions():
         return {}
-    from importlib.metadata import entry_points
+    from importlib.metadata import distributions
 
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=group):
-        found.setdefault(point.name, point)
+    for distribution in distributions(path=search_path()):
+        for point in distribution.entry_points.select(group=group):
+            found.setdefault(point.name, point)
     return found
 
 
@@ -50,15 +51,24 @@ def has_extensions() -> bool:
 
     importlib.metadata takes longer to import than this takes to look.
     """
-    return any(map(names_group, sys.path))
+    return any(map(names_group, search_path()))
+
+
+def search_path() -> list[str]:
+    """`sys.path` without the working directory, which `python -m` adds: a repository must not add extensions."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:
+        here = ""
+    return [folder for folder in sys.path if folder and folder != here]
 
 
 def names_group(folder: str) -> bool:
     try:
-        names = os.listdir(folder or ".")
+        names = os.listdir(folder)
     except OSError:
         return False
-    return any(holds_marker(f"{folder or '.'}/{name}/entry_points.txt") for name in names if name.endswith(SUFFIX))
+    return any(holds_marker(f"{folder}/{name}/entry_points.txt") for name in names if name.endswith(SUFFIX))
 
 
 def holds_marker(path: str) -> bool:

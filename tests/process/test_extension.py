@@ -265,3 +265,27 @@ def test_a_bad_entry_point_that_is_asked_for_is_an_error(run: Run, bad: Path, op
 
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"Error: {text}"
+
+
+# Where extensions are looked for.
+
+
+def test_a_repository_adds_no_extension_where_python_puts_it_on_the_path(tmp_path: Path) -> None:
+    metadata = tmp_path / "planted-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[parley.tools]\nPlanted = planted:TOOL\n")
+    (tmp_path / "planted.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\nTOOL = None\n")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "parley", "--print", "--model", "offline", "say Hi"],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == ("Hi\n", "")
+    assert not (tmp_path / "ran").exists()
