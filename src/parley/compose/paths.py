@@ -37,7 +37,8 @@ def session_directory(launch: LaunchContext, session_id: str) -> Path:
 def own_folders(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
     """Where a session puts what its model shall read: by the names we use, and by those without a link above them.
 
-    What the user named may be a link; below that, a link is nobody's but a stranger's, and counts for nothing.
+    The directory that the user named may be a symlink. A symlink below it is not followed, because others may have
+    planted it.
     """
     place = task_output_directory(launch, session_id)
     ours = [results_folder(launch, session_id), place.fallback, plan_file(launch, session_id)]

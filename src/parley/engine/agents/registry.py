@@ -88,7 +88,7 @@ class AgentRegistry:
         return list(self.all())
 
     def find(self, name: str) -> AgentDefinition | None:
-        """By its name; capitals do not matter where nobody else is called so."""
+        """Find an agent by its name. An exact match wins; otherwise case is ignored."""
         known = self.all()
         return known.get(name) or next((kind for key, kind in known.items() if key.lower() == name.lower()), None)
 
