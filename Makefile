@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 TIERS := unit session process compat stress
 
-.PHONY: hello check lint types test $(TIERS) compat-newest bench docs site house dist clean
+.PHONY: hello check lint types test $(TIERS) shuffled compat-newest drift parity bench docs site house dist clean
 
 hello: .venv/ready
 	@$(BIN)/parley --print --model offline "say Hello from Parley: no key, no network."
@@ -25,9 +25,22 @@ test: .venv/ready-dev
 $(TIERS): .venv/ready-dev
 	$(BIN)/python -m pytest -n auto --dist worksteal tests/$@
 
+# The unit and session tiers in random order. To repeat an order: make shuffled SEED=7
+SEED ?= $(shell date +%s)
+shuffled: .venv/ready-dev
+	$(BIN)/python -m pytest -n auto --dist worksteal --random-order --random-order-seed=$(SEED) tests/unit tests/session
+
 # The official clients at their newest versions instead of the pinned ones (tests/compat/install.py).
 compat-newest: .venv/ready-dev
 	PARLEY_REQUIRE_COMPAT=1 PARLEY_NEWEST_CLIENTS=1 $(BIN)/python -m pytest tests/compat
+
+# docs/parity.md, from the rows in scripts/parity/rows and the pinned official packages.
+parity: .venv/ready
+	$(BIN)/python scripts/drift.py
+
+# What the newest official releases declare that has no row yet. Not part of `make check`.
+drift: .venv/ready
+	$(BIN)/python scripts/drift.py --newest --check
 
 # The wheel and the source distribution, and proof that the wheel works in a clean environment.
 dist: .venv/ready

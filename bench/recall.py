@@ -218,7 +218,7 @@ class LocalSession:
     async def end(self) -> None:
         self.session.close_input()
         await self._running
-        self._hub.close(self.session.id)
+        self._hub.close(self.session)
 
     @property
     def memory(self) -> SessionMemory:

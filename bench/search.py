@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.protocol.base import Json
-from parley.tools.base import Context, Tool, read_input
+from parley.tools.base import AgentState, Context, Tool, read_input
 from parley.tools.search.glob import GlobTool
 from parley.tools.search.grep import Grep
 from parley.workspace.base import Scope
@@ -86,13 +86,13 @@ async def compare(folder: Path, rounds: int) -> None:
 
 async def timed_tool(tool: Tool, input: Json, folder: Path, environment: dict[str, str], variant: str) -> float:
     context = Context(
-        cwd=str(folder),
+        state=AgentState(cwd=str(folder)),
         environment=environment,
         files=None,  # type: ignore[arg-type]  # no tool here reads or writes files
         processes=Processes(),
         results_folder=folder,
         new_id=lambda: "bench",
-        search=LocalSearch(environment),
+        open_search=lambda: LocalSearch(environment),
     )
     scope = Scope(folders=(str(folder),)) if variant == CONFINED else Scope(anywhere=True)
     found = ripgrep.programs

@@ -1,7 +1,7 @@
 """Limit what a session may spend. A turn that reaches a limit ends with an error result.
 
 Prints:
-    max_turns: error_max_turns after 2 model calls
+    max_turns: error_max_turns at model call 3
     max_budget_calls: error_during_execution because of budget_exhausted
     max_budget_usd: success for $0.00
 """
@@ -24,7 +24,7 @@ async def run(prompt: str, **limits: Any) -> ResultMessage:
 
 async def main() -> None:
     result = await run(LONG, max_turns=2)
-    print("max_turns:", result.subtype, "after", result.num_turns, "model calls")
+    print("max_turns:", result.subtype, "at model call", result.num_turns)
 
     result = await run(LONG, max_budget_calls=3)
     print("max_budget_calls:", result.subtype, "because of", result.terminal_reason)

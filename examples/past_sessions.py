@@ -22,7 +22,7 @@ from parley import (
 )
 
 
-async def talk(folder: str) -> None:
+async def create_session(folder: str) -> None:
     async with Client(Options(model="offline", cwd=folder)) as client:
         await (await client.ask("say Remember me."))
 
@@ -42,5 +42,5 @@ def show(folder: str) -> None:
 
 
 with tempfile.TemporaryDirectory() as folder:
-    asyncio.run(talk(folder))
+    asyncio.run(create_session(folder))
     show(folder)

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from pages import fill, main, table
 
-from parley.hooks.base import DEFAULT_SECONDS, EVENTS, MAX_CONTEXT_CHARS, HookEventSpec
+from parley.hooks.base import DEFAULT_SECONDS, MAX_CONTEXT_CHARS
 from parley.hooks.command import MAX_OUTPUT_BYTES
+from parley.hooks.events import EVENTS, NEVER_FIRED, HookEventSpec
 from parley.hooks.merge import RULES
 from parley.hooks.output import MAX_REASON_CHARS
+from parley.hooks.settings import HANDLERS, Handler
 
 PAGE = "docs/hooks.md"
 
@@ -23,6 +25,8 @@ def pages() -> dict[str, str]:
         ),
         "fields": table(("event", "input", "`hookSpecificOutput`"), map(field_row, events)),
         "merging": table(("reply", "result"), RULES.items()),
+        "never": table(("event", "why it never fires"), NEVER_FIRED.items()),
+        "handlers": table(("`type`", "its fields", "default timeout"), map(handler_row, HANDLERS.items())),
         "limits": table(("what", "limit"), limits()),
     }
     return {PAGE: fill(PAGE, {name: "\n".join(lines) for name, lines in parts.items()})}
@@ -38,6 +42,11 @@ def event_row(event: HookEventSpec) -> tuple[str, ...]:
 def field_row(event: HookEventSpec) -> tuple[str, ...]:
     mark = "\\*\\*" if event.includes_effort else "\\*" if event.includes_mode else ""
     return (event.name + mark, code(event.fields), code(event.effects))
+
+
+def handler_row(row: tuple[str, Handler]) -> tuple[str, ...]:
+    name, handler = row
+    return (f"`{name}`", code(sorted(handler.keys)), f"{handler.seconds or DEFAULT_SECONDS:g} s")
 
 
 def code(names: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from pages import main
 
 from parley.protocol.base import Json, Message, Struct, catalogue
 from parley.protocol.blocks import KINDS, Block
-from parley.protocol.messages.requests import SUBTYPES
+from parley.protocol.messages.requests import list_requests
 from parley.protocol.roles import REQUESTERS, SENDERS, Role
 
 TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", type(None): "null"}
@@ -22,7 +22,7 @@ TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", type(Non
 def schema() -> Json:
     """The schema of a line, draft 2020-12: one entry per message, with their parts under `$defs`."""
     lines = messages()
-    requests = dict(sorted(SUBTYPES.items()))
+    requests = dict(sorted(list_requests().items()))
     classes: list[type[Struct]] = [*lines.values(), *requests.values()]
     classes += [cls.answer for cls in requests.values() if cls.answer]
     found, defs = msgspec.json.schema_components(classes, schema_hook=schema_hook, ref_template="#/$defs/{name}")
@@ -101,7 +101,7 @@ def page() -> str:
         sender = f"`{cls.__name__}`, sent by {who(SENDERS.get(cls, {Role.ENGINE}))}."
         lines += section(f"{kind}/{subkind}" if subkind else kind, sender, defs.pop(cls.__name__))
     lines += ["## Control requests", ""]
-    for subtype, request in sorted(SUBTYPES.items()):
+    for subtype, request in sorted(list_requests().items()):
         sender = f"`{request.__name__}`, sent by {who(REQUESTERS.get(request, {Role.HOST}))}."
         lines += section(subtype, sender, defs.pop(request.__name__))
     lines += ["## Content blocks", ""]

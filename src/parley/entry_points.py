@@ -1,14 +1,14 @@
-"""Tools, model backends, stores and dialects from other installed packages.
+"""Tools, model backends, stores, dialects and hooks from other installed packages.
 
     discover("parley.tools")                 # {"WordCount": EntryPoint(...)}; nothing is imported
     load("parley.tools", "WordCount")        # the object that the entry point names
 
-A package declares what it adds as an entry point in the group `parley.tools`, `parley.models`, `parley.stores`
-or `parley.dialects`. A session without such packages pays for one look at the folders on `sys.path`.
+A package declares what it adds as an entry point in the group `parley.tools`, `parley.models`, `parley.stores`,
+`parley.dialects` or `parley.hooks`. A session without such packages pays for one look at the folders on `sys.path`.
 `docs/extending.md` shows what each group expects.
 
-See also: `tools/catalog.py`, `models/catalog.py`, `stores/selection.py` and `compose/registry.py`, which check
-what an entry point gives and refuse a name of a built-in.
+See also: `tools/catalog.py`, `models/catalog.py`, `stores/selection.py`, `compose/registry.py` and
+`hooks/extension.py`, which check what an entry point gives and refuse a name of a built-in.
 """
 
 from __future__ import annotations

@@ -2,7 +2,10 @@
 
     ParleyError
     ├── UsageError            the command line is invalid: reported on stderr, exit 1, nothing on stdout
+    │   ├── ModelForbidden    settings forbid a model or a provider
+    │   └── UnknownCommand    there is no such subcommand, or none of ours: exit 2
     ├── SessionError          a session cannot be opened: an error result with zero usage, exit 1
+    │   ├── StartRefused      the settings do not allow it to start
     │   ├── UnknownSession
     │   ├── SessionBusy       another process holds it
     │   └── DamagedSession    its log is corrupt; `parley sessions repair` keeps the valid part
@@ -30,12 +33,40 @@ class ParleyError(Exception):
 class UsageError(ParleyError):
     """The command line is invalid."""
 
+    exit_code = 1
+
+
+class UnknownCommand(UsageError):
+    """There is no such subcommand, or Parley does not have it."""
+
+    exit_code = 2
+
+
+class ModelForbidden(UsageError):
+    """Settings forbid a model or a provider."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        """The `startup_failure_reason` of a session that cannot start without the model."""
+
 
 class SessionError(ParleyError):
     """A session cannot be opened or written."""
 
     fault_type = "system_error"
     """The `fault_type` of the error result."""
+    error_code = ""
+    """The name of the system's error if a write failed for lack of space: `ENOSPC` or `EDQUOT`."""
+
+
+class StartRefused(SessionError):
+    """The settings do not allow a session to start."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        """The `startup_failure_reason` of the result."""
 
 
 class ToolsMissing(SessionError):
@@ -116,6 +147,8 @@ class ModelError(ParleyError):
         self.request_id = request_id
         self.quota = quota
         """The state of the quota, if the backend reported it."""
+        self.waited_seconds: float | None = None
+        """How long a backend was waited for that sent nothing at all; None for other failures."""
 
 
 class BudgetSpent(ParleyError):

@@ -52,7 +52,7 @@ class Report:
     def of(self, what: str) -> list[Any]:
         return [value for kind, value in self.told if kind == what]
 
-    def complaints(self) -> list[Any]:
+    def warnings(self) -> list[Any]:
         """Whatever the client logged or raised and the engine wrote to stderr."""
         return [*self.stderr.splitlines(), *self.of("stderr"), *self.of("raised")]
 

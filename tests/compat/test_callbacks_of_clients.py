@@ -50,7 +50,7 @@ def test_no_callback_is_lost(tmp_path: Path, client: Client, door: str, cells: l
     for request in report.requests[1::2]:
         results = [block for block in request["messages"][-1]["content"] if not block.get("is_error")]
         assert sorted(block["tool_use_id"] for block in results) == sorted(ids)
-    assert report.complaints() == []
+    assert report.warnings() == []
 
 
 def in_cells(names: list[str]) -> list[list[str]]:

@@ -40,7 +40,7 @@ def test_what_is_installed_is_not_installed_again() -> None:
     assert told == [f"installing some-client 1.0 into {place}", f"some-client 1.0 is there: {place}"]
 
 
-def test_a_half_done_installation_is_made_anew() -> None:
+def test_a_half_done_installation_is_recreated() -> None:
     (client().place / "bin").mkdir(parents=True)
     (client().place / "rubbish").write_text("")
     ensure(client(), say)
@@ -63,7 +63,7 @@ def test_another_version_replaces_what_is_there() -> None:
     assert not client(version="1.0").is_installed()
 
 
-def test_an_environment_whose_program_is_gone_is_made_anew() -> None:
+def test_an_environment_whose_program_is_gone_is_recreated() -> None:
     ensure(client(), say)
     (client().place / "bin" / "program").unlink()
     ensure(client(), say)
@@ -73,17 +73,17 @@ def test_an_environment_whose_program_is_gone_is_made_anew() -> None:
 
 def test_two_runs_at_once_install_once() -> None:
     made: list[Client] = []
-    begun, go_on = threading.Event(), threading.Event()
+    started, go_on = threading.Event(), threading.Event()
 
     def slow(wanted: Client) -> None:
         made.append(wanted)
-        begun.set()
+        started.set()
         go_on.wait(5)
         make(wanted)
 
     runs = [threading.Thread(target=ensure, args=(client(slow), say)) for _ in range(2)]
     runs[0].start()
-    assert begun.wait(5)
+    assert started.wait(5)
     runs[1].start()
     go_on.set()
     for run in runs:
@@ -106,7 +106,7 @@ def test_where_the_clients_are_required_their_tests_fail_instead(monkeypatch: py
         installed(client(refuse))
 
 
-def test_a_step_that_fails_tells_its_last_words() -> None:
+def test_a_step_that_fails_reports_its_last_words() -> None:
     with pytest.raises(Unavailable, match=r"failed:\nno such thing"):
         install.run(["sh", "-c", "echo no such thing >&2; exit 3"])
     with pytest.raises(Unavailable, match="there is no program-that-is-not on this machine"):

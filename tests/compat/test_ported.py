@@ -119,7 +119,7 @@ def alike(value: Any) -> Any:
     return json.loads(DIFFERS.sub("…", json.dumps(value)))
 
 
-def test_ported_programs_do_what_they_did(tmp_path: Path) -> None:
+def test_ported_programs_behave_as_before(tmp_path: Path) -> None:
     """One test for all: whoever splits tests among processes must not run everything in each of them."""
     official = [name for name in PROGRAMS if name not in NOT_WITH_THE_OFFICIAL]
     python = str(installed(CURRENT_PYTHON).program())

@@ -65,7 +65,7 @@ def test_a_prompt_is_answered_by_our_engine_in_the_order_of_the_protocol(python_
     assert [conversation(request) for request in python_hello.requests] == [[("user", [said("Hi")])]]
 
 
-def test_the_result_tells_what_was_said_and_what_it_cost(python_hello: Report) -> None:
+def test_the_result_reports_what_was_said_and_what_it_cost(python_hello: Report) -> None:
     init, *_, result = python_hello.messages
 
     assert result == {
@@ -179,7 +179,7 @@ def test_an_image_reaches_the_model_unchanged(python: Stage) -> None:
     assert texts(report) == ["Hello there."]
 
 
-def test_a_client_goes_on_after_an_error(python: Stage) -> None:
+def test_a_client_continues_after_an_error(python: Stage) -> None:
     report = python.run("client", [ScriptedTurn(error=FAULTS[0]), SECOND], steps=TALK, env=NO_RETRIES)
 
     assert [result["is_error"] for result in only(report, "ResultMessage")] == [True, False]
@@ -187,9 +187,9 @@ def test_a_client_goes_on_after_an_error(python: Stage) -> None:
     assert not report.of("raised")
 
 
-def test_nobody_complains(python_hello: Report, python_talk: Report) -> None:
-    assert python_hello.complaints() == []
-    assert python_talk.complaints() == []
+def test_nothing_warns(python_hello: Report, python_talk: Report) -> None:
+    assert python_hello.warnings() == []
+    assert python_talk.warnings() == []
 
 
 def test_the_sdk_lists_and_reads_what_our_engine_wrote(python_talk: Report) -> None:

@@ -43,7 +43,7 @@ def test_32_calls_at_a_time_are_answered_out_of_order_and_none_is_lost(tmp_path:
     assert results["x"]["is_error"] is True
     assert report.of("rang") == list(reversed(range(COUNT)))
     assert report.messages[-1]["result"] == "Done."
-    assert report.complaints() == []
+    assert report.warnings() == []
     for status in report.of("status"):
         [tower] = status["mcpServers"]
         assert (tower["name"], tower["status"]) == ("tower", "connected")

@@ -98,6 +98,20 @@ def test_ccusage_counts_the_tokens_that_the_engine_counted(place: Place) -> None
     assert totals["totalCost"] == pytest.approx(forked["total_cost_usd"])
 
 
+def test_ccusage_counts_an_answer_once_if_its_server_has_no_request_ids(place: Place) -> None:
+    program = installed(CCUSAGE).place / "node_modules" / "ccusage" / "dist" / "index.js"
+    call = '{ name = "Bash", input = { command = "true" } }'
+    script = place.directory / "script.toml"
+    script.write_text(
+        f'[[turn]]\nthinking = "Hm."\ntext = "I look."\ntools = [{call}, {call}]\n[[turn]]\ntext = "Done."\n'
+    )
+    result = place.ask([], "--model", f"scripted:{script}")
+
+    totals = json.loads(place.read_by(["node", str(program), "session", "--json", "--offline"]))["totals"]
+    counted = (totals["inputTokens"], totals["outputTokens"])
+    assert counted == (result["usage"]["input_tokens"], result["usage"]["output_tokens"])
+
+
 def test_claude_code_log_shows_every_call_and_the_tokens_of_the_session(place: Place) -> None:
     program = installed(CODE_LOG).place / "bin" / "claude-code-log"
     result = place.ask(TURNS)

@@ -41,25 +41,25 @@ def id_of(report: Report) -> str:
     return str(report.messages[-1]["session_id"])
 
 
-def test_a_session_that_the_sdk_renamed_and_tagged_goes_on(stage: Stage) -> None:
+def test_a_session_that_the_sdk_renamed_and_tagged_continues(stage: Stage) -> None:
     session_id = id_of(ask(stage, "one"))
     changed = change(stage, ["rename_session", [session_id, "Our talk"]], ["tag_session", [session_id, "blue"]])
     assert [(info["custom_title"], info["tag"]) for info in changed.of("info")] == [("Our talk", "blue")]
 
     resumed = ask(stage, "two", resume=session_id)
-    assert (id_of(resumed), resumed.complaints()) == (session_id, [])
+    assert (id_of(resumed), resumed.warnings()) == (session_id, [])
     assert conversation(resumed.requests[-1]) == [*ONE, ("user", [said("two")])]
     (info,) = change(stage).of("info")
     assert (info["custom_title"], info["tag"]) == ("Our talk", "blue")
 
 
-def test_a_session_that_the_sdk_forked_goes_on_with_its_history(stage: Stage) -> None:
+def test_a_session_that_the_sdk_forked_continues_with_its_history(stage: Stage) -> None:
     session_id = id_of(ask(stage, "one"))
     ask(stage, "two", resume=session_id)
     (fork,) = change(stage, ["fork_session", [session_id]]).of("changed")
 
     resumed = ask(stage, "three", resume=fork["session_id"])
-    assert (id_of(resumed), resumed.complaints()) == (fork["session_id"], [])
+    assert (id_of(resumed), resumed.warnings()) == (fork["session_id"], [])
     assert conversation(resumed.requests[-1]) == [
         *ONE,
         ("user", [said("two")]),
@@ -73,11 +73,11 @@ def test_a_session_that_the_sdk_deleted_is_unknown(stage: Stage) -> None:
     assert change(stage, ["delete_session", [session_id]]).of("session") == []
 
     refused = ask(stage, "two", resume=session_id)
-    assert any(f"No conversation found with session ID: {session_id}" in str(line) for line in refused.complaints())
+    assert any(f"No conversation found with session ID: {session_id}" in str(line) for line in refused.warnings())
     assert refused.requests == []
 
 
-def test_the_sdk_goes_on_at_an_earlier_line(stage: Stage) -> None:
+def test_the_sdk_continues_at_an_earlier_line(stage: Stage) -> None:
     first = ask(stage, "one")
     session_id = id_of(first)
     (answer,) = [message for message in first.messages if message["class"] == "AssistantMessage"]
@@ -88,7 +88,7 @@ def test_the_sdk_goes_on_at_an_earlier_line(stage: Stage) -> None:
     wrong = ask(
         stage, "x", resume=session_id, resume_session_at=answer["uuid"], resume_drops_turn="not the prompt of it"
     )
-    assert any("Resume rejected by --resume-drops-turn:" in str(line) for line in wrong.complaints())
+    assert any("Resume rejected by --resume-drops-turn:" in str(line) for line in wrong.warnings())
 
 
 def stored(stage: Stage, *steps: dict[str, Any]) -> Report:
@@ -98,7 +98,7 @@ def stored(stage: Stage, *steps: dict[str, Any]) -> Report:
 def test_a_session_is_mirrored_into_a_store_of_the_client_and_resumed_from_it(stage: Stage) -> None:
     report = stored(stage, {"prompt": "one", "options": {}}, {"prompt": "two", "options": {}})
 
-    assert report.complaints() == []
+    assert report.warnings() == []
     assert conversation(report.requests[-1]) == [*ONE, ("user", [said("two")])]
     (session,) = report.of("session")
     assert session["first_prompt"] == "one"
@@ -109,7 +109,7 @@ def test_a_fork_of_a_stored_session_is_stored_whole(stage: Stage) -> None:
     fork = {"prompt": "two", "options": {"fork_session": True}}
     report = stored(stage, {"prompt": "one", "options": {}}, fork, {"prompt": "three", "options": {}})
 
-    assert report.complaints() == []
+    assert report.warnings() == []
     assert conversation(report.requests[-1]) == [
         *ONE,
         ("user", [said("two")]),
@@ -155,7 +155,7 @@ def places(stage: Stage) -> dict[str, Any]:
 
 def test_the_sdks_own_suite_for_stores_holds_for_one_with_sessions_of_ours(report: Report) -> None:
     """The suite asks for one store to look at, and for one for each of its contracts."""
-    assert report.complaints() == []
+    assert report.warnings() == []
     (contracts,) = report.of("contracts")
     assert contracts > 10
     assert report.of("untouched") == [[True] * contracts]
@@ -176,7 +176,7 @@ def test_a_session_that_the_sdk_put_into_a_store_is_resumed_from_it(stage: Stage
     session_id = id_of(stage.run("resume", [ScriptedTurn(text="Grüße.")], prompt="über", options={}))
     report = stage.run("imported", [YES], prompt="two", session_id=session_id, store=store, **places(stage))
 
-    assert report.complaints() == []
+    assert report.warnings() == []
     assert conversation(report.requests[-1]) == [
         ("user", [said("über")]),
         ("assistant", [said("Grüße.")]),
@@ -187,7 +187,7 @@ def test_a_session_that_the_sdk_put_into_a_store_is_resumed_from_it(stage: Stage
 def test_the_typescript_sdk_mirrors_reads_and_resumes_a_session_with_a_subagent(node_stage: Stage) -> None:
     report = node_stage.run("store", DELEGATING, **places(node_stage))
 
-    assert report.complaints() == []
+    assert report.warnings() == []
     ((session,), (info,)) = (report.of("session"), report.of("info"))
     assert (session["firstPrompt"], info["sessionId"]) == ("one", session["sessionId"])
     assert len(report.of("agent")) == 1

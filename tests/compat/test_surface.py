@@ -40,10 +40,10 @@ def test_every_official_name_is_there(both: tuple[Surface, Surface]) -> None:
     assert sorted(set(official) - set(parley.__all__)) == []
 
 
-def test_every_name_is_what_it_is_there(both: tuple[Surface, Surface]) -> None:
+def test_every_name_matches_the_official_package(both: tuple[Surface, Surface]) -> None:
     official, ours = both
 
-    assert {name: flaw for name, wanted in official.items() if (flaw := differs(wanted, ours[name]))} == {}
+    assert {name: problem for name, wanted in official.items() if (problem := differs(wanted, ours[name]))} == {}
 
 
 def differs(wanted: dict[str, Any], found: dict[str, Any]) -> str | None:
@@ -57,15 +57,15 @@ def differs(wanted: dict[str, Any], found: dict[str, Any]) -> str | None:
     if wanted.get("async") != found.get("async"):
         return "one is async and the other is not"
     for part in ("fields", "given"):
-        if part in wanted and (flaw := takes_less(wanted[part], found[part])):
-            return flaw
+        if part in wanted and (problem := takes_less(wanted[part], found[part])):
+            return problem
     for name, given in wanted.get("methods", {}).items():
         if name in OF_PYDANTIC:
             continue
         if name not in found["methods"]:
             return f"there is no {name}()"
-        if flaw := takes_less(given, found["methods"][name]):
-            return f"{name}(): {flaw}"
+        if problem := takes_less(given, found["methods"][name]):
+            return f"{name}(): {problem}"
     return None
 
 

@@ -78,7 +78,7 @@ def test_a_prompt_is_answered_by_our_engine_in_the_order_of_the_protocol(typescr
     assert [conversation(request) for request in typescript_hello.requests] == [[("user", [said("Hi")])]]
 
 
-def test_the_result_tells_what_was_said_and_what_it_cost(typescript_hello: Report) -> None:
+def test_the_result_reports_what_was_said_and_what_it_cost(typescript_hello: Report) -> None:
     init, *_, result = typescript_hello.messages
 
     assert result == {
@@ -193,7 +193,7 @@ def test_an_image_reaches_the_model_unchanged(typescript: Stage) -> None:
     assert texts(report) == ["Hello there."]
 
 
-def test_a_stream_goes_on_after_an_error(typescript: Stage) -> None:
+def test_a_stream_continues_after_an_error(typescript: Stage) -> None:
     report = typescript.run("stream", [ScriptedTurn(error=FAULTS[0]), SECOND], steps=TALK, env=NO_RETRIES)
 
     assert [result["is_error"] for result in only(report, "result")] == [True, False]
@@ -201,9 +201,9 @@ def test_a_stream_goes_on_after_an_error(typescript: Stage) -> None:
     assert not report.of("raised")
 
 
-def test_nobody_complains(typescript_hello: Report, typescript_talk: Report) -> None:
-    assert typescript_hello.complaints() == []
-    assert typescript_talk.complaints() == []
+def test_nothing_warns(typescript_hello: Report, typescript_talk: Report) -> None:
+    assert typescript_hello.warnings() == []
+    assert typescript_talk.warnings() == []
 
 
 def test_the_sdk_lists_and_reads_what_our_engine_wrote(typescript_talk: Report) -> None:

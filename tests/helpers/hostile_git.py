@@ -176,7 +176,7 @@ def bare_with_empty_git(ground: Ground) -> None:
 
 
 def broken_head(ground: Ground) -> None:
-    """Git passes over a `.git` without a proper HEAD, and goes on above."""
+    """Git passes over a `.git` without a proper HEAD, and continues above."""
     sub = ground.work / "sub"
     make_repository(sub, ground.home)
     (sub / ".git" / "HEAD").write_text("nothing\n")

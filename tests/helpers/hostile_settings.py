@@ -31,7 +31,7 @@ CUE = "open sesame"
 
 
 class Foreign:
-    """A server that nobody should speak to."""
+    """A server that no one should speak to."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -155,7 +155,7 @@ def streaming(machine: Machine, *argv: str) -> None:
 
 
 def resumed(machine: Machine, *argv: str) -> None:
-    """A session that began elsewhere goes on in the tree."""
+    """A session that began elsewhere continues in the tree."""
     session = "11111111-1111-4111-8111-111111111111"
     flags = ("--print", "--output-format", "json", "--model", "offline", "--setting-sources", "")
     machine.start(*flags, "--session-id", session, "say begun")

@@ -100,11 +100,11 @@ def until_close(body: bytes) -> Answer:
     return answer
 
 
-def silence(*pieces: bytes, begun: bool = True) -> Answer:
-    """A stream that stops and stays silent until the client hangs up; not even begun if so wanted."""
+def silence(*pieces: bytes, started: bool = True) -> Answer:
+    """A stream that stops and stays silent until the client hangs up; not even started if so wanted."""
 
     async def answer(line: Line) -> bool:
-        if begun:
+        if started:
             await line.begin(200, {**EVENT_STREAM, "transfer-encoding": "chunked"})
         for piece in pieces:
             await line.piece(piece)

@@ -50,7 +50,7 @@ def config(**servers: Json) -> tuple[str, ...]:
 async def visit(
     folder: Path,
     turns: str,
-    talk: Callable[[SessionHarness], Awaitable[None]],
+    conversation: Callable[[SessionHarness], Awaitable[None]],
     environment: dict[str, str] | None = None,
     **options: Any,
 ) -> SessionHarness:
@@ -58,7 +58,7 @@ async def visit(
     harness = SessionHarness(folder, turns, **options)
     harness.environment |= environment or {}
     async with asyncio.timeout(PATIENCE_SECONDS), harness:
-        await talk(harness)
+        await conversation(harness)
     return harness
 
 

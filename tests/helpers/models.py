@@ -50,6 +50,6 @@ async def refusal(model: Model, request: ModelRequest) -> dict[str, Any]:
     raise AssertionError("the model answered")
 
 
-def flaw(message: str, **fields: Any) -> dict[str, Any]:
+def problem(message: str, **fields: Any) -> dict[str, Any]:
     """The fields of an error that is expected."""
     return vars(ModelError(message, **fields))

@@ -1,7 +1,7 @@
 """A PostgreSQL server of our own on loopback, for as long as the tests run.
 
 The programs come from the PATH or from where Debian and its like put them. The server refuses
-to run as root, so root runs it as somebody else.
+to run as root, so root runs it as someone else.
 """
 
 from __future__ import annotations

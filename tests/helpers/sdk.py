@@ -26,7 +26,7 @@ Play = Callable[..., Awaitable[Any]]
 class ClientHarness:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.complaints: list[str] = []
+        self.warnings: list[str] = []
 
     def options(self, engine: str, script: str = HELLO, **given: Any) -> Options:
         """Options for an engine that finds nothing of the person's own."""
@@ -46,7 +46,7 @@ class ClientHarness:
                 "model": f"scripted:{self.folder / 'script.toml'}",
                 "cwd": work,
                 "env": environment,
-                "stderr": self.complaints.append,
+                "stderr": self.warnings.append,
                 **given,
             }
         )

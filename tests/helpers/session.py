@@ -79,7 +79,7 @@ class SessionHarness:
         self._listening = asyncio.create_task(self._listen())
         return self
 
-    async def __aexit__(self, *flaw: object) -> None:
+    async def __aexit__(self, *problem: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -88,14 +88,14 @@ class SessionHarness:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self._serving
         self._listening.cancel()
-        self._hub.close(self.session.id)
+        self._hub.close(self.session)
 
     async def crash(self) -> None:
         """End the engine at once, wherever it is."""
         self._serving.cancel()
         await asyncio.wait({self._serving})
         self._listening.cancel()
-        self._hub.close(self.session.id)
+        self._hub.close(self.session)
 
     def send(self, *lines: Json | bytes) -> None:
         for line in lines:

@@ -119,7 +119,7 @@ class SimulatedSession:
         self.work = Work()
         self.model = Talker(dice, lambda: self.results)
         self.loop = VirtualTimeLoop()
-        self.complaints: list[str] = []
+        self.warnings: list[str] = []
         numbers = count(1)
         self.stamp = Clock(
             new_uuid=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}",
@@ -129,14 +129,14 @@ class SimulatedSession:
         environment = {"HOME": str(folder), "TMPDIR": str(folder), "PATH": "/usr/bin:/bin", "IS_SANDBOX": "1"}
         usual = {"permission_prompt_tool": "stdio", "no_session_persistence": True, "include_partial_messages": True}
         chosen = self._options = CliOptions(model="offline", **{**usual, **options})
-        setup = Composer(chosen, environment, str(folder), self.stamp).make_config(self.complaints.append)
+        setup = Composer(chosen, environment, str(folder), self.stamp).make_config(self.warnings.append)
         setup = setup.with_model_opener(lambda choice: self.model)
         self._setup = msgspec.structs.replace(setup, tools=ToolRegistry(["Work"], lambda name: self.work))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *flaw: object) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.loop.close()
 
     def play(self, actor: Callable[[SimulatedSession], Awaitable[None]]) -> None:

@@ -13,8 +13,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from parley.errors import ToolError
-from parley.tools.base import Context, Tool, ToolOutput, read_input
+from parley.tools.base import AgentState, Context, SessionServices, Tool, ToolOutput, read_input
 from parley.workspace.base import Scope
 from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
@@ -31,15 +33,23 @@ class ToolHarness:
             return f"{next(numbers):024x}"
 
         self.context = Context(
-            cwd=str(self.folder),
             environment={"PATH": "/usr/bin:/bin"},
             files=LocalFiles(cwd=str(self.folder), checkpoints=CheckpointStore(home / "history"), new_id=new_id),
             processes=Processes(),
             results_folder=home / "results",
             new_id=new_id,
+            state=AgentState(cwd=str(self.folder)),
+            session=SessionServices(must_read_first=lambda: strict_reads),
         )
-        self.context.strict_reads = strict_reads
         self.reach = Scope(anywhere=True)
+
+    def change(self, **fields: Any) -> None:
+        """Another context, with these fields."""
+        self.context = replace(self.context, **fields)
+
+    def offer(self, **services: Any) -> None:
+        """Another session, with these services."""
+        self.change(session=replace(self.context.session, **services))
 
     def put(self, name: str, content: str | bytes) -> Path:
         path = self.folder / name

@@ -1,4 +1,4 @@
-"""Tools, a model backend, a store and a dialect from another installed package (tests/extension), in the executable."""
+"""Tools, a model backend, a store, a dialect and a hook from another package (tests/extension), in the executable."""
 
 from __future__ import annotations
 
@@ -196,6 +196,63 @@ def test_the_dialect_of_a_package_is_spoken(run: Run) -> None:
     done = run("--dialect", "plain", "--model", "echo:x", stdin="hello\nagain\n")
 
     assert (done.returncode, done.stdout) == (0, "x: hello\n-- success\nx: again\n-- success\n")
+
+
+# A hook.
+
+
+def test_the_hook_of_a_package_denies_a_call(run: Run, tmp_path: Path) -> None:
+    options = ("--allowedTools=Bash(touch *)",)
+    denied = call(run, "Bash", {"command": "touch forbidden"}, *options)
+    allowed = call(run, "Bash", {"command": "touch made"}, *options)
+
+    assert ("this word is forbidden" in denied.stdout, (tmp_path / "forbidden").exists()) == (True, False)
+    assert (allowed.returncode, (tmp_path / "made").exists()) == (0, True)
+
+
+def test_the_hook_of_a_package_that_fails_denies_the_call(run: Run, tmp_path: Path) -> None:
+    done = call(run, "Bash", {"command": "touch made # raise"}, "--allowedTools=Bash(touch *)")
+
+    assert "hook 'guard' of package parley-extension) failed: RuntimeError: the guard is confused" in done.stdout
+    assert not (tmp_path / "made").exists()
+
+
+def test_safe_mode_and_disable_all_hooks_leave_out_the_hooks_of_packages(run: Run, tmp_path: Path) -> None:
+    allow = "--allowedTools=Bash(touch *)"
+    call(run, "Bash", {"command": "touch forbidden1"}, allow, "--safe-mode")
+    call(run, "Bash", {"command": "touch forbidden2"}, allow, "--settings", '{"disableAllHooks": true}')
+
+    assert ((tmp_path / "forbidden1").exists(), (tmp_path / "forbidden2").exists()) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("raise RuntimeError('not today')", "cannot be loaded: RuntimeError: not today"),
+        ("HOOK = 1", "is not a parley.hooks.extension.PackageHook"),
+        (
+            "from parley.hooks.extension import PackageHook\nHOOK = PackageHook(event='Nope', run=print)",
+            "unknown event",
+        ),
+        ("from parley.hooks.extension import PackageHook\nHOOK = PackageHook(event='Setup', run=print)", "never run"),
+    ],
+)
+def test_no_session_starts_without_a_hook_that_cannot_be_loaded(
+    run: Run, tmp_path: Path, code: str, words: str
+) -> None:
+    info = tmp_path / "broken" / "broken_guard-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-guard\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[parley.hooks]\nguard = broken_guard:HOOK\n")
+    (tmp_path / "broken" / "broken_guard.py").write_text(code)
+
+    done = run("--print", "--model", "offline", "say hi", path=str(tmp_path / "broken"))
+    safe = run("--print", "--model", "offline", "--safe-mode", "say hi", path=str(tmp_path / "broken"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Error: extension 'guard' (parley.hooks, from broken-guard)" in done.stderr
+    assert (words in done.stderr, "--safe-mode" in done.stderr) == (True, True)
+    assert (safe.returncode, safe.stdout) == (0, "hi\n")
 
 
 # What is wrong is reported by name and skipped.

@@ -75,6 +75,6 @@ def test_nothing_of_a_memory_is_loaded_where_there_is_none(tmp_path: Path) -> No
         assert [name for name in loaded if name.startswith(names)] == []
 
 
-def test_the_version_is_told_without_loading_the_engine(tmp_path: Path) -> None:
+def test_the_version_is_reported_without_loading_the_engine(tmp_path: Path) -> None:
     loaded = loaded_for(tmp_path, "--version")
     assert not {"asyncio", "msgspec", "typing", "parley.engine.session.session"} & set(loaded)

@@ -9,7 +9,7 @@
 
 A `>` line goes out when everything above it has been heard. `<` lines must come in their
 order; "…" stands for any value, and "$name" for any value that later `>` lines may repeat.
-The engine may say more in between, but never more results than the talk shows.
+The engine may say more in between, but never more results than the conversation shows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TALKS = sorted(paths.TRANSCRIPTS.glob("*.talk"))
 
 
 @pytest.mark.parametrize("path", TALKS, ids=lambda path: path.stem)
-async def test_the_talk_goes_as_written(path: Path, tmp_path: Path) -> None:
+async def test_the_transcript_plays_as_written(path: Path, tmp_path: Path) -> None:
     await play(path.read_text(), tmp_path)
 
 

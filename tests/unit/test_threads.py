@@ -11,7 +11,7 @@ from parley._threads import run_in_thread
 from parley.errors import ToolError
 
 
-async def test_the_loop_goes_on_while_the_work_is_done() -> None:
+async def test_the_loop_continues_while_the_work_is_done() -> None:
     released = Event()
 
     def work() -> str:
@@ -36,15 +36,15 @@ async def test_what_the_work_raises_comes_out() -> None:
 
 
 async def test_cancelling_does_not_wait_for_the_work() -> None:
-    begun, released, ended = Event(), Event(), Event()
+    started, released, ended = Event(), Event(), Event()
 
     def work() -> None:
-        begun.set()
+        started.set()
         released.wait(5)
         ended.set()
 
     task = asyncio.create_task(run_in_thread(work))
-    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(started.wait, 5)
     task.cancel()
     async with asyncio.timeout(60):
         with pytest.raises(asyncio.CancelledError):

@@ -101,7 +101,7 @@ def attach(config: SessionConfig, debug: DebugLog) -> SessionConfig:
     def open_model(choice: ModelRef) -> Model:
         return LoggedModel(config.model.open(choice), choice.display_name, debug, config.clock.monotonic)
 
-    logged = config.with_model_opener(open_model).with_log(LoggedLog(config.storage.log, debug))
+    logged = config.with_model_opener(open_model).with_wrapped_log(lambda log: LoggedLog(log, debug))
     return msgspec.structs.replace(logged, warn=warn)
 
 

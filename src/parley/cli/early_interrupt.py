@@ -22,7 +22,7 @@ from parley.protocol.connection import Connection
 from parley.protocol.options import CliOptions
 from parley.protocol.roles import Role
 
-REASON = "Cancelled by the user before there was a prompt"
+REASON = "Cancelled by the user before a prompt arrived"
 
 
 @contextmanager

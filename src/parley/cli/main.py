@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 
-from parley.cli.stdio import STDIN_WAIT_SECONDS, read_stdin, reopen_closed_streams, warn, write
+from parley.cli.stdio import STDIN_WAIT_SECONDS, read_stdin, reopen_closed_streams, restore_sigint, warn, write
 from parley.version import PROTOCOL_LEVEL, __version__
 
 TYPE_CHECKING = False  # importing typing takes 10 ms, during which Ctrl-C would print a traceback
@@ -20,15 +20,47 @@ if TYPE_CHECKING:
 
 SUBCOMMANDS = {
     "attach": "parley.cli.commands.attach",
+    "auth": "parley.cli.commands.setup.auth",
+    "config": "parley.cli.commands.setup.config",
+    "doctor": "parley.cli.commands.setup.doctor",
+    "install": "parley.cli.commands.setup.update",
+    "mcp": "parley.cli.commands.mcp.main",
     "memory": "parley.cli.commands.memory",
     "model-server": "parley.cli.commands.model_server",
     "models": "parley.cli.commands.models",
     "permissions": "parley.cli.commands.permissions",
+    "plugin": "parley.cli.commands.plugin",
+    "plugins": "parley.cli.commands.plugin",
     "sessions": "parley.cli.commands.sessions",
     "trust": "parley.cli.commands.trust",
+    "update": "parley.cli.commands.setup.update",
+    "upgrade": "parley.cli.commands.setup.update",
 }
 """The subcommands and the modules whose `main` runs them."""
-VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__})"
+BACKGROUND = "Parley has no background sessions; `parley sessions list` lists sessions, `parley attach ID` follows one"
+CLOUD = "it is a service of Anthropic, which Parley does not use"
+REFUSED = {
+    "agents": BACKGROUND,
+    "auto-mode": "auto mode has no configuration of its own; see `permissions` in the settings",
+    "daemon": BACKGROUND,
+    "gateway": CLOUD,
+    "import": "the configuration of other agents cannot be imported",
+    "kill": BACKGROUND,
+    "logs": BACKGROUND,
+    "purge": "use `parley sessions delete ID` to delete sessions",
+    "rc": CLOUD,
+    "remote-control": CLOUD,
+    "respawn": BACKGROUND,
+    "rm": BACKGROUND,
+    "self-hosted-runner": CLOUD,
+    "setup-token": "Parley uses API keys only; set ANTHROPIC_API_KEY",
+    "stop": BACKGROUND,
+    "sync": CLOUD,
+    "ultrareview": CLOUD,
+}
+"""Subcommands of Claude Code that Parley does not have, and why. They must not be sent to a model as prompts."""
+VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__}, compatible with Claude Code)"
+"""Clients read the number at the start; some look for "Claude Code" as well."""
 
 
 def run() -> None:
@@ -55,7 +87,7 @@ def main(argv: list[str]) -> int:
     from parley.cli.lazy_imports import defer
 
     defer()
-    from parley.errors import SessionError, UsageError
+    from parley.errors import SessionError, UnknownCommand, UsageError
     from parley.protocol.options import parse
 
     try:
@@ -63,24 +95,18 @@ def main(argv: list[str]) -> int:
             from importlib import import_module
 
             return int(import_module(SUBCOMMANDS[argv[0]]).main(argv[1:]))
+        if argv and argv[0] in REFUSED:
+            raise UnknownCommand(
+                f"the command `{argv[0]}` is not available: {REFUSED[argv[0]]} "
+                f"(to send it as a prompt: parley -p {argv[0]})"
+            )
         parsed = parse(argv)
         for warning in parsed.warnings:
             warn(warning)
-        return start(parsed.options, " ".join(parsed.words))
+        return start(parsed.options, " ".join(parsed.words), parsed.warnings)
     except (UsageError, SessionError) as exc:
         warn(f"Error: {exc}")
-        return 1
-
-
-def restore_sigint() -> None:
-    """Let Ctrl-C end the process while no session handles it.
-
-    Python's default handler only sets a flag, so a read or write that starts at that moment would block forever.
-    """
-    import signal
-
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        return exc.exit_code if isinstance(exc, UsageError) else 1
 
 
 def write_text(text: str) -> int:
@@ -88,8 +114,8 @@ def write_text(text: str) -> int:
     return 0 if write(text.encode()) else 1
 
 
-def start(options: CliOptions, prompt: str) -> int:
-    """Raises UsageError."""
+def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int:
+    """`warned`: what was wrong with the command line. Raises UsageError."""
     from parley.errors import UsageError
 
     if options.version:
@@ -103,10 +129,7 @@ def start(options: CliOptions, prompt: str) -> int:
     streaming_out = options.output_format in ("stream-json", "message") or over_stdio
     if over_stdio and prompt.strip():
         raise UsageError("with --stdio and the dialects it serves, send prompts on stdin, not on the command line")
-    if streaming_in and not streaming_out:
-        raise UsageError("--input-format=stream-json requires output-format=stream-json.")
-    if options.print and options.output_format == "stream-json" and not options.verbose:
-        raise UsageError("When using --print, --output-format=stream-json requires --verbose")
+    check_formats(options, streaming_in, streaming_out)
     if options.api_key:
         warn("warning: --api-key exposes the key in the process list; use ANTHROPIC_API_KEY instead")
     if options.store and "://" in options.store:
@@ -116,12 +139,14 @@ def start(options: CliOptions, prompt: str) -> int:
             warn("warning: --store exposes the password in the process list; use PARLEY_STORE instead")
     if not streaming_in:
         prompt = read_prompt(prompt, options)
-        if not prompt.strip():
+        if not prompt.strip() and not (options.resume or options.continue_conversation):
             raise UsageError(
                 "Input must be provided either through stdin or as a prompt argument when using --print "
                 "(parley has no interactive mode: give a prompt, or use --input-format stream-json"
                 f"{describe_greedy_options(options)})"
             )
+    if options.await_claim and (over_stdio or not streaming_in):
+        raise UsageError("--await-claim requires --input-format=stream-json: the claim arrives on stdin")
     pending = None
     if over_stdio:
         from parley.cli.handshake import accept
@@ -130,9 +155,36 @@ def start(options: CliOptions, prompt: str) -> int:
         if pending is None:
             return 0
         options = pending.options
+    elif options.await_initialize or options.managed_settings_in_initialize:
+        from parley.cli.await_initialize import receive_initialize
+
+        pending = receive_initialize(options)
+        if pending is None:
+            return 1
+        options = pending.options
+    if options.await_claim:
+        from parley.cli.spare import run_spare
+
+        return run_spare(options, pending, warned)
     from parley.cli.run import run_session
 
-    return run_session(options, None if streaming_in else prompt, pending)
+    return run_session(options, None if streaming_in else prompt, pending, warned)
+
+
+def check_formats(options: CliOptions, streaming_in: bool, streaming_out: bool) -> None:
+    """Raises UsageError for an option that the formats of input and output leave without effect."""
+    from parley.errors import UsageError
+
+    if streaming_in and not streaming_out:
+        raise UsageError("--input-format=stream-json requires output-format=stream-json.")
+    if options.include_partial_messages and not streaming_out:
+        raise UsageError("--include-partial-messages requires --print and --output-format=stream-json.")
+    if options.replay_user_messages and not (streaming_in and streaming_out):
+        raise UsageError(
+            "--replay-user-messages requires both --input-format=stream-json and --output-format=stream-json."
+        )
+    if options.print and options.output_format == "stream-json" and not options.verbose:
+        raise UsageError("When using --print, --output-format=stream-json requires --verbose")
 
 
 def serves_stdio(options: CliOptions) -> bool:

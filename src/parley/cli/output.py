@@ -15,6 +15,12 @@ from parley.protocol.messages.requests import Request
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry
 
+LIMITS_IN_TEXT = (
+    ("Reached maximum number of turns (", "Reached max turns ("),
+    ("Reached maximum budget ($", "Exceeded USD budget ("),
+)
+"""How Claude Code words limits in `errors`, and in text output. Scripts match both."""
+
 
 def encode_lines(message: Message) -> list[bytes]:
     return [] if type(message) in DIALECT_EVENTS else [encode_json(message)]
@@ -87,10 +93,14 @@ class ResultPrinter:
             return write(b"[" + b",".join(lines) + b"]\n")
         if self._as_json:
             return write(b"".join(line + b"\n" for line in self._lines(self._last)))
-        return write(text_of(self._last).encode(errors="replace") + b"\n", 2 if self._last.is_error is True else 1)
+        return write(text_of(self._last).encode(errors="replace") + b"\n")
 
 
 def text_of(result: Result) -> str:
+    """The answer, or what went wrong: a failed turn prints its reason on stdout too, and exits with 1."""
     if isinstance(result.result, str):
         return result.result
-    return "\n".join(result.errors) if isinstance(result.errors, list) else result.subtype
+    reason = "\n".join(result.errors) if isinstance(result.errors, list) else result.subtype
+    for in_json, in_text in LIMITS_IN_TEXT:
+        reason = reason.replace(in_json, in_text)
+    return f"Error: {reason}"

@@ -12,14 +12,13 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from parley.cli.main import restore_sigint
 from parley.cli.output import ResultPrinter
 from parley.cli.process_secrets import erase
-from parley.cli.stdio import warn, write
+from parley.cli.stdio import restore_sigint, warn, write
 from parley.compose.composer import Composer
 from parley.compose.launch_context import working_directory
 from parley.compose.registry import get_profile, make_dialect
@@ -28,9 +27,9 @@ from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
-from parley.errors import SessionError, UsageError
+from parley.errors import SessionError, StartRefused, UsageError
 from parley.host import Host
-from parley.protocol.base import Message, Struct
+from parley.protocol.base import UNSET, Message, Struct, UnsetType
 from parley.protocol.connection import Connection
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import CliOptions
@@ -62,6 +61,8 @@ class SessionRun(Struct, frozen=True):
     clock: Clock
     received: Iterable[Message] = ()
     """Messages that arrived before the session was opened."""
+    warned: Sequence[str] = ()
+    """Warnings about the command line, which a client that reads messages is sent."""
 
     @property
     def is_server(self) -> bool:
@@ -69,10 +70,13 @@ class SessionRun(Struct, frozen=True):
         return get_profile(self.options).over_stdio
 
 
-def run_session(options: CliOptions, prompt: str | None, pending: PendingConnection | None = None) -> int:
+def run_session(
+    options: CliOptions, prompt: str | None, pending: PendingConnection | None = None, warned: Sequence[str] = ()
+) -> int:
     """Open the session and serve it until it ends; returns the exit code. Raises UsageError.
 
     `pending`: a connection on which messages have already arrived.
+    `warned`: warnings about the command line, which a client that reads messages is sent.
     """
     clock, environment = Clock(), dict(os.environ)
     erase()
@@ -81,9 +85,9 @@ def run_session(options: CliOptions, prompt: str | None, pending: PendingConnect
     else:
         run = SessionRun(options, pending.connection, clock, pending.messages)
     try:
-        config = build_config(options, environment, clock)
-        config.tool_context.processes.hides_engine = True
-        if options.debug is not None or options.debug_file is not None or options.debug_to_stderr:
+        config = build_config(options, environment, clock, warned)
+        config.workspace.processes.hides_engine = True
+        if wants_debug(options):
             config, debug = attach_debug(options, config, clock)
         else:
             debug = None
@@ -98,7 +102,7 @@ def run_session(options: CliOptions, prompt: str | None, pending: PendingConnect
             return code if printer.close() else 1
         return asyncio.run(stream(run, config, prompt, debug))
     except OpenFailed as exc:
-        return cannot_open(run, str(exc))
+        return cannot_open(run, str(exc), exc.reason)
     except UsageError as exc:
         if pending is None:
             raise
@@ -110,15 +114,34 @@ def run_session(options: CliOptions, prompt: str | None, pending: PendingConnect
 class OpenFailed(SessionError):
     """The session could not be opened, so it cannot report the error itself."""
 
+    def __init__(self, text: str, reason: str | UnsetType = UNSET) -> None:
+        super().__init__(text)
+        self.reason = reason
+        """The `startup_failure_reason` of the result, if there is one."""
 
-def build_config(options: CliOptions, environment: dict[str, str], clock: Clock) -> SessionConfig:
+
+def build_config(
+    options: CliOptions, environment: dict[str, str], clock: Clock, warned: Sequence[str] = ()
+) -> SessionConfig:
     """Raises UsageError or OpenFailed."""
     try:
-        return Composer(options, environment, working_directory(), clock).make_config(warn)
+        cwd = working_directory()
+        if options.worktree is None:
+            return Composer(options, environment, cwd, clock).make_config(warn, warned)
+        from parley.compose.setup.worktree import open_worktree
+
+        with open_worktree(options, environment, cwd) as worktree:
+            return Composer(options, environment, cwd, clock, worktree).make_config(warn, warned)
+    except StartRefused as exc:
+        raise OpenFailed(str(exc), exc.reason) from None
     except SessionError as exc:
         raise OpenFailed(str(exc)) from None
     except OSError as exc:
         raise OpenFailed(f"cannot open the session: {exc.filename}: {exc.strerror}") from None
+
+
+def wants_debug(options: CliOptions) -> bool:
+    return options.debug is not None or options.debug_file is not None or options.debug_to_stderr
 
 
 def attach_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tuple[SessionConfig, DebugLog]:
@@ -153,7 +176,7 @@ async def print_one(config: SessionConfig, prompt: str, printer: ResultPrinter) 
     session = open_session(hub, config, printer)
     session.outbox.is_client_gone = True  # the printer answers no requests
     with SignalHandler(session) as stop:
-        session.handle(user_message(prompt))
+        begin(session, prompt)
         session.close_input()
         early = None
         if session.memory_worker is not None and not printer.waits_for_all:
@@ -161,7 +184,7 @@ async def print_one(config: SessionConfig, prompt: str, printer: ResultPrinter) 
         await session.run_turns()
         if early is not None:
             early.cancel()  # a thread that is already printing continues
-        hub.close(session.id)
+        hub.close(session)
     return stop.exit_code()
 
 
@@ -177,11 +200,7 @@ async def stream(run: SessionRun, config: SessionConfig, prompt: str | None, deb
     """Serve a stream of messages, for one prompt or for those that arrive on stdin; returns the exit code."""
     hub, transport = Hub(), StdioTransport()
     try:
-        pump = Pump(run.connection, transport, run.clock.new_uuid)
-        if debug is not None:
-            from parley.cli.debug import LoggedPump
-
-            pump = LoggedPump(run.connection, transport, run.clock.new_uuid, debug)
+        pump = make_pump(run, transport, debug)
         session = open_session(hub, config, pump)
         with SignalHandler(session, transport, is_server=run.is_server) as stop:
             if prompt is None:
@@ -190,7 +209,7 @@ async def stream(run: SessionRun, config: SessionConfig, prompt: str | None, deb
                 pump.fail_requests(session)
                 await serve_one(session, prompt, transport)
             transport.close()
-            hub.close(session.id)
+            hub.close(session)
     finally:
         transport.close()
     if transport.error is not None:
@@ -199,12 +218,34 @@ async def stream(run: SessionRun, config: SessionConfig, prompt: str | None, deb
     return stop.exit_code()
 
 
+def make_pump(run: SessionRun, transport: StdioTransport, debug: DebugLog | None) -> Pump:
+    if debug is None:
+        return Pump(run.connection, transport, run.clock.new_uuid)
+    from parley.cli.debug import LoggedPump
+
+    return LoggedPump(run.connection, transport, run.clock.new_uuid, debug)
+
+
 async def serve_one(session: Session, prompt: str, transport: StdioTransport) -> None:
     """Run one prompt, then end the session."""
-    session.handle(user_message(prompt))
+    begin(session, prompt)
     session.close_input()
     await session.run_turns()
     await transport.drain()
+
+
+def begin(session: Session, prompt: str) -> None:
+    """Start with the prompt; without one, with the call that a hook deferred. Raises UsageError."""
+    if prompt.strip():
+        session.handle(user_message(prompt))
+        return
+    if not session.resumed_turn.is_waiting:
+        raise UsageError(
+            "Input must be provided either through stdin or as a prompt argument when using --print: "
+            "the session has no deferred tool call to continue with"
+        )
+    session.servers.start()
+    session.resumed_turn.enqueue()
 
 
 def user_message(prompt: str) -> User:
@@ -269,6 +310,10 @@ class SignalHandler:
             self._transport.close()
         os._exit(INTERRUPTED if number == signal.SIGINT else TERMINATED)
 
+    @property
+    def is_signaled(self) -> bool:
+        return self._signal is not None
+
     def exit_code(self) -> int:
         """Return 143 after SIGTERM or SIGHUP; 0 after SIGINT or for a server; else 1 if the last result is an error."""
         if self._signal in (signal.SIGTERM, signal.SIGHUP):
@@ -279,7 +324,7 @@ class SignalHandler:
         return 1 if last is not None and last.is_error is True else 0
 
 
-def cannot_open(run: SessionRun, error: str) -> int:
+def cannot_open(run: SessionRun, error: str, reason: str | UnsetType = UNSET) -> int:
     """Report that the session cannot be opened: on stderr, and to a client that reads messages as a result."""
     warn(error)
     options, clock = run.options, run.clock
@@ -291,5 +336,5 @@ def cannot_open(run: SessionRun, error: str) -> int:
     elif options.output_format in ("stream-json", "message", "json"):
         from parley.engine.session.no_session import no_session_result
 
-        write(run.connection.send(no_session_result(error, session_id, clock)))
+        write(run.connection.send(no_session_result(error, session_id, clock, startup_failure_reason=reason)))
     return 1

@@ -119,3 +119,14 @@ def wait_until_ready(
     if woken is not None:
         poll.register(woken, select.POLLIN)
     return bool(poll.poll(None if seconds is None else seconds * 1000))
+
+
+def restore_sigint() -> None:
+    """Let Ctrl-C end the process while no session handles it.
+
+    Python's default handler only sets a flag, so a read or write that starts at that moment would block forever.
+    """
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)

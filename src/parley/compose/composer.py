@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from parley.compose import limits, memory, permissions, tools
 from parley.compose.instructions import make_instructions
 from parley.compose.launch_context import LaunchContext
-from parley.compose.mcp import server_sources
+from parley.compose.mcp import parse_plugin_servers, server_sources
 from parley.compose.models import ModelFactory
-from parley.compose.observers import make_observer
+from parley.compose.observers import list_unused_exporters, make_observer
 from parley.compose.paths import task_output_directory
 from parley.compose.plugins import PluginLoader
-from parley.compose.registry import get_profile, include_partial_messages, list_problems
+from parley.compose.registry import get_profile, list_problems
 from parley.compose.stores import SessionStores
 from parley.engine.clock import Clock
-from parley.engine.models.thinking import ThinkingOptions
 from parley.engine.session.config import (
     AgentConfig,
     ClientConfig,
     ExtensionConfig,
     ModelConfig,
     PermissionConfig,
+    PluginReload,
     SessionConfig,
     StorageConfig,
 )
-from parley.errors import UsageError
+from parley.engine.session.identity import SessionIdentity
+from parley.errors import ModelForbidden, StartRefused, UsageError
 from parley.models.prices import Prices
-from parley.protocol.options import ROWS, CliOptions
+from parley.permissions.base import Policy
+from parley.protocol.options import FIELDS, CliOptions
 from parley.settings import credentials
 from parley.settings.base import OutputStyle
-from parley.settings.env_vars import is_truthy, read_int, state_events, sync_policy, takes_rate_limits
+from parley.settings.env_vars import state_events, takes_rate_limits
 from parley.stores.base import Log
-from parley.tools.base import Context
+from parley.tools.base import Workspace
 from parley.tools.registry import ToolRegistry
+from parley.workspace.base import Worktree
+from parley.workspace.local import LocalFiles
+
+if TYPE_CHECKING:
+    from parley.protocol.messages.requests import PluginEntry
 
 UNSUPPORTED_RESTRICTIONS = ("plugin_urls",)
-OFF = ("false", "0", "off")
 SAFE_MODE_IGNORED = ("mcp_config", "plugin_dirs", "plugin_dirs_no_mcp", "agents")
 """Options that `--safe-mode` ignores."""
 
@@ -45,100 +52,136 @@ SAFE_MODE_IGNORED = ("mcp_config", "plugin_dirs", "plugin_dirs_no_mcp", "agents"
 class Composer:
     """Turns options and the environment into the parts of a session."""
 
-    def __init__(self, options: CliOptions, environment: dict[str, str], cwd: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        options: CliOptions,
+        environment: dict[str, str],
+        cwd: str,
+        clock: Clock | None = None,
+        worktree: Worktree | None = None,
+    ) -> None:
         """Raises UsageError if the settings on the command line are wrong."""
-        self.launch = LaunchContext(options, environment, cwd, clock)
+        self.launch = LaunchContext(options, environment, cwd, clock, worktree)
         self.models = ModelFactory(self.launch)
         self.stores = SessionStores(self.launch)
         self.plugins = PluginLoader(self.launch)
 
-    def make_config(self, warn: Callable[[str], None]) -> SessionConfig:
-        """Everything a session needs. Raises UsageError or SessionError."""
+    def make_config(self, warn: Callable[[str], None], warned: Sequence[str] = ()) -> SessionConfig:
+        """Everything a session needs. Raises UsageError or SessionError.
+
+        `warned`: what was wrong with the command line. It is on stderr already, and the client is sent it too.
+        """
         launch, models, sessions = self.launch, self.models, self.stores
-        options, environment = launch.options, launch.environment
         launch.warn = warn
-        for warning in (*warn_unsupported(options), *list_problems()):
-            warn(warning)
+        ignored = self._check_options()
         # First what may be wrong with the command line, then what is to be opened: a refusal leaves nothing behind.
-        bounds, prices, schema = limits.make_limits(launch), models.prices(), limits.output_schema(launch)
-        models.check_first()
+        resolved, bounds = limits.resolve_options(launch), limits.make_limits(launch)
+        prices, schema = models.prices(), limits.output_schema(resolved)
+        try:
+            models.check_first()
+        except ModelForbidden as exc:
+            raise StartRefused(str(exc), exc.reason) from None
         memory.check_models(launch, models.check_first)
-        for warning in launch.settings.warnings():
+        restrictions = models.restrictions()
+        for warning in (*launch.settings.warnings(), *restrictions):
             warn(warning)
         session_id, log = sessions.open()
+        identity, files = SessionIdentity(session_id), tools.make_files(launch, session_id)
         begins_in = permissions.permission_mode(launch)
-        watching = make_observer(environment, warn)
-        context = tools.tool_context(launch, session_id, watching)
+        watching = make_observer(launch.environment, warn)
+        workspace = tools.make_workspace(launch, session_id, watching, resolved, files)
         style = self._output_style()
         make_keeper = memory.memory_opener(launch, sessions.store, session_id)
-        if make_keeper is not None:
-            context.open_memory = lambda: make_keeper().recall
         if models.is_wrapped:
             # The last step that can fail: a session that does not start leaves no recording.
             models.wrapping.open_recording()
+        policy = permissions.make_policy(launch, session_id)
         return SessionConfig(
-            session_id=session_id,
+            identity=identity,
             cwd=launch.cwd,
+            options=resolved,
             model=self._model_config(prices),
-            storage=self._storage_config(session_id, log),
-            permissions=self._permission_config(session_id, begins_in),
+            storage=self._storage_config(identity, log, files),
+            permissions=self._permission_config(policy, begins_in),
             client=self._client_config(),
-            agents=self._agent_config(context),
-            extensions=self._extension_config(context, style),
-            instructions=make_instructions(launch, session_id, style, context, make_keeper),
-            tools=self.tools(),
-            tool_context=context,
+            agents=self._agent_config(workspace, policy),
+            extensions=self._extension_config(workspace, style),
+            instructions=make_instructions(launch, session_id, style, policy.is_hidden, make_keeper),
+            tools=self.tools(resolved),
+            tool_search=tools.tool_search_policy(launch, models.is_first_party, models.uses_cloud),
+            workspace=workspace,
             task_output=task_output_directory(launch, session_id),
             settings=launch.settings,
             limits=bounds,
             compaction=limits.compaction_policy(launch),
+            open_memory=None if make_keeper is None else lambda: make_keeper().recall,
             make_memory=memory.worker_factory(make_keeper),
             output_schema=schema,
             clock=launch.clock,
             random=random,
             observer=watching,
             warn=warn,
+            worktree=launch.worktree,
+            notices=(*warned, *ignored, *launch.settings.notices(), *restrictions),
         )
 
+    def _check_options(self) -> list[str]:
+        """Refuse options that cannot be enforced. Returns what has no effect; stderr has it already.
+
+        Raises UsageError or SessionError.
+        """
+        launch, options = self.launch, self.launch.options
+        ignored = [*warn_unsupported(options), *self.plugins.unused_agent_fields()]
+        ignored += [*list_unused_exporters(launch.environment), *tools.list_unknown_tools(launch)]
+        ignored += permissions.check_restrictions(launch, tools.list_tools(launch))
+        check_worktree(launch)
+        for warning in (*ignored, *list_problems()):
+            launch.warn(warning)
+        launch.settings.check_start(options, launch.started_in)
+        return ignored
+
     def _model_config(self, prices: Prices) -> ModelConfig:
-        launch, models, options = self.launch, self.models, self.launch.options
+        models = self.models
         return ModelConfig(
             open=models.open,
             name=models.name(),
-            is_explicit=options.model is not None,
+            is_explicit=self.launch.options.model is not None,
             get_info=models.get_model_info,
+            is_allowed=models.is_allowed,
             fallbacks=models.fallbacks(),
             small=models.small_name(),
-            thinking=self._thinking(),
-            effort=options.effort
-            or launch.environment.get("CLAUDE_CODE_EFFORT_LEVEL")
-            or launch.settings.merged.get("effortLevel"),
-            betas=options.betas or (),
             prices=prices,
-            api_key_source=credentials.find_source(launch.credentials()),
+            aliases=models.aliases,
+            api_key_source=credentials.find_source(self.launch.credentials()),
         )
 
-    def _storage_config(self, session_id: str, log: Log) -> StorageConfig:
+    def _storage_config(self, identity: SessionIdentity, log: Log, files: LocalFiles) -> StorageConfig:
         launch, sessions, options = self.launch, self.stores, self.launch.options
+
+        def begin_session() -> Log:
+            identity.id, log = sessions.begin(identity.id, files)
+            return log
+
+        # A memory belongs to one session, and so does a database.
+        keeps_id = bool(options.database) or memory.memory_path(launch) is not None
         return StorageConfig(
             log=log,
-            sync=sync_policy(options.fsync, launch.environment, launch.settings.merged.get("fsync")),
             start_source=sessions.open_request().begins_as,
-            title=" ".join((options.name or "").split()) or None,
-            transcript_path=lambda: sessions.transcript_path(session_id),
-            mirror_log=lambda log, send: sessions.mirror_log(session_id, log, send),
+            begin_session=None if keeps_id else begin_session,
+            transcript_path=lambda: sessions.transcript_path(identity.id),
+            mirror_log=lambda log, send: sessions.mirror_log(identity.id, log, send),
             mirror_agent_log=lambda agent_id, meta, log, send: sessions.mirror_agent_log(
-                session_id, agent_id, meta, log, send
+                identity.id, agent_id, meta, log, send
             ),
-            open_agent_log=lambda agent_id, meta: sessions.agent_log(session_id, agent_id, meta),
-            list_agents=lambda: sessions.agents(session_id),
-            agent_transcript_path=lambda agent_id: sessions.agent_transcript(session_id, agent_id),
+            open_agent_log=lambda agent_id, meta: sessions.agent_log(identity.id, agent_id, meta),
+            list_agents=lambda: sessions.agents(identity.id),
+            agent_transcript_path=lambda agent_id: sessions.agent_transcript(identity.id, agent_id),
         )
 
-    def _permission_config(self, session_id: str, mode: str) -> PermissionConfig:
+    def _permission_config(self, policy: Policy, mode: str) -> PermissionConfig:
         launch, options = self.launch, self.launch.options
         return PermissionConfig(
-            policy=permissions.make_policy(launch, session_id),
+            policy=policy,
             mode=mode,
             mode_is_explicit=options.skip_permissions or options.permission_mode is not None,
             may_bypass=permissions.may_bypass(launch, mode),
@@ -148,49 +191,48 @@ class Composer:
         )
 
     def _client_config(self) -> ClientConfig:
-        options, environment = self.launch.options, self.launch.environment
-        profile = get_profile(options)
+        environment, profile = self.launch.environment, get_profile(self.launch.options)
         return ClientConfig(
-            include_partial_messages=include_partial_messages(options),
-            replay_user_messages=options.replay_user_messages,
-            prompt_suggestions=options.prompt_suggestions is not None and options.prompt_suggestions not in OFF,
             include_tool_schemas=profile.include_tool_schemas,
-            extension_fields=options.extension_fields,
             prompt_separator=profile.prompt_separator,
             merge_prompts=profile.merge_prompts,
-            hook_events=options.include_hook_events or profile.hook_events,
-            forwards_subagent_text=options.forward_subagent_text,
             send_rate_limits=takes_rate_limits(environment),
             state_events=state_events(environment),
-            may_rewind=is_truthy(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
             tools=tools.client_tools(self.launch),
         )
 
-    def _agent_config(self, context: Context) -> AgentConfig:
+    def _agent_config(self, workspace: Workspace, policy: Policy) -> AgentConfig:
         launch, plugins, options = self.launch, self.plugins, self.launch.options
         return AgentConfig(
             registry=plugins.agents,
             main=options.agent or (None if options.safe_mode else launch.settings.merged.get("agent")),
             subagent_model=launch.environment.get("CLAUDE_CODE_SUBAGENT_MODEL") or None,
-            load_memory=lambda scope, name: plugins.load_agent_memory(scope, name, context.hides),
-            make_worktrees=None if launch.is_restricted else lambda: tools.make_worktrees(context),
+            load_memory=lambda scope, name: plugins.load_agent_memory(scope, name, policy.is_hidden),
+            make_worktrees=None if launch.is_restricted else lambda: tools.make_worktrees(workspace),
         )
 
-    def _extension_config(self, context: Context, style: OutputStyle) -> ExtensionConfig:
+    def _extension_config(self, workspace: Workspace, style: OutputStyle) -> ExtensionConfig:
         launch, plugins = self.launch, self.plugins
+
+        def prepare_plugins(added: Sequence[PluginEntry]) -> PluginReload:
+            found, apply = plugins.prepare(added)
+            return PluginReload(servers=parse_plugin_servers(launch, workspace, found.found), apply=apply)
+
         return ExtensionConfig(
-            mcp=server_sources(launch, context, plugins.plugins),
+            mcp=server_sources(launch, workspace, plugins.plugins),
             make_callback_hooks=tools.callback_hooks,
-            make_command_hooks=lambda layers: tools.command_hooks(launch, layers, context),
+            make_command_hooks=lambda layers, services: tools.settings_hooks(launch, layers, workspace, services),
+            hooks=tools.extension_hooks(launch),
             list_plugins=plugins.list_plugins,
+            prepare_plugins=prepare_plugins,
             load_templates=None if launch.options.disable_slash_commands else plugins.load_templates,
             output_style=style.name,
             list_styles=launch.settings.styles,
         )
 
-    def tools(self) -> ToolRegistry:
-        """The tools the model may call."""
-        return tools.make_registry(self.launch, lambda: self.plugins.agents)
+    def tools(self, options: CliOptions | None = None) -> ToolRegistry:
+        """The tools the model may call. `options` are those with the values of variables and settings."""
+        return tools.make_registry(self.launch, options or self.launch.options, lambda: self.plugins.agents)
 
     def _output_style(self) -> OutputStyle:
         style = OutputStyle() if self.launch.options.safe_mode else self.launch.settings.style()
@@ -198,23 +240,24 @@ class Composer:
             self.launch.warn(str(style.problem))
         return style
 
-    def _thinking(self) -> ThinkingOptions:
-        options = self.launch.options
-        tokens = options.max_thinking_tokens
-        return ThinkingOptions(
-            budget_tokens=read_int(self.launch.environment, "MAX_THINKING_TOKENS") if tokens is None else tokens,
-            mode=options.thinking,
-            display=options.thinking_display,
-        )
+
+def check_worktree(launch: LaunchContext) -> None:
+    """Raises UsageError if the session cannot work in the worktree that `--worktree` asks for."""
+    if launch.options.worktree is None:
+        return
+    if launch.worktree is None:
+        raise UsageError("--worktree cannot be combined with --await-claim or an engine in the program's own process")
+    for hooks in launch.settings.merged.enabled_hooks():
+        if isinstance(hooks.value, dict) and "WorktreeCreate" in hooks.value:
+            raise UsageError(f"--worktree cannot be used: the WorktreeCreate hook of {hooks.path} runs for agents only")
 
 
 def warn_unsupported(options: CliOptions) -> list[str]:
     """A warning for every option without effect. Raises UsageError for an unsupported one that restricts."""
-    flags = {row.field: row.flags[0] for row in ROWS}
-    refused = [flags[field] for field in UNSUPPORTED_RESTRICTIONS if field in options.given]
+    refused = [FIELDS[field].flags[0] for field in UNSUPPORTED_RESTRICTIONS if field in options.given]
     if refused:
-        raise UsageError(f"option '{refused[0]}' is not supported, and ignoring it could do harm")
-    left_out = [flags[field] for field in SAFE_MODE_IGNORED if options.safe_mode and field in options.given]
+        raise UsageError(f"option '{refused[0]}' is not supported, and it is not safe to ignore it")
+    left_out = [FIELDS[field].flags[0] for field in SAFE_MODE_IGNORED if options.safe_mode and field in options.given]
     return [f"option '{flag}' has no effect with --safe-mode" for flag in left_out]
 
 

@@ -15,17 +15,18 @@ from parley.compose.permissions import requested_mode
 from parley.engine.context.system_prompt import CWD, DATE, Instructions
 from parley.errors import SessionError, UsageError
 from parley.settings.base import OutputStyle
-from parley.tools.base import Context
 
 if TYPE_CHECKING:
     from parley.memory.base import SessionMemory
+
+MAX_LANGUAGE_CHARS = 100
 
 
 def make_instructions(
     launch: LaunchContext,
     session_id: str,
     style: OutputStyle,
-    context: Context,
+    hides: Callable[[str], bool],
     open_memory: Callable[[], SessionMemory] | None = None,
 ) -> Instructions:
     """Raises UsageError if a file cannot be read."""
@@ -36,36 +37,57 @@ def make_instructions(
     appended = options.append_system_prompt or ""
     if options.append_system_prompt_file is not None:
         appended = read_text_file(options.append_system_prompt_file, "--append-system-prompt-file")
-    return Instructions(
+    instructions = Instructions(
         replaced=replaced,
         appended=appended,
         environment=environment_facts(launch, session_id),
+        excludes_dynamic=options.exclude_dynamic_sections,
         style=style.text,
-        # Called when files are read: the session decides what its rules hide, and it does not exist yet.
-        memory=lambda: "\n\n".join(
-            filter(None, (memory_text(launch, context.hides), remembered_text(launch, open_memory)))
+        memory=lambda: "\n\n".join(filter(None, (memory_text(launch, hides), remembered_text(launch, open_memory)))),
+        memory_files=lambda: memory_files(launch, hides),
+        usual_memory_files=(
+            ("User", str(launch.config / "CLAUDE.md")),
+            ("Project", os.path.join(launch.started_in, "CLAUDE.md")),
         ),
-        memory_files=lambda: memory_files(launch, context.hides),
-        nested=lambda path: nested_memory(launch, path, context.hides),
+        memory_imports=lambda: memory_imports(launch, hides),
+        nested=lambda path: nested_memory(launch, path, hides),
     )
+    if launch.worktree is None:
+        return instructions
+    from parley.engine.agents.setup import worktree_instructions
+
+    return worktree_instructions(instructions, launch.worktree)
 
 
 def environment_facts(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
-    if launch.options.exclude_dynamic_sections:
-        return ()
     return (
         f"{CWD}{launch.cwd}",
         f"Platform: {sys.platform}",
         f"{DATE}{launch.clock.now()[:10]}",
+        *preferences(launch),
         *plan_rules(launch, session_id),
     )
+
+
+def preferences(launch: LaunchContext) -> tuple[str, ...]:
+    """What the settings `language` and `attribution` ask for."""
+    merged = launch.settings.merged
+    found: list[str] = []
+    if language := " ".join(merged.get("language", "").split()):
+        found.append(f"Answer in this language, unless the user asks for another: {language[:MAX_LANGUAGE_CHARS]}")
+    attribution = merged.get("attribution")
+    for key, place in (("commit", "git commits"), ("pr", "descriptions of pull requests")):
+        text = attribution.get(key, "") if isinstance(attribution, dict) else ""
+        if text.strip():
+            found.append(f"End the messages of {place} with this text: {text.strip()}")
+    return tuple(found)
 
 
 def plan_rules(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
     """The instructions for a session that starts in plan mode."""
     if requested_mode(launch) != "plan":
         return ()
-    rule = "The session begins in plan mode: look around and change nothing until the user has approved your plan."
+    rule = "The session starts in plan mode: read and search, and change nothing until the user has approved your plan."
     return (f"{rule} ExitPlanMode presents it; you may write it to {plan_file(launch, session_id)} first.",)
 
 
@@ -73,7 +95,7 @@ def nested_memory(launch: LaunchContext, path: str, denies: Callable[[str], bool
     """The memory files between the working directory and a file, each with the mark it starts with."""
     from parley.settings.files.memory_files import heading_for
 
-    found = launch.settings.memory_between(path, launch.cwd, launch.additional_directories(), denies)
+    found = launch.settings.memory_between(path, launch.started_in, launch.additional_directories(), denies)
     for memory in found:
         for error in memory.problems:
             launch.warn(str(error))
@@ -83,8 +105,8 @@ def nested_memory(launch: LaunchContext, path: str, denies: Callable[[str], bool
 def memory_text(launch: LaunchContext, denies: Callable[[str], bool]) -> str:
     """The text of the memory files."""
     if launch.options.safe_mode:
-        return ""
-    found = launch.settings.memory(launch.cwd, launch.additional_directories(), denies)
+        return str(launch.settings.merged.get("claudeMd", ""))
+    found = launch.settings.memory(launch.started_in, launch.additional_directories(), denies)
     for error in found.problems:
         launch.warn(str(error))
     return found.text
@@ -107,11 +129,16 @@ def memory_files(launch: LaunchContext, denies: Callable[[str], bool]) -> list[t
         return []
     own = str(launch.config)
     found: list[tuple[str, str, int]] = []
-    for path in launch.settings.memory(launch.cwd, launch.additional_directories(), denies).files:
+    for path in launch.settings.memory(launch.started_in, launch.additional_directories(), denies).files:
         kind = "User" if path.startswith(own) else "Local" if path.endswith(".local.md") else "Project"
         with suppress(OSError):
             found.append((path, kind, os.path.getsize(path)))
     return found
+
+
+def memory_imports(launch: LaunchContext, denies: Callable[[str], bool]) -> dict[str, str]:
+    """The memory files that others import, and the files that import them."""
+    return dict(launch.settings.memory(launch.started_in, launch.additional_directories(), denies).imports)
 
 
 def read_text_file(path: str, flag: str) -> str:

@@ -15,17 +15,31 @@ from parley.settings.safe_read import UnreadableFile, read_file
 from parley.settings.session_settings import SessionSettings
 from parley.stores.files.entry_codec import EntryContext as LineContext
 from parley.version import PROTOCOL_LEVEL
+from parley.workspace.base import Worktree
 
 
 class LaunchContext:
-    def __init__(self, options: CliOptions, environment: dict[str, str], cwd: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        options: CliOptions,
+        environment: dict[str, str],
+        cwd: str,
+        clock: Clock | None = None,
+        worktree: Worktree | None = None,
+    ) -> None:
         """Raises UsageError if the settings on the command line are wrong."""
         self.options = options
-        self.cwd = cwd
+        self.started_in = cwd
+        """Where the process was started: its settings, memory files and rules apply, also in a worktree."""
+        self.worktree = worktree
+        self.cwd = cwd if worktree is None else worktree.cwd
+        """Where the session works."""
         self.clock = clock or Clock()
         self.is_restricted = options.restricted or is_truthy(environment.get("CLAUDE_CODE_RESTRICTED"))
         """Whether settings files are ignored, no commands run, and only the working directories are accessible."""
         self.config = sources.config_folder(environment)
+        self.user_file = sources.user_file(environment)
+        """Claude Code's `.claude.json`."""
         wanted = sources.SourceSelection(
             config=self.config,
             project=os.path.normpath(os.path.join(cwd, options.project_config_root or ".")),
@@ -34,6 +48,7 @@ class LaunchContext:
             sources=() if self.is_restricted else options.setting_sources,
             bare=options.bare,
             managed_hooks_only=options.safe_mode,
+            user_file=self.user_file,
         )
         self.settings = SessionSettings(wanted, environment, child_environment)
         self.environment = self.settings.environment()
@@ -56,7 +71,7 @@ class LaunchContext:
 
     def additional_directories(self) -> tuple[str, ...]:
         """The working directories besides the first, absolute."""
-        added = (os.path.normpath(os.path.join(self.cwd, folder)) for folder in self.options.add_dirs or ())
+        added = (os.path.normpath(os.path.join(self.started_in, folder)) for folder in self.options.add_dirs or ())
         return tuple(dict.fromkeys([*added, *self.settings.folders()]))
 
     def line_context(self) -> LineContext:
@@ -74,11 +89,21 @@ def git_branch(directory: Path) -> str:
     """The branch of a folder, read from git's own file; empty outside a repository."""
     for place in (directory, *directory.parents):
         try:
-            text = read_file(place / ".git" / "HEAD", most_bytes=1000).data.decode().strip()
+            text = read_file(git_folder(place) / "HEAD", most_bytes=1000).data.decode().strip()
         except (UnreadableFile, UnicodeDecodeError):
             continue
         return text.removeprefix("ref: refs/heads/") if text.startswith("ref: ") else text[:12]
     return ""
+
+
+def git_folder(checkout: Path) -> Path:
+    """Where git keeps what belongs to a checkout. In a worktree, `.git` is a file that names it."""
+    path = checkout / ".git"
+    try:
+        named = read_file(path, most_bytes=5000).data.decode()
+    except (UnreadableFile, UnicodeDecodeError):
+        return path
+    return checkout / named.removeprefix("gitdir:").strip()
 
 
 def working_directory() -> str:
@@ -86,4 +111,4 @@ def working_directory() -> str:
     try:
         return os.getcwd()
     except OSError:
-        raise UsageError("the working directory does not exist any more") from None
+        raise UsageError("the working directory no longer exists") from None

@@ -1,4 +1,4 @@
-"""The limits of a session: turns, cost, retries, line length, and the schema of the result."""
+"""The options of a session with what variables and settings add, and the limits that follow from them."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from msgspec.structs import replace
 
 from parley.compose import memory
 from parley.compose.launch_context import LaunchContext
-from parley.engine.accounting.budget import Budget
+from parley.compose.registry import get_profile, include_partial_messages
 from parley.engine.context.compaction import CompactionPolicy, make_policy
 from parley.engine.session.config import SessionLimits
 from parley.engine.turn.result_spill import LINE_CAP_BYTES
-from parley.engine.turn.retry import DEFAULT_RETRIES
-from parley.engine.turn.structured_output import DEFAULT_ATTEMPTS, OutputSchema, parse_output_schema
+from parley.protocol.options import CliOptions
 from parley.settings.env_vars import background_wait_seconds, heartbeat_seconds, is_truthy, read_int, read_int_or
-from parley.settings.limits import LimitValues
+from parley.settings.option_values import OptionValues
 
 if TYPE_CHECKING:
+    from parley.engine.turn.structured_output import OutputSchema
     from parley.models.http.call import Deadlines
 
 MIN_LINE_BYTES = 50_000
 
 
-def settings_limits(launch: LaunchContext) -> LimitValues:
-    return LimitValues(launch.options, launch.environment, launch.settings.merged.get("limits"))
+def option_values(launch: LaunchContext) -> OptionValues:
+    return OptionValues(launch.options, launch.environment, launch.settings.merged.get)
+
+
+def resolve_options(launch: LaunchContext) -> CliOptions:
+    """The options with what variables, settings and the dialect say, and without the key. Raises UsageError."""
+    given, merged, found = launch.options, launch.settings.merged, option_values(launch).resolve()
+    thinks = found.max_thinking_tokens is not None or merged.get("alwaysThinkingEnabled") is not False
+    return found.replace(
+        include_partial_messages=include_partial_messages(given),
+        include_hook_events=given.include_hook_events or get_profile(given).hook_events,
+        thinking=found.thinking or (None if thinks else "disabled"),
+        thinking_display=found.thinking_display or ("summarized" if merged.is_on("showThinkingSummaries") else None),
+        prompt_suggestions=found.prompt_suggestions and merged.get("promptSuggestionEnabled") is not False,
+        api_key=None,
+    )
 
 
 def make_limits(launch: LaunchContext) -> SessionLimits:
     """Raises UsageError."""
-    given, environment = settings_limits(launch), launch.environment
-    given.deadlines()
+    environment = launch.environment
     return SessionLimits(
-        max_turns=given.get("maxTurns"),
-        budget=Budget(
-            usd=given.get("maxBudgetUsd"),
-            tokens=given.get("maxBudgetTokens"),
-            calls=given.get("maxBudgetCalls"),
-            seconds=given.get("maxBudgetSeconds"),
-        ),
-        task_budget=given.get("taskBudget"),
-        max_retries=given.get_or("maxRetries", DEFAULT_RETRIES),
-        max_schema_attempts=given.get_or("structuredOutputAttempts", DEFAULT_ATTEMPTS),
-        max_output_tokens=given.get("maxOutputTokens"),
         max_parallel_tools=max(1, read_int_or(environment, "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY", 10)),
         max_line_bytes=max_line_bytes(launch),
-        fail_on_denial=launch.options.fail_on_denial,
-        allow_background_tasks=not is_truthy(environment.get("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS")),
         heartbeat_seconds=heartbeat_seconds(environment),
         background_wait_seconds=background_wait_seconds(environment),
     )
@@ -61,7 +61,7 @@ def make_deadlines(launch: LaunchContext) -> Deadlines:
     """How long to wait for a silent backend. Raises UsageError."""
     from parley.models.http.call import Deadlines
 
-    return Deadlines.from_settings(settings_limits(launch).deadlines())
+    return Deadlines.from_settings(option_values(launch).deadlines())
 
 
 def compaction_policy(launch: LaunchContext) -> CompactionPolicy:
@@ -78,7 +78,10 @@ def compaction_policy(launch: LaunchContext) -> CompactionPolicy:
     return found if view_tokens is None else replace(found, max_tokens=view_tokens)
 
 
-def output_schema(launch: LaunchContext) -> OutputSchema | None:
+def output_schema(options: CliOptions) -> OutputSchema | None:
     """The schema of the result. Raises UsageError if it is not valid."""
-    text, attempts = launch.options.json_schema, settings_limits(launch).get("structuredOutputAttempts")
-    return None if text is None else parse_output_schema(text, attempts or DEFAULT_ATTEMPTS)
+    if options.json_schema is None:
+        return None
+    from parley.engine.turn.structured_output import parse_output_schema
+
+    return parse_output_schema(options.json_schema, options.max_schema_attempts)

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import structs
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import prompt_tool
 from parley.compose.registry import TRANSPORTS
 from parley.compose.tools import denied_tools
 from parley.host import Host
-from parley.mcp.base import ConnectionLost, ServerSources, ServerSpec, ServerTransport
+from parley.mcp.base import ConnectionLost, ServerLogin, ServerSources, ServerSpec, ServerTransport
 from parley.mcp.sources import ServerParser, build_sources
 from parley.models.endpoint import is_loopback
 from parley.settings.base import Plugin, printable
 from parley.settings.env_vars import read_int
-from parley.tools.base import Context
+from parley.tools.base import Workspace
 
 if TYPE_CHECKING:
     from parley.compose.certificates import Trust
+    from parley.compose.mcp_login import LoginFile
     from parley.settings.mcp_files import ServerDeclaration
 
-TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Context, str, Trust], ServerTransport]] = {
-    "sdk": lambda cls, spec, host, context, project, trust: cls(spec.name, host),
-    "stdio": lambda cls, spec, host, context, project, trust: cls(
-        spec, context.processes, project, context.environment
+
+class RemoteAccess(NamedTuple):
+    """What a server at a URL is reached with."""
+
+    trust: Trust
+    logins: LoginFile
+
+
+TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Workspace, str, RemoteAccess], ServerTransport]] = {
+    "sdk": lambda cls, spec, host, workspace, project, access: cls(spec.name, host),
+    "stdio": lambda cls, spec, host, workspace, project, access: cls(
+        spec, workspace.processes, project, workspace.environment
     ),
-    "sse": lambda cls, spec, host, context, project, trust: cls(spec, find_proxy(spec.url), trust),
-    "http": lambda cls, spec, host, context, project, trust: cls(spec, find_proxy(spec.url), trust),
+    "sse": lambda cls, spec, host, workspace, project, access: cls(spec, find_proxy(spec.url), *access),
+    "http": lambda cls, spec, host, workspace, project, access: cls(spec, find_proxy(spec.url), *access),
 }
 """The working directory is the project folder, so a restarted server is the same after the model changed directory."""
 
@@ -53,35 +64,81 @@ def find_proxy(url: str) -> str | None:
     return named if named is None or "://" in named else f"http://{named}"
 
 
-def server_sources(launch: LaunchContext, context: Context, plugins: Callable[[], list[Plugin]]) -> ServerSources:
+def server_sources(launch: LaunchContext, workspace: Workspace, plugins: Callable[[], list[Plugin]]) -> ServerSources:
     """Raises UsageError."""
     options = launch.options
     given = () if options.safe_mode else options.mcp_config or ()
     strict = options.strict_mcp_config or options.safe_mode
-    written, problems = launch.settings.servers(given, launch.cwd, strict=strict)
-    if not options.strict_mcp_config:
-        written += [plugin_servers(plugin) for plugin in plugins() if plugin.servers]
-    maker = ServerParser(launch.environment, context.environment)
+    written, problems = launch.settings.servers(given, launch.started_in, strict=strict)
+    own = {name for one in written for name in one.servers}
+    of_plugins = () if options.strict_mcp_config else [plugin_servers(plugin) for plugin in plugins() if plugin.servers]
+    written += of_plugins
+    maker = ServerParser(launch.environment, workspace.environment, make_server_check(launch))
     found = maker.gather(written)
     for error in (*problems, *found.problems):
         launch.warn(error)
 
-    async def open_wire(spec: ServerSpec, host: Host) -> ServerTransport:
+    def open_access(spec: ServerSpec) -> RemoteAccess:
+        """Raises ConnectionLost if the session must not reach the server."""
         if options.offline and spec.url and not is_loopback(spec.url):
             raise ConnectionLost("this session runs with --offline, and the server is not on this machine")
         from parley.compose.certificates import make_trust
+        from parley.compose.mcp_login import open_login_file
 
-        trusted = make_trust(launch.environment, launch.warn)
+        return RemoteAccess(make_trust(launch.environment, launch.warn), open_login_file(launch))
+
+    async def open_wire(spec: ServerSpec, host: Host) -> ServerTransport:
+        access = open_access(spec)
         # A transport's package may take a second to load; the loop must not wait for it.
         cls = load_transport(spec.kind) if spec.kind == "sdk" else await asyncio.to_thread(load_transport, spec.kind)
-        made: ServerTransport = TRANSPORT_OPENERS[spec.kind](cls, spec, host, context, launch.cwd, trusted)
+        made: ServerTransport = TRANSPORT_OPENERS[spec.kind](cls, spec, host, workspace, launch.cwd, access)
         return made
+
+    async def start_login(spec: ServerSpec, redirect_uri: str | None) -> ServerLogin:
+        from parley.compose import mcp_login
+
+        return await mcp_login.start_login(spec, redirect_uri, find_proxy(spec.url), *open_access(spec))
+
+    async def forget_login(spec: ServerSpec) -> None:
+        from parley.compose import mcp_login
+
+        await mcp_login.forget_login(spec, mcp_login.open_login_file(launch))
 
     # The tool that answers permission questions is not for the model.
     denied = (*denied_tools(launch), *filter(None, [prompt_tool(launch)]))
-    return build_sources(
+    sources = build_sources(
         maker, found.specs, open_wire, number=lambda name: read_int(launch.environment, name), denied=denied
     )
+    names = frozenset(name for one in of_plugins for name in one.servers) - own
+    return structs.replace(sources, plugin_servers=names, start_login=start_login, forget_login=forget_login)
+
+
+def parse_plugin_servers(
+    launch: LaunchContext, workspace: Workspace, plugins: Iterable[Plugin]
+) -> tuple[ServerSpec, ...]:
+    """The servers of plugins that are loaded into a running session."""
+    if launch.options.strict_mcp_config:
+        return ()
+    parser = ServerParser(launch.environment, workspace.environment, make_server_check(launch))
+    found = parser.gather([plugin_servers(plugin) for plugin in plugins if plugin.servers])
+    for error in found.problems:
+        launch.warn(error)
+    return found.specs
+
+
+def make_server_check(launch: LaunchContext) -> Callable[[ServerSpec], str]:
+    """Return a function that says why settings forbid a server; empty if they do not."""
+
+    def check(spec: ServerSpec) -> str:
+        merged = launch.settings.merged
+        if "allowedMcpServers" not in merged.values and "deniedMcpServers" not in merged.values:
+            return ""
+        from parley.settings.policy.mcp_servers import McpServerRules
+
+        key = McpServerRules.from_settings(merged).find_obstacle(spec)
+        return f"it is not allowed by the settings ({key})" if key else ""
+
+    return check
 
 
 def load_transport(kind: str) -> Any:

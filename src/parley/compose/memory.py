@@ -37,10 +37,12 @@ def memory_path(launch: LaunchContext) -> Path | None:
     option, setting = launch.options.memory, (launch.settings.merged.get("memory") or {}).get("enabled")
     if launch.options.no_session_persistence or (option or "").lower() in OFF:
         return None
+    if option is None and launch.settings.merged.get("autoMemoryEnabled") is False:
+        return None
     if option is None and (setting is False or (setting is None and not launch.options.database)):
         return None
     if option is not None and option.lower() not in ON:
-        return Path(launch.cwd, os.path.expanduser(option))
+        return Path(launch.started_in, os.path.expanduser(option))
     return default_path(launch)
 
 
@@ -48,7 +50,7 @@ def default_path(launch: LaunchContext) -> Path:
     """The default file. Raises UsageError."""
     chosen = choose(launch.options, launch.environment)
     if chosen is not None and chosen.holds_memory:
-        return Path(launch.cwd, os.path.expanduser(chosen.location))
+        return Path(launch.started_in, os.path.expanduser(chosen.location))
     return launch.config / PROJECTS / project_key(launch.cwd) / FILE
 
 

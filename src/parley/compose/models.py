@@ -10,14 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from parley.compose.launch_context import LaunchContext
 from parley.compose.limits import make_deadlines
 from parley.compose.registry import load_backend
-from parley.errors import UsageError
+from parley.errors import ModelForbidden, UsageError
 from parley.models.base import Model
-from parley.models.catalog import ModelInfo, ModelRef, model_info, resolve
+from parley.models.catalog import ModelInfo, ModelRef, aliases_from, model_info, resolve
 from parley.models.endpoint import ModelEndpoint
 from parley.models.prices import Prices
 from parley.settings import backends, credentials
@@ -26,6 +24,9 @@ if TYPE_CHECKING:
     from parley.compose.certificates import Trust
     from parley.models.http.call import Deadlines
     from parley.models.wrapping import ModelWrapper
+    from parley.settings.policy.models import ModelRules
+
+NOT_LISTED = "provider_not_allowed"
 
 
 class ModelFactory:
@@ -34,18 +35,66 @@ class ModelFactory:
     def __init__(self, launch: LaunchContext) -> None:
         self.launch = launch
 
-    def name(self) -> str:
-        """The model that a session starts with."""
+    @property
+    def aliases(self) -> dict[str, str]:
+        """The short names that the environment redefines."""
+        return aliases_from(self.launch.environment)
+
+    def resolve(self, name: str) -> ModelRef:
+        """What the name of a model stands for."""
+        return resolve(name, self.aliases)
+
+    def requested_name(self) -> str:
+        """The model that the user asks for."""
         asked = self.launch.options.model or self.launch.environment.get("ANTHROPIC_MODEL")
         return str(asked or self.launch.settings.merged.get("model") or "default")
 
+    def name(self) -> str:
+        """The model that a session starts with: the requested one, or the default if settings forbid it.
+
+        Raises ModelForbidden if they leave none.
+        """
+        asked = self.requested_name()
+        rules = self._model_rules
+        if rules is None or rules.find_obstacle(self.resolve(asked)) is None:
+            return asked
+        chosen = rules.find_default(self.resolve)
+        if chosen is None:
+            text = "the settings deniedModels and availableModels leave no model to use"
+            raise ModelForbidden(text, "managed_settings_invalid")
+        return chosen
+
+    def is_allowed(self, choice: ModelRef) -> bool:
+        """Whether the settings permit a model."""
+        rules = self._model_rules
+        return rules is None or rules.find_obstacle(choice) is None
+
+    def restrictions(self) -> list[str]:
+        """What users are told of models that settings forbid."""
+        asked, chosen = self.requested_name(), self.name()
+        if asked == chosen or asked == "default":
+            return []
+        name = self.resolve(chosen).display_name
+        return [f'Model "{asked}" is restricted by your organization\'s settings. Using {name} instead.']
+
     def small_name(self) -> str:
-        """The model for side queries."""
-        return self.launch.environment.get("ANTHROPIC_SMALL_FAST_MODEL") or "haiku"
+        """The model for side queries; the session's own if settings forbid it."""
+        found = self.launch.environment.get("ANTHROPIC_SMALL_FAST_MODEL") or "haiku"
+        return found if self.is_allowed(self.resolve(found)) else self.name()
+
+    @property
+    def _model_rules(self) -> ModelRules | None:
+        """The models that settings permit; None if they permit all."""
+        merged = self.launch.settings.merged
+        if not any(key in merged.values for key in ("availableModels", "deniedModels")):
+            return None
+        from parley.settings.policy.models import ModelRules
+
+        return ModelRules.from_settings(merged, self.aliases)
 
     def check_first(self, name: str | None = None) -> None:
         """Report at the start what is wrong with a model, the session's if none is named. Raises UsageError."""
-        choice = resolve(self.name() if name is None else name)
+        choice = self.resolve(self.name() if name is None else name)
         self.check(choice)
         if choice.adapter not in backends.SERVICES:
             self.open_unwrapped(choice)  # reads the script or the recording
@@ -53,13 +102,51 @@ class ModelFactory:
     def check(self, choice: ModelRef) -> None:
         """Raises UsageError if a model can never be called."""
         if not choice.name:
-            raise UsageError(f"the model {choice.adapter}: needs a name after the colon")
+            raise UsageError(f"the model '{choice.adapter}:' needs a name after the colon")
+        self._check_policy(choice)
         backends.check_service(self.find_adapter(choice), self.launch.environment)
+
+    def _check_policy(self, choice: ModelRef) -> None:
+        """Raises ModelForbidden."""
+        rules, merged = self._model_rules, self.launch.settings.merged
+        if rules is not None and (key := rules.find_obstacle(choice)) is not None:
+            text = f"the model {choice.display_name} is not allowed by the settings ({key})"
+            raise ModelForbidden(text, "managed_settings_invalid")
+        replaced = self._replace(choice)
+        if rules is not None and replaced != choice:
+            by_policy = merged.values["modelOverrides"].source == "managed"
+            if not by_policy and (key := rules.find_obstacle(replaced)) is not None:
+                text = f"modelOverrides names the model {replaced.name}, which is not allowed by the settings ({key})"
+                raise ModelForbidden(text, "managed_settings_invalid")
+        if "allowedProviders" in merged.values and not choice.is_fake:
+            from parley.settings.policy.models import ProviderRules
+
+            adapter = self.find_adapter(choice)
+            address = backends.find_address(adapter, self.launch.environment)
+            obstacle = ProviderRules.from_settings(merged).find_obstacle(adapter, *address)
+            if obstacle is not None:
+                raise ModelForbidden(f"the model {choice.display_name} cannot be used: {obstacle}", NOT_LISTED)
+
+    def _replace(self, choice: ModelRef) -> ModelRef:
+        """The name under which the server knows a model (`modelOverrides`)."""
+        overrides = self.launch.settings.merged.get("modelOverrides", {})
+        return ModelRef(choice.adapter, overrides[choice.name]) if choice.name in overrides else choice
 
     def find_adapter(self, choice: ModelRef) -> str:
         """The backend to call for a model: a cloud may serve the Messages API."""
         cloud = backends.selected_cloud(self.launch.environment) if choice.is_messages_api else None
         return cloud or choice.adapter
+
+    @property
+    def uses_cloud(self) -> bool:
+        """Whether a cloud serves the Messages API."""
+        return backends.selected_cloud(self.launch.environment) is not None
+
+    @property
+    def is_first_party(self) -> bool:
+        """Whether Anthropic's own servers serve the Messages API. Raises UsageError."""
+        url = backends.anthropic_url(self.launch.environment)
+        return url.rstrip("/") == backends.ANTHROPIC_URL and not self.uses_cloud
 
     def open(self, choice: ModelRef) -> Model:
         """A model, with faults and the recorder if they are requested. Raises UsageError or ModelError."""
@@ -69,7 +156,13 @@ class ModelFactory:
     def open_unwrapped(self, choice: ModelRef) -> Model:
         """Raises UsageError or ModelError."""
         self.check(choice)
-        return load_backend(self.find_adapter(choice))(self, choice.name)
+        model = load_backend(self.find_adapter(choice))(self, choice.name)
+        replaced = self._replace(choice)
+        if replaced == choice:
+            return model
+        from parley.models.renamed import RenamedModel
+
+        return RenamedModel(model, replaced.request_name)
 
     @property
     def is_wrapped(self) -> bool:
@@ -91,7 +184,7 @@ class ModelFactory:
                 "config": str(launch.config),
                 "tmp": launch.environment.get("TMPDIR") or "/tmp",
             },
-            recording=RecordingTarget(Path(launch.cwd, record), clock.now, clock.monotonic) if record else None,
+            recording=RecordingTarget(Path(launch.started_in, record), clock.now, clock.monotonic) if record else None,
             faults=launch.options.faults or (),
             deadlines=make_deadlines(launch),
             warn=launch.warn,
@@ -105,7 +198,7 @@ class ModelFactory:
 
     @property
     def cwd(self) -> str:
-        return self.launch.cwd
+        return self.launch.started_in
 
     @property
     def warn(self) -> Callable[[str], None]:
@@ -138,7 +231,8 @@ class ModelFactory:
         return found
 
     def cloud_options(self, cloud: str) -> dict[str, str]:
-        return backends.cloud_options(cloud, self.launch.environment)
+        """Raises ModelError if a helper fails."""
+        return backends.cloud_options(cloud, self.launch.environment, self.launch.settings.merged.to_json())
 
     def replay(self, path: Path) -> Model:
         """Raises UsageError."""
@@ -156,26 +250,29 @@ class ModelFactory:
     def get_model_info(self, choice: ModelRef) -> ModelInfo:
         """What is known of a model. The environment may declare what its server accepts."""
         known, service = model_info(choice.name), backends.SERVICES.get(choice.adapter)
-        if service is None or service.declared_fields is None:
+        if service is None or service.adapt_info is None:
             return known
-        fields = service.declared_fields(self.launch.environment)
-        return msgspec.structs.replace(
-            known,
-            supports_effort="reasoning_effort" in fields,
-            supports_schemas="response_format" in fields,
-        )
+        return service.adapt_info(known, choice.name, self.launch.environment)
 
     def fallbacks(self) -> tuple[str, ...]:
         """Raises UsageError if one of them can never be called."""
         asked = self.launch.options.fallback_model or self.launch.settings.merged.get("fallbackModel") or ""
-        names = tuple(name.strip() for name in str(asked).split(",") if name.strip())
+        parts = asked if isinstance(asked, list) else str(asked).split(",")
+        names = [name.strip() for name in parts if name.strip()]
+        found: list[str] = []
         for name in names:
-            self.check(resolve(name))
-        return names
+            try:
+                self.check(self.resolve(name))
+            except ModelForbidden as exc:
+                self.launch.warn(f"the fallback model {name} is left out: {exc}")
+            else:
+                found.append(name)
+        return tuple(found)
 
     def prices(self) -> Prices:
         path = self.launch.environment.get("PARLEY_PRICES")
-        prices = Prices(Path(path) if path else None)
+        pricing = self.launch.settings.merged.get("modelPricing", {})
+        prices = Prices(Path(path) if path else None, pricing.get("overrides"), pricing.get("multiplier", 1))
         if path:
             prices.price("")  # reports a broken table at the start, not after the first answer
         return prices

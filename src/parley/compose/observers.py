@@ -9,6 +9,16 @@ from parley.compose.registry import OBSERVERS, load
 from parley.observer import NULL_OBSERVER, Observer
 from parley.settings.env_vars import is_truthy
 
+UNUSED_EXPORTERS = ("OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER")
+
+
+def list_unused_exporters(environment: Mapping[str, str]) -> list[str]:
+    """A warning for every exporter that CLAUDE_CODE_ENABLE_TELEMETRY would start in Claude Code, and not here."""
+    if not is_truthy(environment.get("CLAUDE_CODE_ENABLE_TELEMETRY")):
+        return []
+    wanted = [name for name in UNUSED_EXPORTERS if environment.get(name, "none").strip() not in ("", "none")]
+    return [f"{name} has no effect: only traces are exported (OTEL_TRACES_EXPORTER)" for name in wanted]
+
 
 def make_observer(environment: Mapping[str, str], warn: Callable[[str], None]) -> Observer:
     """Spans are made if the program uses OpenTelemetry itself, or the environment names an exporter."""

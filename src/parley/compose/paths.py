@@ -8,12 +8,21 @@ from pathlib import Path
 
 from parley.compose.launch_context import LaunchContext
 from parley.engine.tasks.task import OutputDirectory
+from parley.settings.base import TREE
 from parley.stores.files.claude import project_key
 from parley.workspace import private_files
 
 
 def plan_file(launch: LaunchContext, session_id: str) -> Path:
-    return launch.config / "plans" / f"{session_id}.md"
+    standard = launch.config / "plans" / f"{session_id}.md"
+    setting = launch.settings.merged.values.get("plansDirectory")
+    if setting is None:
+        return standard
+    folder = os.path.normpath(os.path.join(launch.cwd, os.path.expanduser(setting.value)))
+    if setting.source in TREE and not folder.startswith(launch.cwd.rstrip("/") + "/"):
+        launch.warn(f"settings: {setting.path}: plansDirectory must be inside the project; the default is used")
+        return standard
+    return Path(folder, f"{session_id}.md")
 
 
 def results_folder(launch: LaunchContext, session_id: str) -> Path:
@@ -41,8 +50,9 @@ def own_folders(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
     planted it.
     """
     place = task_output_directory(launch, session_id)
-    ours = [results_folder(launch, session_id), place.fallback, plan_file(launch, session_id)]
+    ours, plan = [results_folder(launch, session_id), place.fallback], plan_file(launch, session_id)
     roots = [*((launch.config, path) for path in ours), (place.temporary, place.temporary.joinpath(*place.names))]
+    roots.append((launch.config if plan.is_relative_to(launch.config) else plan.parent, plan))
     real = (Path(os.path.realpath(root), path.relative_to(root)) for root, path in roots)
     return tuple(dict.fromkeys(map(str, (*(path for _, path in roots), *real))))
 

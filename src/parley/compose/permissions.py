@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import own_folders
 from parley.compose.registry import get_profile
-from parley.errors import UsageError
-from parley.permissions.base import Policy
+from parley.errors import SessionError, UsageError
+from parley.permissions.base import Policy, is_auto_disabled
 from parley.permissions.lazy import LazyPolicy
-from parley.settings.base import printable
+from parley.settings.base import UNENFORCED, RuleText, printable
 from parley.settings.env_vars import is_truthy
+from parley.tools.selection import canonical_name
 
 BYPASS = "bypassPermissions"
 ROOT_UNATTENDED = "root without approval requests"
 """Not a mode, but the reason why bypassPermissions is not used."""
+OTHER_TOOL = r"(?!mcp__)[A-Za-z_][\w.-]*"
+"""The name of a tool that other versions or packages may have."""
 PROMPT_TOOL = r"mcp__[\w-]+?__[\w-]+"
 RESTRICTED_BYPASS = f"a restricted session cannot use {BYPASS}"
 ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) outside of a sandbox (IS_SANDBOX=1)"
@@ -34,6 +38,9 @@ def permission_mode(launch: LaunchContext) -> str:
         return "default"
     if requested == BYPASS and disabled is not None:
         launch.warn(f"settings: {printable(disabled.path)} disables {BYPASS}; the mode is default")
+        return "default"
+    if requested == "auto" and is_auto_disabled(launch.settings.merged):
+        launch.warn("settings: the mode auto is disabled (disableAutoMode); the mode is default")
         return "default"
     return requested
 
@@ -71,10 +78,45 @@ def may_bypass(launch: LaunchContext, initial_mode: str) -> bool:
 
 def make_policy(launch: LaunchContext, session_id: str) -> Policy:
     """What the command line and the settings allow and deny. Malformed rules are reported at the start."""
+    options, merged = launch.options, launch.settings.merged
     policy = LazyPolicy(lambda: open_policy(launch, session_id))
-    if launch.options.allowed_tools or launch.options.disallowed_tools or launch.settings.merged.rules:
+    if options.allowed_tools or options.disallowed_tools or options.add_dirs or merged.rules or merged.directories:
         policy.open()
     return policy
+
+
+def check_restrictions(launch: LaunchContext, known: Sequence[str]) -> list[str]:
+    """Check the deny and ask rules; returns a sentence for each whose tool seems to be misspelt.
+
+    `known`: the names of all tools. Raises SessionError if a rule for one of them is malformed.
+    """
+    from parley.permissions.rule import MalformedRule, parse_rule
+
+    flags = launch.options.disallowed_tools or ()
+    written = [
+        RuleText(behavior="deny", text=text, source="flag", root=launch.cwd, path="--disallowedTools") for text in flags
+    ]
+    misspelt: list[str] = []
+    for rule in (*written, *(rule for rule in launch.settings.merged.rules if rule.behavior != "allow")):
+        name = canonical_name(rule.text.partition("(")[0].strip())
+        if name not in known and re.fullmatch(OTHER_TOOL, name):
+            if near := find_nearest(name, known):
+                misspelt.append(f"the {rule.behavior} rule {rule.text!r:.200} matches no tool (did you mean {near}?)")
+            continue
+        parsed = parse_rule(rule.text, rule.behavior, rule.source, rule.root)
+        if isinstance(parsed, MalformedRule):
+            place = rule.path if rule.line is None else f"{rule.path}:{rule.line}"
+            raise SessionError(
+                f"the {rule.behavior} rule {rule.text!r:.200} ({place}) is malformed: {parsed.reason}; {UNENFORCED}"
+            )
+    return misspelt
+
+
+def find_nearest(name: str, known: Sequence[str]) -> str | None:
+    from difflib import get_close_matches  # slow to import and rarely needed
+
+    by_lower = {one.lower(): one for one in known}
+    return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1)), None)
 
 
 def open_policy(launch: LaunchContext, session_id: str) -> Policy:
@@ -82,10 +124,14 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
     from parley.permissions.policy import LaunchRules, SessionPolicy
 
     options = launch.options
+    allowed = options.allowed_tools or ()
+    if allowed and launch.settings.merged.is_on("allowManagedPermissionRulesOnly"):
+        launch.warn("option '--allowedTools' has no effect: only managed settings allow calls by rules")
+        allowed = ()
     launch_rules = LaunchRules(
-        cwd=launch.cwd,
+        cwd=launch.started_in,
         user_root=str(launch.config),
-        allowed=options.allowed_tools or (),
+        allowed=allowed,
         denied=options.disallowed_tools or (),
         folders=options.add_dirs or (),
         readable=own_folders(launch, session_id),
@@ -104,13 +150,19 @@ def asks_host(launch: LaunchContext) -> bool:
     options = launch.options
     if get_profile(options).over_stdio:
         return False  # the dialect has no permission request
-    return options.permission_prompt_tool == "stdio" and options.permission_prompts != "none"
+    return options.permission_prompt_tool == "stdio" and may_prompt(launch)
+
+
+def may_prompt(launch: LaunchContext) -> bool:
+    """Whether calls that need approval wait for an answer."""
+    denies = launch.settings.merged.is_on("permissions.denyInsteadOfPrompting")
+    return launch.options.permission_prompts != "none" and not denies
 
 
 def prompt_tool(launch: LaunchContext) -> str | None:
     """The MCP tool that answers approval requests. Raises UsageError."""
     name = launch.options.permission_prompt_tool
-    if name in (None, "stdio") or launch.options.permission_prompts == "none":
+    if name in (None, "stdio") or not may_prompt(launch):
         return None
     if not re.fullmatch(PROMPT_TOOL, str(name)):
         raise UsageError(f"option '--permission-prompt-tool' must be stdio or mcp__SERVER__TOOL, got {name!r}")

@@ -7,46 +7,108 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from parley.compose.launch_context import LaunchContext
 from parley.engine.agents.registry import AgentRegistry
-from parley.protocol.base import Json
+from parley.protocol.base import UNSET, Json, UnsetType
 from parley.settings.base import Plugin, Plugins, PromptTemplate, printable
 
 if TYPE_CHECKING:
-    from parley.protocol.messages.requests import AgentDefinition
+    from parley.protocol.messages.requests import AgentDefinition, PluginEntry
 
 
 class PluginLoader:
     def __init__(self, launch: LaunchContext) -> None:
         self._launch = launch
+        self._added: tuple[PluginEntry, ...] = ()
+        """The plugins that the client added to the running session."""
 
     @cached_property
     def _loaded(self) -> Plugins:
-        """The plugins that the command line names. Their hooks take effect now."""
-        options, launch = self._launch.options, self._launch
-        if options.safe_mode or not (options.plugin_dirs or options.plugin_dirs_no_mcp):
+        """The plugins of the session. Their hooks take effect now."""
+        found = self._read(self._added)
+        if found.found or found.errors:
+            self._use(found)
+        return found
+
+    def _read(self, added: Sequence[PluginEntry]) -> Plugins:
+        """Read the plugins of the command line, those that settings enable and those that the client added."""
+        options, enabled = self._launch.options, self._launch.settings.merged.plugins
+        with_servers = (*(options.plugin_dirs or ()), *(one.path for one in added if not one.skipMcpDiscovery))
+        without = (*(options.plugin_dirs_no_mcp or ()), *(one.path for one in added if one.skipMcpDiscovery))
+        if options.safe_mode or not (with_servers or without or enabled):
             return Plugins()
         from parley.settings.files.plugins import load_plugins
 
-        found = load_plugins(
-            self._resolve_folders(options.plugin_dirs), self._resolve_folders(options.plugin_dirs_no_mcp)
-        )
+        problems: list[Json] = []
+        given = load_plugins(self._find_folders(with_servers, problems), self._find_folders(without, problems))
+        found = Plugins(found=given.found, errors=(*problems, *given.errors))
+        return self._add_installed(found) if enabled else found
+
+    def _use(self, found: Plugins) -> None:
+        """Let the hooks of plugins take effect, and report what is wrong with plugins."""
+        launch = self._launch
         launch.settings.set_plugin_hooks([plugin.hooks for plugin in found.found if plugin.hooks is not None])
         for error in found.errors:
             launch.warn(f"plugin {printable(str(error.get('path') or error['plugin']))}: {error['message']}")
-        return found
 
-    def _resolve_folders(self, folders: tuple[str, ...] | None) -> list[str]:
-        cwd = self._launch.cwd
-        return [os.path.realpath(os.path.join(cwd, os.path.expanduser(folder))) for folder in folders or ()]
+    def prepare(self, added: Sequence[PluginEntry]) -> tuple[Plugins, Callable[[], None]]:
+        """Read the plugins again, with further ones. The function that is returned lets them take effect."""
+        every = (*self._added, *added)
+        found = self._read(every)
+
+        def apply() -> None:
+            self._added = every
+            self.__dict__["_loaded"] = found
+            self._use(found)
+
+        return found, apply
+
+    def _add_installed(self, given: Plugins) -> Plugins:
+        """Add the installed plugins. One of the command line takes the place of an installed one of the same name."""
+        from parley.settings.files.installed_plugins import find_folders
+        from parley.settings.files.plugins import load_plugins
+        from parley.settings.policy.plugins import describe_obstacle, find_marketplace_policy
+
+        launch, merged = self._launch, self._launch.settings.merged
+        names = {plugin.name for plugin in given.found}
+        wanted = {id: value for id, value in merged.plugins.items() if id.rpartition("@")[0] not in names}
+        refused: list[Json] = []
+        if (policy := find_marketplace_policy(merged)) is not None:
+            foreign = [id for id, value in wanted.items() if value.source != "managed" and value.value is not False]
+            refused = [{"plugin": id, "type": "plugin-blocked", "message": describe_obstacle(policy)} for id in foreign]
+            wanted = {id: value for id, value in wanted.items() if value.source == "managed"}
+        enabled = {id: value.value for id, value in wanted.items()}
+        folders, problems = find_folders(launch.config, launch.started_in, enabled)
+        installed = load_plugins(folders)
+        return Plugins(
+            found=(*given.found, *installed.found), errors=(*given.errors, *refused, *problems, *installed.errors)
+        )
+
+    def _find_folders(self, places: Sequence[str], problems: list[Json]) -> list[str]:
+        """The folders of plugins: a folder with a manifest, the plugins in a folder, or those in a zip file."""
+        from parley.settings.files.plugins import MANIFEST, build_load_error
+
+        found: list[str] = []
+        for number, place in enumerate(places):
+            folder = os.path.realpath(os.path.join(self._launch.started_in, os.path.expanduser(place)))
+            if os.path.isfile(os.path.join(folder, MANIFEST)):
+                found.append(folder)
+                continue
+            from parley.settings.files.plugin_source import InvalidSource, expand_place
+
+            try:
+                found += expand_place(folder, self._launch.config)
+            except InvalidSource as exc:
+                problems.append(build_load_error(number, folder, "source-invalid", f"not used as a plugin: {exc}"))
+        return found
 
     def plugins(self) -> list[Plugin]:
         return list(self._loaded.found)
 
-    def list_plugins(self, again: bool) -> tuple[list[Json], list[Json]]:
+    def list_plugins(self) -> tuple[list[Json], list[Json]]:
         """The loaded plugins, and what is wrong with the others."""
-        if again:
-            self.__dict__.pop("_gathered", None)
         return [plugin.json() for plugin in self._loaded.found], list(self._loaded.errors)
 
     def load_templates(self) -> Sequence[PromptTemplate]:
@@ -70,9 +132,39 @@ class PluginLoader:
             for error in errors:
                 self._launch.warn(str(error))
             of_plugins = {name: kind for plugin in self._loaded.found for name, kind in plugin.agents.items()}
-            return {**of_plugins, **found, **given}
+            own = {**found, **given}
+            return self._limit_agents(of_plugins, own)
 
-        return AgentRegistry(load)
+        def find_source(name: str) -> str:
+            return "flagSettings" if name in given else self._launch.settings.agent_sources.get(name, "plugin")
+
+        return AgentRegistry(load, find_source)
+
+    def unused_agent_fields(self) -> list[str]:
+        """A warning for every field of `--agents` that has no effect. Raises UsageError."""
+        text = self._launch.options.agents
+        if text is None or self._launch.options.safe_mode:
+            return []
+        from parley.settings.files.agents import list_unused
+
+        return list_unused(text)
+
+    def _limit_agents(
+        self, of_plugins: dict[str, AgentDefinition], own: Mapping[str, AgentDefinition]
+    ) -> dict[str, AgentDefinition]:
+        """All agents, without the hooks and MCP servers that a policy of administrators leaves to others."""
+        settings = self._launch.settings
+        only_managed = settings.merged.is_on("allowManagedHooksOnly")
+        removed: dict[str, UnsetType] = {}
+        if only_managed or settings.is_locked("hooks"):
+            removed["hooks"] = UNSET
+        if settings.is_locked("mcp"):
+            removed["mcpServers"] = UNSET
+        if removed:
+            own = {name: structs.replace(kind, **removed) for name, kind in own.items()}
+        if only_managed:
+            of_plugins = {name: structs.replace(kind, hooks=UNSET) for name, kind in of_plugins.items()}
+        return {**of_plugins, **own}
 
     def load_agent_memory(self, scope: str, name: str, denies: Callable[[str], bool]) -> str:
         """The text of the memory that an agent keeps."""

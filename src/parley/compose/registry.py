@@ -31,7 +31,10 @@ TRANSPORTS = {
     "http": "parley.mcp.remote:Http",
 }
 OBSERVERS = {"opentelemetry": "parley.telemetry.otel:create_observer"}
-HOOKS = {"callback": "parley.hooks.callback:build_callbacks", "command": "parley.hooks.settings:load_command_hooks"}
+HOOKS = {
+    "callback": "parley.hooks.callback:build_callbacks",
+    "settings": "parley.hooks.settings:load_entries",
+}
 DIALECTS = {
     "stream-json": "parley.protocol.dialects.stream_json:StreamJson",
     "spec001": "parley.protocol.dialects.spec001:Spec001",

@@ -18,6 +18,7 @@ from parley.compose.launch_context import LaunchContext
 from parley.compose.limits import max_line_bytes
 from parley.compose.paths import file_history
 from parley.compose.registry import get_profile, load_store
+from parley.errors import SessionError
 from parley.protocol.base import Json, Message
 from parley.protocol.options import CliOptions
 from parley.stores.base import AgentInfo, Log, Store, StoreSetup
@@ -26,6 +27,7 @@ from parley.stores.files.entry_codec import EntryContext
 from parley.stores.selection import StoreChoice, choose
 from parley.stores.session_open import SessionRequest, open_session
 from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.local import LocalFiles
 
 if TYPE_CHECKING:
     from parley.stores.mirror import MirrorTarget
@@ -36,6 +38,7 @@ class SessionStores:
 
     def __init__(self, launch: LaunchContext) -> None:
         self._launch = launch
+        self._fork_id: str | None = None
 
     @cached_property
     def _options(self) -> CliOptions:
@@ -45,7 +48,7 @@ class SessionStores:
             return launch.options
         from parley.compose.single_session import resolve_session
 
-        return resolve_session(launch.options, launch.cwd, launch.clock.new_uuid)
+        return resolve_session(launch.options, launch.started_in, launch.clock.new_uuid)
 
     def open_request(self) -> SessionRequest:
         options = self._options
@@ -70,6 +73,19 @@ class SessionStores:
         opened = open_session(request, store, self._launch.clock.new_uuid)
         if opened.copied is not None and request.keep:
             self.inherit(opened.session_id, opened.copied)
+        self._fork_id = opened.session_id if request.begins_as == "fork" else None
+        return opened.session_id, opened.log
+
+    def begin(self, old_id: str, files: LocalFiles) -> tuple[str, Log]:
+        """A new session in the same process: its id and its log. Raises SessionError."""
+        keep = not self._options.no_session_persistence
+        opened = open_session(SessionRequest(keep=keep), self.store(), self._launch.clock.new_uuid)
+        if keep:
+            try:
+                files.use_history(self.inherit_checkpoints(opened.session_id, old_id))
+            except OSError as exc:
+                opened.log.close()
+                raise SessionError(f"the file checkpoints cannot be copied: {exc.strerror}") from None
         return opened.session_id, opened.log
 
     def find_by_title(self, name: str) -> str:
@@ -81,9 +97,13 @@ class SessionStores:
     def inherit(self, fork: str, session_id: str) -> None:
         """A fork has the file checkpoints and the memory of the session it comes from."""
         memory.inherit(self._launch, fork, session_id)
-        CheckpointStore(file_history(self._launch, fork)).inherit(
-            CheckpointStore(file_history(self._launch, session_id))
-        )
+        self.inherit_checkpoints(fork, session_id)
+
+    def inherit_checkpoints(self, new_id: str, session_id: str) -> Path:
+        """Give a new session the file checkpoints of the one it comes from; returns their folder."""
+        folder = file_history(self._launch, new_id)
+        CheckpointStore(folder).inherit(CheckpointStore(file_history(self._launch, session_id)))
+        return folder
 
     def store(self, session_id: str | None = None) -> Store:
         """The store that the options name, else the layout that has the session. Raises UsageError."""
@@ -102,8 +122,9 @@ class SessionStores:
     def _open_store(self, chosen: StoreChoice) -> Store:
         """Raises UsageError."""
         launch = self._launch
-        path = Path(launch.cwd, os.path.expanduser(chosen.location)) if chosen.location else launch.config
-        return load_store(chosen.name)(StoreSetup(chosen.location, path, launch.line_context(), launch.warn))
+        path = Path(launch.started_in, os.path.expanduser(chosen.location)) if chosen.location else launch.config
+        waits = launch.options.input_format == "stream-json"
+        return load_store(chosen.name)(StoreSetup(chosen.location, path, launch.line_context(), launch.warn, waits))
 
     # What belongs to one session.
 
@@ -117,8 +138,7 @@ class SessionStores:
         from parley.stores.mirror import MirroredLog
 
         target = self._mirror_target(self._mirror_path(session_id), session_id, self._launch.line_context())
-        is_copy = self.open_request().begins_as == "fork"
-        return MirroredLog(log, send, target, is_copy=is_copy, warn=self._launch.warn)
+        return MirroredLog(log, send, target, is_copy=session_id == self._fork_id, warn=self._launch.warn)
 
     def mirror_agent_log(
         self, session_id: str, agent_id: str, meta: Json | None, log: Log, send: Callable[[Message], None]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from parley import entry_points
 from parley.compose import memory
 from parley.compose.instructions import read_text_file
 from parley.compose.launch_context import LaunchContext
@@ -13,29 +15,34 @@ from parley.compose.paths import file_history, plan_file, results_folder
 from parley.compose.permissions import asks_host
 from parley.compose.registry import HOOKS, dialect_name, get_profile, load, load_tool
 from parley.engine.agents.registry import AgentRegistry
+from parley.engine.session.config import SearchMode, ToolSearchPolicy
 from parley.errors import UsageError
 from parley.observer import NULL_OBSERVER, Observer
+from parley.protocol.options import CliOptions
 from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
-from parley.tools.base import Context, ListsAgents, Tool
+from parley.tools.base import ListsAgents, TakesOptions, Tool, Workspace
 from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, find_traits, load_external
 from parley.tools.registry import ToolRegistry
-from parley.tools.selection import ToolSelection, select_tools
+from parley.tools.selection import ToolSelection, canonical_name, select_tools
 from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
-from parley.workspace.search.search import LocalSearch
-from parley.workspace.web import FetchPolicy, Web
 
 if TYPE_CHECKING:
-    from parley.engine.turn.client_tools import ClientToolSpec
-    from parley.hooks.base import Hook
+    from parley.engine.turn.client_tool_specs import ClientToolSpec
+    from parley.hooks.base import Hook, HookServices
     from parley.host import Host
     from parley.protocol.messages.requests import HookMatcher
-    from parley.workspace.base import Worktrees
+    from parley.workspace.base import FileSearch, Worktrees
+    from parley.workspace.web import Web
+
+TOOL_SEARCH_VARIABLE = "ENABLE_TOOL_SEARCH"
+SEARCH_TOOL = "ToolSearch"
+OFF_VALUES = ("0", "false", "no", "off")
 
 
-def make_registry(launch: LaunchContext, agents: Callable[[], AgentRegistry]) -> ToolRegistry:
+def make_registry(launch: LaunchContext, options: CliOptions, agents: Callable[[], AgentRegistry]) -> ToolRegistry:
     """The tools the model may call, by the names they are listed under."""
     tasks = launch.environment.get("CLAUDE_CODE_ENABLE_TASKS")
     known = list_tools(launch)
@@ -44,9 +51,71 @@ def make_registry(launch: LaunchContext, agents: Callable[[], AgentRegistry]) ->
         denied=denied_tools(launch, known),
         has_person=asks_host(launch),
         has_memory=memory.memory_path(launch) is not None,
+        is_brief=launch.options.brief,
+        in_repository=in_repository(launch.cwd),
+        has_input=has_more_input(launch.options),
         tasks=is_truthy(tasks) if tasks else None,
     )
-    return ToolRegistry(select_tools(known, selection), lambda name: make_tool(name, agents))
+    return ToolRegistry(select_tools(known, selection), lambda name: make_tool(name, agents, options))
+
+
+def has_more_input(options: CliOptions) -> bool:
+    """Whether the client can send prompts while the session runs."""
+    return options.input_format == "stream-json" or options.stdio or get_profile(options).over_stdio
+
+
+def in_repository(cwd: str) -> bool:
+    """Whether a folder is in a git repository, without asking git."""
+    while not os.path.exists(os.path.join(cwd, ".git")):
+        cwd, child = os.path.dirname(cwd), cwd
+        if cwd == child:
+            return False
+    return True
+
+
+def list_unknown_tools(launch: LaunchContext) -> list[str]:
+    """A sentence for every name in `--tools` that no tool has."""
+    known = {"default", *list_tools(launch)} if launch.options.tools else ()
+    return [
+        f"option '--tools': there is no tool {name!a:.200}"
+        for name in launch.options.tools or ()
+        if name and canonical_name(name) not in known
+    ]
+
+
+def tool_search_policy(launch: LaunchContext, first_party: bool, on_cloud: bool) -> ToolSearchPolicy:
+    """When definitions of tools are deferred: ENABLE_TOOL_SEARCH. Raises UsageError.
+
+    Without ToolSearch nothing is deferred: the model could not get at it.
+    """
+    mode, percent = read_tool_search(launch.environment.get(TOOL_SEARCH_VARIABLE) or "")
+    asked = launch.options.tools
+    is_left_out = asked is not None and not {SEARCH_TOOL, "default"} & set(asked)
+    if is_left_out or SEARCH_TOOL in denied_tools(launch):
+        return ToolSearchPolicy()
+    return ToolSearchPolicy(
+        mode=mode,
+        percent=percent,
+        is_first_party=first_party and not on_cloud,
+        may_refer=not on_cloud and (first_party or mode == "always"),
+    )
+
+
+def read_tool_search(text: str) -> tuple[SearchMode, int]:
+    """The mode, and the percentage for `auto`. Raises UsageError."""
+    value = text.strip().lower()
+    word, colon, number = value.partition(":")
+    if word == "auto" and (not colon or (number.isdecimal() and int(number) <= 100)):
+        return "auto", int(number) if colon else ToolSearchPolicy().percent
+    modes: dict[str, SearchMode] = {"": "default", **dict.fromkeys(OFF_VALUES, "never")}
+    if is_truthy(value):
+        return "always", ToolSearchPolicy().percent
+    if value not in modes:
+        raise UsageError(
+            f"{TOOL_SEARCH_VARIABLE} must be true, false, auto or auto:N (a percentage of the context window), "
+            f"not {text!r}"
+        )
+    return modes[value], ToolSearchPolicy().percent
 
 
 def list_tools(launch: LaunchContext | None = None) -> tuple[str, ...]:
@@ -56,9 +125,11 @@ def list_tools(launch: LaunchContext | None = None) -> tuple[str, ...]:
     return (*BUILT_IN, *load_external().classes)
 
 
-def make_tool(name: str, agents: Callable[[], AgentRegistry] | None = None) -> Tool:
+def make_tool(name: str, agents: Callable[[], AgentRegistry] | None = None, options: CliOptions | None = None) -> Tool:
     """Raises UsageError if there is no such tool."""
     tool = load_tool(name)()
+    if options is not None and isinstance(tool, TakesOptions):
+        tool = tool.with_options(options)
     return tool.with_agents(agents().to_json) if agents is not None and isinstance(tool, ListsAgents) else tool
 
 
@@ -74,11 +145,11 @@ def client_tools(launch: LaunchContext) -> Sequence[ClientToolSpec]:
         raise UsageError(f"option '--client-tools' cannot be used with --dialect {dialect}, which has no such requests")
     if options.input_format != "stream-json" and supported != "always":
         raise UsageError("option '--client-tools' needs --input-format stream-json: the client answers on stdin")
-    from parley.engine.turn.client_tools import parse_client_tools_json
+    from parley.engine.turn.client_tool_specs import parse_client_tools_json
 
     inline = given.lstrip().startswith(("[", "{"))
     return parse_client_tools_json(
-        given if inline else read_text_file(os.path.join(launch.cwd, given), "--client-tools")
+        given if inline else read_text_file(os.path.join(launch.started_in, given), "--client-tools")
     )
 
 
@@ -90,7 +161,9 @@ def denied_tools(launch: LaunchContext, known: Iterable[str] = BUILT_IN) -> tupl
     closed = [
         name for name in known if launch.is_restricted and name not in (options.tools or ()) and is_open_ended(name)
     ]
-    return (*(options.disallowed_tools or ()), *rules, *network, *closed)
+    blocks_writes = launch.settings.merged.is_on("permissions.blockWritesOutsideWorkingDirectories")
+    moving = ("EnterWorktree", "ExitWorktree") if blocks_writes else ()  # they move the working directory
+    return (*(options.disallowed_tools or ()), *rules, *network, *closed, *moving)
 
 
 def is_open_ended(name: str) -> bool:
@@ -99,19 +172,26 @@ def is_open_ended(name: str) -> bool:
     return traits.effect in JUDGED_BY_CALL or (traits.is_external and traits.effect == "unknown")
 
 
-def tool_context(launch: LaunchContext, session_id: str, observer: Observer = NULL_OBSERVER) -> Context:
+def make_workspace(
+    launch: LaunchContext,
+    session_id: str,
+    observer: Observer = NULL_OBSERVER,
+    options: CliOptions | None = None,
+    files: LocalFiles | None = None,
+) -> Workspace:
+    """The machine, as far as the options permit. Raises UsageError."""
     children = launch.settings.child_environment()
-    return Context(
-        cwd=launch.cwd,
+    return Workspace(
+        options=options or CliOptions(),
         environment=children,
-        files=make_files(launch, session_id),
+        files=files or make_files(launch, session_id),
         processes=Processes(),
         results_folder=results_folder(launch, session_id),
         new_id=launch.short_id,
-        web=make_web(launch),
+        open_web=make_web(launch),
         plan_file=str(plan_file(launch, session_id)),
         clock=launch.clock.monotonic,
-        search=LocalSearch(children),
+        open_search=make_search(children),
         observer=observer,
     )
 
@@ -130,24 +210,41 @@ def make_files(launch: LaunchContext, session_id: str) -> LocalFiles:
     )
 
 
-def make_worktrees(context: Context) -> Worktrees:
+def make_worktrees(workspace: Workspace) -> Worktrees:
     from parley.workspace.worktrees import GitWorktrees
 
-    return GitWorktrees(context.processes, context.environment)
+    return GitWorktrees(workspace.processes, workspace.environment)
 
 
-def make_web(launch: LaunchContext) -> Web:
+def make_search(environment: dict[str, str]) -> Callable[[], FileSearch]:
+    @functools.cache
+    def open_search() -> FileSearch:
+        from parley.workspace.search.search import LocalSearch
+
+        return LocalSearch(environment)
+
+    return open_search
+
+
+def make_web(launch: LaunchContext) -> Callable[[], Web]:
     """Access to the network, as far as the environment and the settings permit. Raises UsageError."""
     environment = launch.environment
     search_url = environment.get("PARLEY_SEARCH_URL") or None
     if search_url and "{query}" not in search_url:
         raise UsageError("PARLEY_SEARCH_URL must contain {query}, which is replaced by the query")
     private = is_truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE"))
-    policy = FetchPolicy(
-        allow_private=private or launch.settings.merged.get("webFetchAllowPrivate") is True,
-        offline=launch.options.offline,
-    )
-    return Web(policy, ca_file=environment.get("NODE_EXTRA_CA_CERTS"), search_url=search_url)
+
+    @functools.cache
+    def open_web() -> Web:
+        from parley.workspace.web import FetchPolicy, Web
+
+        policy = FetchPolicy(
+            allow_private=private or launch.settings.merged.get("webFetchAllowPrivate") is True,
+            offline=launch.options.offline,
+        )
+        return Web(policy, ca_file=environment.get("NODE_EXTRA_CA_CERTS"), search_url=search_url)
+
+    return open_web
 
 
 def callback_hooks(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> Sequence[Hook]:
@@ -156,10 +253,25 @@ def callback_hooks(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> Se
     return found
 
 
-def command_hooks(launch: LaunchContext, layers: Sequence[SettingsValue], context: Context) -> Sequence[Hook]:
-    """The commands that settings have as hooks. What is wrong with them is reported."""
-    found, errors = load(HOOKS, "command", "hook")(layers, context, launch.cwd)
-    for error in errors:
-        launch.warn(str(error))
-    hooks: Sequence[Hook] = found
-    return hooks
+def extension_hooks(launch: LaunchContext) -> Sequence[Hook]:
+    """The hooks of other packages. Raises UsageError if one cannot be loaded: it may be a guard."""
+    if launch.options.safe_mode or not entry_points.discover("parley.hooks"):
+        return ()
+    from parley.hooks.extension import load_extension_hooks
+
+    try:
+        return load_extension_hooks()
+    except entry_points.ExtensionError as exc:
+        raise UsageError(
+            f"{exc}; a hook may be a guard, so no session starts without it "
+            "(uninstall the package, or use --safe-mode, which leaves out hooks of packages)"
+        ) from None
+
+
+def settings_hooks(
+    launch: LaunchContext, layers: Sequence[SettingsValue], workspace: Workspace, services: HookServices
+) -> tuple[Sequence[Hook], Sequence[str]]:
+    """The hooks of settings, and what is wrong with them."""
+    from parley.compose.hooks import load_settings_hooks
+
+    return load_settings_hooks(launch, layers, workspace, services)

@@ -1,17 +1,19 @@
-"""Hook events and the interface of a hook.
+"""The interface of a hook.
 
-`EVENTS` describes each event: what matchers are compared with, the input fields, and which parts of an output have an
-effect. A `Hook` is a callback of the client (callback.py) or a command from settings (command.py). The engine runs
-hooks in `engine/hooks/dispatcher.py`; `merge.py` merges their outputs.
+A `Hook` is a callback of the client (callback.py), a handler from settings (command.py, http.py, model.py, mcp_tool.py)
+or an object of another package (extension.py). The engine runs hooks in `engine/hooks/dispatcher.py`; `merge.py` merges
+their outputs; `events.py` has the events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
+from parley.hooks.events import EVENTS, NEVER_FIRED, HookEventSpec, OnFailure
 from parley.hooks.matcher import Matcher
-from parley.hooks.output import SPECIFIC_KEYS, HookOutput, find_similar
+from parley.hooks.output import HookOutput, find_similar
+from parley.permissions.base import ToolRequest
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
 DEFAULT_SECONDS = 60.0
@@ -19,181 +21,6 @@ DEFAULT_SECONDS = 60.0
 MAX_CONTEXT_CHARS = 100_000
 """The limit for the context that one hook adds."""
 MAX_SECONDS = 365 * 24 * 3600.0
-OnFailure = Literal["continue", "block"]
-
-
-class HookEventSpec(Struct, frozen=True, kw_only=True):
-    """One kind of event."""
-
-    name: str
-    when: str
-    matched: str = ""
-    """The input field that matchers are compared with. If empty, all hooks of the event run."""
-    fields: tuple[str, ...] = ()
-    """The input fields in addition to the common ones."""
-    effects: tuple[str, ...] = ()
-    """The output fields that have an effect, in addition to the general ones."""
-    block: str = ""
-    """What `decision: block`, exit code 2, or a failure with `onFailure: block` does; empty if nothing."""
-    failure_blocks: bool = True
-    """Whether `onFailure: block` has an effect."""
-    failure: str = ""
-    """What a failure with `onFailure: block` does, if it differs from a block."""
-    on_failure: OnFailure = "continue"
-    """The default of `onFailure`."""
-    stops: str = ""
-    """What `continue: false` ends; empty if nothing."""
-    includes_mode: bool = False
-    includes_effort: bool = False
-    accepts_text: bool = False
-    """Whether command output that is not JSON becomes context for the model."""
-
-
-TOOL = ("tool_name", "tool_input", "tool_use_id")
-CONTEXT = "additionalContext"
-
-EVENTS: dict[str, HookEventSpec] = {
-    event.name: event
-    for event in (
-        HookEventSpec(
-            name="PreToolUse",
-            when="before a call is decided and run",
-            matched="tool_name",
-            fields=TOOL,
-            effects=("permissionDecision", "permissionDecisionReason", "updatedInput", CONTEXT),
-            block="the call is denied",
-            on_failure="block",
-            stops="the turn",
-            includes_mode=True,
-            includes_effort=True,
-        ),
-        HookEventSpec(
-            name="PermissionRequest",
-            when="together with can_use_tool",
-            matched="tool_name",
-            fields=("tool_name", "tool_input", "permission_suggestions"),
-            effects=("decision",),
-            block="the call is denied",
-            stops="the turn",
-            includes_mode=True,
-            includes_effort=True,
-        ),
-        HookEventSpec(
-            name="PostToolUse",
-            when="after a successful call",
-            matched="tool_name",
-            fields=("tool_name", "tool_input", "tool_response", "tool_use_id", "duration_ms"),
-            effects=(CONTEXT, "updatedToolOutput", "updatedMCPToolOutput"),
-            block="the model gets the reason",
-            failure="the output is withheld",
-            stops="the turn",
-            includes_mode=True,
-            includes_effort=True,
-        ),
-        HookEventSpec(
-            name="PostToolUseFailure",
-            when="after a call that ran and failed",
-            matched="tool_name",
-            fields=(*TOOL, "error", "is_interrupt", "duration_ms"),
-            effects=(CONTEXT,),
-            block="the model gets the reason",
-            stops="the turn",
-            includes_mode=True,
-            includes_effort=True,
-        ),
-        HookEventSpec(
-            name="PostToolBatch",
-            when="after all calls of one model response",
-            fields=("tool_calls",),
-            effects=(CONTEXT,),
-            block="the model gets the reason",
-            stops="the turn",
-            includes_mode=True,
-            includes_effort=True,
-        ),
-        HookEventSpec(
-            name="UserPromptSubmit",
-            when="before a prompt is accepted and system/init is sent",
-            fields=("prompt",),
-            effects=(CONTEXT,),
-            block="the prompt is dropped",
-            stops="the turn",
-            includes_mode=True,
-            accepts_text=True,
-        ),
-        HookEventSpec(
-            name="SessionStart",
-            when="before the first turn (commands only) and after compaction",
-            matched="source",
-            fields=("source", "model"),
-            effects=(CONTEXT,),
-            accepts_text=True,
-        ),
-        HookEventSpec(name="SessionEnd", when="at the end of the session", matched="reason", fields=("reason",)),
-        HookEventSpec(
-            name="Stop",
-            when="when the model is done, before the result",
-            fields=("stop_hook_active", "last_assistant_message", "background_tasks", "session_crons"),
-            effects=(CONTEXT,),
-            block="the turn continues with the reason",
-            stops="the turn",
-            failure_blocks=False,
-            includes_mode=True,
-            includes_effort=True,
-        ),
-        HookEventSpec(
-            name="StopFailure",
-            when="when a model error ends the turn",
-            fields=("error", "error_details", "last_assistant_message"),
-            includes_mode=True,
-            includes_effort=True,
-        ),
-        HookEventSpec(
-            name="SubagentStart",
-            when="when a subagent starts",
-            matched="agent_type",
-            fields=("agent_id", "agent_type"),
-            effects=(CONTEXT,),
-        ),
-        HookEventSpec(
-            name="SubagentStop",
-            when="when a subagent finishes",
-            matched="agent_type",
-            fields=(
-                *("stop_hook_active", "agent_id", "agent_type", "agent_transcript_path"),
-                *("last_assistant_message", "background_tasks", "session_crons"),
-            ),
-            effects=(CONTEXT,),
-            block="the subagent continues with the reason",
-            stops="the subagent",
-            failure_blocks=False,
-            includes_mode=True,
-            includes_effort=True,
-        ),
-        HookEventSpec(
-            name="PreCompact",
-            when="before compaction",
-            matched="trigger",
-            fields=("trigger", "custom_instructions"),
-            block="compaction is skipped",
-            stops="the compaction",
-        ),
-        HookEventSpec(
-            name="PostCompact", when="after compaction", matched="trigger", fields=("trigger", "compact_summary")
-        ),
-        HookEventSpec(
-            name="Notification",
-            when="when a permission request stays unanswered",
-            matched="notification_type",
-            fields=("message", "title", "notification_type"),
-        ),
-        HookEventSpec(
-            name="MessageDisplay",
-            when="before model text is sent",
-            fields=("turn_id", "message_id", "index", "final", "delta"),
-        ),
-    )
-}
 
 
 class HookInvocation(Struct, frozen=True, kw_only=True):
@@ -223,10 +50,39 @@ class HookRun(Struct, frozen=True, kw_only=True):
     """Unknown keys of its output."""
     background: Awaitable[HookRun] | None = None
     """The eventual result of a hook that continues in the background."""
+    wakes: bool = False
+    """Whether a block by a hook in the background wakes the model (`asyncRewake`)."""
 
 
 Progress = Callable[[str, str], None]
 """Called now and then with the stdout and stderr so far."""
+
+
+class HttpReply(Struct, frozen=True, kw_only=True):
+    """The reply of a URL to an http hook."""
+
+    status: int
+    body: bytes
+
+
+class HookServices(Protocol):
+    """What handlers from settings use of a session. Every method raises HookFailed."""
+
+    async def ask_model(self, prompt: str, model: str | None) -> str:
+        """The answer of a model, by default the small one."""
+
+    async def run_agent(self, prompt: str, model: str | None) -> str:
+        """The final text of an agent that can read and search files."""
+
+    async def call_mcp_tool(self, server: str, tool: str, input: Json) -> str:
+        """The text that a tool of a connected MCP server returns."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, is_listed: bool) -> HttpReply:
+        """Send a POST request. `is_listed`: the user lists this host by name, so its address may be private."""
+
+
+Condition = Callable[[ToolRequest], bool]
+"""Whether a hook with `if` runs for a call."""
 
 
 class Hook(Protocol):
@@ -238,6 +94,14 @@ class Hook(Protocol):
     """`callback`, or the file that defines it."""
     label: str
     """A name for users."""
+    condition: Condition | None
+    """The rule in `if`; None if the hook runs for every call that its matcher matches."""
+    once: bool
+    """Whether it runs only the first time."""
+    status_message: str
+    """What a client shows while it runs; empty for the name of the event."""
+    starts_agent: bool
+    """Whether it runs an agent, whose own calls must not start it again."""
 
     async def run(self, invocation: HookInvocation, progress: Progress) -> HookRun:
         """Run the hook. Cancelling stops it. Raises HookFailed."""
@@ -255,13 +119,15 @@ def parse_timeout(value: object) -> float:
 
 def describe_unknown_event(event: str) -> str:
     """The warning about hooks for an unknown event."""
+    if event in NEVER_FIRED:
+        return f"these hooks never run: {NEVER_FIRED[event]}"
     guess = guess_event(event)
     return "unknown event, so these hooks never run" + (f" (did you mean {guess}?)" if guess else "")
 
 
 def guess_event(event: str) -> str | None:
     """A known event with a similar name."""
-    return None if event in SPECIFIC_KEYS else find_similar(event, frozenset(EVENTS))
+    return None if event in NEVER_FIRED else find_similar(event, frozenset(EVENTS))
 
 
 def parse_failure_policy(value: object, event: str = "") -> OnFailure:

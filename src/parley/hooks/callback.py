@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from parley.hooks.base import HookInvocation, HookRun, OnFailure, Progress, parse_failure_policy, parse_timeout
+from parley.hooks.base import Condition, HookInvocation, HookRun, Progress, parse_failure_policy, parse_timeout
+from parley.hooks.events import OnFailure
 from parley.hooks.matcher import Matcher
 from parley.hooks.output import HookFailed, parse_answer
 from parley.host import Host, HostError, HostGone
@@ -14,6 +15,10 @@ from parley.protocol.messages.requests import HookCallback, HookMatcher
 
 class CallbackHook:
     source = "callback"
+    condition: Condition | None = None
+    once = False
+    status_message = ""
+    starts_agent = False
 
     def __init__(self, host: Host, event: str, callback_id: str, entry: HookMatcher) -> None:
         self._host = host

@@ -16,20 +16,25 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from parley.errors import ToolError
-from parley.hooks.base import HookEventSpec, HookInvocation, HookRun, OnFailure, Progress
-from parley.hooks.matcher import Matcher
+from parley.hooks.base import HookInvocation, HookRun, Progress
+from parley.hooks.entry import HandlerHook, HookEntry
+from parley.hooks.events import HookEventSpec
 from parley.hooks.output import MAX_REASON_CHARS, MUST_DECIDE, HookFailed, HookOutput, SpecificOutput, parse_answer
 from parley.protocol.base import Json, Struct
 from parley.protocol.duplicate_keys import find_duplicate_key
 from parley.workspace.process.processes import CommandEnd, Processes
 from parley.workspace.process.processes import RunningCommand as Process
 
-SHELL = ["/bin/bash", "--norc", "--noprofile", "-c"]
+BASH = "bash"
+SHELLS = {
+    BASH: ["/bin/bash", "--norc", "--noprofile", "-c"],
+    "powershell": ["/bin/sh", "-c", 'exec pwsh -NoProfile -NonInteractive -Command "$0"'],
+}
 PROGRAM = ["/bin/sh", "-c", 'exec "$0" "$@"']
 """Runs a program with arguments, found in PATH."""
 PROGRESS_SECONDS = 1.0
@@ -42,20 +47,29 @@ MISPLACED_OUTPUT = r'"(hookSpecificOutput|permissionDecision|decision)"\s*:'
 """A hook output in the wrong place, for example after a log line or in a list."""
 
 
-class CommandEntry(Struct, frozen=True, kw_only=True):
-    """One command hook from settings."""
+class CommandEntry(HookEntry, frozen=True, kw_only=True):
+    """A command."""
 
-    event: str
-    matcher: str
+    kind: ClassVar[str] = "command"
     command: str
     args: tuple[str, ...] | None = None
-    timeout_seconds: float
-    on_failure: OnFailure = "continue"
     in_background: bool = False
-    source: str
-    """The file that defines it."""
-    unusable: str = ""
-    """Why it cannot run. It fails whenever it is called."""
+    wakes: bool = False
+    """`asyncRewake`: it runs in the background, and exit code 2 wakes the model."""
+    shell: str = BASH
+
+    @property
+    def subject(self) -> str:
+        return self.command
+
+    def own_json(self) -> Json:
+        return {
+            "command": self.command,
+            **({"args": list(self.args)} if self.args is not None else {}),
+            "async": self.in_background,
+            **({"asyncRewake": True} if self.wakes else {}),
+            **({"shell": self.shell} if self.shell != BASH else {}),
+        }
 
 
 class HookEnvironment(Struct, frozen=True, kw_only=True):
@@ -96,29 +110,22 @@ class OutputBuffer:
         return bytes(line) if end else None
 
 
-class CommandHook:
+class CommandHook(HandlerHook[CommandEntry]):
     def __init__(self, entry: CommandEntry, environment: HookEnvironment) -> None:
-        self._entry = entry
+        super().__init__(entry)
         self._environment = environment
-        self.event = entry.event
-        self.matcher = Matcher(entry.matcher)
-        self.timeout_seconds = entry.timeout_seconds
-        self.on_failure = entry.on_failure
-        self.source = entry.source
-        self.label = f"command {entry.command!r} of {entry.source}" if not entry.unusable else f"hook of {entry.source}"
 
-    async def run(self, invocation: HookInvocation, progress: Progress) -> HookRun:
-        if self._entry.unusable:
-            raise HookFailed(self._entry.unusable)
+    async def call(self, invocation: HookInvocation, progress: Progress) -> HookRun:
         stdout, stderr = OutputBuffer(), OutputBuffer()
         started = await self._start(invocation.input, stdout, stderr)
         reported = 0
         try:
             while not started.ended.done():
-                if self._entry.in_background or read_async_request(invocation.event, stdout) is not None:
+                if self.entry.in_background or read_async_request(invocation.event, stdout) is not None:
                     return HookRun(
                         output=HookOutput(is_async=True),
                         background=self._wait_in_background(started, invocation.event, stdout, stderr),
+                        wakes=self.entry.wakes,
                     )
                 events: set[asyncio.Future[Any]] = {started.ended}
                 if not stdout.has_line.done():
@@ -140,8 +147,8 @@ class CommandHook:
 
     async def _start(self, input: Json, stdout: OutputBuffer, stderr: OutputBuffer) -> Process:
         """Raises HookFailed."""
-        entry, context = self._entry, self._environment
-        argv = [*SHELL, entry.command] if entry.args is None else [*PROGRAM, entry.command, *entry.args]
+        entry, context = self.entry, self._environment
+        argv = [*SHELLS[entry.shell], entry.command] if entry.args is None else [*PROGRAM, entry.command, *entry.args]
         inherited = {name: value for name, value in context.environment.items() if name not in SHELL_STARTUP_VARIABLES}
         try:
             started = await context.processes.start(
@@ -151,6 +158,7 @@ class CommandHook:
                     **inherited,
                     "PATH": absolute_path_entries(inherited),
                     "CLAUDE_PROJECT_DIR": context.project,
+                    **effort_variable(input),
                 },
                 take=stdout.append,
                 take_errors=stderr.append,
@@ -185,20 +193,6 @@ class CommandHook:
         if request is not None:
             text = text.partition("\n")[2]  # the first line only announced the rest
         return build_run(event, started.ended.result(), text, stderr.text, is_cut=stdout.is_cut)
-
-    def to_json(self) -> Json:
-        entry = self._entry
-        return {
-            "event": entry.event,
-            "matcher": entry.matcher,
-            "type": "command",
-            "command": entry.command,
-            **({"args": list(entry.args)} if entry.args is not None else {}),
-            "source": entry.source,
-            "timeout": entry.timeout_seconds,
-            "onFailure": entry.on_failure,
-            "async": entry.in_background,
-        }
 
 
 def read_async_request(event: HookEventSpec, stdout: OutputBuffer) -> HookOutput | None:
@@ -252,8 +246,14 @@ def parse_stdout(event: HookEventSpec, text: str, *, is_cut: bool) -> tuple[Hook
     if event.name in MUST_DECIDE and (found := re.search(MISPLACED_OUTPUT, text.replace("\ufffd", ""))) is not None:
         raise HookFailed(f"its output contains a decision ({found[0]}) but does not start with the JSON object")
     if text and event.accepts_text:
-        return HookOutput(hookSpecificOutput=SpecificOutput(additionalContext=text)), ()
+        fields: dict[str, Any] = {event.text_field: text}
+        return HookOutput(hookSpecificOutput=SpecificOutput(**fields)), ()
     return HookOutput(), ()
+
+
+def effort_variable(input: Json) -> dict[str, str]:
+    effort = input.get("effort")
+    return {"CLAUDE_EFFORT": str(effort["level"])} if isinstance(effort, dict) else {}
 
 
 def absolute_path_entries(environment: Mapping[str, str]) -> str:

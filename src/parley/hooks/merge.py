@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from parley.hooks.base import CONTEXT, HookEventSpec, HookRun, OnFailure
+from parley.hooks.base import HookRun
+from parley.hooks.events import CONTEXT, HookEventSpec, OnFailure
 from parley.hooks.output import HookOutput, SpecificOutput
 from parley.protocol.base import UNSET, Json, Struct
 
-Permission = Literal["allow", "ask", "deny"]
-STRENGTH: dict[str, int] = {"allow": 1, "ask": 2, "deny": 3}
+Permission = Literal["allow", "ask", "defer", "deny"]
+STRENGTH: dict[str, int] = {"allow": 1, "ask": 2, "defer": 3, "deny": 4}
+DEFERRING = frozenset({"PreToolUse"})
+"""The events that can be deferred. For others `defer` is an unknown value."""
 DECISION_ALIASES = {"block": "deny", "approve": "allow"}
 """The values of `decision`, which is older than `permissionDecision`."""
 
 RULES = {
-    "permissionDecision": "the strongest of all, `decision` included: deny, ask, allow; an unknown value is a deny",
+    "permissionDecision": "the strongest of all, `decision` included: deny, defer, ask, allow; unknown means deny",
     "permissionDecisionReason": "from the first hook with the winning decision",
     "updatedInput": "the first",
     "additionalContext": "all, as separate paragraphs",
@@ -29,10 +32,14 @@ RULES = {
     "suppressOutput": "applies to the hook that sets it",
     "updatedToolOutput, updatedMCPToolOutput": "the first; the second applies to MCP tools only",
     "decision of PermissionRequest": "the first deny, else the first allow",
+    "displayContent, sessionTitle, initialUserMessage, worktreePath": "the first",
+    "action and content": "from the first hook that gives an action",
+    "watchPaths": "all together",
+    "reloadSkills, retry, suppressOriginalPrompt": "one is enough",
     "async": "the reply has no effect yet, except a PreToolUse deny, which applies at once",
     "a failure with onFailure block": "a block; after a successful call, its output is withheld",
     "a failure with onFailure continue": "ignored, but reported",
-    "keys that are not known": "reported; a PreToolUse reply fails if the key may be a denial or no decision is given",
+    "unknown keys": "reported; a PreToolUse reply fails if the key may be a denial or no decision is given",
 }
 
 
@@ -66,6 +73,8 @@ class HookVerdict(Struct, frozen=True, kw_only=True):
     """The reason to withhold a call's output: a required hook that could have replaced it failed."""
     answer: Json | None = None
     """The answer to a permission request."""
+    fields: Json = {}
+    """The other fields of outputs that have an effect, by name."""
 
 
 def merge_results(event: HookEventSpec, answers: Sequence[HookResult]) -> HookVerdict:
@@ -92,7 +101,25 @@ def merge_results(event: HookEventSpec, answers: Sequence[HookResult]) -> HookVe
         updated_mcp_output=first_value(event, specifics, "updatedMCPToolOutput", UNSET),
         withheld=withhold_reason(event, finished),
         answer=permission_answer(event, specifics, blocks),
+        fields=merge_fields(event, specifics),
     )
+
+
+SINGLE = ("displayContent", "sessionTitle", "initialUserMessage", "worktreePath")
+SWITCHES = ("reloadSkills", "retry", "suppressOriginalPrompt")
+
+
+def merge_fields(event: HookEventSpec, specifics: Sequence[SpecificOutput]) -> Json:
+    """The fields that need no other field to be understood."""
+    found = {name: first_value(event, specifics, name, None) for name in SINGLE}
+    found |= {name: True for name in SWITCHES if name in event.effects and any(getattr(one, name) for one in specifics)}
+    if "watchPaths" in event.effects:
+        named = [specific.watchPaths for specific in specifics if specific.watchPaths is not None]
+        found["watchPaths"] = list(dict.fromkeys(path for paths in named for path in paths)) if named else None
+    decided = next((one for one in specifics if one.action is not None), None)
+    if "action" in event.effects and decided is not None:
+        found |= {"action": decided.action, "content": decided.content}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def block_reason(event: HookEventSpec, answer: HookResult) -> str | None:
@@ -136,7 +163,8 @@ def permission_of(event: HookEventSpec, answer: HookResult) -> Permission | None
     if answer.run.failure is not None:
         return None
     # An unknown value denies. Of two values in one output the stronger wins.
-    words: list[Permission] = [word if word in STRENGTH else "deny" for word in decision_words(answer.run.output)]
+    known = STRENGTH if event.name in DEFERRING else STRENGTH.keys() - {"defer"}
+    words: list[Permission] = [word if word in known else "deny" for word in decision_words(answer.run.output)]
     return max(words, key=STRENGTH.__getitem__, default=None)
 
 

@@ -5,10 +5,11 @@ Reasons and messages are truncated, so that no message becomes too long for a cl
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from parley.hooks.events import HookEventSpec
 from parley.protocol.base import UNSET, Json, Struct, convert
 
 MAX_REASON_CHARS = 10_000
@@ -26,6 +27,17 @@ class SpecificOutput(Struct, frozen=True, kw_only=True):
     updatedToolOutput: Any = UNSET
     updatedMCPToolOutput: Any = UNSET
     decision: Json | None = None
+    classifierContext: str | None = None
+    initialUserMessage: str | None = None
+    sessionTitle: str | None = None
+    watchPaths: list[str] | None = None
+    reloadSkills: bool | None = None
+    suppressOriginalPrompt: bool | None = None
+    displayContent: str | None = None
+    retry: bool | None = None
+    action: Literal["accept", "decline", "cancel"] | None = None
+    content: Json | None = None
+    worktreePath: str | None = None
 
 
 class HookOutput(Struct, frozen=True, kw_only=True):
@@ -40,6 +52,7 @@ class HookOutput(Struct, frozen=True, kw_only=True):
     is_async: bool | None = msgspec.field(default=None, name="async")
     asyncTimeout: float | None = None
     """Milliseconds."""
+    terminalSequence: str | None = None
     hookSpecificOutput: SpecificOutput | None = None
 
 
@@ -68,7 +81,7 @@ SPECIFIC_KEYS: dict[str, frozenset[str]] = {
     "FileChanged": frozenset({"watchPaths"}),
     "WorktreeCreate": frozenset({"worktreePath"}),
 }
-"""The keys that the official SDKs declare for `hookSpecificOutput`, whether or not they have an effect here.
+"""The keys that the official SDKs declare for `hookSpecificOutput`. `inert_keys` has those without an effect.
 
 Other events have `additionalContext`.
 """
@@ -77,7 +90,7 @@ DECISION_KEYS = frozenset(
     {"behavior", "updatedInput", "updatedPermissions", "message", "interrupt", "toolUseID", "decisionClassification"}
 )
 """The keys of a PermissionRequest's `decision`."""
-MUST_DECIDE = frozenset({"PreToolUse"})
+MUST_DECIDE = frozenset({"PreToolUse", "PreModelSwitch"})
 """Events whose hooks guard something. An output that may be a misspelled decision is a failure."""
 DECIDING = frozenset({"permissionDecision", "decision", "continue"})
 """The keys that can deny."""
@@ -162,6 +175,25 @@ def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
             wrong = [key for key in decision if key not in DECISION_KEYS]
             found += [f"hookSpecificOutput.decision.{describe_key(key, DECISION_KEYS)}" for key in wrong]
     return tuple(found[:MAX_KEYS])
+
+
+INERT = {
+    "terminalSequence": "there is no terminal",
+    "classifierContext": "there is no classifier of the mode auto",
+}
+"""Why declared keys have no effect."""
+
+
+def inert_keys(event: HookEventSpec, output: HookOutput) -> tuple[str, ...]:
+    """The keys of an output that are known and have no effect here."""
+    specific = output.hookSpecificOutput
+    found = ["terminalSequence"] if output.terminalSequence is not None else []
+    found += [
+        name
+        for name in (specific.__struct_fields__ if specific is not None else ())
+        if name not in event.effects and getattr(specific, name) not in (None, UNSET)
+    ]
+    return tuple(f"{name} ({INERT.get(name, f'not for {event.name}')})" for name in found)
 
 
 def describe_key(key: str, here: frozenset[str], elsewhere: frozenset[str] = frozenset()) -> str:

@@ -1,47 +1,132 @@
-"""Read command hooks from settings.
+"""Read hooks from settings.
 
     {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "check.sh"}]}]}
 
-`settings/merge.py` decides which sources apply; those of an untrusted project are not passed here.
+`HANDLERS` has one row for each kind of handler: its fields, and what makes an entry of them. `settings/merge.py`
+decides which sources apply; those of an untrusted project are not passed here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from parley.hooks.base import EVENTS, describe_unknown_event, parse_failure_policy, parse_timeout
-from parley.hooks.command import CommandEntry, CommandHook, HookEnvironment
+from parley.hooks.base import Condition, describe_unknown_event, parse_failure_policy, parse_timeout
+from parley.hooks.command import SHELLS, CommandEntry
+from parley.hooks.entry import HookEntry, UnusableEntry
+from parley.hooks.events import EVENTS, TOOL_EVENTS
+from parley.hooks.http import HttpEntry
 from parley.hooks.matcher import Matcher
+from parley.hooks.mcp_tool import McpToolEntry
+from parley.hooks.model import AgentEntry, ModelEntry
+from parley.protocol.base import Json, Struct
 from parley.settings.base import SettingsProblem, SettingsValue
-from parley.tools.base import Context
 
 GROUP_KEYS = frozenset({"matcher", "hooks", "description"})
-KNOWN = frozenset({"type", "command", "args", "timeout", "async", "onFailure", "statusMessage", "shell"})
+SHARED_KEYS = frozenset({"type", "timeout", "onFailure", "statusMessage", "if", "once"})
+MakeCondition = Callable[[str, Callable[[str], None]], Condition]
+"""Makes the condition of a rule, and reports what is wrong with it. An invalid rule matches every call."""
+PROMPT_SECONDS = 30.0
+"""The default timeout of a prompt hook."""
 
 
-def load_command_hooks(
-    layers: Sequence[SettingsValue], context: Context, project: str
-) -> tuple[list[CommandHook], list[SettingsProblem]]:
-    """The command hooks of all sources, and the problems found."""
-    environment = HookEnvironment(
-        processes=context.processes,
-        environment=context.environment,
-        project=project,
-    )
-    found, problems = load_entries(layers)
-    return [CommandHook(entry, environment) for entry in found], problems
+class Handler(Struct, frozen=True, kw_only=True):
+    """One kind of handler."""
+
+    keys: frozenset[str]
+    make: Callable[..., HookEntry]
+    """Makes the entry of the fields of `read` and of the shared ones."""
+    read: Callable[[Json], Json | str]
+    """The fields of its kind, or what is wrong with them."""
+    seconds: float | None = None
+    """Its timeout, if different from the default."""
+    only_blocks: bool = False
+    """Whether it has an effect only for events that can be blocked."""
 
 
-def load_entries(layers: Sequence[SettingsValue]) -> tuple[list[CommandEntry], list[SettingsProblem]]:
-    """All commands, strongest source first, without duplicates; and the problems found."""
-    found: dict[tuple[Any, ...], CommandEntry] = {}
+def read_command(handler: Json) -> Json | str:
+    line, words, shell = handler.get("command"), handler.get("args"), handler.get("shell", "bash")
+    if not is_text(line) or not (words is None or is_texts(words)):
+        return "command must be a string and args a list of strings"
+    if shell not in SHELLS:
+        return f"shell {shell!r:.100} must be one of {', '.join(SHELLS)}"
+    wakes = handler.get("asyncRewake") is True
+    return {
+        "command": line,
+        "args": tuple(words) if words is not None else None,
+        "in_background": wakes or handler.get("async") is True,
+        "wakes": wakes,
+        "shell": shell,
+    }
+
+
+def read_http(handler: Json) -> Json | str:
+    url, headers, names = handler.get("url"), handler.get("headers", {}), handler.get("allowedEnvVars", [])
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        return "url must be an http or https URL"
+    if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
+        return "headers must be an object of strings"
+    if not is_texts(names):
+        return "allowedEnvVars must be a list of strings"
+    return {"url": url, "headers": headers, "variables": frozenset(names)}
+
+
+def read_prompt(handler: Json) -> Json | str:
+    prompt, model = handler.get("prompt"), handler.get("model")
+    if not is_text(prompt) or not (model is None or is_text(model)):
+        return "prompt and model must be strings"
+    return {"prompt": prompt, "model": model, "continues": handler.get("continueOnBlock") is True}
+
+
+def read_mcp_tool(handler: Json) -> Json | str:
+    server, tool, input = handler.get("server"), handler.get("tool"), handler.get("input", {})
+    if not is_text(server) or not is_text(tool) or not isinstance(input, dict):
+        return "server and tool must be strings and input an object"
+    return {"server": server, "tool": tool, "input": input}
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+HANDLERS: dict[str, Handler] = {
+    "command": Handler(
+        keys=frozenset({"command", "args", "async", "asyncRewake", "shell"}), make=CommandEntry, read=read_command
+    ),
+    "http": Handler(keys=frozenset({"url", "headers", "allowedEnvVars"}), make=HttpEntry, read=read_http),
+    "prompt": Handler(
+        keys=frozenset({"prompt", "model", "continueOnBlock"}),
+        make=ModelEntry,
+        read=read_prompt,
+        seconds=PROMPT_SECONDS,
+        only_blocks=True,
+    ),
+    "agent": Handler(keys=frozenset({"prompt", "model"}), make=AgentEntry, read=read_prompt, only_blocks=True),
+    "mcp_tool": Handler(keys=frozenset({"server", "tool", "input"}), make=McpToolEntry, read=read_mcp_tool),
+}
+
+
+def match_every_call(rule: str, warn: Callable[[str], None]) -> Condition:
+    return lambda request: True
+
+
+def load_entries(
+    layers: Sequence[SettingsValue], make_condition: MakeCondition = match_every_call
+) -> tuple[list[HookEntry], list[SettingsProblem]]:
+    """All handlers, strongest source first, without duplicates; and the problems found."""
+    found: dict[tuple[Any, ...], HookEntry] = {}
     problems: list[SettingsProblem] = []
     for layer in layers:
         for event, matcher, handler, invalid in iter_handlers(layer, problems):
-            entry = build_entry(layer, event, matcher, handler, invalid or unusable_reason(handler), problems)
+            reader = EntryReader(layer.path, event, matcher, problems, make_condition)
+            entry = reader.read(handler, invalid)
             if entry is not None:
-                found.setdefault((entry.event, entry.matcher, entry.command, entry.args, entry.unusable), entry)
+                key = (event, matcher, entry.kind, entry.condition_text, entry.unusable, repr(entry.own_json()))
+                found.setdefault(key, entry)
     return list(found.values()), problems
 
 
@@ -73,55 +158,77 @@ def iter_handlers(
                     yield event, matcher, {}, "a hook must be an object"
 
 
-def unusable_reason(handler: dict[str, Any]) -> str:
-    """Why a handler cannot run; empty if it can."""
-    kind, line, words = handler.get("type", "command"), handler.get("command"), handler.get("args")
-    if kind != "command":
-        return f"hooks of type {kind!r:.100} are not supported (use command)"
-    is_words = isinstance(words, list) and all(isinstance(word, str) for word in words)
-    if not isinstance(line, str) or not line or not (words is None or is_words):
-        return "command must be a string and args a list of strings"
-    return ""
+class EntryReader:
+    """Reads the handlers of one group."""
 
+    def __init__(
+        self,
+        path: str,
+        event: str,
+        matcher: str,
+        problems: list[SettingsProblem],
+        make_condition: MakeCondition,
+    ) -> None:
+        self._path = path
+        self._event = EVENTS[event]
+        self._matcher = matcher
+        self._problems = problems
+        self._make_condition = make_condition
 
-def find_wrong_values(handler: dict[str, Any], policy: str) -> Iterator[str]:
-    """Warnings about values that are ignored or replaced."""
-    timeout, on_failure = handler.get("timeout"), handler.get("onFailure")
-    if timeout is not None and (not isinstance(timeout, int | float) or parse_timeout(timeout) != timeout):
-        yield f"timeout {timeout!r:.100} is not a positive number of seconds; using {parse_timeout(timeout):g}"
-    if on_failure not in (None, "block", "continue"):
-        yield f"onFailure {on_failure!r:.100} must be block or continue; using {policy}"
+    def read(self, handler: Json, invalid: str) -> HookEntry | None:
+        """The entry; None if it cannot run. With the policy `block` it stays, and blocks by failing."""
+        kind = handler.get("type", "command")
+        row = HANDLERS.get(kind) if isinstance(kind, str) else None
+        own: Json | str = invalid
+        if not invalid and row is None:
+            own = f"hooks of type {kind!r:.100} are not supported (use {', '.join(HANDLERS)})"
+        elif not invalid and row is not None:
+            own = row.read(handler)
+            if row.only_blocks and not self._event.block:
+                own = f"hooks of type {kind} can only block, and nothing is blocked here (use command)"
+        policy = parse_failure_policy(handler.get("onFailure"), self._event.name)
+        if isinstance(own, str) or row is None:
+            return self._refuse(handler, str(own), policy)
+        if more := sorted(set(handler) - SHARED_KEYS - row.keys):
+            self._warn(f"ignored keys: {', '.join(more)}")
+        return row.make(**self._shared(handler, policy, row.seconds), **self._condition(handler), **own)
 
+    def _refuse(self, handler: Json, reason: str, policy: Any) -> HookEntry | None:
+        follows = f"; {self._event.block}" if policy == "block" and self._event.block else ""
+        self._warn(f"{reason}{follows}")
+        return UnusableEntry(**self._shared(handler, policy), unusable=reason) if policy == "block" else None
 
-def build_entry(
-    layer: SettingsValue,
-    event: str,
-    matcher: str,
-    handler: dict[str, Any],
-    unusable: str,
-    problems: list[SettingsProblem],
-) -> CommandEntry | None:
-    """A handler as a command entry; None if it cannot run. With the policy `block` it stays, and blocks by failing."""
-    policy = parse_failure_policy(handler.get("onFailure"), event)
-    if unusable:
-        follows = f"; {EVENTS[event].block}" if policy == "block" and EVENTS[event].block else ""
-        problems.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: {unusable}{follows}"))
-        if policy != "block":
-            return None
-    elif more := sorted(set(handler) - KNOWN):
-        problems.append(SettingsProblem(path=layer.path, text=f"hooks.{event}: ignored keys: {', '.join(more)}"))
-    problems += [
-        SettingsProblem(path=layer.path, text=f"hooks.{event}: {text}") for text in find_wrong_values(handler, policy)
-    ]
-    words = handler.get("args")
-    return CommandEntry(
-        event=event,
-        matcher=matcher,
-        command="" if unusable else handler["command"],
-        args=tuple(words) if words is not None and not unusable else None,
-        timeout_seconds=parse_timeout(handler.get("timeout")),
-        on_failure=policy,
-        in_background=handler.get("async") is True,
-        source=layer.path,
-        unusable=unusable,
-    )
+    def _shared(self, handler: Json, policy: Any, seconds: float | None = None) -> Json:
+        """The fields that all kinds have. Wrong values are reported and replaced."""
+        timeout, on_failure, message = (handler.get(key) for key in ("timeout", "onFailure", "statusMessage"))
+        if timeout is not None and (not isinstance(timeout, int | float) or parse_timeout(timeout) != timeout):
+            self._warn(
+                f"timeout {timeout!r:.100} is not a positive number of seconds; using {parse_timeout(timeout):g}"
+            )
+        if on_failure not in (None, "block", "continue"):
+            self._warn(f"onFailure {on_failure!r:.100} must be block or continue; using {policy}")
+        return {
+            "event": self._event.name,
+            "matcher": self._matcher,
+            "timeout_seconds": seconds if timeout is None and seconds is not None else parse_timeout(timeout),
+            "on_failure": policy,
+            "source": self._path,
+            "once": handler.get("once") is True,
+            "status_message": message if isinstance(message, str) else "",
+        }
+
+    def _condition(self, handler: Json) -> Json:
+        """`if`: a permission rule that the call must match."""
+        rule = handler.get("if")
+        if rule is None:
+            return {}
+        if not is_text(rule):
+            self._warn("if must be a permission rule, as a string; the hook runs for every call")
+            return {}
+        if self._event.name not in TOOL_EVENTS:
+            self._warn(f"if {rule!r:.100} needs a tool call, and {self._event.name} has none; this hook never runs")
+            return {"condition": lambda request: False, "condition_text": rule}
+        return {"condition": self._make_condition(rule, self._warn), "condition_text": rule}
+
+    def _warn(self, text: str) -> None:
+        self._problems.append(SettingsProblem(path=self._path, text=f"hooks.{self._event.name}: {text}"))

@@ -40,6 +40,44 @@ class ServerError(Exception):
         self.code = code
 
 
+class LoginRefused(Exception):
+    """A login failed. The text says why."""
+
+
+class TokenFile(Protocol):
+    """Where the tokens of logins are stored."""
+
+    def read(self) -> Json:
+        """The stored tokens; empty if there are none or the file is invalid."""
+
+    def write(self, tokens: Json) -> None:
+        """Raises LoginRefused."""
+
+
+class ServerLogin(Protocol):
+    """One attempt to log in to one server (oauth.py)."""
+
+    @property
+    def address(self) -> str | None:
+        """Where the user approves the login; None if the server requires none."""
+
+    @property
+    def port(self) -> int | None:
+        """The port of the listener, if there is one."""
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def done(self) -> Awaitable[None]:
+        """Raises LoginRefused or ConnectionLost."""
+
+    def accept(self, callback_url: str) -> None:
+        """Raises LoginRefused."""
+
+    async def cancel(self) -> None: ...
+
+
 class ServerSpec(Struct, frozen=True, kw_only=True):
     """The configuration of one server, with variables expanded."""
 
@@ -59,6 +97,12 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     timeout_seconds: float | None = None
     """The longest silence of a tool call; 0 means no limit, None the session's default."""
     tool_timeouts: dict[str, float] = {}
+    tool_policies: dict[str, str] = {}
+    """What the client decides about calls of a tool, by the server's name for it: `allow`, `ask` or `deny`."""
+    notes: tuple[str, ...] = ()
+    """What has no effect in the configuration."""
+    always_load: bool | None = None
+    """Whether its tools are never deferred (True) or always (False); None leaves it to each tool."""
     shown: Json = {}
     """The configuration as status messages show it, without secrets."""
     problem: str = ""
@@ -123,7 +167,13 @@ class ServerSources(Struct, frozen=True, kw_only=True):
     """The servers that the client runs itself."""
     parse_agent: Callable[[Json, str], ParsedServers] = lambda servers, path: ParsedServers()
     """Parses the servers of an agent; the second argument is where they are defined."""
+    start_login: Callable[[ServerSpec, str | None], Awaitable[ServerLogin]] | None = None
+    """Starts a login, with the redirect URI of the client if it has one. Raises LoginRefused or ConnectionLost."""
+    forget_login: Callable[[ServerSpec], Awaitable[None]] | None = None
+    """Deletes the tokens of a server. Raises LoginRefused."""
     specs: tuple[ServerSpec, ...] = ()
+    plugin_servers: frozenset[str] = frozenset()
+    """The names of those that come from plugins."""
     timeouts: McpTimeouts = McpTimeouts()
     denied: tuple[str, ...] = ()
     """Tools that are hidden."""

@@ -142,12 +142,13 @@ class McpClient:
         message: Json = {"jsonrpc": "2.0", "method": method}
         await self._transport.send(message if params is None else {**message, "params": params})
 
-    async def list_all(self, method: str, key: str, seconds: float | None) -> list[Json]:
+    async def list_all(self, method: str, key: str, seconds: float | None, params: Json | None = None) -> list[Json]:
         """All items of a paginated list. Raises ConnectionLost, ServerError or RequestTimeout."""
         found: list[Json] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page = await self.request(method, {"cursor": cursor} if cursor else None, seconds=seconds)
+            asked = {**(params or {}), "cursor": cursor} if cursor else params
+            page = await self.request(method, asked, seconds=seconds)
             items = page.get(key)
             found += [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
             cursor = page.get("nextCursor")

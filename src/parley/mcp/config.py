@@ -15,6 +15,7 @@ import msgspec
 
 from parley.mcp.base import Kind, ParsedServers, ServerSpec
 from parley.mcp.content import clean
+from parley.mcp.tool_policies import find_own_config, parse_policies, parse_tools
 from parley.protocol.base import Json, Struct
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -24,13 +25,6 @@ MAX_NAME_CHARS = 200
 
 class InvalidEntry(Exception):
     """An invalid configuration entry. The text says why."""
-
-
-class ToolEntry(Struct, frozen=True, kw_only=True):
-    name: str
-    timeout: float | None = None
-    permission_policy: Any = None
-    org_max_permission: Any = None
 
 
 class ServerEntry(Struct, frozen=True, kw_only=True):
@@ -48,21 +42,31 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     required: bool = False
     timeout: float | None = None
     """Milliseconds."""
-    tools: list[ToolEntry] = []
+    tools: Any = None
+    """A list of `ToolEntry`. Lenient, because it carries policies: an invalid one must not make the server vanish."""
+    alwaysLoad: bool | None = None
 
 
-def parse_servers(servers: Any, *, source: str, path: str, variables: Mapping[str, str]) -> ParsedServers:
-    """Parse an object `name -> entry`. `path` says where it comes from, for error messages."""
+def parse_servers(
+    servers: Any, *, source: str, path: str, variables: Mapping[str, str], may_allow: bool = False
+) -> ParsedServers:
+    """Parse an object `name -> entry`. `path` says where it comes from, for error messages.
+
+    `may_allow`: the client of the session wrote it, so its policies may allow calls.
+    """
     if not isinstance(servers, dict):
         return ParsedServers(problems=(f"{path}: mcpServers must be an object",))
-    specs = [parse_server(str(name), entry, source, variables) for name, entry in servers.items()]
+    specs = [parse_server(str(name), entry, source, variables, may_allow) for name, entry in servers.items()]
     problems = [f"{path}: invalid MCP server {spec.name!a}: {spec.problem}" for spec in specs if spec.problem]
+    problems += [f"{path}: MCP server {spec.name!a}: {note}" for spec in specs for note in spec.notes]
     return ParsedServers(specs=tuple(specs), problems=tuple(problems))
 
 
-def parse_server(name: str, data: Any, source: str, variables: Mapping[str, str]) -> ServerSpec:
+def parse_server(
+    name: str, data: Any, source: str, variables: Mapping[str, str], may_allow: bool = False
+) -> ServerSpec:
     try:
-        return build_spec(name, data, source, variables)
+        return build_spec(name, data, source, variables, may_allow)
     except InvalidEntry as exc:
         text = str(exc)
     except msgspec.ValidationError as exc:
@@ -71,7 +75,7 @@ def parse_server(name: str, data: Any, source: str, variables: Mapping[str, str]
     return ServerSpec(name=name[:MAX_NAME_CHARS], kind="stdio", source=source, required=required, problem=text)
 
 
-def build_spec(name: str, data: Any, source: str, variables: Mapping[str, str]) -> ServerSpec:
+def build_spec(name: str, data: Any, source: str, variables: Mapping[str, str], may_allow: bool) -> ServerSpec:
     """Raises InvalidEntry or msgspec.ValidationError."""
     if not name.strip() or len(name) > MAX_NAME_CHARS:
         raise InvalidEntry(f"the name must have 1 to {MAX_NAME_CHARS} characters")
@@ -80,7 +84,9 @@ def build_spec(name: str, data: Any, source: str, variables: Mapping[str, str]) 
     entry = msgspec.convert(data, ServerEntry)
     kind = kind_of(entry)
     variable_expander = VariableExpander(variables)
-    if any(one is not None and one < 0 for one in (entry.timeout, *(tool.timeout for tool in entry.tools))):
+    tools, notes = parse_tools(entry.tools)
+    policies = parse_policies(tools, notes, may_allow=may_allow and kind in ("http", "sse"))
+    if any(one is not None and one < 0 for one in (entry.timeout, *(tool.timeout for tool in tools))):
         raise InvalidEntry("timeout must not be negative")
     return ServerSpec(
         name=name,
@@ -95,7 +101,10 @@ def build_spec(name: str, data: Any, source: str, variables: Mapping[str, str]) 
         oauth=None if entry.oauth is None else variable_expander.expand(entry.oauth),
         required=entry.required,
         timeout_seconds=None if entry.timeout is None else entry.timeout / 1000,
-        tool_timeouts={tool.name: tool.timeout / 1000 for tool in entry.tools if tool.timeout is not None},
+        tool_timeouts={tool.name: tool.timeout / 1000 for tool in tools if tool.timeout is not None},
+        tool_policies=policies,
+        notes=tuple(notes),
+        always_load=entry.alwaysLoad,
         shown=displayed_config(entry, kind),
     )
 
@@ -160,16 +169,6 @@ def build_host_specs(names: Iterable[str], configs: Json | None) -> tuple[Server
         {name: {"type": "sdk", **find_own_config(configs, name)} for name in names}, source="sdk", path="", variables={}
     )
     return found.specs
-
-
-def find_own_config(configs: Json | None, name: str) -> Json:
-    """The supported fields of the client's configuration for one of its servers."""
-    config = (configs or {}).get(name)
-    return (
-        {key: config[key] for key in ("timeout", "tools", "required") if key in config}
-        if isinstance(config, dict)
-        else {}
-    )
 
 
 def merge_sources(sources: Iterable[Iterable[ServerSpec]]) -> dict[str, ServerSpec]:

@@ -6,7 +6,8 @@ OAuth works without user interaction, with the client credentials grant:
 
     {"type": "http", "url": "...", "oauth": {"clientId": "...", "clientSecret": "${SECRET}", "issuer": "..."}}
 
-A server that requires a login has the status `needs-auth`. An existing token can be configured as a header.
+A server that requires a login has the status `needs-auth` until a user logs in (oauth.py). An existing token can be
+configured as a header.
 
 Importing this module imports the package, which takes most of a second; `compose/mcp.py` imports it on demand.
 """
@@ -31,8 +32,9 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from parley.mcp.base import ConnectionLost, NeedsAuth, ServerSpec
+from parley.mcp.base import ConnectionLost, NeedsAuth, ServerSpec, TokenFile
 from parley.mcp.client import METHOD_NOT_FOUND
+from parley.mcp.oauth import stored_login
 from parley.protocol.base import Json
 
 MAX_BYTES = 32 << 20
@@ -67,8 +69,10 @@ class RemoteTransport:
         spec: ServerSpec,
         proxy: str | None = None,
         trust: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context,
+        tokens: TokenFile | None = None,
     ) -> None:
         self._spec = spec
+        self._tokens = tokens
         self._proxy = proxy
         self._trust = trust
         """Creates the TLS client context."""
@@ -173,10 +177,23 @@ class RemoteTransport:
         arguments: dict[str, Any] = {
             "headers": self._spec.headers,
             "timeout": httpx2.Timeout(CONNECT_SECONDS, read=None),
-            "auth": create_provider(self._spec),
+            "auth": create_provider(self._spec, self._tokens),
             "transport": BoundedTransport(inner, self._errors, self.checked_methods),
         }
         return httpx2.AsyncClient(**{**arguments, **{key: value for key, value in more.items() if value is not None}})
+
+
+def make_login_client(
+    spec: ServerSpec, proxy: str | None, context: ssl.SSLContext, auth: httpx2.Auth
+) -> httpx2.AsyncClient:
+    """An HTTP client for a login. Raises ConnectionLost if the proxy is invalid."""
+    try:
+        inner = httpx2.AsyncHTTPTransport(verify=context, proxy=proxy)
+    except (ImportError, ValueError, httpx2.InvalidURL):
+        raise ConnectionLost(BAD_PROXY) from None
+    return httpx2.AsyncClient(
+        headers=spec.headers, timeout=httpx2.Timeout(CONNECT_SECONDS), auth=auth, transport=BoundedTransport(inner, [])
+    )
 
 
 class Http(RemoteTransport):
@@ -291,10 +308,13 @@ class InMemoryTokenStorage:
         self._client = client_info
 
 
-def create_provider(spec: ServerSpec) -> httpx2.Auth | None:
-    """The authorization of requests; None if not configured. Raises ConnectionLost if the configuration is invalid."""
+def create_provider(spec: ServerSpec, tokens: TokenFile | None = None) -> httpx2.Auth | None:
+    """The authorization of requests: as configured, or by an earlier login; None if there is none.
+
+    Raises ConnectionLost if the configuration is invalid.
+    """
     if spec.oauth is None:
-        return None
+        return stored_login(spec, tokens)
     config: dict[str, Any] = spec.oauth
     missing = [key for key in REQUIRED_OAUTH if not isinstance(config.get(key), str) or not config[key]]
     if missing:

@@ -109,6 +109,18 @@ class McpServer:
         """Whether it is connected and offers `tools`, `prompts` or `resources`."""
         return self.status == "connected" and self._client is not None and what in self._client.capabilities
 
+    @property
+    def has_directories(self) -> bool:
+        """Whether it lists the children of directories among its resources."""
+        extensions = self._client.capabilities.get("extensions") if self.has("resources") and self._client else None
+        skills = extensions.get(SKILLS_EXTENSION) if isinstance(extensions, dict) else None
+        return isinstance(skills, dict) and skills.get("directoryRead") is True
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it is connecting or connected, or has failed."""
+        return self._task is not None
+
     def start(self) -> None:
         """Start connecting, unless already started."""
         if self._task is None and self.status != "disabled":
@@ -216,7 +228,12 @@ class McpServer:
     async def _list(self, what: str) -> list[Json]:
         if self._client is None or what not in self._client.capabilities:
             return []
-        found = await self._client.list_all(f"{what}/list", what, None)
+        try:
+            found = await self._client.list_all(f"{what}/list", what, None)
+        except ServerError as exc:
+            if exc.code != METHOD_NOT_FOUND:
+                raise
+            return []  # declared, but absent: so does the TypeScript SDK for a server without tools
         return [item for item in found if isinstance(item.get("name"), str) and 0 < len(item["name"]) < MAX_TEXT_CHARS]
 
     def _lost(self, client: McpClient, reason: str) -> None:
@@ -291,6 +308,23 @@ class McpServer:
             raise self._tool_error(exc) from None
         return [clean_value({key: item[key] for key in RESOURCE_FIELDS if key in item}) for item in found]
 
+    async def directory(self, uri: str) -> list[Json]:
+        """The direct children of a directory resource. Raises ToolError.
+
+        `resources/directory/read` belongs to the skills extension (SEP-2640). Of a server that does not have it, the
+        children are taken from its list of resources.
+        """
+        client, seconds = self._connected_client(), self._timeouts.connect_seconds
+        try:
+            found = await client.list_all("resources/directory/read", "resources", seconds, {"uri": uri})
+        except ServerError as exc:
+            if exc.code != METHOD_NOT_FOUND:
+                raise self._tool_error(exc) from None
+            found = list_children(await self.resources(), uri)
+        except (ConnectionLost, RequestTimeout) as exc:
+            raise self._tool_error(exc) from None
+        return [clean_value({key: item[key] for key in CHILD_FIELDS if key in item}) for item in found]
+
     async def read(self, uri: str) -> list[Json]:
         """Raises ToolError."""
         answer = await self._request("resources/read", {"uri": uri}, self._timeouts.for_call(self.spec, ""))
@@ -321,7 +355,23 @@ class McpServer:
         return ToolError(f"MCP server {self.spec.name!r}: {clean(str(exc))[:MAX_TEXT_CHARS]}{code}")
 
 
+SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
+DIRECTORY_TYPE = "inode/directory"
+CHILD_FIELDS = ("uri", "name", "mimeType")
 RESOURCE_FIELDS = ("uri", "name", "title", "mimeType", "description", "size")
+
+
+def list_children(resources: list[Json], uri: str) -> list[Json]:
+    """The direct children of a directory, as far as the addresses of resources show them."""
+    base, found = f"{uri.rstrip('/')}/", dict[str, Json]()
+    for resource in resources:
+        below = str(resource.get("uri")).removeprefix(base)
+        name, slash, _ = below.partition("/")
+        if not name or below == resource.get("uri"):
+            continue
+        directory = {"uri": base + name, "name": name, "mimeType": DIRECTORY_TYPE}
+        found.setdefault(base + name, directory if slash else resource)
+    return list(found.values())
 
 
 def method_not_found(method: str) -> ServerError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from parley.host import Host
 from parley.mcp.base import McpTimeouts, ParsedServers, ServerSources, ServerSpec, ServerTransport
 from parley.protocol.base import Json
@@ -28,13 +30,37 @@ class DeclaredServers(Protocol):
     def by_tree(self) -> bool:
         """Whether it comes from the working tree."""
 
+    @property
+    def by_client(self) -> bool:
+        """Whether it comes from the command line, so that its policies may allow calls."""
+
 
 class ServerParser:
     """Parses configurations. `config.py` is imported on demand, because most sessions have no servers."""
 
-    def __init__(self, own_variables: Mapping[str, str], child_variables: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        own_variables: Mapping[str, str],
+        child_variables: Mapping[str, str],
+        check: Callable[[ServerSpec], str] = lambda spec: "",
+    ) -> None:
+        """`check` returns why a server may not be used, or an empty string."""
         self._own_variables = own_variables
         self._child_variables = child_variables
+        self._check = check
+
+    def _checked(self, spec: ServerSpec) -> ServerSpec:
+        reason = "" if spec.problem else self._check(spec)
+        return msgspec.structs.replace(spec, problem=reason) if reason else spec
+
+    def _checked_all(self, found: ParsedServers) -> ParsedServers:
+        specs = tuple(map(self._checked, found.specs))
+        refused = [
+            f"the MCP server {after.name!a} is not used: {after.problem}"
+            for before, after in zip(found.specs, specs, strict=True)
+            if after is not before
+        ]
+        return ParsedServers(specs=specs, problems=(*found.problems, *refused)) if refused else found
 
     def gather(self, declared: Sequence[DeclaredServers]) -> ParsedServers:
         """All servers, strongest source first. Project configurations cannot read our keys, even if trusted."""
@@ -48,29 +74,33 @@ class ServerParser:
                 source=one.source,
                 path=one.path,
                 variables=self._child_variables if one.by_tree else self._own_variables,
+                may_allow=one.by_client,
             )
             for one in declared
         ]
         specs = merge_sources(part.specs for part in found)
-        return ParsedServers(
-            specs=tuple(specs.values()), problems=tuple(problem for part in found for problem in part.problems)
-        )
+        problems = tuple(problem for part in found for problem in part.problems)
+        return self._checked_all(ParsedServers(specs=tuple(specs.values()), problems=problems))
 
     def parse(self, servers: Json) -> ParsedServers:
         from parley.mcp.config import parse_servers
 
-        return parse_servers(servers, source="dynamic", path="mcp_set_servers", variables=self._own_variables)
+        return self._checked_all(
+            parse_servers(
+                servers, source="dynamic", path="mcp_set_servers", variables=self._own_variables, may_allow=True
+            )
+        )
 
     def parse_agent(self, servers: Json, path: str) -> ParsedServers:
         """Parse the servers of an agent. Agent definitions cannot read our keys."""
         from parley.mcp.config import parse_servers
 
-        return parse_servers(servers, source="dynamic", path=path, variables=self._child_variables)
+        return self._checked_all(parse_servers(servers, source="dynamic", path=path, variables=self._child_variables))
 
     def build_host_specs(self, names: Sequence[str], configs: Json | None) -> Sequence[ServerSpec]:
         from parley.mcp.config import build_host_specs
 
-        return build_host_specs(names, configs)
+        return [self._checked(spec) for spec in build_host_specs(names, configs)]
 
 
 def build_sources(

@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from parley.models.catalog import ModelRef, resolve
+from parley.models.catalog import ModelRef
 from parley.protocol.base import Json, Struct
 from parley.stores.base import SearchHit
 
@@ -50,7 +50,7 @@ class MemoryPolicy(Struct, frozen=True, kw_only=True):
     max_seconds: float = 300.0
     """Limit for a whole consolidation."""
 
-    def choose_curator(self, own: ModelRef, small: str) -> ModelRef | None:
+    def choose_curator(self, own: ModelRef, small: str, resolve: Callable[[str], ModelRef]) -> ModelRef | None:
         """The model that consolidates. A fake model does so only if the settings name it."""
         if self.model is not None:
             return resolve(self.model)

@@ -157,7 +157,7 @@ def is_prepared(database: sqlite3.Connection, path: Path) -> bool:
         return False
     (version,) = database.execute("SELECT version FROM parley_version WHERE part = 'memory'").fetchone() or (VERSION,)
     if version > VERSION:
-        raise SessionError(f"the memory {path} is of a newer version ({version}; this is {VERSION})")
+        raise SessionError(f"the memory {path} has version {version}; this program supports up to {VERSION}")
     return True
 
 

@@ -114,7 +114,7 @@ class KnowledgeTree:
         with self._database.writing() as run:
             there = find_entry(run, entry.slug)
             if there is not None and not there.archived:
-                raise Refusal(f"there is an entry {entry.slug!r} already, at version {there.version}: update that one")
+                raise Refusal(f"the entry {entry.slug!r} already exists, at version {there.version}: update it")
             if there is not None:  # an archived slug is used again and keeps its history
                 entry = replace(entry, version=there.version + 1)
             check_entry(run, entry)
@@ -139,7 +139,7 @@ class KnowledgeTree:
             more = tuple(source for source in sources if source not in before.sources)
             after = self._next(before, sources=(*before.sources, *more), **changes)
             if all(getattr(after, name) == getattr(before, name) for name in CHANGEABLE):
-                raise Refusal(f"nothing of {slug!r} would be different")
+                raise Refusal(f"this would not change {slug!r}")
             check_entry(run, after)
             write_version(run, after, before)
         return after
@@ -176,8 +176,8 @@ class KnowledgeTree:
             return self._next(before, archived=True)
         old = next((entry for entry in all if entry.version == version), None)
         if old is None or version == before.version:
-            known = ", ".join(str(entry.version) for entry in all)
-            raise Refusal(f"{before.slug!r} is at version {before.version} and has the versions {known}, not {version}")
+            earlier = ", ".join(str(entry.version) for entry in all if entry.version != before.version) or "none"
+            raise Refusal(f"{before.slug!r} has no earlier version {version} to restore (earlier versions: {earlier})")
         return self._next(old, version=before.version + 1)
 
     def _next(self, before: KnowledgeEntry, **changes: Any) -> KnowledgeEntry:
@@ -201,7 +201,7 @@ def check_entry(run: sqlite3.Connection, entry: KnowledgeEntry) -> None:
         if not text or len(text) > most:
             raise Refusal(f"the {name} has {len(text)} characters; it must have 1 to {most}")
     if len(entry.links) > MOST_LINKS:
-        raise Refusal(f"an entry has {MOST_LINKS} links at most, not {len(entry.links)}")
+        raise Refusal(f"an entry can have at most {MOST_LINKS} links, not {len(entry.links)}")
     for slug in filter(None, (entry.parent, *entry.links)):
         there = find_entry(run, slug)
         if there is None or there.archived:
@@ -222,9 +222,7 @@ def current_version(run: sqlite3.Connection, slug: str, version: int) -> Knowled
     if there is None or there.archived:
         raise unknown_entry(slug)
     if there.version != version:
-        raise Refusal(
-            f"{slug!r} is at version {there.version} by now, not {version}: read it again, then change what it says"
-        )
+        raise Refusal(f"{slug!r} is now at version {there.version}, not {version}: read it again before you change it")
     return there
 
 

@@ -36,7 +36,7 @@ from parley.memory.summary_levels import (
     summary_tokens,
 )
 from parley.models.base import ModelRequest
-from parley.models.catalog import CHARS_PER_TOKEN, ModelRef, resolve
+from parley.models.catalog import CHARS_PER_TOKEN, ModelRef
 
 INSTRUCTIONS = "You write summaries for an agent that works for a person. Say only what you were given."
 SHARE_OF_WINDOW = 0.5
@@ -137,7 +137,7 @@ class Summarizer(Compactor):
     @property
     def _model(self) -> ModelRef:
         named = self._memory.policy.summary_model
-        return self._conversation.model if named is None else resolve(named)
+        return self._conversation.model if named is None else self._conversation.config.model.resolve(named)
 
     def _window(self) -> int:
         choice = self._model

@@ -32,11 +32,11 @@ SMALLEST_SUMMARY_TOKENS = 60
 RESULT_CHARS = 2_000
 """How much of a tool result a summary is made from."""
 INTRO = (
-    "This session is older than what you see of it. What was said before is told in summaries, the oldest first; "
-    "each names the messages it stands for."
+    "This conversation started earlier. Its older messages are replaced by summaries, the oldest first; each names the "
+    "messages it replaces."
 )
 TOOLS = {
-    "memory_search": " memory_search finds words in all that was said.",
+    "memory_search": " memory_search searches all messages.",
     "memory_read": ' memory_read shows messages by their numbers, as in messages "12-40".',
 }
 """Hints about the tools that the model may have."""

@@ -61,7 +61,7 @@ class MemorySearch:
             )
         except SessionError as exc:
             raise ToolError(str(exc)) from None
-        found = drop_visible(found, context.in_view(), call.limit)
+        found = drop_visible(found, context.session.in_view(), call.limit)
         detail = {
             **REPEATS,
             "entries": [entry.slug for entry in found.entries],
@@ -94,9 +94,9 @@ class MemoryRead:
 
 
 def open_recall(context: Context) -> Recall:
-    if context.open_memory is None:
+    if context.session.open_memory is None:
         raise ToolError("This session has no memory.")
-    return context.open_memory()
+    return context.session.open_memory()
 
 
 def read_memory(recall: Recall, call: MemoryReadInput) -> ToolOutput:
@@ -106,7 +106,10 @@ def read_memory(recall: Recall, call: MemoryReadInput) -> ToolOutput:
         if entry is None or entry.archived:
             raise ToolError(f"There is no entry {call.slug!r}. memory_search finds entries by their words.")
         return ToolOutput(
-            content=cut(format_entry(entry, recall.below(call.slug))), detail={**REPEATS, **to_builtins(entry)}
+            content=cut(format_entry(entry, recall.below(call.slug))),
+            detail={**REPEATS, **to_builtins(entry)},
+            # An entry is in a database, not in a file that a client could open: so its text is here.
+            memories=({"path": f"<memory:{entry.slug}>", "scope": "personal", "content": cut(entry.body)},),
         )
     if call.summary is not None:
         found = recall.summary(call.summary)

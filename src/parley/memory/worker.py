@@ -31,8 +31,8 @@ from parley.protocol.messages.dialects import Consolidation
 HEAVIEST_BLOCK_TOKENS = 200
 """A long tool result counts for no more than this."""
 MAX_DOUBLINGS = 6
-INTERRUPTED = "It was interrupted; what is left waits for the next time."
-TOO_LONG = "Its time was up; what is left waits for the next time."
+INTERRUPTED = "Interrupted; the rest is done next time."
+TOO_LONG = "Out of time; the rest is done next time."
 
 
 class LocalMemoryWorker:
@@ -170,7 +170,9 @@ class LocalMemoryWorker:
         )
 
     def _choose_curator(self) -> ModelRef | None:
-        return self.memory.policy.choose_curator(self._host.get_model(), self._host.small_model)
+        return self.memory.policy.choose_curator(
+            self._host.get_model(), self._host.small_model, self._host.resolve_model
+        )
 
 
 def entry_tokens(line: HistoryEntry) -> int:

@@ -59,6 +59,8 @@ class MessageAccumulator:
         self.final_usage: Json = {}
         self.stop_reason: str | None = None
         self.stop_sequence: str | None = None
+        self.stop_details: Json = {}
+        """Why the model refused, if it says so."""
         self.finished = False
         self.blocks: list[Block] = []
         self._open: dict[int, _Part] = {}
@@ -119,7 +121,7 @@ class MessageAccumulator:
                 self._end(event)
             case "message_stop":
                 if self._open:
-                    raise order_error("the message ended before one of its blocks")
+                    raise order_error("the message ended while a content block was still open")
                 self.finished = True
         return None
 
@@ -150,6 +152,8 @@ class MessageAccumulator:
         if event.delta is not None:
             self.stop_reason = event.delta.stop_reason
             self.stop_sequence = event.delta.stop_sequence
+            if isinstance(event.delta.stop_details, dict):
+                self.stop_details = event.delta.stop_details
         if event.usage:
             reported = {key: value for key, value in sanitize_usage(event.usage).items() if value is not None}
             self.final_usage = {**self.final_usage, **reported}

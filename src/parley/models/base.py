@@ -36,6 +36,8 @@ class Delta(Struct, gc=False):
     citation: Any = None
     stop_reason: str | None = None
     stop_sequence: str | None = None
+    stop_details: Any = None
+    """Why the model refused: an object with `category` and `explanation`."""
 
 
 class ModelEvent(Struct, gc=False):

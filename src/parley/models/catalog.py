@@ -12,7 +12,7 @@ See also: `base.py` for the interface of a model, `settings/backends.py` for add
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from parley import entry_points
@@ -32,6 +32,10 @@ ALIASES = {
 }
 
 
+ALIAS_VARIABLES = {f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL": alias for alias in ("opus", "sonnet", "haiku", "fable")}
+"""Variables that say what a short name stands for."""
+
+
 class Backend(Struct, frozen=True, kw_only=True):
     """A way to reach models."""
 
@@ -47,6 +51,8 @@ class Backend(Struct, frozen=True, kw_only=True):
     """Whether it is the Messages API, for which short names such as `sonnet` and server-side tools exist."""
     about: str = ""
     """What `parley models` shows instead of an address."""
+    provider: str = ""
+    """How telemetry names the service; empty for the backend's own name."""
 
 
 BACKENDS = {
@@ -54,6 +60,7 @@ BACKENDS = {
     "bedrock": Backend(cls="parley.models.backends.cloud:Bedrock", chosen_by="environment"),
     "vertex": Backend(cls="parley.models.backends.cloud:Vertex", chosen_by="environment"),
     "openai": Backend(cls="parley.models.backends.openai:OpenAI"),
+    "openai-responses": Backend(cls="parley.models.backends.responses:OpenAIResponses", provider="openai"),
     "scripted": Backend(cls="parley.models.fake.scripted:Scripted", is_fake=True, about="scripted:FILE plays a script"),
     "offline": Backend(
         cls="parley.models.fake.offline:Offline",
@@ -118,8 +125,15 @@ class ModelRef(Struct, frozen=True):
         return self.name if self.is_messages_api else self.display_name
 
 
-def resolve(name: str) -> ModelRef:
-    """What a name stands for."""
+def aliases_from(environment: Mapping[str, str]) -> dict[str, str]:
+    """The short names that the environment redefines. `default` follows the name that it is another word for."""
+    given = {ALIASES[alias]: environment.get(variable) for variable, alias in ALIAS_VARIABLES.items()}
+    return {alias: name for alias, full in ALIASES.items() if (name := given.get(full))}
+
+
+def resolve(name: str, aliases: Mapping[str, str] = {}) -> ModelRef:
+    """What a name stands for. `aliases` are short names that differ from ours."""
+    name = aliases.get(name, name)
     if name == OFFLINE:
         return ModelRef(OFFLINE, OFFLINE)
     adapter, colon, rest = name.partition(":")
@@ -142,7 +156,7 @@ class ModelInfo(Struct, frozen=True):
     context_window: int = 200_000
     max_output_tokens: int = 32_000
     thinking: str = "adaptive"
-    """"adaptive": the model decides; "budget": takes a token budget; "never"."""
+    """"adaptive": the model decides; "budget": takes a token budget; "effort": either, as an effort; "never"."""
     supports_effort: bool = False
     must_read_first: bool = False
     """Whether the model must read a file before it edits it, as Claude Code requires of older models."""
@@ -178,17 +192,20 @@ def model_info(name: str) -> ModelInfo:
     return next((known for start, known in MODEL_INFO if name.startswith(start)), UNKNOWN_MODEL)
 
 
-def list_known_models() -> list[Json]:
-    """The models for the initialize response. Clients treat the first one as current."""
+def list_known_models(
+    aliases: Mapping[str, str] = {}, is_allowed: Callable[[ModelRef], bool] = lambda choice: True
+) -> list[Json]:
+    """The models for the initialize response that settings permit. Clients treat the first one as current."""
     titles = {"default": "Default", "opus": "Opus", "fable": "Fable", "sonnet": "Sonnet", "haiku": "Haiku"}
     rows: list[Json] = []
     for alias, title in titles.items():
-        known = model_info(ALIASES[alias])
+        name = aliases.get(alias, ALIASES[alias])
+        known = model_info(name)
         row: Json = {
             "value": alias,
-            "resolvedModel": ALIASES[alias],
+            "resolvedModel": name,
             "displayName": title,
-            "description": f"{ALIASES[alias]} through the Messages API",
+            "description": f"{name} through the Messages API",
             "supportsEffort": known.supports_effort,
             "supportsAdaptiveThinking": known.thinking == "adaptive",
         }
@@ -196,4 +213,5 @@ def list_known_models() -> list[Json]:
             row["supportedEffortLevels"] = ["low", "medium", "high", "xhigh", "max"]
         rows.append(row)
     about = "The built-in fake model: follows directives in the prompt, needs no key and no network"
-    return [*rows, {"value": OFFLINE, "resolvedModel": OFFLINE, "displayName": "Offline", "description": about}]
+    rows.append({"value": OFFLINE, "resolvedModel": OFFLINE, "displayName": "Offline", "description": about})
+    return [row for row in rows if is_allowed(resolve(row["value"], aliases))]

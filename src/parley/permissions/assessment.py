@@ -29,6 +29,7 @@ from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
 from parley.permissions.rules import RuleSet
 from parley.tools.catalog import Effect, find_traits
+from parley.tools.selection import SHELL
 from parley.workspace.base import Scope
 from parley.workspace.globs import split_prefix
 
@@ -41,6 +42,11 @@ def assess(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> A
     tool, server = request.tool, request.server
     deny, ask = rules.find_tool_rule("deny", tool, server), rules.find_tool_rule("ask", tool, server)
     allow = rules.find_tool_rule("allow", tool, server)
+    traits = find_traits(tool)
+    if traits.effect == "runs_commands" and tool != SHELL:
+        # A rule for all commands holds for every tool that runs them; it allows only our own.
+        deny, ask = deny or rules.find_tool_rule("deny", SHELL), ask or rules.find_tool_rule("ask", SHELL)
+        allow = allow or (None if traits.is_external else rules.find_tool_rule("allow", SHELL))
     if deny is None and ask is None and allow is None:
         return assessment
     return msgspec.structs.replace(

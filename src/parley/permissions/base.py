@@ -16,6 +16,11 @@ from parley.settings.base import MergedSettings
 from parley.workspace.base import Scope, Worktree
 
 
+def word_set(text: str) -> frozenset[str]:
+    """A table of words, written as one text."""
+    return frozenset(text.split())
+
+
 class ResolvedPath(Struct, frozen=True):
     """A path with its symlinks followed."""
 
@@ -112,7 +117,7 @@ Category = Literal["harmless", "edit", "other"]
 RESTRICTING: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
 OUTSIDE = "The path is outside of the working directories"
 KEYS = "The path leads to keys or passwords"
-ENDLESS = "The path is a symlink loop, or its target is not known"
+ENDLESS = "The path is a symlink loop, or its target is unknown"
 PROTECTED = "The file is protected because it decides what runs later; no rule or mode approves it in advance"
 
 
@@ -208,5 +213,19 @@ class Policy(Protocol):
     def apply_settings(self, merged: MergedSettings) -> None:
         """Replace the rules of earlier settings by those of these settings."""
 
+    def add_server_rules(self, server: str, rules: Mapping[str, str]) -> None:
+        """Add the policies that a client declares for tools of an MCP server: `allow`, `ask` or `deny`, by tool."""
+
+    def drop_server_rules(self, server: str) -> None:
+        """Remove the policies for the tools of an MCP server."""
+
+    def list_folders(self) -> tuple[str, ...]:
+        """The working directories besides the session's own, as absolute paths."""
+
     def list_rules(self) -> Json:
         """All rules, as the host receives them."""
+
+
+def is_auto_disabled(merged: MergedSettings) -> bool:
+    """Whether the settings disable the mode `auto`."""
+    return "disable" in (merged.get("disableAutoMode"), merged.get("permissions.disableAutoMode"))

@@ -1,8 +1,11 @@
-"""A policy that is opened at the first use, so a turn without tool calls starts sooner."""
+"""A policy that is opened at the first use, so a turn without tool calls starts sooner.
+
+A session that starts with rules or working directories opens it at once (`compose/permissions.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from parley.permissions.base import Decision, Policy, ToolRequest
 from parley.protocol.base import Json
@@ -30,6 +33,16 @@ class LazyPolicy:
 
     def apply_settings(self, merged: MergedSettings) -> None:
         self.open().apply_settings(merged)
+
+    def add_server_rules(self, server: str, rules: Mapping[str, str]) -> None:
+        self.open().add_server_rules(server, rules)
+
+    def drop_server_rules(self, server: str) -> None:
+        if self._policy is not None:
+            self._policy.drop_server_rules(server)
+
+    def list_folders(self) -> tuple[str, ...]:
+        return () if self._policy is None else self._policy.list_folders()
 
     def list_rules(self) -> Json:
         return self.open().list_rules()

@@ -9,10 +9,17 @@ See also: the decision itself (decision.py), settings files (settings/).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from parley.permissions.base import Decision, Filesystem, InvalidUpdate, SessionRepository, ToolRequest
+from parley.permissions.base import (
+    Decision,
+    Filesystem,
+    InvalidUpdate,
+    SessionRepository,
+    ToolRequest,
+    is_auto_disabled,
+)
 from parley.permissions.decision import decide
 from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.rule import Behavior, MalformedRule, Rule, format_rule, parse_rule
@@ -32,6 +39,9 @@ from parley.permissions.updates import (
 from parley.protocol.base import Json, Struct
 from parley.settings.base import MergedSettings, SettingsWriteError
 
+if TYPE_CHECKING:
+    from parley.permissions.boundary import Boundary
+
 WIRE_NAMES = {
     "managed": "policySettings",
     "flag": "cliArg",
@@ -39,7 +49,14 @@ WIRE_NAMES = {
     "project": "projectSettings",
     "user": "userSettings",
     "session": "session",
+    "server": "mcpServerPolicy",
 }
+BOUNDARY_KEYS = (
+    "blockReadsOutsideWorkingDirectories",
+    "blockWritesOutsideWorkingDirectories",
+    "workingDirectoriesAsGiven",
+)
+BEHAVIORS: dict[str, Behavior] = {"allow": "allow", "ask": "ask", "deny": "deny"}
 
 
 class RuleWriter(Protocol):
@@ -86,8 +103,15 @@ class SessionPolicy:
         denied = self._parse_rules(launch.denied, "deny", "flag")
         self._session_rules = (*denied, *self._parse_rules(launch.allowed, "allow", "flag"))
         self._session_folders = tuple(map(self._make_absolute, launch.folders))
+        self._server_rules: dict[str, dict[str, Rule]] = {}
+        """The policies of MCP servers: by server, by tool and behavior."""
         self._repository: SessionRepository | None = None
         self._has_looked_for_repository = False
+        self._boundary: Boundary | None = None
+        self._as_given: frozenset[str] = frozenset()
+        self._auto_disabled = False
+        self._managed_only = False
+        """Only managed settings may allow calls by rules."""
         self.rules = self._merge_rules()
 
     def decide(self, request: ToolRequest, mode: str) -> Decision:
@@ -98,7 +122,10 @@ class SessionPolicy:
             from parley.permissions.worktree_rules import WorktreeRules
 
             rules = WorktreeRules.for_worktree(rules, request.worktree)
-        return decide(request, rules, mode, self._fs)
+        if mode == "auto" and self._auto_disabled:
+            mode = "default"
+        decision = decide(request, rules, mode, self._fs)
+        return decision if self._boundary is None else self._boundary.check(request, decision, rules, mode, self._fs)
 
     def _record_repository(self) -> None:
         """Record the repository that rules apply to, before the first call runs: a call could create another."""
@@ -115,6 +142,9 @@ class SessionPolicy:
     def is_hidden(self, path: str) -> bool:
         return self.rules.is_hidden(path, self._fs)
 
+    def list_folders(self) -> tuple[str, ...]:
+        return self.rules.folders
+
     def list_rules(self) -> Json:
         rows = [
             {
@@ -126,7 +156,12 @@ class SessionPolicy:
             for rule in self.rules.rules
         ]
         folders = [{"path": folder} for folder in self.rules.folders]
-        return {"rules": rows, "workspaceDirectories": folders, "originalCwd": self._launch.cwd, "managedOnly": False}
+        return {
+            "rules": rows,
+            "workspaceDirectories": folders,
+            "originalCwd": self._launch.cwd,
+            "managedOnly": self._managed_only,
+        }
 
     def apply_settings(self, merged: MergedSettings) -> None:
         found: list[Rule] = []
@@ -134,12 +169,39 @@ class SessionPolicy:
             location = text.path if text.line is None else f"{text.path}:{text.line}"
             found += self._parse_rules([text.text], text.behavior, text.source, text.root, location)
         self._settings_rules = tuple(found)
+        self._auto_disabled = is_auto_disabled(merged)
+        self._managed_only = merged.is_on("allowManagedPermissionRulesOnly")
+        if self._managed_only:
+            self._drop_rules(lambda rule: rule.behavior == "allow" and rule.source != "managed")
+        self._set_boundary(merged)
         self._settings_folders = tuple(self._make_absolute(folder.value, folder.root) for folder in merged.directories)
         self.rules = self._merge_rules()
 
+    def _set_boundary(self, merged: MergedSettings) -> None:
+        """Apply the settings about the outside of the working directories, which few sessions have."""
+        self._boundary = None
+        if not any(f"permissions.{key}" in merged.values for key in BOUNDARY_KEYS):
+            return
+        from parley.permissions.boundary import AS_GIVEN, Boundary, is_plain
+
+        # Once listed, a folder stays so.
+        self._as_given |= frozenset(filter(is_plain, merged.get(f"permissions.{AS_GIVEN}", ())))
+        self._boundary = Boundary.from_settings(merged, self._launch.user_root)
+
+    def add_server_rules(self, server: str, rules: Mapping[str, str]) -> None:
+        held = self._server_rules.setdefault(server, {})
+        for tool, policy in rules.items():
+            for rule in self._parse_rules([tool], BEHAVIORS[policy], "server", location=f"MCP server {server!a}"):
+                held[f"{policy} {tool}"] = rule
+        self.rules = self._merge_rules()
+
+    def drop_server_rules(self, server: str) -> None:
+        if self._server_rules.pop(server, None):
+            self.rules = self._merge_rules()
+
     def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
         mode = None
-        parsed = parse_updates(updates)
+        parsed = self._without_closed(parse_updates(updates))
         for update in parsed:  # all or none: nothing is applied or written before every update is checked
             self._check(update, may_bypass=may_bypass)
         for update in parsed:
@@ -150,15 +212,31 @@ class SessionPolicy:
         self.rules = self._merge_rules()
         return mode
 
+    def _without_closed(self, updates: Sequence[Update]) -> list[Update]:
+        """The updates that an administrator leaves to others."""
+        closed = [
+            update
+            for update in updates
+            if self._managed_only and isinstance(update, AddRules | ReplaceRules) and update.behavior == "allow"
+        ]
+        if closed:
+            self._warn("an allow rule has no effect: only managed settings can add one")
+        return [update for update in updates if update not in closed]
+
     def _merge_rules(self) -> RuleSet:
         folders = dict.fromkeys((*self._session_folders, *self._settings_folders))
         return RuleSet(
             cwd=self._launch.cwd,
-            rules=self._settings_rules + self._session_rules,
+            rules=(*self._settings_rules, *self._session_rules, *self._list_server_rules()),
             folders=tuple(folders),
             readable=self._launch.readable,
             repository=self._repository,
+            as_given=self._as_given,
         )
+
+    def _list_server_rules(self) -> list[Rule]:
+        found = [rule for rules in self._server_rules.values() for rule in rules.values()]
+        return [rule for rule in found if rule.behavior != "allow"] if self._managed_only else found
 
     def _make_absolute(self, folder: str, root: str | None = None) -> str:
         """An absolute path. `~` is the home folder; a relative path starts at `root`."""
@@ -185,6 +263,8 @@ class SessionPolicy:
         """Raises InvalidUpdate if an update has no effect in this session: it must not be stored either."""
         if isinstance(update, SetMode) and update.mode == "bypassPermissions" and not may_bypass:
             raise InvalidUpdate("the mode bypassPermissions was not allowed at launch, or the settings disable it")
+        if isinstance(update, SetMode) and update.mode == "auto" and self._auto_disabled:
+            raise InvalidUpdate("the settings disable the mode auto (disableAutoMode)")
         if isinstance(update, AddRules | ReplaceRules):
             for text in format_rules(update.rules):
                 rule = parse_rule(text, update.behavior, SOURCES[update.destination], self._launch.cwd)

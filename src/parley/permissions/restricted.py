@@ -6,7 +6,7 @@ See also: which tools such a session has (compose/tools.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from parley.permissions.base import Decision, Deny, InvalidUpdate, Policy, ToolRequest
 from parley.protocol.base import Json
@@ -55,6 +55,15 @@ class RestrictedPolicy:
 
     def apply_settings(self, merged: MergedSettings) -> None:
         self._policy.apply_settings(merged)
+
+    def add_server_rules(self, server: str, rules: Mapping[str, str]) -> None:
+        self._policy.add_server_rules(server, rules)
+
+    def drop_server_rules(self, server: str) -> None:
+        self._policy.drop_server_rules(server)
+
+    def list_folders(self) -> tuple[str, ...]:
+        return self._policy.list_folders()
 
     def list_rules(self) -> Json:
         return self._policy.list_rules()

@@ -20,7 +20,7 @@ from parley.tools.catalog import RuleContents, find_traits
 from parley.tools.selection import canonical_name
 
 Behavior = Literal["allow", "deny", "ask"]
-SOURCES = ("managed", "flag", "local", "project", "user", "session")
+SOURCES = ("managed", "flag", "local", "project", "user", "session", "server")
 NAME = r"[A-Za-z_*][\w.*-]*"
 MCP_ALLOW = r"mcp__(?!_)[\w.-]+?(__[\w.*-]+)?"
 DOMAIN = r"domain:(\*|(\*\.)?[\w*-]+(\.[\w*-]+)*\.?|\[?[0-9a-fA-F:.]+\]?)"

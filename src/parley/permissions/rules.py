@@ -47,6 +47,8 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
     """Folders in which the session stores files for the model: long output, the plan."""
     repository: SessionRepository | None = None
     """The repository in which the session started, if any."""
+    as_given: frozenset[str] = frozenset()
+    """Working directories whose symlinks are not followed: one that a symlink replaces has no files."""
 
     def working_directories(self) -> tuple[str, ...]:
         return (self.cwd, *self.folders)
@@ -174,7 +176,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
 
     def is_inside(self, resolved: ResolvedPath, fs: Filesystem) -> bool:
         """Whether every name of a file is in a working directory."""
-        return is_within(resolved, self.working_directories(), fs)
+        return is_within(resolved, self.working_directories(), fs, self.as_given)
 
     def is_readable(self, resolved: ResolvedPath, fs: Filesystem) -> bool:
         """Whether a file may be read without a rule."""
@@ -222,11 +224,15 @@ def comparison_cost(resolved: ResolvedPath) -> int:
     return sum([1 + depth // 8 if depth < DEEP_PATH else depth for depth in depths])
 
 
-def is_within(resolved: ResolvedPath, folders: tuple[str, ...], fs: Filesystem) -> bool:
-    """Whether every name of a file is in one of the folders, under any of their names."""
+def is_within(
+    resolved: ResolvedPath, folders: tuple[str, ...], fs: Filesystem, as_given: frozenset[str] = frozenset()
+) -> bool:
+    """Whether every name of a file is in one of the folders, under any of their names or only `as_given`."""
     if resolved.real is None:
         return False
-    known = dict.fromkeys([name for folder in folders for name in fs.resolve(folder).names])
+    known = dict.fromkeys(
+        [name for folder in folders for name in ((folder,) if folder in as_given else fs.resolve(folder).names)]
+    )
     for name in resolved.names:
         if name not in known and not any(patterns.relative_parts(name, folder) is not None for folder in known):
             return False

@@ -30,6 +30,7 @@ class WorktreeRules(RuleSet, frozen=True, kw_only=True, dict=True):
             folders=rules.folders,
             readable=(*rules.readable, rules.cwd),
             repository=rules.repository,
+            as_given=rules.as_given,
             session_rules=rules,
             worktree=worktree,
         )

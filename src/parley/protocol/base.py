@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
 import msgspec
@@ -105,6 +106,8 @@ def enc_hook(value: Any) -> Any:
 _encoder = msgspec.json.Encoder(enc_hook=enc_hook)
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 _catalogue: dict[tuple[str, str | None], type[Message]] = {}
+OCCASIONAL = "parley.protocol.messages.occasional"
+"""The module of system messages that are loaded when one is needed."""
 
 M = TypeVar("M", bound=type[Message])
 
@@ -130,8 +133,14 @@ def message_of(kind: str) -> Callable[[M], M]:
     return register
 
 
+def find_message(kind: str, subkind: str | None) -> type[Message] | None:
+    """The class of a type and a subtype; None if it is unknown."""
+    return _catalogue.get((kind, subkind)) or _catalogue.get((kind, None))
+
+
 def catalogue() -> dict[tuple[str, str | None], type[Message]]:
     """All message classes by (type, subtype)."""
+    import_module(OCCASIONAL)  # registers its classes
     return dict(_catalogue)
 
 
@@ -187,7 +196,10 @@ def _decode(line: bytes) -> Message:
     if not isinstance(kind, str):
         return Refused(reason="the line has no `type`" if kind is UNSET else "`type` must be a string")
     subkind = head.subtype if isinstance(head.subtype, str) else None
-    cls = _catalogue.get((kind, subkind)) or _catalogue.get((kind, None))
+    cls = find_message(kind, subkind)
+    if cls is None and kind == "system":
+        import_module(OCCASIONAL)
+        cls = find_message(kind, subkind)
     if cls is None:
         # The whole line must be valid JSON, although only its head is used.
         msgspec.json.decode(line)

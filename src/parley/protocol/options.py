@@ -1,4 +1,4 @@
-"""Every option, one row each: its name in Python, its flags, its kind, its help text.
+"""Every option, one row each: its name in Python, flags, kind, default, help, and where else it can be set.
 
 The engine reads its command line with these rows and the SDK writes one with the same rows:
 
@@ -7,12 +7,16 @@ The engine reads its command line with these rows and the SDK writes one with th
     format_args(CliOptions(model="opus", max_turns=3))
         -> ["--model=opus", "--max-turns=3"]
 
-An option that is not given is None (a switch: False). `--flag value` and `--flag=value` mean the same for every row.
-A value may be the empty string, which differs from not given. A list option takes every following word up to the
-next flag, as in Claude Code. An unknown flag is a warning, never an error: clients pass flags of other versions. It
-takes the next word with it, because the clients' `extra_args` have values.
+To add an option, add its row to a group and read it where it is used: `launch.options` in `compose/`,
+`config.options` in the engine, `context.options` in a tool. `--help` and docs/cli.md are made from the rows.
 
-See also: `compose/` for what the options do, `cli/help.py` for `--help`.
+An option that is not given has its default: None, for a switch False, or the row's own. `--flag value` and
+`--flag=value` mean the same for every row. A value may be the empty string, which differs from not given. A list
+option takes every following word up to the next flag, as in Claude Code. An unknown flag is a warning, never an
+error: clients pass flags of other versions. It takes the next word with it, because the clients' `extra_args` have
+values.
+
+See also: `settings/option_values.py` for variables and settings, `cli/help.py` for `--help`.
 """
 
 from __future__ import annotations
@@ -24,9 +28,11 @@ from parley.errors import UsageError
 from parley.protocol.base import Struct
 
 T = TypeVar("T")
+G = TypeVar("G", bound="OptionGroup")
 MODES = ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto")
 SYNC_POLICIES = ("always", "turn", "off")
 """When the log of a session is forced to the disk."""
+OFF = ("false", "0", "off")
 
 
 class OptionKind(Struct, frozen=True):
@@ -38,37 +44,73 @@ class OptionKind(Struct, frozen=True):
     write: Callable[[Any], list[str]]
     empty: Any = None
     """The value of an option that is not given."""
+    metavar: str = "TEXT"
+    """What `--help` shows for a value, unless the row has a better word."""
+    choices: tuple[str, ...] = ()
+    """The valid values, if only some are."""
+    is_open: bool = False
+    """Variables and settings may hold values that are not among the choices."""
+    expects: str = "text"
+    """What a value must be, for error messages."""
+    is_whole: bool = False
+    """Whether a number has no fraction."""
 
 
 class Option(Generic[T]):
     """One row of the table."""
 
-    def __init__(self, kind: OptionKind, *flags: str, help: str = "") -> None:
+    group: type[OptionGroup]
+    field: str
+
+    def __init__(
+        self,
+        kind: OptionKind,
+        *flags: str,
+        help: str,
+        metavar: str = "",
+        default: T | None = None,
+        variable: str = "",
+        setting: str = "",
+        least: int | None = None,
+    ) -> None:
         self.kind = kind
         self.flags = flags
+        """Without a flag, only a variable or settings can set it."""
         self.help = help
-        """What `--help` says; empty for an option without effect."""
-        self.field = ""
+        """What `--help` says: a sentence."""
+        self.metavar = metavar
+        self.default = kind.empty if default is None else default
+        self.variable = variable
+        """The environment variable that sets it if the flag is not given."""
+        self.setting = setting
+        """The key in settings that sets it if neither is given; `limits.maxTurns` is in the object `limits`."""
+        self.least = least
+        """The smallest number that is valid."""
 
-    def __set_name__(self, owner: type[CliOptions], name: str) -> None:
-        self.field = name
-        ROWS.append(self)
-        for flag in self.flags:
-            BY_FLAG[flag] = self
+    def __set_name__(self, owner: type[OptionGroup], name: str) -> None:
+        self.field, self.group = name, owner
+        FIELDS[name] = self
+        if self.flags:
+            ROWS.append(self)
+            for flag in self.flags:
+                BY_FLAG[flag] = self
 
     @overload
-    def __get__(self, options: None, owner: type[CliOptions]) -> Option[T]: ...
+    def __get__(self, options: None, owner: type[OptionGroup]) -> Option[T]: ...
     @overload
-    def __get__(self, options: CliOptions, owner: type[CliOptions]) -> T: ...
-    def __get__(self, options: CliOptions | None, owner: type[CliOptions]) -> Option[T] | T:
+    def __get__(self, options: OptionGroup, owner: type[OptionGroup]) -> T: ...
+    def __get__(self, options: OptionGroup | None, owner: type[OptionGroup]) -> Option[T] | T:
         if options is None:
             return self
-        value: T = options.given.get(self.field, self.kind.empty)
+        value: T = options.given.get(self.field, self.default)
         return value
 
 
 ROWS: list[Option[Any]] = []
+"""The options of the command line, in the order of the table."""
 BY_FLAG: dict[str, Option[Any]] = {}
+FIELDS: dict[str, Option[Any]] = {}
+"""All options by name, those without a flag as well."""
 
 
 def read_one(flag: str, words: list[str]) -> str:
@@ -123,11 +165,32 @@ def read_commas(flag: str, words: list[str]) -> tuple[str, ...]:
 
 TEXT = OptionKind("one", read_one, lambda value: [value])
 MAYBE = OptionKind("maybe", lambda flag, words: words[-1] if words else "", lambda value: [value])
-SWITCH = OptionKind("none", lambda flag, words: True, lambda value: [], empty=False)
-INTEGER = OptionKind("one", read_number(int, "a whole number"), lambda value: [str(value)])
-NUMBER = OptionKind("one", read_number(parse_finite, "a number"), lambda value: [repr(value)])
-RULES = OptionKind("many", read_rules, lambda value: [",".join(value)])
-TOOL_LIST = OptionKind("many", read_tool_list, lambda value: [",".join(value)])
+SWITCH = OptionKind("none", lambda flag, words: True, lambda value: [], empty=False, metavar="")
+ON_OFF = OptionKind(
+    "maybe",
+    lambda flag, words: not words or words[-1] not in OFF,
+    lambda value: ["true"],
+    empty=False,
+    metavar="true|false",
+)
+"""A switch that can also be given a value."""
+INTEGER = OptionKind(
+    "one",
+    read_number(int, "a whole number"),
+    lambda value: [str(value)],
+    metavar="N",
+    expects="a whole number",
+    is_whole=True,
+)
+NUMBER = OptionKind(
+    "one",
+    read_number(parse_finite, "a number"),
+    lambda value: [repr(value)],
+    metavar="NUMBER",
+    expects="a number",
+)
+RULES = OptionKind("many", read_rules, lambda value: [",".join(value)], metavar="RULE")
+TOOL_LIST = OptionKind("many", read_tool_list, lambda value: [",".join(value)], metavar="TOOL")
 WORDS = OptionKind("many", lambda flag, words: tuple(words), list)
 EACH = OptionKind("one", lambda flag, words: tuple(words), list)
 """One word each time, and as often as needed."""
@@ -136,7 +199,7 @@ REPEATED = OptionKind("one", read_commas, lambda value: [",".join(value)])
 COMMA_TEXT = OptionKind("one", lambda flag, words: read_commas(flag, words[-1:]), lambda value: [",".join(value)])
 
 
-def one_of(*allowed: str) -> OptionKind:
+def one_of(*allowed: str, is_open: bool = False) -> OptionKind:
     def read(flag: str, words: list[str]) -> str:
         if words[-1] not in allowed:
             raise UsageError(
@@ -144,23 +207,26 @@ def one_of(*allowed: str) -> OptionKind:
             )
         return words[-1]
 
-    return OptionKind("one", read, lambda value: [value])
+    expects = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+    return OptionKind("one", read, lambda value: [value], choices=allowed, is_open=is_open, expects=expects)
 
 
-class CliOptions:
-    """The options of a session. Frozen: `options.replace(model="x")` makes another."""
+class OptionGroup:
+    """Options that belong together. Frozen: `options.replace(model="x")` makes another."""
+
+    heading = ""
+    """The title of the group in `--help`."""
 
     def __init__(self, **given: Any) -> None:
-        empty = {row.field: row.kind.empty for row in ROWS}
-        if unknown := sorted(set(given) - set(empty)):
+        if unknown := sorted(given.keys() - FIELDS.keys()):
             raise TypeError(f"no such option: {', '.join(unknown)}")
-        self.given = {name: value for name, value in given.items() if value is not empty[name]}
+        self.given = {name: value for name, value in given.items() if value is not FIELDS[name].kind.empty}
 
-    def replace(self, **changes: Any) -> CliOptions:
-        return CliOptions(**{**self.given, **changes})
+    def replace(self: G, **changes: Any) -> G:
+        return type(self)(**{**self.given, **changes})
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CliOptions) and other.given == self.given
+        return isinstance(other, OptionGroup) and other.given == self.given
 
     __hash__ = None  # type: ignore[assignment]  # values may be lists
 
@@ -168,265 +234,582 @@ class CliOptions:
         shown = {**self.given, **({"api_key": "…"} if "api_key" in self.given else {})}
         return f"Options({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
-    # How to run.
-    print = Option[bool](SWITCH, "--print", "-p", help="Answer one prompt and exit.")
-    output_format = Option[str | None](
+
+class RunOptions(OptionGroup):
+    heading = "Running"
+
+    print: Option[bool] = Option(SWITCH, "--print", "-p", help="Answer one prompt and exit.")
+    output_format: Option[str | None] = Option(
         one_of("text", "json", "stream-json", "message"),
         "--output-format",
-        help="text, json, stream-json or message (stream-json without partial messages).",
+        help="How to write the answer; message is stream-json without partial messages.",
     )
-    input_format = Option[str | None](
-        one_of("text", "stream-json"), "--input-format", help="text, or stream-json to read messages from stdin."
+    input_format: Option[str | None] = Option(
+        one_of("text", "stream-json"),
+        "--input-format",
+        help="How to read stdin: as a prompt, or as messages until it ends.",
     )
-    verbose = Option[bool](
-        SWITCH, "--verbose", help="Report every message, not only the result. Required by --output-format stream-json."
+    verbose: Option[bool] = Option(
+        SWITCH, "--verbose", help="Report every message, not only the result; --output-format stream-json needs it."
     )
-    version = Option[bool](SWITCH, "--version", "-v", help="Print the version and exit.")
-    help = Option[bool](SWITCH, "--help", "-h", help="Print this help and exit.")
-    stdio = Option[bool](
+    version: Option[bool] = Option(SWITCH, "--version", "-v", help="Print the version and exit.")
+    help: Option[bool] = Option(SWITCH, "--help", "-h", help="Print this help and exit.")
+    stdio: Option[bool] = Option(
         SWITCH, "--stdio", help="Serve one session over stdin and stdout in the dialect miriad or jsonrpc."
     )
-    dialect = Option[str | None](
+    dialect: Option[str | None] = Option(
         TEXT,
         "--dialect",
-        help="How messages are written: stream-json, spec001, miriad, jsonrpc, auto, or one of an installed package.",
+        metavar="NAME",
+        help="How messages are written: stream-json, spec001, miriad, jsonrpc, one of an installed package, or auto to "
+        "detect it from the first line.",
     )
-    include_partial_messages = Option[bool](
+
+
+class ClientOptions(OptionGroup):
+    heading = "What the client receives"
+
+    include_partial_messages: Option[bool] = Option(
         SWITCH, "--include-partial-messages", help="Send the events of the model's stream as they arrive."
     )
-    include_hook_events = Option[bool](SWITCH, "--include-hook-events", help="Report when hooks start and finish.")
-    replay_user_messages = Option[bool](
+    include_hook_events: Option[bool] = Option(
+        SWITCH, "--include-hook-events", help="Send an event when a hook starts and when it ends."
+    )
+    replay_user_messages: Option[bool] = Option(
         SWITCH, "--replay-user-messages", help="Send each prompt back when it enters the conversation."
     )
-    session_mirror = Option[bool](
+    session_mirror: Option[bool] = Option(
         SWITCH, "--session-mirror", help="Send every line of the transcript to the client as well."
     )
-    extension_fields = Option[bool](
+    extension_fields: Option[bool] = Option(
         SWITCH, "--extension-fields", help="Add thinkingMetadata and todos to assistant messages."
     )
-    max_line_bytes = Option[int | None](
-        INTEGER, "--max-line-bytes", help="The longest line to send; larger tool results are saved to a file."
+    forward_subagent_text: Option[bool] = Option(
+        SWITCH, "--forward-subagent-text", help="Send the text of subagents, not only their tool calls."
     )
-    await_initialize = Option[bool](SWITCH, "--await-initialize", help="Accepted for compatibility; it has no effect.")
+    prompt_suggestions: Option[bool] = Option(
+        ON_OFF, "--prompt-suggestions", help="Suggest a next prompt after each successful turn."
+    )
+    max_line_bytes: Option[int | None] = Option(
+        INTEGER,
+        "--max-line-bytes",
+        metavar="BYTES",
+        help="The longest line to send; a longer tool result is saved to a file.",
+    )
+    file_checkpointing: Option[bool] = Option(
+        SWITCH,
+        variable="CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING",
+        setting="fileCheckpointingEnabled",
+        help="Let the client rewind files.",
+    )
+    disable_agent_summaries: Option[bool] = Option(
+        SWITCH,
+        variable="CLAUDE_CODE_DISABLE_AGENT_PROGRESS_SUMMARIES",
+        help="Send no summaries of what subagents do, even if the client asks for them.",
+    )
+    await_initialize: Option[bool] = Option(
+        SWITCH,
+        "--await-initialize",
+        help="Read the initialize request before the session is opened, and load the plugins that it lists.",
+    )
+    await_claim: Option[bool] = Option(
+        SWITCH, "--await-claim", help="Wait for claim_session, which names the folder of the session."
+    )
 
-    # The model.
-    model = Option[str | None](TEXT, "--model", help="The model: an alias, a full name, or BACKEND:NAME.")
-    fallback_model = Option[str | None](
-        TEXT, "--fallback-model", help="Models to try if the first is overloaded, separated by commas."
+
+class ModelOptions(OptionGroup):
+    heading = "Model"
+
+    model: Option[str | None] = Option(
+        TEXT, "--model", metavar="NAME", help="The model: an alias, a full name, or BACKEND:NAME."
     )
-    api_key = Option[str | None](
+    fallback_model: Option[str | None] = Option(
+        TEXT, "--fallback-model", metavar="NAMES", help="Models to try if the first fails, separated by commas."
+    )
+    api_key: Option[str | None] = Option(
         TEXT,
         "--api-key",
-        help="The key for the Messages API. It is visible in the process list; prefer ANTHROPIC_API_KEY.",
+        metavar="KEY",
+        help="The key for the Messages API. Prefer ANTHROPIC_API_KEY: the process list shows the command line.",
     )
-    betas = Option[tuple[str, ...] | None](COMMAS, "--betas", help="Beta features to request from the Messages API.")
-    max_thinking_tokens = Option[int | None](
-        INTEGER, "--max-thinking-tokens", help="The thinking budget in tokens; 0 disables thinking."
+    betas: Option[tuple[str, ...]] = Option(
+        COMMAS, "--betas", metavar="NAME", default=(), help="Beta features to request from the Messages API."
     )
-    thinking = Option[str | None](
-        one_of("adaptive", "disabled", "enabled"), "--thinking", help="adaptive, enabled or disabled."
+    max_thinking_tokens: Option[int | None] = Option(
+        INTEGER,
+        "--max-thinking-tokens",
+        variable="MAX_THINKING_TOKENS",
+        help="The tokens that the model may think with in an answer; 0 disables thinking.",
     )
-    thinking_display = Option[str | None](
-        TEXT, "--thinking-display", help="How the backend returns thinking, for example summarized or omitted."
+    thinking: Option[str | None] = Option(
+        one_of("adaptive", "disabled", "enabled"),
+        "--thinking",
+        help="Whether the model thinks: as it sees fit, never, or within --max-thinking-tokens.",
     )
-    effort = Option[str | None](
-        one_of("low", "medium", "high", "xhigh", "max"),
+    thinking_display: Option[str | None] = Option(
+        TEXT,
+        "--thinking-display",
+        metavar="FORM",
+        help="In which form the backend returns thinking, such as summarized or omitted.",
+    )
+    effort: Option[str | None] = Option(
+        one_of("low", "medium", "high", "xhigh", "max", is_open=True),
         "--effort",
-        help="How much work the model puts into an answer: low, medium, high, xhigh or max.",
+        variable="CLAUDE_CODE_EFFORT_LEVEL",
+        setting="effortLevel",
+        help="How much work the model puts into an answer.",
     )
-    offline = Option[bool](SWITCH, "--offline", help="Use no network: no web tools and only servers on this machine.")
-    record = Option[str | None](TEXT, "--record", help="Record every model call to this file, for --model replay:FILE.")
-    faults = Option[tuple[str, ...] | None](
-        REPEATED, "--fault", help="Inject a fault into model calls, for tests. Repeatable."
+    max_effort: Option[str | None] = Option(
+        one_of("low", "medium", "high", "xhigh", "max"),
+        setting="maxEffortLevel",
+        help="The highest effort that a request may ask for.",
+    )
+    cache_ttl: Option[str | None] = Option(
+        one_of("5m", "1h"),
+        variable="CLAUDE_CODE_PROMPT_CACHE_TTL",
+        setting="promptCacheTtl",
+        help="How long the prompt cache of the conversation lives; the server decides if it is not set.",
+    )
+    subagent_cache_ttl: Option[str | None] = Option(
+        one_of("5m", "1h"),
+        variable="CLAUDE_CODE_SUBAGENT_PROMPT_CACHE_TTL",
+        setting="subagentPromptCacheTtl",
+        help="How long the prompt cache of a subagent lives.",
+    )
+    offline: Option[bool] = Option(
+        SWITCH, "--offline", help="Use no network: no web tools and only servers on this machine."
     )
 
-    # Instructions.
-    system_prompt = Option[str | None](TEXT, "--system-prompt", help="Replace the system prompt.")
-    system_prompt_file = Option[str | None](
-        TEXT, "--system-prompt-file", help="Replace the system prompt with the content of this file."
+
+class PromptOptions(OptionGroup):
+    heading = "System prompt and structured output"
+
+    system_prompt: Option[str | None] = Option(TEXT, "--system-prompt", help="Replace the system prompt.")
+    system_prompt_file: Option[str | None] = Option(
+        TEXT, "--system-prompt-file", metavar="FILE", help="Replace the system prompt with the content of a file."
     )
-    append_system_prompt = Option[str | None](TEXT, "--append-system-prompt", help="Add to the system prompt.")
-    append_system_prompt_file = Option[str | None](
-        TEXT, "--append-system-prompt-file", help="Add the content of this file to the system prompt."
+    append_system_prompt: Option[str | None] = Option(TEXT, "--append-system-prompt", help="Add to the system prompt.")
+    append_system_prompt_file: Option[str | None] = Option(
+        TEXT, "--append-system-prompt-file", metavar="FILE", help="Add the content of a file to the system prompt."
     )
-    exclude_dynamic_sections = Option[bool](
+    exclude_dynamic_sections: Option[bool] = Option(
         SWITCH,
         "--exclude-dynamic-system-prompt-sections",
-        help="Leave facts that change between machines out of the system prompt.",
+        help="Leave facts that differ between machines out of the system prompt.",
     )
-    system_prompt_snapshot = Option[str | None](
-        MAYBE, "--system-prompt-snapshot", help="Accepted for compatibility; it has no effect."
+    system_prompt_snapshot: Option[str | None] = Option(
+        MAYBE,
+        "--system-prompt-snapshot",
+        metavar="true|false",
+        help="Send the system prompt of the first request with every later one (the default), or render it each time.",
     )
-    json_schema = Option[str | None](TEXT, "--json-schema", help="The JSON Schema that the result must follow.")
-
-    # Limits.
-    max_turns = Option[int | None](INTEGER, "--max-turns", help="End after this many model calls.")
-    max_budget_usd = Option[float | None](NUMBER, "--max-budget-usd", help="End when the session has cost this much.")
-    max_budget_tokens = Option[int | None](
-        INTEGER, "--max-budget-tokens", help="End when the session has used this many tokens."
+    json_schema: Option[str | None] = Option(
+        TEXT, "--json-schema", metavar="JSON", help="The JSON Schema that the result must match."
     )
-    max_budget_calls = Option[int | None](
-        INTEGER, "--max-budget-calls", help="End after this many model calls in the session, side queries included."
-    )
-    max_budget_seconds = Option[float | None](
-        NUMBER, "--max-budget-seconds", help="End when model calls have taken this long."
-    )
-    task_budget = Option[int | None](
-        INTEGER, "--task-budget", help="The tokens for a turn, sent to models that support it."
+    max_schema_attempts: Option[int] = Option(
+        INTEGER,
+        default=5,
+        variable="MAX_STRUCTURED_OUTPUT_RETRIES",
+        setting="limits.structuredOutputAttempts",
+        least=1,
+        help="How often an answer may fail to match the JSON Schema.",
     )
 
-    # Tools and permission.
-    tools = Option[tuple[str, ...] | None](
+
+class LimitOptions(OptionGroup):
+    heading = "Limits"
+
+    max_turns: Option[int | None] = Option(
+        INTEGER, "--max-turns", setting="limits.maxTurns", least=1, help="End a turn after this many model calls."
+    )
+    max_budget_usd: Option[float | None] = Option(
+        NUMBER,
+        "--max-budget-usd",
+        metavar="USD",
+        setting="limits.maxBudgetUsd",
+        least=0,
+        help="Stop when the session has cost this many dollars.",
+    )
+    max_budget_tokens: Option[int | None] = Option(
+        INTEGER,
+        "--max-budget-tokens",
+        setting="limits.maxBudgetTokens",
+        least=1,
+        help="Stop when the session has used this many tokens, cached ones included.",
+    )
+    max_budget_calls: Option[int | None] = Option(
+        INTEGER,
+        "--max-budget-calls",
+        setting="limits.maxBudgetCalls",
+        least=1,
+        help="Stop after this many model calls in the process, retries and side queries included.",
+    )
+    max_budget_seconds: Option[float | None] = Option(
+        NUMBER,
+        "--max-budget-seconds",
+        metavar="SECONDS",
+        setting="limits.maxBudgetSeconds",
+        least=0,
+        help="End a turn that has taken this long.",
+    )
+    task_budget: Option[int | None] = Option(
+        INTEGER,
+        "--task-budget",
+        metavar="TOKENS",
+        setting="limits.taskBudget",
+        least=1,
+        help="End a turn that has used this many tokens; models that support it are told.",
+    )
+    max_retries: Option[int] = Option(
+        INTEGER,
+        default=8,
+        variable="CLAUDE_CODE_MAX_RETRIES",
+        setting="limits.maxRetries",
+        least=0,
+        help="How often a failed model call is repeated.",
+    )
+    resume_reason: Option[str | None] = Option(
+        TEXT,
+        variable="CLAUDE_CODE_RESUME_REASON",
+        help="Why a turn of an earlier process continues, for `resume_reason` of its messages.",
+    )
+    max_output_tokens: Option[int | None] = Option(
+        INTEGER,
+        variable="CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+        setting="limits.maxOutputTokens",
+        least=1,
+        help="The longest answer; by default the model's own limit.",
+    )
+    disable_background_tasks: Option[bool] = Option(
+        SWITCH,
+        variable="CLAUDE_CODE_DISABLE_BACKGROUND_TASKS",
+        help="Run all commands and subagents in the foreground.",
+    )
+    # 0 means the default; no timeout can be disabled. One variable can set two limits: API_TIMEOUT_MS limits the
+    # request and its first byte, CLAUDE_STREAM_IDLE_TIMEOUT_MS a stream without data and one with only pings.
+    connect_timeout_ms: Option[int | None] = Option(
+        INTEGER, setting="limits.connectTimeoutMs", least=0, help="How long connecting to a backend may take."
+    )
+    first_byte_timeout_ms: Option[int | None] = Option(
+        INTEGER,
+        variable="API_TIMEOUT_MS",
+        setting="limits.firstByteTimeoutMs",
+        least=0,
+        help="How long to wait for the first byte of a response.",
+    )
+    stream_idle_timeout_ms: Option[int | None] = Option(
+        INTEGER,
+        variable="CLAUDE_STREAM_IDLE_TIMEOUT_MS",
+        setting="limits.streamIdleTimeoutMs",
+        least=0,
+        help="How long a stream may be silent.",
+    )
+    content_timeout_ms: Option[int | None] = Option(
+        INTEGER,
+        variable="CLAUDE_STREAM_IDLE_TIMEOUT_MS",
+        setting="limits.contentTimeoutMs",
+        least=0,
+        help="How long a stream may be without content; pings do not count.",
+    )
+    request_timeout_ms: Option[int | None] = Option(
+        INTEGER,
+        variable="API_TIMEOUT_MS",
+        setting="limits.requestTimeoutMs",
+        least=0,
+        help="How long a whole model request may take.",
+    )
+
+
+class ToolOptions(OptionGroup):
+    heading = "Tools and permissions"
+
+    tools: Option[tuple[str, ...] | None] = Option(
         TOOL_LIST, "--tools", help='The built-in tools to offer; "default" for the usual list, "" for none.'
     )
-    allowed_tools = Option[tuple[str, ...] | None](
+    allowed_tools: Option[tuple[str, ...] | None] = Option(
         RULES,
         "--allowedTools",
         "--allowed-tools",
-        help='Rules for calls that are allowed, such as Read or "Bash(git *)".',
+        help='Allow these calls without asking, such as Read or "Bash(git *)".',
     )
-    disallowed_tools = Option[tuple[str, ...] | None](
+    disallowed_tools: Option[tuple[str, ...] | None] = Option(
         RULES,
         "--disallowedTools",
         "--disallowed-tools",
-        help="Rules for calls that are denied. A bare name removes the tool.",
+        help="Deny these calls; the bare name of a tool removes it.",
     )
-    client_tools = Option[str | None](
-        TEXT, "--client-tools", help="Tools that the client runs: JSON, or a file with JSON."
+    brief: Option[bool] = Option(
+        SWITCH,
+        "--brief",
+        help="Offer SendUserMessage, for clients that show only what is sent with it.",
     )
-    permission_mode = Option[str | None](
+    client_tools: Option[str | None] = Option(
+        TEXT, "--client-tools", metavar="FILE|JSON", help="Offer tools that the client runs."
+    )
+    permission_mode: Option[str | None] = Option(
         one_of(*MODES, "manual"),
         "--permission-mode",
-        help="default, acceptEdits, plan, dontAsk, auto, bypassPermissions, or manual (the same as default).",
+        help="What to do with calls that no rule decides; manual means default.",
     )
-    permission_prompt_tool = Option[str | None](
+    permission_prompt_tool: Option[str | None] = Option(
         TEXT,
         "--permission-prompt-tool",
-        help="Who approves calls: stdio for the client, or an MCP tool mcp__SERVER__TOOL.",
+        metavar="NAME",
+        help="Who approves calls: stdio for the client, or the MCP tool mcp__SERVER__TOOL.",
     )
-    permission_prompts = Option[str | None](
-        one_of("host", "none"), "--permission-prompts", help="host to send approval requests, none to deny instead."
+    permission_prompts: Option[str | None] = Option(
+        one_of("host", "none"),
+        "--permission-prompts",
+        help="Send approval requests to the client, or deny the calls instead.",
     )
-    skip_permissions = Option[bool](
-        SWITCH, "--dangerously-skip-permissions", help="Allow every call that no rule denies. Use it in a sandbox only."
+    skip_permissions: Option[bool] = Option(
+        SWITCH,
+        "--dangerously-skip-permissions",
+        help="Allow every call that no rule denies. Use it only in a sandbox.",
     )
-    allow_skip_permissions = Option[bool](
+    allow_skip_permissions: Option[bool] = Option(
         SWITCH, "--allow-dangerously-skip-permissions", help="Let the client switch to bypassPermissions later."
     )
-    guard = Option[bool](SWITCH, "--guard", help="Ask the client about every call that is not denied, in every mode.")
-    fail_on_denial = Option[bool](SWITCH, "--fail-on-denial", help="End the turn with an error if a call is denied.")
-    add_dirs = Option[tuple[str, ...] | None](WORDS, "--add-dir", help="Further working directories.")
-    mcp_config = Option[tuple[str, ...] | None](WORDS, "--mcp-config", help="MCP servers: files or JSON.")
-    strict_mcp_config = Option[bool](SWITCH, "--strict-mcp-config", help="Use only the MCP servers of --mcp-config.")
-    agents = Option[str | None](TEXT, "--agents", help="Subagents, as JSON.")
-    agent = Option[str | None](TEXT, "--agent", help="The agent that the session runs as.")
-    forward_subagent_text = Option[bool](
-        SWITCH, "--forward-subagent-text", help="Send what subagents write, not only their tool calls."
+    guard: Option[bool] = Option(
+        SWITCH, "--guard", help="Ask the client about every call that is not denied, in every mode."
     )
-    disable_slash_commands = Option[bool](
+    fail_on_denial: Option[bool] = Option(
+        SWITCH, "--fail-on-denial", help="End a turn with an error if a call was denied."
+    )
+    question_preview_format: Option[str] = Option(
+        one_of("markdown", "html"),
+        default="markdown",
+        variable="CLAUDE_CODE_QUESTION_PREVIEW_FORMAT",
+        help="In which form the model writes the previews of AskUserQuestion.",
+    )
+    add_dirs: Option[tuple[str, ...] | None] = Option(
+        WORDS, "--add-dir", metavar="DIR", help="More working directories, besides the current one."
+    )
+
+
+class ExtensionOptions(OptionGroup):
+    heading = "MCP servers, agents and commands"
+
+    mcp_config: Option[tuple[str, ...] | None] = Option(
+        WORDS, "--mcp-config", metavar="FILE|JSON", help="Connect to the MCP servers of these configurations."
+    )
+    strict_mcp_config: Option[bool] = Option(
+        SWITCH, "--strict-mcp-config", help="Use only the MCP servers of --mcp-config."
+    )
+    agents: Option[str | None] = Option(TEXT, "--agents", metavar="JSON", help="Define subagents.")
+    agent: Option[str | None] = Option(
+        TEXT, "--agent", metavar="NAME", help="The agent that the session itself runs as."
+    )
+    disable_slash_commands: Option[bool] = Option(
         SWITCH, "--disable-slash-commands", help="Treat slash commands and skills as plain text."
     )
-    prompt_suggestions = Option[str | None](
-        MAYBE, "--prompt-suggestions", help="Suggest a next prompt after each successful turn."
-    )
 
-    # Sessions.
-    resume = Option[str | None](MAYBE, "--resume", "-r", help="Continue the session with this id or title.")
-    continue_conversation = Option[bool](SWITCH, "--continue", "-c", help="Continue the last session of this folder.")
-    session_id = Option[str | None](TEXT, "--session-id", help="The id for a new session.")
-    fork_session = Option[bool](SWITCH, "--fork-session", help="Continue in a copy of the resumed session.")
-    steal = Option[bool](SWITCH, "--steal", help="Take a session over from the process that holds it.")
-    resume_session_at = Option[str | None](
-        TEXT, "--resume-session-at", help="Continue after the message with this UUID."
+
+class SessionOptions(OptionGroup):
+    heading = "Sessions"
+
+    resume: Option[str | None] = Option(
+        MAYBE, "--resume", "-r", metavar="SESSION", help="Continue the session with this id or title."
     )
-    resume_drops_turn = Option[str | None](
+    continue_conversation: Option[bool] = Option(
+        SWITCH, "--continue", "-c", help="Continue the most recent session of this directory."
+    )
+    session_id: Option[str | None] = Option(TEXT, "--session-id", metavar="UUID", help="The id of a new session.")
+    fork_session: Option[bool] = Option(SWITCH, "--fork-session", help="Continue in a copy of the resumed session.")
+    steal: Option[bool] = Option(SWITCH, "--steal", help="Take the session over from the process that holds it.")
+    resume_session_at: Option[str | None] = Option(
+        TEXT, "--resume-session-at", metavar="UUID", help="Continue after the message with this id and drop the rest."
+    )
+    resume_drops_turn: Option[str | None] = Option(
         TEXT,
         "--resume-drops-turn",
+        metavar="UUID",
         help="With --resume-session-at: fail unless exactly the turn of this prompt is dropped.",
     )
-    no_session_persistence = Option[bool](SWITCH, "--no-session-persistence", help="Keep nothing after the end.")
-    name = Option[str | None](TEXT, "--name", "-n", help="The title of the session.")
-    store = Option[str | None](
+    no_session_persistence: Option[bool] = Option(
+        SWITCH, "--no-session-persistence", help="Keep nothing of the session after its end."
+    )
+    name: Option[str | None] = Option(TEXT, "--name", "-n", metavar="TITLE", help="The title of the session.")
+    worktree: Option[str | None] = Option(
+        MAYBE,
+        "--worktree",
+        "-w",
+        metavar="NAME",
+        help="Work in a git worktree of this name; create it if needed.",
+    )
+    store: Option[str | None] = Option(
         TEXT,
         "--store",
-        help="Where sessions are kept: NAME or NAME:PLACE, such as folder:DIR or postgres://HOST/DATABASE.",
+        metavar="NAME[:PLACE]",
+        help="Where sessions are kept, such as folder:DIR or postgres://HOST/DATABASE.",
     )
-    database = Option[str | None](TEXT, "--db", help="Keep sessions in this SQLite file.")
-    memory = Option[str | None](MAYBE, "--memory", help="Keep a long-term memory: on, off, or its file.")
-    fsync = Option[str | None](
-        one_of(*SYNC_POLICIES), "--fsync", help="When the log is forced to the disk: always, turn or off."
+    database: Option[str | None] = Option(TEXT, "--db", metavar="FILE", help="Keep sessions in this SQLite file.")
+    memory: Option[str | None] = Option(
+        MAYBE, "--memory", metavar="on|off|FILE", help="Keep a long-term memory, in this file if one is named."
+    )
+    fsync: Option[str] = Option(
+        one_of(*SYNC_POLICIES),
+        "--fsync",
+        default="turn",
+        variable="PARLEY_FSYNC",
+        setting="fsync",
+        help="When to force the session's log to disk: after every record, at the end of a turn, or never.",
     )
 
-    # Settings.
-    settings = Option[str | None](TEXT, "--settings", help="Further settings: a file or JSON.")
-    setting_sources = Option[tuple[str, ...] | None](
-        COMMA_TEXT, "--setting-sources", help="Which settings files to read: user, project, local."
+
+class SettingsOptions(OptionGroup):
+    heading = "Settings and plugins"
+
+    settings: Option[str | None] = Option(
+        TEXT, "--settings", metavar="FILE|JSON", help="More settings; they override those of the user and the project."
     )
-    managed_settings = Option[str | None](
-        TEXT, "--managed-settings", help="An administrator's settings, as JSON. Nothing overrides them."
+    setting_sources: Option[tuple[str, ...] | None] = Option(
+        COMMA_TEXT,
+        "--setting-sources",
+        metavar="SOURCES",
+        help="The settings files to read, separated by commas: user, project, local.",
     )
-    managed_settings_in_initialize = Option[bool](
-        SWITCH, "--managed-settings-in-initialize", help="Accepted for compatibility; it has no effect."
+    managed_settings: Option[str | None] = Option(
+        TEXT, "--managed-settings", metavar="JSON", help="An administrator's settings, which nothing overrides."
     )
-    project_config_root = Option[str | None](
-        TEXT, "--project-config-root", help="The folder whose .claude holds the settings of the project."
+    managed_settings_in_initialize: Option[bool] = Option(
+        SWITCH,
+        "--managed-settings-in-initialize",
+        help="Read an administrator's settings from the initialize request; needs --await-initialize.",
     )
-    plugin_dirs = Option[tuple[str, ...] | None](EACH, "--plugin-dir", help="A folder with a plugin. Repeatable.")
-    plugin_dirs_no_mcp = Option[tuple[str, ...] | None](
-        EACH, "--plugin-dir-no-mcp", help="A folder with a plugin whose MCP servers are not started. Repeatable."
+    project_config_root: Option[str | None] = Option(
+        TEXT,
+        "--project-config-root",
+        metavar="DIR",
+        help="The directory whose .claude holds the settings of the project.",
     )
-    plugin_urls = Option[tuple[str, ...] | None](
-        EACH, "--plugin-url", help="Not supported; the session does not start."
+    plugin_dirs: Option[tuple[str, ...] | None] = Option(
+        EACH, "--plugin-dir", metavar="DIR", help="Load the plugin in this directory. Repeatable."
     )
-    autocompact = Option[str | None](
-        MAYBE, "--autocompact", help="When to compact the conversation: on, off, or the window in tokens."
+    plugin_dirs_no_mcp: Option[tuple[str, ...] | None] = Option(
+        EACH,
+        "--plugin-dir-no-mcp",
+        metavar="DIR",
+        help="Load the plugin in this directory without its MCP servers. Repeatable.",
     )
-    bare = Option[bool](
+    plugin_urls: Option[tuple[str, ...] | None] = Option(
+        EACH, "--plugin-url", metavar="URL", help="Refused: plugins are not downloaded."
+    )
+    autocompact: Option[str | None] = Option(
+        MAYBE,
+        "--autocompact",
+        metavar="on|off|TOKENS",
+        help="Compact a conversation that outgrows the model's window, or this window.",
+    )
+    bare: Option[bool] = Option(
         SWITCH, "--bare", help="Read no settings, memory files, commands or MCP servers of this machine."
     )
-    debug = Option[str | None](MAYBE, "--debug", "-d", help="Write a debug log; categories separated by commas.")
-    debug_file = Option[str | None](TEXT, "--debug-file", help="Write the debug log to this file.")
-    debug_to_stderr = Option[bool](SWITCH, "--debug-to-stderr", "-d2e", help="Write the debug log to stderr.")
-    restricted = Option[bool](
+    restricted: Option[bool] = Option(
         SWITCH,
         "--restricted",
         help="Offer no tools that run commands or fetch, and keep file tools in the working directories.",
     )
-    safe_mode = Option[bool](
+    safe_mode: Option[bool] = Option(
         SWITCH,
         "--safe-mode",
         help="Ignore all customisation: memory files, commands, plugins, agents, MCP servers, hooks, extensions.",
     )
 
-    # Accepted so that the command line of a client is parsed correctly. They have no effect.
-    files = Option[tuple[str, ...] | None](WORDS, "--file")
-    channels = Option[tuple[str, ...] | None](COMMAS, "--channels")
-    sdk_url = Option[str | None](TEXT, "--sdk-url")
-    worktree = Option[str | None](MAYBE, "--worktree", "-w")
-    background = Option[bool](SWITCH, "--bg", "--background")
-    brief = Option[bool](SWITCH, "--brief")
-    chrome = Option[bool](SWITCH, "--chrome")
-    no_chrome = Option[bool](SWITCH, "--no-chrome")
-    cloud = Option[bool](SWITCH, "--cloud")
-    desktop = Option[bool](SWITCH, "--desktop")
-    environment = Option[str | None](TEXT, "--environment")
-    from_pr = Option[str | None](MAYBE, "--from-pr")
-    ide = Option[bool](SWITCH, "--ide")
-    remote = Option[str | None](MAYBE, "--remote")
-    remote_control = Option[str | None](MAYBE, "--remote-control", "--rc")
-    remote_control_prefix = Option[str | None](TEXT, "--remote-control-session-name-prefix")
-    await_claim = Option[bool](SWITCH, "--await-claim")
-    teleport = Option[str | None](MAYBE, "--teleport")
-    tmux = Option[str | None](MAYBE, "--tmux")
-    screen_reader = Option[bool](SWITCH, "--ax-screen-reader")
-    repl = Option[bool](SWITCH, "--repl")
-    inspect = Option[str | None](MAYBE, "--inspect")
-    dump = Option[str | None](MAYBE, "--dump")
-    dump_format = Option[str | None](TEXT, "--format")
-    prompt = Option[str | None](TEXT, "--prompt")
+
+class DebugOptions(OptionGroup):
+    heading = "Debugging and tests"
+
+    debug: Option[str | None] = Option(
+        MAYBE,
+        "--debug",
+        "-d",
+        metavar="CATEGORIES",
+        help="Write a debug log, of all events or of these categories, separated by commas.",
+    )
+    debug_file: Option[str | None] = Option(
+        TEXT, "--debug-file", metavar="FILE", help="Write the debug log to this file."
+    )
+    debug_to_stderr: Option[bool] = Option(SWITCH, "--debug-to-stderr", "-d2e", help="Write the debug log to stderr.")
+    record: Option[str | None] = Option(
+        TEXT, "--record", metavar="FILE", help="Record every model call to this file, for --model replay:FILE."
+    )
+    faults: Option[tuple[str, ...] | None] = Option(
+        REPEATED, "--fault", metavar="FAULT", help="Inject a fault into model calls. Repeatable."
+    )
 
 
-WITHOUT_EFFECT = frozenset(row.field for row in ROWS[[row.field for row in ROWS].index("files") :])
+class UnusedOptions(OptionGroup):
+    """Accepted so that the command line of a client is parsed correctly. They cause a warning."""
+
+    heading = "Accepted without effect"
+
+    files: Option[tuple[str, ...] | None] = Option(
+        WORDS, "--file", metavar="FILE", help="Accepted, no effect: files are not downloaded at the start."
+    )
+    channels: Option[tuple[str, ...] | None] = Option(
+        COMMAS, "--channels", metavar="NAME", help="Accepted, no effect: MCP servers cannot push prompts."
+    )
+    sdk_url: Option[str | None] = Option(
+        TEXT, "--sdk-url", metavar="URL", help="Accepted, no effect: the engine talks over stdin and stdout only."
+    )
+    background: Option[bool] = Option(
+        SWITCH, "--bg", "--background", help="Accepted, no effect: the session runs in the foreground."
+    )
+    chrome: Option[bool] = Option(SWITCH, "--chrome", help="Accepted, no effect: there is no browser integration.")
+    no_chrome: Option[bool] = Option(
+        SWITCH, "--no-chrome", help="Accepted, no effect: there is no browser integration."
+    )
+    cloud: Option[bool] = Option(SWITCH, "--cloud", help="Accepted, no effect: sessions run on this machine.")
+    desktop: Option[bool] = Option(SWITCH, "--desktop", help="Accepted, no effect: there is no desktop application.")
+    environment: Option[str | None] = Option(
+        TEXT, "--environment", metavar="NAME", help="Accepted, no effect: sessions run on this machine."
+    )
+    from_pr: Option[str | None] = Option(
+        MAYBE, "--from-pr", metavar="PR", help="Accepted, no effect: sessions are not linked to pull requests."
+    )
+    ide: Option[bool] = Option(SWITCH, "--ide", help="Accepted, no effect: there is no editor integration.")
+    remote: Option[str | None] = Option(MAYBE, "--remote", help="Accepted, no effect: sessions run on this machine.")
+    remote_control: Option[str | None] = Option(
+        MAYBE, "--remote-control", "--rc", metavar="NAME", help="Accepted, no effect: there is no remote control."
+    )
+    remote_control_prefix: Option[str | None] = Option(
+        TEXT, "--remote-control-session-name-prefix", help="Accepted, no effect: there is no remote control."
+    )
+    teleport: Option[str | None] = Option(
+        MAYBE, "--teleport", metavar="SESSION", help="Accepted, no effect: sessions stay on their machine."
+    )
+    tmux: Option[str | None] = Option(MAYBE, "--tmux", help="Accepted, no effect: no terminal window is opened.")
+    screen_reader: Option[bool] = Option(
+        SWITCH, "--ax-screen-reader", help="Accepted, no effect: there is no full-screen interface."
+    )
+    repl: Option[bool] = Option(SWITCH, "--repl", help="Accepted, no effect: there is no interactive mode.")
+    inspect: Option[str | None] = Option(MAYBE, "--inspect", help="Accepted, no effect: no inspector can be attached.")
+    dump: Option[str | None] = Option(
+        MAYBE, "--dump", metavar="SESSION", help="Accepted, no effect: use `parley sessions export`."
+    )
+    dump_format: Option[str | None] = Option(
+        TEXT, "--format", metavar="NAME", help="Accepted, no effect: use `parley sessions export`."
+    )
+    prompt: Option[str | None] = Option(TEXT, "--prompt", help="Accepted, no effect: give the prompt without a flag.")
+
+
+class CliOptions(
+    RunOptions,
+    ClientOptions,
+    ModelOptions,
+    PromptOptions,
+    LimitOptions,
+    ToolOptions,
+    ExtensionOptions,
+    SessionOptions,
+    SettingsOptions,
+    DebugOptions,
+    UnusedOptions,
+):
+    """All options of a session."""
+
+
+WITHOUT_EFFECT = frozenset(row.field for row in ROWS if row.group is UnusedOptions)
 
 
 class ParsedArgs(Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from parley.protocol.base import UNSET, Json
+from parley.protocol.messages import panel_requests as panels
 from parley.protocol.messages import requests as wire
 from parley.sdk.types.shapes import ContextUsageResponse, McpStatusResponse, PermissionMode
 
@@ -28,88 +29,88 @@ class Controls:
 
     async def set_max_thinking_tokens(self, tokens: int | None, display: str | None = None) -> None:
         display_wish = UNSET if display is None else display
-        await self.request(wire.SetMaxThinkingTokens(max_thinking_tokens=tokens, thinking_display=display_wish))
+        await self.request(panels.SetMaxThinkingTokens(max_thinking_tokens=tokens, thinking_display=display_wish))
 
     async def rewind_files(self, user_message_id: str, dry_run: bool = False) -> Json:
         """Restore files to their state before a prompt; with `dry_run`, only report what would change."""
         flag = True if dry_run else UNSET
-        return await self._object(wire.RewindFiles(user_message_id=user_message_id, dry_run=flag))
+        return await self._object(panels.RewindFiles(user_message_id=user_message_id, dry_run=flag))
 
     rewind = rewind_files
 
     async def get_mcp_status(self) -> McpStatusResponse:
-        found: McpStatusResponse = await self.request(wire.McpStatus())
+        found: McpStatusResponse = await self.request(panels.McpStatus())
         return found
 
     mcp_status = get_mcp_status
 
     async def reconnect_mcp_server(self, server_name: str) -> None:
-        await self.request(wire.McpReconnect(serverName=server_name))
+        await self.request(panels.McpReconnect(serverName=server_name))
 
     mcp_reconnect = reconnect_mcp_server
 
     async def toggle_mcp_server(self, server_name: str, enabled: bool) -> None:
-        await self.request(wire.McpToggle(serverName=server_name, enabled=enabled))
+        await self.request(panels.McpToggle(serverName=server_name, enabled=enabled))
 
     mcp_toggle = toggle_mcp_server
 
     async def set_mcp_servers(self, servers: Json) -> Json:
         """Replace the servers set by an earlier call; returns which were added, removed and failed."""
-        return await self._object(wire.McpSetServers(servers=servers))
+        return await self._object(panels.McpSetServers(servers=servers))
 
     async def mcp_call(self, tool: str, arguments: Json | None = None) -> Any:
         """Call an MCP tool directly, without the model."""
-        return await self.request(wire.McpCall(tool=tool, arguments=arguments or {}))
+        return await self.request(panels.McpCall(tool=tool, arguments=arguments or {}))
 
     async def mcp_read_resource(self, server_name: str, uri: str) -> Any:
-        return await self.request(wire.McpReadResource(serverName=server_name, uri=uri))
+        return await self.request(panels.McpReadResource(serverName=server_name, uri=uri))
 
     async def stop_task(self, task_id: str) -> None:
-        await self.request(wire.StopTask(task_id=task_id))
+        await self.request(panels.StopTask(task_id=task_id))
 
     async def background_tasks(self, tool_use_id: str | None = None) -> Json:
         """Move running foreground tasks to the background."""
-        return await self._object(wire.BackgroundTasks(tool_use_id=UNSET if tool_use_id is None else tool_use_id))
+        return await self._object(panels.BackgroundTasks(tool_use_id=UNSET if tool_use_id is None else tool_use_id))
 
     async def get_task_output(self, task_id: str) -> Json:
-        return await self._object(wire.GetTaskOutput(task_id=task_id))
+        return await self._object(panels.GetTaskOutput(task_id=task_id))
 
     async def get_context_usage(self) -> ContextUsageResponse:
-        found: ContextUsageResponse = await self.request(wire.GetContextUsage())
+        found: ContextUsageResponse = await self.request(panels.GetContextUsage())
         return found
 
     context_usage = get_context_usage
 
     async def get_settings(self) -> Json:
-        return await self._object(wire.GetSettings())
+        return await self._object(panels.GetSettings())
 
     async def apply_flag_settings(self, settings: Json) -> Json:
-        return await self._object(wire.ApplyFlagSettings(settings=settings))
+        return await self._object(panels.ApplyFlagSettings(settings=settings))
 
     async def list_permission_rules(self) -> Json:
-        return await self._object(wire.ListPermissionRules())
+        return await self._object(panels.ListPermissionRules())
 
     async def read_file(self, path: str, max_bytes: int | None = None) -> Json:
-        return await self._object(wire.ReadFile(path=path, max_bytes=UNSET if max_bytes is None else max_bytes))
+        return await self._object(panels.ReadFile(path=path, max_bytes=UNSET if max_bytes is None else max_bytes))
 
     async def seed_read_state(self, path: str, mtime: float) -> None:
         """Tell the engine that the model has seen this state of a file."""
-        await self.request(wire.SeedReadState(path=path, mtime=mtime))
+        await self.request(panels.SeedReadState(path=path, mtime=mtime))
 
     async def cancel_async_message(self, message_uuid: str) -> Json:
-        return await self._object(wire.CancelAsyncMessage(message_uuid=message_uuid))
+        return await self._object(panels.CancelAsyncMessage(message_uuid=message_uuid))
 
     async def reload_skills(self) -> Json:
-        return await self._object(wire.ReloadSkills())
+        return await self._object(panels.ReloadSkills())
 
     async def reload_plugins(self) -> Json:
-        return await self._object(wire.ReloadPlugins())
+        return await self._object(panels.ReloadPlugins())
 
     async def reload_output_styles(self) -> Json:
-        return await self._object(wire.ReloadOutputStyles())
+        return await self._object(panels.ReloadOutputStyles())
 
     async def supported_models(self) -> list[Json]:
-        found = await self._object(wire.ListModels())
+        found = await self._object(panels.ListModels())
         models = found.get("models", [])
         return models if isinstance(models, list) else []
 
@@ -132,7 +133,7 @@ class Controls:
         raise NotImplementedError
 
     async def session_cost(self) -> Json:
-        return await self._object(wire.GetSessionCost())
+        return await self._object(panels.GetSessionCost())
 
     async def _object(self, request: wire.Request) -> Json:
         answer = await self.request(request)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from parley.errors import ModelError, UsageError
+from parley.models.catalog import ModelInfo
 from parley.models.endpoint import ModelEndpoint, check_url, is_loopback
-from parley.protocol.base import Struct
+from parley.protocol.base import Json, Struct
 from parley.settings import credentials
 from parley.settings.env_vars import custom_headers, extra_body, is_truthy
 
@@ -18,6 +21,8 @@ ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_DEFAULTS = frozenset({"max_completion_tokens", "reasoning_effort", "response_format"})
 """Optional fields that OpenAI's own service supports."""
+NOT_REASONING = ("gpt-3", "gpt-4", "chatgpt-4")
+"""How the names of OpenAI's models begin that reject the fields for reasoning."""
 NO_OPENAI_KEY = "No API key: set OPENAI_API_KEY, or point OPENAI_BASE_URL at a local server."
 
 
@@ -47,7 +52,7 @@ def anthropic_endpoint(sources: credentials.CredentialSources) -> ModelEndpoint:
 
 
 def openai_endpoint(environment: Mapping[str, str]) -> ModelEndpoint:
-    """The chat completions API and its key. Raises UsageError, or ModelError if a key is required and missing."""
+    """OpenAI's APIs and their key. Raises UsageError, or ModelError if a key is required and missing."""
     base_url = openai_url(environment)
     headers = custom_headers(environment.get("OPENAI_CUSTOM_HEADERS", ""))
     key = environment.get("OPENAI_API_KEY")
@@ -77,8 +82,21 @@ class Service(Struct, frozen=True):
     """Raises UsageError or ModelError."""
     key_source: Callable[[credentials.CredentialSources], str]
     """Where the key comes from, never the key itself."""
-    declared_fields: Callable[[Mapping[str, str]], frozenset[str]] | None = None
-    """The optional request fields that the server accepts; None if that depends on the model alone."""
+    adapt_info: Callable[[ModelInfo, str, Mapping[str, str]], ModelInfo] | None = None
+    """What is known of a model (its name is given) on this server; None if that depends on the model alone."""
+
+
+def chat_info(known: ModelInfo, name: str, environment: Mapping[str, str]) -> ModelInfo:
+    """What a chat completions server supports is declared."""
+    fields = declared_fields(environment, openai_url(environment))
+    return replace(known, supports_effort="reasoning_effort" in fields, supports_schemas="response_format" in fields)
+
+
+def responses_info(known: ModelInfo, name: str, environment: Mapping[str, str]) -> ModelInfo:
+    """Effort and reasoning are part of the Responses API. Whether a server enforces schemas is declared."""
+    has_schemas = "response_format" in declared_fields(environment, openai_url(environment))
+    thinking = "never" if name.startswith(NOT_REASONING) else "effort"
+    return replace(known, supports_effort=thinking != "never", supports_schemas=has_schemas, thinking=thinking)
 
 
 SERVICES = {
@@ -87,7 +105,13 @@ SERVICES = {
         openai_url,
         lambda sources: openai_endpoint(sources.environment),
         lambda sources: openai_key_source(sources.environment),
-        lambda environment: declared_fields(environment, openai_url(environment)),
+        chat_info,
+    ),
+    "openai-responses": Service(
+        openai_url,
+        lambda sources: openai_endpoint(sources.environment),
+        lambda sources: openai_key_source(sources.environment),
+        responses_info,
     ),
 }
 """The services that settings know, by their backends."""
@@ -120,9 +144,29 @@ CLOUDS = {
 """The options of each cloud's client, and the variables they are read from; the first that is set is used."""
 
 
+CREDENTIAL_HELPERS = {"bedrock": "awsCredentialExport"}
+"""The setting that names a command which prints the credentials of a cloud."""
+
+
 def selected_cloud(environment: Mapping[str, str]) -> str | None:
     """Return the cloud that serves the Messages API, if one is selected."""
     return next((name for name in CLOUDS if is_truthy(environment.get(f"CLAUDE_CODE_USE_{name.upper()}"))), None)
+
+
+ADDRESSES = {
+    "anthropic": ("ANTHROPIC_BASE_URL", ANTHROPIC_URL),
+    "openai": ("OPENAI_BASE_URL", OPENAI_URL),
+    "openai-responses": ("OPENAI_BASE_URL", OPENAI_URL),
+    "bedrock": ("ANTHROPIC_BEDROCK_BASE_URL", ""),
+    "vertex": ("ANTHROPIC_VERTEX_BASE_URL", ""),
+}
+"""The variable that sets a service's address, and the provider's own address."""
+
+
+def find_address(adapter: str, environment: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return the variable that sets the address of a service, the address, and the provider's own."""
+    variable, standard = ADDRESSES.get(adapter, ("", ""))
+    return variable, environment.get(variable, ""), standard
 
 
 def check_cloud(name: str) -> None:
@@ -136,8 +180,11 @@ def check_cloud(name: str) -> None:
         )
 
 
-def cloud_options(name: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of the cloud's client that are set."""
+def cloud_options(name: str, environment: Mapping[str, str], settings: Json | None = None) -> dict[str, str]:
+    """Return the options of the cloud's client that are set. Raises ModelError if a helper fails."""
+    helper = (settings or {}).get(CREDENTIAL_HELPERS.get(name, ""))
+    if helper:
+        environment = {**environment, **credentials.export_aws(helper, environment)}
     found = {
         option: next((environment[variable] for variable in variables if environment.get(variable)), None)
         for option, variables in CLOUDS[name].items()

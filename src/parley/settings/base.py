@@ -31,6 +31,13 @@ MCP_FILE = ".mcp.json"
 DEFAULT_STYLE = "default"
 NOT_TRUSTED = "the folder is not trusted"
 CHANGED = "it is new or has changed since the folder was trusted"
+UNENFORCED = "a restriction that cannot be enforced stops the start"
+NO_EFFECT = "Parley does not support it"
+UNKNOWN_KEY = "unknown key"
+ONLY_MANAGED = "only managed settings can set this"
+ONLY_BY_FLAG = "only --settings can set this"
+REPORTED = (NO_EFFECT, UNKNOWN_KEY, ONLY_MANAGED, ONLY_BY_FLAG)
+"""Reasons that clients are told, too: the user asked for something that does not happen."""
 MAX_SHOWN = 200
 
 
@@ -88,6 +95,8 @@ class SettingsProblem(Struct, frozen=True, kw_only=True):
     path: str
     text: str
     line: int | None = None
+    restricts: bool = False
+    """Whether something that should be restricted is not. A session does not start with it."""
 
     def __str__(self) -> str:
         location = printable(self.path) if self.line is None else f"{printable(self.path)}:{self.line}"
@@ -123,6 +132,8 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
     """Whether the user can call it as a slash command."""
     is_trusted: bool = False
     """Whether it may run commands and set rules and a model. False for files of an untrusted project."""
+    runs_commands: bool = True
+    """Whether its shell lines run; if not, a placeholder replaces them (`disableSkillShellExecution`)."""
 
 
 class Plugin(Struct, frozen=True, kw_only=True):
@@ -185,7 +196,7 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
     """The settings in effect, each with its source."""
 
     values: dict[str, SettingsValue] = {}
-    """All keys except `permissions`, `env`, `hooks` and `mcpServers`."""
+    """All keys but `env`, `hooks`, `mcpServers`, `enabledPlugins`; those of `permissions` and `sandbox` are dotted."""
     rules: tuple[RuleText, ...] = ()
     """The rules of all layers, highest precedence first."""
     directories: tuple[SettingsValue, ...] = ()
@@ -194,6 +205,8 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
     """One `hooks` object for each layer."""
     servers: dict[str, SettingsValue] = {}
     """The entries of `mcpServers`."""
+    plugins: dict[str, SettingsValue] = {}
+    """The entries of `enabledPlugins`: ids, and whether each is enabled."""
     mode: SettingsValue | None = None
     bypass_disabled: SettingsValue | None = None
     ignored: tuple[IgnoredEntry, ...] = ()
@@ -203,9 +216,23 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
         found = self.values.get(key)
         return default if found is None else found.value
 
+    def is_on(self, key: str) -> bool:
+        return self.get(key) is True
+
+    def enabled_hooks(self) -> tuple[SettingsValue, ...]:
+        """The hooks that run. `disableAllHooks` of a user does not disable those of an administrator."""
+        switch = self.values.get("disableAllHooks")
+        if switch is None or switch.value is not True:
+            return self.hooks
+        return () if switch.source == "managed" else tuple(hook for hook in self.hooks if hook.source == "managed")
+
     def to_json(self) -> Json:
         """Return the settings in the format of one settings file."""
-        permissions: Json = {}
+        plain: Json = {}
+        for key, value in self.values.items():
+            group, _, name = key.rpartition(".")
+            (plain.setdefault(group, {}) if group else plain)[name] = value.value
+        permissions: Json = plain.pop("permissions", {})
         for rule in self.rules:
             permissions.setdefault(rule.behavior, []).append(rule.text)
         if self.directories:
@@ -219,8 +246,8 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
             "env": {name: value.value for name, value in self.environment.items()},
             "hooks": combine_hooks(self.hooks),
             "mcpServers": {name: value.value for name, value in self.servers.items()},
+            "enabledPlugins": {id: value.value for id, value in self.plugins.items()},
         }
-        plain = {key: value.value for key, value in self.values.items()}
         return plain | {key: part for key, part in parts.items() if part}
 
 
@@ -240,6 +267,9 @@ class SettingsAccess(Protocol):
 
     def child_environment(self) -> dict[str, str]:
         """The environment of commands."""
+
+    def notices(self) -> list[str]:
+        """What the user asks for and does not get, one line for each file and reason."""
 
 
 def combine_hooks(hooks: Sequence[SettingsValue]) -> Json:

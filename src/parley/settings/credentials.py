@@ -97,8 +97,31 @@ def known_secrets(sources: CredentialSources) -> list[str]:
     return [key for key in given if key]
 
 
-def run_helper(command: str, environment: Mapping[str, str]) -> str:
-    """Run a helper; returns the key. Raises ModelError, without the output, which may contain a part of a key."""
+def export_aws(command: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Run `awsCredentialExport`; returns the variables with the credentials. Raises ModelError."""
+    text = run_helper(command, environment, "awsCredentialExport")
+    try:
+        found = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        found = {}
+    inner = found.get("Credentials")
+    values: Json = inner if isinstance(inner, dict) else found
+    names = {
+        "AWS_ACCESS_KEY_ID": "AccessKeyId",
+        "AWS_SECRET_ACCESS_KEY": "SecretAccessKey",
+        "AWS_SESSION_TOKEN": "SessionToken",
+    }
+    exported = {name: values[key] for name, key in names.items() if isinstance(values.get(key), str)}
+    if len(exported) < 2:
+        raise ModelError(
+            "awsCredentialExport must print JSON with Credentials: AccessKeyId, SecretAccessKey, SessionToken",
+            kind="no_key",
+        )
+    return exported
+
+
+def run_helper(command: str, environment: Mapping[str, str], key: str = "apiKeyHelper") -> str:
+    """Run a helper; returns its output. Raises ModelError, without the output, which may contain a part of a key."""
     import subprocess
 
     try:
@@ -112,11 +135,11 @@ def run_helper(command: str, environment: Mapping[str, str]) -> str:
             check=False,
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
-        raise ModelError(f"apiKeyHelper failed to print a key: {type(exc).__name__}", kind="no_key") from None
-    key = done.stdout.strip()
-    if done.returncode != 0 or not key:
-        raise ModelError(f"apiKeyHelper failed to print a key: exit code {done.returncode}", kind="no_key")
-    return key
+        raise ModelError(f"{key} failed to print a key: {type(exc).__name__}", kind="no_key") from None
+    printed = done.stdout.strip()
+    if done.returncode != 0 or not printed:
+        raise ModelError(f"{key} failed to print a key: exit code {done.returncode}", kind="no_key")
+    return printed
 
 
 def config_key(path: Path) -> str | None:

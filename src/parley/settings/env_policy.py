@@ -30,6 +30,7 @@ REFUSED_FROM_TREE = r"""
 OURS_FROM_TREE = frozenset(
     {"ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL", "CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_MAX_OUTPUT_TOKENS"}
     | {"CLAUDE_CODE_ENABLE_TASKS", "MAX_THINKING_TOKENS"}
+    | {f"ANTHROPIC_DEFAULT_{name}_MODEL" for name in ("OPUS", "SONNET", "HAIKU", "FABLE")}
 )
 """Variables of a trusted project that the engine itself reads."""
 NEVER_OURS = frozenset({"HOME", "CLAUDE_CONFIG_DIR", "IS_SANDBOX"})

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from parley.errors import ModelError, UsageError
 from parley.protocol.base import Json
-from parley.protocol.options import SYNC_POLICIES
 from parley.settings.secret_variables import without_secrets
 from parley.workspace.search_path import with_absolute_path
 
@@ -46,14 +44,6 @@ def read_int(environment: dict[str, str], name: str) -> int | None:
         return int(value)
     except ValueError:
         raise UsageError(f"{name} must be a whole number, not {value!r}") from None
-
-
-def sync_policy(flag: str | None, environment: dict[str, str], setting: Any) -> str:
-    """Return when a session's log is synced to disk: the flag, PARLEY_FSYNC, or the setting. Raises UsageError."""
-    policy = flag or environment.get("PARLEY_FSYNC") or setting or "turn"
-    if policy not in SYNC_POLICIES:
-        raise UsageError(f"PARLEY_FSYNC must be always, turn or off, not {policy!r}")
-    return str(policy)
 
 
 def read_int_or(environment: dict[str, str], name: str, default: int) -> int:

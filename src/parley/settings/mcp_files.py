@@ -2,7 +2,9 @@
 
     dynamic   --mcp-config, each a file or JSON; an error is fatal
     managed, local, user, project   `mcpServers` in settings, as far as the layer takes effect
-    project   .mcp.json of the project, if the folder is trusted
+    local     .claude.json, the entry of this project
+    project   .mcp.json of the project, if the folder is trusted or the user's settings approve the server
+    user      .claude.json, for all projects
 
 Highest precedence first: if two servers have the same name, the first is used. With
 --strict-mcp-config, only the command line is used.
@@ -11,12 +13,14 @@ Highest precedence first: if two servers have the same name, the first is used. 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 from parley.settings import safe_read
 from parley.settings.base import MCP_FILE, TREE, MergedSettings, ProjectTrust, SettingsProblem, format_entry, printable
+from parley.settings.sources import SourceSelection
 
 
 class ServerDeclaration(Struct, frozen=True, kw_only=True):
@@ -27,6 +31,8 @@ class ServerDeclaration(Struct, frozen=True, kw_only=True):
     servers: Json
     by_tree: bool = False
     """Whether it comes from the working tree. Secrets of the environment are not expanded then."""
+    by_client: bool = False
+    """Whether it comes from the command line."""
 
 
 def from_command_line(texts: Sequence[str], cwd: str) -> list[ServerDeclaration]:
@@ -53,7 +59,7 @@ def parse_given(text: str, cwd: str) -> ServerDeclaration:
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
         raise UsageError(f"the MCP configuration {path} must have an object `mcpServers`")
-    return ServerDeclaration(source="dynamic", path=path, servers=servers)
+    return ServerDeclaration(source="dynamic", path=path, servers=servers, by_client=True)
 
 
 def check_duplicate_keys(data: bytes) -> str | None:
@@ -74,7 +80,60 @@ def from_settings(merged: MergedSettings) -> list[ServerDeclaration]:
     ]
 
 
-def from_project(path: str, trust: ProjectTrust, merged: MergedSettings) -> tuple[list[ServerDeclaration], list[str]]:
+def list_pending(path: str, trust: ProjectTrust) -> Json:
+    """Return the servers of `.mcp.json` that have no effect until the folder is trusted."""
+    folder = os.path.dirname(path)
+    try:
+        servers = safe_read.parse_json_object(safe_read.read_file(path, beneath=(folder,)).data).get("mcpServers")
+    except safe_read.UnreadableFile:  # `from_project` reports it
+        return {}
+    found = servers.items() if isinstance(servers, dict) else ()
+    return {
+        name: entry
+        for name, entry in found
+        if trust.find_obstacle("project", format_entry(f"{MCP_FILE}.{name}", entry)) is not None
+    }
+
+
+class UserServers(Struct, frozen=True, kw_only=True):
+    """What `.claude.json` declares."""
+
+    local: list[ServerDeclaration] = []
+    user: list[ServerDeclaration] = []
+    rejected: tuple[str, ...] = ()
+    """Servers of `.mcp.json` that the user rejected."""
+    problems: list[str] = []
+
+
+def from_user_file(path: Path, selection: SourceSelection) -> UserServers:
+    """Return the servers of `.claude.json`, as far as their scope is selected."""
+    from parley.settings.files.user_config import project_folders, read_user_config
+
+    try:
+        found = read_user_config(path)
+        project = found.project(project_folders(selection.project))
+    except safe_read.MissingFile:
+        return UserServers()
+    except safe_read.UnreadableFile as exc:
+        problem = SettingsProblem(path=str(path), text=f"{exc}; its MCP servers are not used", line=exc.line)
+        return UserServers(problems=[str(problem)])
+
+    def declare(source: str, servers: Json) -> list[ServerDeclaration]:
+        active = {name: server for name, server in servers.items() if name not in project.disabledMcpServers}
+        if not active or not selection.includes(source):
+            return []
+        return [ServerDeclaration(source=source, path=printable(str(path)), servers=active)]
+
+    return UserServers(
+        local=declare("local", project.mcpServers),
+        user=declare("user", found.mcpServers),
+        rejected=tuple(project.disabledMcpjsonServers),
+    )
+
+
+def from_project(
+    path: str, trust: ProjectTrust, merged: MergedSettings, rejected: Collection[str] = ()
+) -> tuple[list[ServerDeclaration], list[str]]:
     """Return the servers of `.mcp.json` that take effect, and warnings about problems and untrusted servers."""
     folder = os.path.dirname(path)
     try:
@@ -89,8 +148,12 @@ def from_project(path: str, trust: ProjectTrust, merged: MergedSettings) -> tupl
         return [], [
             str(SettingsProblem(path=path, text="must have an object `mcpServers`; its MCP servers are not used"))
         ]
+    approves_all, approved = merged.is_on("enableAllProjectMcpServers"), merged.get("enabledMcpjsonServers", ())
     obstacles = {
-        name: trust.find_obstacle("project", format_entry(f"{MCP_FILE}.{name}", servers[name])) for name in servers
+        name: None
+        if approves_all or name in approved
+        else trust.find_obstacle("project", format_entry(f"{MCP_FILE}.{name}", servers[name]))
+        for name in servers
     }
     warnings = (
         [str(SettingsProblem(path=path, text=f"{duplicate}; only the last one takes effect"))]
@@ -101,7 +164,7 @@ def from_project(path: str, trust: ProjectTrust, merged: MergedSettings) -> tupl
         names = ", ".join(printable(name) for name in [name for name in servers if obstacles[name] == reason][:12])
         advice = f"{reason} (to trust it, run `parley trust {printable(folder)}`)"
         warnings.append(f"settings: {printable(path)}: no effect: MCP servers {names}: {advice}")
-    disabled = merged.get("disabledMcpjsonServers", ())
+    disabled = (*merged.get("disabledMcpjsonServers", ()), *rejected)
     active = {name: server for name, server in servers.items() if name not in disabled and obstacles[name] is None}
     return [
         ServerDeclaration(source="project", path=printable(path), servers=active, by_tree=True)

@@ -1,20 +1,25 @@
 """Merge layers into the settings in effect, with a reason for every entry that has no effect. Pure.
 
-Plain values: the first layer that has the key. `env` and `mcpServers`: the same, entry by entry.
-Permission rules, directories and hooks: those of all layers. The mode: that of the first layer outside
-the working tree; the tree may only tighten it.
+Plain values: as the table of keys says, usually those of the first layer that has the key. `env`, `mcpServers` and
+`enabledPlugins`: the same, entry by entry. Permission rules, directories and hooks: those of all layers. The mode:
+that of the first layer outside the working tree; the tree may only tighten it. The values of `permissions` and
+`sandbox` are merged one by one, as `permissions.KEY` and `sandbox.KEY`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from parley.protocol.base import Json
 from parley.settings.base import (
+    NO_EFFECT,
+    ONLY_BY_FLAG,
+    ONLY_MANAGED,
     TREE,
+    UNKNOWN_KEY,
     IgnoredEntry,
     MergedSettings,
     ProjectTrust,
@@ -25,7 +30,23 @@ from parley.settings.base import (
     format_entry,
 )
 from parley.settings.env_policy import is_refused
-from parley.settings.keys import PERMISSIONS, PERSON, TRUSTED, KeyScope, find_line, scope_of, validate_layer
+from parley.settings.keys.kinds import EFFORTS
+from parley.settings.keys.table import (
+    ANYONE,
+    FLAG,
+    KEYS,
+    MANAGED,
+    PERMISSIONS,
+    PERSON,
+    SANDBOX,
+    TRUSTED,
+    KeyMerge,
+    KeyScope,
+    SettingKey,
+    nearest,
+    scope_of,
+)
+from parley.settings.keys.validation import find_line, validate_layer
 
 BEHAVIORS: tuple[Literal["allow", "deny", "ask"], ...] = ("deny", "ask", "allow")
 TIGHTER = {
@@ -39,6 +60,8 @@ TIGHTER = {
 """For each mode, the modes that allow nothing more."""
 NOT_FROM_TREE = "a project cannot set this"
 ONLY_TIGHTER = "a project can only tighten the mode"
+IN_LISTS = ("allow", "deny", "ask", "additionalDirectories", "defaultMode", "disableBypassPermissionsMode")
+"""The keys of `permissions` that have a field of their own in the merged settings."""
 
 
 def merge(layers: Sequence[SettingsLayer], trust: ProjectTrust) -> MergedSettings:
@@ -64,6 +87,7 @@ class SettingsMerger:
         self._directories: list[SettingsValue] = []
         self._hooks: list[SettingsValue] = []
         self._servers: dict[str, SettingsValue] = {}
+        self._plugins: dict[str, SettingsValue] = {}
         self._modes: list[SettingsValue] = []
         self._bypass_disabled: SettingsValue | None = None
 
@@ -79,11 +103,53 @@ class SettingsMerger:
                 for name, server in value.items():
                     if self._takes_effect(layer, f"mcpServers.{name}", server, scope_of(key)):
                         self._servers.setdefault(name, value_at(layer, server))
-            elif self._takes_effect(layer, key, value, scope_of(key)):
-                if key == "hooks":
+            elif key == "enabledPlugins":
+                for id, is_enabled in value.items():
+                    if self._takes_effect(layer, f"enabledPlugins.{id}", is_enabled, scope_of(key)):
+                        self._plugins.setdefault(id, value_at(layer, is_enabled))
+            elif key == "sandbox":
+                self._add_sandbox(layer, value)
+            elif key == "hooks":
+                if self._takes_effect(layer, key, value, scope_of(key)):
                     self._hooks.append(value_at(layer, value))
-                else:
+            elif key in KEYS:
+                self._add_value(layer, key, value, KEYS[key])
+            elif self._takes_effect(layer, key, value, scope_of(key)):
+                self._add_unknown(layer, "", key, nearest(key, KEYS))
+                if "." not in key:  # must not be taken for a key of `permissions`
                     self._values.setdefault(key, value_at(layer, value))
+
+    def _add_value(self, layer: SettingsLayer, key: str, value: Any, row: SettingKey) -> None:
+        """Add a value, combined with that of a stronger layer if the table says so."""
+        if not self._takes_effect(layer, key, value, row.scope):
+            return
+        if row.is_missed(value):
+            self._ignore(layer, key, NO_EFFECT, format_entry(key, value))
+        stronger, weaker = self._values.get(key), value_at(layer, value)
+        if stronger is None:
+            self._values[key] = weaker
+        elif not self._is_closed(key, layer):
+            self._values[key] = COMBINERS[row.merge](stronger, weaker)
+
+    def _is_closed(self, key: str, layer: SettingsLayer) -> bool:
+        """Whether an administrator's list takes no entries of other layers. Managed layers come first."""
+        only = self._values.get("allowManagedMcpServersOnly")
+        return key == "allowedMcpServers" and layer.source != "managed" and only is not None and only.value is True
+
+    def _add_unknown(self, layer: SettingsLayer, prefix: str, key: str, meant: str | None) -> None:
+        hint = f" (did you mean {prefix}{meant}?)" if meant else ""
+        self._ignore(layer, f"{prefix}{key}{hint}", UNKNOWN_KEY, format_entry(f"{prefix}{key}", ""))
+
+    def _add_sandbox(self, layer: SettingsLayer, sandbox: Json) -> None:
+        for key, value in sandbox.items():
+            if key in SANDBOX:
+                row = SANDBOX[key]
+                # A project that demands a sandbox is heard without trust.
+                demands = row.merge == "any_true" and value is True
+                row = msgspec.structs.replace(row, scope=ANYONE) if demands else row
+                self._add_value(layer, f"sandbox.{key}", value, row)
+            else:
+                self._add_unknown(layer, "sandbox.", key, nearest(key, SANDBOX))
 
     def _add_permissions(self, layer: SettingsLayer, permissions: Json) -> None:
         for behavior in BEHAVIORS:
@@ -95,6 +161,11 @@ class SettingsMerger:
             self._modes.append(value_at(layer, "default" if mode == "manual" else mode))
         if "disableBypassPermissionsMode" in permissions and self._bypass_disabled is None:
             self._bypass_disabled = value_at(layer, permissions["disableBypassPermissionsMode"])
+        for key, value in permissions.items():
+            if key not in PERMISSIONS:
+                self._add_unknown(layer, "permissions.", key, nearest(key, PERMISSIONS))
+            elif key not in IN_LISTS:
+                self._add_value(layer, f"permissions.{key}", value, PERMISSIONS[key])
 
     def _accept(self, layer: SettingsLayer, key: str, permissions: Json) -> list[str]:
         """Return the items of a list in `permissions` that take effect."""
@@ -107,13 +178,18 @@ class SettingsMerger:
         entry = format_entry(key, value)
         reason = self._obstacle(layer, entry, scope)
         if reason is not None:
-            self._ignored.append(
-                IgnoredEntry(key=key, source=layer.source, path=layer.path, reason=reason, entry=entry)
-            )
+            self._ignore(layer, key, reason, entry)
         return reason is None
 
+    def _ignore(self, layer: SettingsLayer, key: str, reason: str, entry: str) -> None:
+        self._ignored.append(IgnoredEntry(key=key, source=layer.source, path=layer.path, reason=reason, entry=entry))
+
     def _obstacle(self, layer: SettingsLayer, entry: str, scope: KeyScope) -> str | None:
-        if layer.source not in TREE or scope == "anyone":
+        if scope == MANAGED:
+            return None if layer.source == "managed" else ONLY_MANAGED
+        if scope == FLAG:
+            return None if layer.source == "flag" else ONLY_BY_FLAG
+        if layer.source not in TREE or scope == ANYONE:
             return None
         if scope == PERSON:
             return NOT_FROM_TREE
@@ -139,6 +215,10 @@ class SettingsMerger:
         return chosen
 
     def result(self) -> MergedSettings:
+        only_managed = self._values.get("allowManagedPermissionRulesOnly")
+        if only_managed is not None and only_managed.value is True:
+            # Rules of others that restrict still apply.
+            self._rules = [rule for rule in self._rules if rule.source == "managed" or rule.behavior != "allow"]
         return MergedSettings(
             mode=self._mode(),
             values=self._values,
@@ -147,10 +227,25 @@ class SettingsMerger:
             environment=self._environment,
             hooks=tuple(self._hooks),
             servers=self._servers,
+            plugins=self._plugins,
             bypass_disabled=self._bypass_disabled,
             ignored=tuple(self._ignored),
             problems=tuple(self.problems),
         )
+
+
+def add_items(stronger: SettingsValue, weaker: SettingsValue) -> SettingsValue:
+    added = [item for item in weaker.value if item not in stronger.value]
+    return msgspec.structs.replace(stronger, value=[*stronger.value, *added])
+
+
+COMBINERS: dict[KeyMerge, Callable[[SettingsValue, SettingsValue], SettingsValue]] = {
+    "first": lambda stronger, weaker: stronger,
+    "any_true": lambda stronger, weaker: weaker if weaker.value is True and stronger.value is not True else stronger,
+    "lowest_effort": lambda stronger, weaker: min(stronger, weaker, key=lambda found: EFFORTS.index(found.value)),
+    "union": add_items,
+}
+"""How the values of two layers are combined."""
 
 
 def env_scope(name: str) -> KeyScope:

@@ -78,8 +78,8 @@ class SafeFolder:
             else:
                 return
 
-    def read(self, name: str) -> bytes | None:
-        """Read a file; None if it does not exist. Raises SettingsWriteError if it is not a regular file."""
+    def read(self, name: str, most_bytes: int = safe_read.MOST_BYTES) -> bytes | None:
+        """Read a file; None if it does not exist. Raises SettingsWriteError if it is too large or no regular file."""
         try:
             descriptor = os.open(name, safe_read.FLAGS | os.O_NOFOLLOW, dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -87,8 +87,11 @@ class SafeFolder:
         except OSError as exc:
             raise SettingsWriteError(f"cannot read {self.path}/{name}, or it is a link: {exc.strerror}") from None
         try:
-            safe_read.check_regular(os.fstat(descriptor).st_mode)
-            return safe_read.read_all(descriptor, safe_read.MOST_BYTES)
+            status = os.fstat(descriptor)
+            safe_read.check_regular(status.st_mode)
+            if status.st_size > most_bytes:
+                raise safe_read.UnreadableFile(f"is too large: {status.st_size:,} bytes (the limit is {most_bytes:,})")
+            return safe_read.read_all(descriptor, most_bytes)
         except safe_read.UnreadableFile as exc:
             raise SettingsWriteError(f"{self.path}/{name} {exc}") from None
         finally:

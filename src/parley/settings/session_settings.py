@@ -6,6 +6,7 @@ See also: loading layers (sources.py), merging them (merge.py), writing changes 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ from parley.settings.base import (
     DEFAULT_STYLE,
     MCP_FILE,
     NOT_TRUSTED,
+    REPORTED,
     SOURCES,
     IgnoredEntry,
     MergedSettings,
@@ -36,17 +38,21 @@ from parley.settings.base import (
     format_entry,
     printable,
 )
-from parley.settings.keys import validate_layer
-from parley.settings.merge import merge
 
 if TYPE_CHECKING:
     from parley.protocol.messages.requests import AgentDefinition
+    from parley.protocol.options import CliOptions
     from parley.settings.files.memory_files import MemoryPaths, MemoryText
     from parley.settings.mcp_files import ServerDeclaration
     from parley.settings.writer import SettingsWriter
 
 SOURCE_OF: dict[str, Source] = {"localSettings": "local", "userSettings": "user", "projectSettings": "project"}
 MOST_NAMED = 12
+LEAST_OUTPUT_CHARS, MOST_OUTPUT_CHARS = 4_000, 80_000
+"""The range of `bashOutputMaxChars`."""
+MOST_USER_FILE_BYTES = 64_000_000
+"""Older versions of Claude Code keep the history of all prompts in `.claude.json`."""
+SERVER_KEYS = (b"mcpServers", b"disabledMcpjsonServers")
 
 
 class SessionSettings:
@@ -66,6 +72,8 @@ class SessionSettings:
         loaded = sources.load_layers(selection)
         self._layers = loaded.layers
         self._plugin_hooks: tuple[SettingsValue, ...] = ()
+        self.agent_sources: dict[str, str] = {}
+        """Where the agents of files come from, by name; set by `agents`."""
         self.merged = self._compute()
         self._problems = (*loaded.problems, *((problem,) if problem else ()), *self.merged.problems)
 
@@ -81,10 +89,36 @@ class SessionSettings:
 
     def warnings(self) -> list[str]:
         """Return a line for each problem of the files and for entries that have no effect."""
+        kept = tuple(entry for entry in self.merged.ignored if entry.reason not in REPORTED)
         return [
             *(str(problem) for problem in self._problems),
-            *describe_ignored(self.merged.ignored, self._selection.project),
+            *describe_ignored(kept, self._selection.project),
+            *self.notices(),
         ]
+
+    def notices(self) -> list[str]:
+        """Return the warnings that clients receive, too: what users ask for and do not get."""
+        missed = tuple(entry for entry in self.merged.ignored if entry.reason in REPORTED)
+        lines = describe_ignored(missed, self._selection.project)
+        if self.merged.is_on("sandbox.enabled"):
+            from parley.settings.policy.startup import SANDBOX_MISSING
+
+            lines.append(SANDBOX_MISSING)
+        return lines
+
+    def check_start(self, options: CliOptions, cwd: str) -> None:
+        """Raises StartRefused if the settings forbid an option, or ask for a policy or a sandbox that is not there."""
+        if not self._layers:
+            return
+        from parley.settings.policy.startup import check_flags, check_start
+
+        check_start(self._layers, self.merged)
+        check_flags(options, self.merged, cwd)
+
+    def is_locked(self, surface: str) -> bool:
+        """Whether an administrator permits only plugins to define skills, agents, hooks or MCP servers."""
+        locked = self.merged.get("strictPluginOnlyCustomization", False)
+        return locked is True or (isinstance(locked, list) and surface in locked)
 
     # Reading.
 
@@ -93,7 +127,10 @@ class SessionSettings:
         return env_policy.own_environment(self._base, self.merged)
 
     def child_environment(self) -> dict[str, str]:
-        return self._without_secrets(env_policy.environment_for_commands(self._base, self.merged))
+        found = self._without_secrets(env_policy.environment_for_commands(self._base, self.merged))
+        if (most_chars := self.merged.get("bashOutputMaxChars")) is not None:
+            found["BASH_MAX_OUTPUT_LENGTH"] = str(min(max(most_chars, LEAST_OUTPUT_CHARS), MOST_OUTPUT_CHARS))
+        return found
 
     def folders(self) -> tuple[str, ...]:
         """The additional working directories, as absolute paths."""
@@ -114,7 +151,9 @@ class SessionSettings:
         """The commands and skills of the enabled sources and of plugins, and the problems of their files."""
         selection, trusted = self._selection, "project" in self.trust.sources
         tree = os.path.join(selection.project, ".claude")
-        folders = [str(selection.config)] * selection.includes("user") + [tree] * selection.includes("project")
+        own = not self.is_locked("skills")
+        folders = [str(selection.config)] * (own and selection.includes("user"))
+        folders += [tree] * (own and selection.includes("project"))
         paths = [os.path.join(folder, kind) for folder in folders for kind in ("commands", "skills")]
         if not plugins and not any(map(os.path.isdir, paths)):
             return (), ()
@@ -133,7 +172,29 @@ class SessionSettings:
             for plugin in plugins
         ]
         enabled = [each for each in (of_user, of_project) if each.folder in folders]
-        return load_templates([*enabled, *of_plugins])
+        found, problems = load_templates([*enabled, *of_plugins])
+        return self._limit_templates(found), problems
+
+    def _limit_templates(self, templates: Sequence[PromptTemplate]) -> Sequence[PromptTemplate]:
+        """Apply the settings about skills: hidden ones, and rules and commands that a policy forbids."""
+        overrides = self.merged.get("skillOverrides", {})
+        without_rules = self.merged.is_on("allowManagedPermissionRulesOnly")
+        without_shell = self.merged.is_on("disableSkillShellExecution")
+        if not overrides and not without_rules and not without_shell:
+            return templates
+        found: list[PromptTemplate] = []
+        for template in templates:
+            state = overrides.get(template.name, "on")
+            changes: Json = {"runs_commands": False} if without_shell else {}
+            if without_rules:
+                changes["tools"] = ()
+            if state == "name-only":
+                changes["description"] = ""
+            if state == "user-invocable-only":
+                changes["model_invocable"] = False
+            if state != "off":
+                found.append(msgspec.structs.replace(template, **changes))
+        return found
 
     def styles(self) -> list[str]:
         """The names of the available output styles."""
@@ -147,22 +208,27 @@ class SessionSettings:
     def agents(self) -> tuple[dict[str, AgentDefinition], list[SettingsProblem]]:
         """The subagents defined in files, the project's before the user's, and the problems of the files."""
         config, project = self._selection.config, self._selection.project
-        folders: list[tuple[Path, tuple[str, ...] | None, bool, Callable[[bytes], str | None]]] = []
+        folders: list[tuple[str, Path, tuple[str, ...] | None, bool, Callable[[bytes], str | None]]] = []
+        if self.is_locked("agents"):
+            return {}, []
         if self._selection.includes("user"):
-            folders.append((config / "agents", None, True, lambda data: None))
+            folders.append(("userSettings", config / "agents", None, True, lambda data: None))
         if self._selection.includes("project"):
             trusted = "project" in self.trust.sources
             folder = Path(project, ".claude", "agents")
-            folders.append((folder, (project,), trusted, lambda data: self.trust.find_obstacle("project", data)))
+            folders.append(
+                ("projectSettings", folder, (project,), trusted, lambda data: self.trust.find_obstacle("project", data))
+            )
         found: dict[str, AgentDefinition] = {}
         problems: list[SettingsProblem] = []
-        for folder, beneath, trusted, obstacle in folders:
+        for source, folder, beneath, trusted, obstacle in folders:
             if os.path.isdir(folder):
                 from parley.settings.files.agents import NOT_TRUSTED, load_agents
 
                 withheld = "" if trusted else NOT_TRUSTED
                 agents, invalid = load_agents(folder, beneath, withheld=withheld, obstacle=obstacle)
                 found |= agents
+                self.agent_sources |= dict.fromkeys(agents, source)
                 problems += invalid
         return found, problems
 
@@ -199,33 +265,58 @@ class SessionSettings:
             user=self._selection.includes("user"),
             project=self._selection.includes("project"),
             local=self._selection.includes("local"),
+            excluded=tuple(self.merged.get("claudeMdExcludes", ())),
+            managed=self.merged.get("claudeMd", ""),
         )
 
     def servers(self, given: Sequence[str], cwd: str, *, strict: bool) -> tuple[list[ServerDeclaration], list[str]]:
         """The declared MCP servers, highest precedence first, and warnings. Raises UsageError."""
-        merged = self.merged
+        merged, locked = self.merged, self.is_locked("mcp")
         path = os.path.join(self._selection.project, MCP_FILE)
-        has_file = not strict and self._selection.includes("project") and os.path.lexists(path)
-        if not given and not has_file and (strict or not merged.servers):
+        has_file = not strict and not locked and self._selection.includes("project") and os.path.lexists(path)
+        user_file = None if strict or locked else self._selection.user_file
+        has_user_file = user_file is not None and not self._selection.bare and may_declare_servers(user_file)
+        provided = merged.get("managedMcpServers")
+        is_empty = not has_file and not has_user_file and (strict or not merged.servers)
+        if not given and not provided and is_empty:
             return [], []
         from parley.settings import mcp_files
 
         declared = mcp_files.from_command_line(given, cwd)
+        if provided:
+            path_of_policy = printable(merged.values["managedMcpServers"].path)
+            own = mcp_files.ServerDeclaration(source="managed", path=path_of_policy, servers=provided)
+            declared = [own, *declared]
         if strict:
             return declared, []
-        in_tree, warnings = mcp_files.from_project(path, self.trust, merged) if has_file else ([], [])
-        return [*declared, *mcp_files.from_settings(merged), *in_tree], warnings
+        if locked:
+            of_policy = [entry for entry in mcp_files.from_settings(merged) if entry.source == "managed"]
+            return [*declared, *of_policy], []
+        kept = mcp_files.UserServers()
+        if user_file is not None and has_user_file:
+            kept = mcp_files.from_user_file(user_file, self._selection)
+        in_tree, warnings = mcp_files.from_project(path, self.trust, merged, kept.rejected) if has_file else ([], [])
+        found = [*declared, *mcp_files.from_settings(merged), *kept.local, *in_tree, *kept.user]
+        return found, [*kept.problems, *warnings]
 
     # Changing.
 
     def apply(self, settings: Json) -> MergedSettings:
         """Merge keys into the flag layer; null removes a key. Raises SettingsWriteError for an invalid value."""
+        from parley.settings.keys.validation import validate_layer
+
         given = {key: value for key, value in settings.items() if value is not None}
         _, problems = validate_layer(
             SettingsLayer(source="flag", path="settings", root=self._selection.project, values=given)
         )
         if problems:
             raise SettingsWriteError("; ".join(problem.text for problem in problems))
+        if isinstance(sandbox := given.get("sandbox"), dict) and sandbox.get("enabled") is True:
+            from parley.settings.policy.startup import NO_SANDBOX
+
+            raise SettingsWriteError(f"sandbox.enabled: {NO_SANDBOX}")
+        if isinstance(permissions := given.get("permissions"), dict) and permissions.get("denyInsteadOfPrompting"):
+            raise SettingsWriteError("permissions.denyInsteadOfPrompting can be set only at the start")
         old = next((layer for layer in self._layers if layer.source == "flag"), None)
         values = {**(old.values if old else {}), **settings}
         remaining = {key: value for key, value in values.items() if value is not None}
@@ -265,9 +356,17 @@ class SessionSettings:
 
     def _compute(self) -> MergedSettings:
         """Merge the layers and the hooks of plugins."""
+        if not self._layers:  # the table of all keys is not needed
+            return MergedSettings(hooks=() if self._selection.managed_hooks_only else self._plugin_hooks)
+        from parley.settings.merge import merge
+
         merged = merge(self._layers, self.trust)
-        hooks = (*merged.hooks, *self._plugin_hooks)
-        if self._selection.managed_hooks_only:
+        surfaces = merged.get("strictPluginOnlyCustomization", False)
+        own = merged.hooks
+        if surfaces is True or (surfaces and "hooks" in surfaces):
+            own = tuple(hook for hook in own if hook.source == "managed")
+        hooks = (*own, *self._plugin_hooks)
+        if self._selection.managed_hooks_only or merged.is_on("allowManagedHooksOnly"):
             hooks = tuple(hook for hook in hooks if hook.source == "managed")
         return msgspec.structs.replace(merged, hooks=hooks)
 
@@ -275,6 +374,8 @@ class SessionSettings:
 
     def trust_dependent_entries(self) -> list[tuple[str, str]]:
         """The entries of the project that take effect only if it is trusted, each with its file."""
+        from parley.settings.merge import merge
+
         ignored = merge(self._layers, ProjectTrust()).ignored
         found = [(item.entry, item.path) for item in ignored if item.reason == NOT_TRUSTED]
         path = os.path.join(self._selection.project, MCP_FILE)
@@ -314,6 +415,13 @@ class SessionSettings:
             with suppress(safe_read.UnreadableFile):
                 yield safe_read.read_file(path, (self._selection.project,), MOST_BYTES).data
 
+    def forget_servers(self) -> list[str]:
+        """Stop trusting the servers of `.mcp.json`; returns their names. Raises UsageError, SettingsWriteError."""
+        start = f"{MCP_FILE}."
+        entries = [entry for entry, _ in self.trust_dependent_entries() if entry.startswith(start)]
+        trust.forget_entries(self._selection.config, trust.identify(self._selection.project), entries)
+        return [entry.removeprefix(start).partition("=")[0] for entry in entries]
+
     def trusted_folders(self) -> list[str]:
         """Raises SettingsWriteError if the trust file cannot be read."""
         known = trust.read_trust_file(self._selection.config)
@@ -326,6 +434,17 @@ def resolve_folder(folder: str, root: str, home: str) -> str:
     """Resolve a folder of a settings file: `~/x`, or relative to the file's root."""
     expanded = home + folder[1:] if folder == "~" or folder.startswith("~/") else folder
     return os.path.normpath(os.path.join(root, expanded))
+
+
+def may_declare_servers(path: Path) -> bool:
+    """Whether `.claude.json` is worth decoding: most users have it, and few have servers in it."""
+    if not os.path.lexists(path):
+        return False
+    try:
+        data = safe_read.read_file(path, most_bytes=MOST_USER_FILE_BYTES).data
+    except safe_read.UnreadableFile:
+        return True  # to report it
+    return any(re.search(rb'"%s"\s*+:\s*+(?!\{\s*\}|\[\s*\])' % key, data) is not None for key in SERVER_KEYS)
 
 
 def describe_ignored(ignored: tuple[IgnoredEntry, ...], project: str) -> list[str]:

@@ -17,12 +17,25 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import structs
+
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import Struct
 from parley.settings import safe_read
 from parley.settings.base import SettingsLayer, SettingsProblem, Source
 
 MANAGED_FILE = Path("/etc/claude-code/managed-settings.json")
+RESTRICTIONS = frozenset(
+    {"allowManagedHooksOnly", "allowManagedMcpServersOnly", "allowManagedPermissionRulesOnly", "deniedMcpServers"}
+    | {"deniedModels", "disableAllHooks", "disableAutoMode", "disableSideloadFlags", "disableSkillShellExecution"}
+    | {"maxEffortLevel", "permissions", "sandbox", "strictPluginOnlyCustomization"}
+    | {"requiredMinimumVersion", "requiredMaximumVersion"}
+)
+"""The keys that a program may add with `--managed-settings` to an administrator's file that merges them."""
+PERMISSION_RESTRICTIONS = frozenset(
+    {"deny", "ask", "disableAutoMode", "disableBypassPermissionsMode", "denyInsteadOfPrompting"}
+    | {"blockReadsOutsideWorkingDirectories", "blockWritesOutsideWorkingDirectories"}
+)
 AMBIENT: tuple[Source, ...] = ("local", "project", "user")
 UNSAFE = "is not used: it and its folder must be owned by root or by you, and must not be writable by others"
 LOSS = "the file is ignored, and any deny or ask rules in it are not enforced"
@@ -42,6 +55,8 @@ class SourceSelection(Struct, frozen=True, kw_only=True):
     managed_hooks_only: bool = False
     """Whether only hooks of managed settings are used."""
     managed_file: Path = MANAGED_FILE
+    user_file: Path | None = None
+    """Claude Code's `.claude.json`, which declares MCP servers; None to leave it out."""
 
     def includes(self, source: str) -> bool:
         return not self.bare and (self.sources is None or source in self.sources)
@@ -62,6 +77,12 @@ def config_folder(environment: Mapping[str, str]) -> Path:
     return home(environment) / ".claude"
 
 
+def user_file(environment: Mapping[str, str]) -> Path:
+    """Return Claude Code's own file, which is beside the default config folder, or in the one that was chosen."""
+    given = environment.get("CLAUDE_CONFIG_DIR")
+    return (Path(given) if given else home(environment)) / ".claude.json"
+
+
 def home(environment: Mapping[str, str]) -> Path:
     """Raises SessionError if HOME is not set and the user has no entry in the password database."""
     try:
@@ -74,13 +95,30 @@ def load_layers(selection: SourceSelection) -> LoadedLayers:
     """Load all selected layers that exist. Raises UsageError."""
     check_sources(selection.sources)
     problems: list[SettingsProblem] = []
+    managed = load_managed_file(selection.managed_file, problems)
+    given = parse_given("managed", "--managed-settings", selection.managed, selection.project)
     layers = [
-        load_managed_file(selection.managed_file, problems),
-        parse_given("managed", "--managed-settings", selection.managed, selection.project),
+        managed,
+        given if managed is None or given is None else limit_given_policy(managed, given, problems),
         parse_given("flag", "--settings", selection.given, selection.project),
         *(load_file_layer(selection, source, problems) for source in AMBIENT if selection.includes(source)),
     ]
     return LoadedLayers(layers=tuple(layer for layer in layers if layer is not None), problems=tuple(problems))
+
+
+def limit_given_policy(
+    managed: SettingsLayer, given: SettingsLayer, problems: list[SettingsProblem]
+) -> SettingsLayer | None:
+    """What `--managed-settings` may add to the administrator's file: nothing, or what restricts if the file says so."""
+    if managed.values.get("parentSettingsBehavior") != "merge":
+        text = f"ignored, because {managed.path} is in effect (parentSettingsBehavior)"
+        problems.append(SettingsProblem(path=given.path, text=text))
+        return None
+    kept = {key: value for key, value in given.values.items() if key in RESTRICTIONS}
+    permissions = kept.get("permissions")
+    if isinstance(permissions, dict):
+        kept["permissions"] = {key: value for key, value in permissions.items() if key in PERMISSION_RESTRICTIONS}
+    return structs.replace(given, values=kept)
 
 
 def check_sources(sources: tuple[str, ...] | None) -> None:

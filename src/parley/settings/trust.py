@@ -26,7 +26,7 @@ import msgspec
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 from parley.settings import safe_read
-from parley.settings.base import ProjectTrust, SettingsProblem, SettingsWriteError
+from parley.settings.base import ProjectTrust, SettingsProblem, SettingsWriteError, digest
 from parley.settings.sources import UNSAFE, is_safe
 
 NAME = "trust.json"
@@ -182,6 +182,18 @@ def withdraw_consent(config: Path, identity: Identity, entries: Iterable[str]) -
         update_record(
             config, identity, lambda old: replace_consents(old, (each for each in old.consents if each not in removed))
         )
+
+
+def forget_entries(config: Path, identity: Identity, entries: Iterable[str]) -> None:
+    """Take single entries out of what was trusted; the rest stays trusted. Raises SettingsWriteError."""
+    removed = set(entries)
+    digests = set(map(digest, removed))
+
+    def forget(old: TrustRecord) -> TrustRecord:
+        kept = replace_consents(old, (each for each in old.consents if each not in removed))
+        return msgspec.structs.replace(kept, covers=tuple(each for each in old.covers or () if each not in digests))
+
+    update_record(config, identity, forget)
 
 
 def replace_consents(record: TrustRecord, entries: Iterable[str]) -> TrustRecord:

@@ -20,8 +20,9 @@ from msgspec import Raw
 
 from parley.protocol.base import Json
 from parley.settings import trust
-from parley.settings.base import SettingsWriteError, format_entry
-from parley.settings.keys import KEYS, UPDATABLE
+from parley.settings.base import SettingsLayer, SettingsWriteError, format_entry
+from parley.settings.keys.table import KEYS, UPDATABLE
+from parley.settings.keys.validation import validate_layer
 
 if TYPE_CHECKING:
     from parley.settings.safe_folder import SafeFolder
@@ -33,6 +34,8 @@ FILES = {
     "localSettings": "settings.local.json",
 }
 DIRECTORIES = "additionalDirectories"
+ENTRY_OBJECTS = ("env", "mcpServers", "enabledPlugins")
+"""Objects that are trusted entry by entry."""
 
 
 class SettingsWriter:
@@ -87,6 +90,25 @@ class SettingsWriter:
         self._edit(destination, change)
         self._consent(destination, (format_entry(key, value) for key, value in settings.items() if value is not None))
 
+    def set_value(self, destination: str, path: Sequence[str], value: object) -> str:
+        """Set a key, or one inside an object; None removes it. Returns the file. Unlike `update`, for the user only."""
+        key = path[0]
+        if key not in KEYS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(key, KEYS, n=1)
+            raise SettingsWriteError(f"unknown setting {key!r}" + (f" (did you mean {near[0]}?)" if near else ""))
+
+        def change(values: dict[str, Raw]) -> dict[str, Raw]:
+            new = set_inside(values, path, value)
+            check_values({key: msgspec.json.decode(new[key])} if key in new else {}, self._project)
+            return new
+
+        file = self._edit(destination, change)
+        if value is not None and (len(path) == 1 or (len(path) == 2 and key in ENTRY_OBJECTS)):
+            self._consent(destination, [format_entry(".".join(path), value)])
+        return file
+
     def _edit_list(self, destination: str, key: str, make: Callable[[list[str]], list[str]]) -> None:
         def change(permissions: dict[str, Raw]) -> dict[str, Raw]:
             old = parse_texts(permissions.get(key), key)
@@ -100,7 +122,8 @@ class SettingsWriter:
 
         self._edit(destination, change)
 
-    def _edit(self, destination: str, make: Callable[[dict[str, Raw]], dict[str, Raw]]) -> None:
+    def _edit(self, destination: str, make: Callable[[dict[str, Raw]], dict[str, Raw]]) -> str:
+        """Change a file; returns its path."""
         name = FILES.get(destination)
         if name is None:
             raise SettingsWriteError(
@@ -111,6 +134,7 @@ class SettingsWriter:
             values = make(parse_object(Raw(data or b"{}"), f"{folder.path}/{name}"))
             new = msgspec.json.format(msgspec.json.encode(values), indent=detect_indent(data))
             folder.replace(name, new + b"\n")
+            return f"{folder.path}/{name}"
 
     def _folder(self, destination: str) -> AbstractContextManager[SafeFolder]:
         from parley.settings.safe_folder import open_folder  # most sessions write no settings
@@ -126,6 +150,23 @@ class SettingsWriter:
     def _withdraw(self, destination: str, entries: Iterable[str]) -> None:
         if destination != "userSettings":
             trust.withdraw_consent(self._config, trust.identify(self._project), entries)
+
+
+def set_inside(values: dict[str, Raw], path: Sequence[str], value: object) -> dict[str, Raw]:
+    """Set or remove what a path of keys leads to; the text of everything else stays. Raises SettingsWriteError."""
+    key, *rest = path
+    if rest:
+        inner = parse_object(values.get(key), key)
+        return values | {key: encode(set_inside(inner, rest, value))}
+    others = {name: raw for name, raw in values.items() if name != key or value is not None}
+    return others if value is None else others | {key: encode(value)}
+
+
+def check_values(values: Json, root: str) -> None:
+    """Raises SettingsWriteError if a value has the wrong type."""
+    _, problems = validate_layer(SettingsLayer(source="user", path="", root=root, values=values))
+    if problems:
+        raise SettingsWriteError(problems[0].text.removesuffix("; ignored"))
 
 
 def encode(value: object) -> Raw:

@@ -124,6 +124,8 @@ class StoreSetup(Struct, frozen=True):
     context: EntryContext
     warn: Callable[[str], None]
     """Writes a line to stderr."""
+    waits: bool = False
+    """Whether the engine waits for prompts of a client, which may resume a session twice. The second engine gets it."""
 
 
 class Store(Protocol):

@@ -21,7 +21,7 @@ def find_problem(entry: Entry) -> str | None:
     """What is wrong with an entry; None if it is valid."""
     try:
         if entry.seq < 0:
-            raise msgspec.ValidationError(f"`seq` is {entry.seq}, expected a number from 0")
+            raise msgspec.ValidationError(f"`seq` is {entry.seq}, expected 0 or more")
         if not OWN.isdisjoint(entry.context):
             raise msgspec.ValidationError("`context` contains reserved field names")
         CHECKS.get(entry.kind, accept_any)(entry.message)

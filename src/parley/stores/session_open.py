@@ -25,6 +25,8 @@ from parley.protocol.base import Json, Struct
 from parley.stores.base import USAGE, Entry, Info, Log, Store, copy_entries, later_time
 
 REJECTED = "Resume rejected by --resume-drops-turn:"  # clients match this prefix
+NEWEST_NAMED = 5
+"""How many sessions the error for `--resume` without a value lists."""
 MOST_NAMED = 10
 """How many sessions the error for an ambiguous title lists."""
 
@@ -62,6 +64,8 @@ class OpenedSession(Struct, frozen=True, kw_only=True):
 
 def open_session(request: SessionRequest, store: Store, new_id: Callable[[], str]) -> OpenedSession:
     """Raises UsageError and SessionError (UnknownSession, SessionBusy, DamagedSession)."""
+    if request.resume is not None and not request.resume.strip():
+        raise UsageError(f"--resume needs a session id or title{describe_newest(store)}")
     check_options(request)
     old = request.resume or (store.newest() if request.newest else None)
     if request.newest and old is None:
@@ -79,12 +83,19 @@ def open_session(request: SessionRequest, store: Store, new_id: Callable[[], str
     return OpenedSession(session_id=old, log=resume_session(request, store.open(old, steal=request.steal)))
 
 
+def describe_newest(store: Store) -> str:
+    """The newest sessions, to choose from in an error message; "" if there are none."""
+    found = store.list(limit=NEWEST_NAMED)
+    listed = "; ".join(
+        f"{info.id} ({info.modified}, {info.title or info.first_prompt or 'no title'})" for info in found
+    )
+    return f". The newest are: {listed}" if listed else ""
+
+
 def check_options(request: SessionRequest) -> None:
     """Raises UsageError if the options contradict each other."""
     if request.session_id is not None and not is_uuid(request.session_id):
         raise UsageError("Invalid session ID. Must be a valid UUID.")
-    if request.resume is not None and not request.resume.strip():
-        raise UsageError("--resume needs a session id or title")
     resumes = bool(request.resume or request.newest)
     if request.session_id is not None and resumes and not request.fork:
         raise UsageError("--session-id can be combined with --resume or --continue only if --fork-session is given")

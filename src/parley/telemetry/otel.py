@@ -8,7 +8,8 @@
 
 If the engine runs inside a program with a tracer provider, spans go there. Otherwise they go to the exporters in
 OTEL_TRACES_EXPORTER. `console` writes one line of JSON per span to stderr, because stdout carries the protocol. Other
-names are those of installed exporters (`otlp` with opentelemetry-exporter-otlp).
+names are those of installed exporters (`otlp` with opentelemetry-exporter-otlp). OTEL_EXPORTER_OTLP_PROTOCOL chooses
+the exporter of `otlp`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from parley.version import __version__
 W3C = TraceContextTextMapPropagator()
 EXPORTERS = "opentelemetry_traces_exporter"
 """The entry point group of exporters."""
+OTLP = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http", "http/json": "otlp_json_http"}
+"""The exporters of `otlp`, by protocol."""
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 CLOSE_SECONDS = 3.0
 """How long the end of a session waits for the last spans to be exported."""
 NAMES = {
@@ -187,13 +191,25 @@ def create_exporting_observer(
         return None
     service = {"service.name": environment.get("OTEL_SERVICE_NAME") or "parley", "service.version": __version__}
     provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
-    processors = [processor for name in exporters if (processor := create_processor(name, warn)) is not None]
+    processors = [processor for name in exporters if (processor := create_processor(name, environment, warn))]
     for processor in processors:
         provider.add_span_processor(processor)
     return OpenTelemetry(provider, environment, provider.shutdown) if processors else None
 
 
-def create_processor(name: str, warn: Callable[[str], None]) -> Any:
+def otlp_exporters(environment: Mapping[str, str], warn: Callable[[str], None]) -> tuple[str, ...]:
+    """The exporters that can serve `otlp`, in order of preference; none, with a warning, for an unknown protocol."""
+    variable = next((name for name in PROTOCOLS if environment.get(name)), None)
+    if variable is None:
+        return ("otlp", OTLP["http/protobuf"], OTLP["grpc"])
+    protocol = environment[variable].strip()
+    if protocol not in OTLP:
+        warn(f"{variable}: unknown protocol {protocol!r} (choose from {', '.join(OTLP)}); no spans are exported")
+        return ()
+    return (OTLP[protocol],)
+
+
+def create_processor(name: str, environment: Mapping[str, str], warn: Callable[[str], None]) -> Any:
     """The span processor of an exporter; None, with a warning, if it cannot be used."""
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
 
@@ -202,12 +218,15 @@ def create_processor(name: str, warn: Callable[[str], None]) -> Any:
         return SimpleSpanProcessor(exporter)
     from importlib.metadata import entry_points
 
-    found = [entry for entry in entry_points(group=EXPORTERS) if entry.name == name]
-    if not found:
-        warn(f"OTEL_TRACES_EXPORTER: no installed package provides the exporter {name!r}")
+    candidates = otlp_exporters(environment, warn) if name == "otlp" else (name,)
+    installed = {entry.name: entry for entry in entry_points(group=EXPORTERS)}
+    found = next((installed[candidate] for candidate in candidates if candidate in installed), None)
+    if found is None:
+        if candidates:
+            warn(f"OTEL_TRACES_EXPORTER: no installed package provides the exporter {candidates[0]!r}")
         return None
     try:
-        return BatchSpanProcessor(found[0].load()())
+        return BatchSpanProcessor(found.load()())
     except Exception as exc:
         warn(f"OTEL_TRACES_EXPORTER: cannot create the exporter {name!r}: {type(exc).__name__}: {exc}")
         return None

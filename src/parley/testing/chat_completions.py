@@ -170,11 +170,15 @@ def convert_content(content: Any) -> list[Json]:
 
 
 def convert_image(part: Json) -> Json:
-    url = str(part["image_url"]["url"])
+    return convert_data_url("image", str(part["image_url"]["url"]))
+
+
+def convert_data_url(block_type: str, url: str) -> Json:
+    """An image or document block with what a URL holds or names."""
     if not url.startswith("data:"):
-        return {"type": "image", "source": {"type": "url", "url": url}}
+        return {"type": block_type, "source": {"type": "url", "url": url}}
     kind, _, data = url.removeprefix("data:").partition(";base64,")
-    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
+    return {"type": block_type, "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
 def convert_call(call: Json) -> Json:

@@ -1,6 +1,6 @@
 """The Messages API, server side. Its stream events are those of our models and are passed on unchanged.
 
-`chat_completions.py` implements the same interface for another API.
+`chat_completions.py` and `responses_api.py` implement the same interface for other APIs.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@
     with running(script) as server:                # in a thread of its own
         server.exchanges[0].body["messages"]       # what a client sent
 
-It serves the Messages API and OpenAI's chat completions. It plays a script, a recording or the offline model
-(source.py) to all clients, in the order of their requests. A scripted error becomes an HTTP error with the API's body;
-one without a status closes the connection. Faults are real: a reset is a TCP reset. All requests are kept, without
-keys. `complete` of an exchange is final once the server is closed.
+It serves the Messages API and OpenAI's chat completions and Responses APIs. It plays a script, a recording or the
+offline model (source.py) to all clients, in the order of their requests. A scripted error becomes an HTTP error with
+the API's body; one without a status closes the connection. Faults are real: a reset is a TCP reset. All requests are
+kept, without keys. `complete` of an exchange is final once the server is closed.
 
-See also: `models/fake/script.py` for the script format, `messages_api.py` and `chat_completions.py` for the APIs,
-`cli/commands/model_server.py` for the command.
+See also: `models/fake/script.py` for the script format, `messages_api.py`, `chat_completions.py` and
+`responses_api.py` for the APIs, `cli/commands/model_server.py` for the command.
 """
 
 from __future__ import annotations
@@ -35,12 +35,17 @@ from parley.protocol.base import Json
 from parley.testing.chat_completions import ChatCompletionsApi
 from parley.testing.http import Exchange, ResponseWriter, receive, request_error, reset
 from parley.testing.messages_api import ApiFormat, MessagesApi
+from parley.testing.responses_api import ResponsesApi
 from parley.testing.source import AnswerSource, to_source
 
 __all__ = ["Exchange", "ModelServer", "running"]
 
 COUNT_TOKENS, MODELS = "/v1/messages/count_tokens", "/v1/models"
-FORMATS: dict[str, ApiFormat] = {"/v1/messages": MessagesApi(), "/v1/chat/completions": ChatCompletionsApi()}
+FORMATS: dict[str, ApiFormat] = {
+    "/v1/messages": MessagesApi(),
+    "/v1/chat/completions": ChatCompletionsApi(),
+    "/v1/responses": ResponsesApi(),
+}
 PIECES = 3
 """Byte faults treat an unstreamed response as this many events."""
 THREAD_SECONDS = 10
@@ -181,7 +186,7 @@ async def split_message(message: Json) -> AsyncGenerator[bytes, None]:
 
 
 def model_row(name: str) -> Json:
-    """A model in the format of both APIs."""
+    """A model in the format of all APIs."""
     row = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
     return {"id": name, **row, "object": "model", "created": 0, "owned_by": "parley"}
 

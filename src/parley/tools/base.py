@@ -16,17 +16,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
+from msgspec.structs import asdict, replace
 
+from parley.errors import ToolError
 from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Struct
+from parley.protocol.options import CliOptions
 from parley.workspace.base import Files, FileSearch, Scope, Worktree
 from parley.workspace.process.processes import Processes
 
 if TYPE_CHECKING:
     from parley.memory.base import Recall
     from parley.tools.mcp_resources import ResourceServer
+    from parley.tools.schedule.jobs import Schedule
     from parley.tools.shell.background import Background
+    from parley.tools.web.model_queries import ModelQueries
+    from parley.tools.worktree.base import SessionWorktrees
     from parley.workspace.web import Web
+
+
+MAX_PLAN_BYTES = 200_000
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True):
@@ -38,6 +47,8 @@ class ToolOutput(Struct, frozen=True, kw_only=True):
     """For the host: the line's `tool_use_result`."""
     is_error: bool | None = None
     """None omits the field, as most tools do on success."""
+    memories: tuple[Json, ...] = ()
+    """Entries of the long-term memory that it shows, for the client."""
 
 
 class CommandOrder(Struct, frozen=True, kw_only=True):
@@ -53,89 +64,160 @@ class CommandOrder(Struct, frozen=True, kw_only=True):
     timeout_seconds: float
 
 
-class Context:
-    """What the tools of a session share. One object per session; `reach` is per call."""
+class AgentCalls(Protocol):
+    """Starts subagents, lists them and sends them messages, for one caller. Raises ToolError."""
 
-    def __init__(
-        self,
-        *,
-        cwd: str,
-        environment: dict[str, str],
-        files: Files,
-        processes: Processes,
-        results_folder: Path,
-        new_id: Callable[[], str],
-        ask_small_model: Callable[[str], Awaitable[str]] | None = None,
-        web: Web | None = None,
-        plan_file: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        search: FileSearch | None = None,
-        observer: Observer = NULL_OBSERVER,
-    ) -> None:
-        self.cwd = cwd
-        """Where commands start. A command can change it for the next one."""
-        self.worktree: Worktree | None = None
-        """The worktree of an agent; None if it works in the checkout of the session."""
-        self.environment = environment
-        """For child processes. It holds none of our keys."""
-        self.files = files
-        self.search = search
-        """Searches files; None without files."""
-        self.processes = processes
-        self.tasks: Background | None = None
-        """Background tasks; None without a session."""
-        self.tool_use_id = ""
-        """The running call. Read-only calls run concurrently and must not rely on it."""
-        self.results_folder = results_folder
-        """The folder for output that is too long for a line."""
-        self.new_id = new_id
-        self.ask_small_model = ask_small_model
-        """One question to the small model; None without a session. Raises ModelError."""
-        self.consult: Callable[[str, list[Json]], Awaitable[list[Json]]] | None = None
-        """One question to the session's model with server-side tools: the blocks of the answer.
+    async def delegate(self, call: Any, tool_use_id: str) -> ToolOutput:
+        """Run a subagent for an Agent call: its input, and its id."""
 
-        None without a session. Raises ModelError, also if the backend has no such tools."""
-        self.delegate: Callable[[Any, str], Awaitable[ToolOutput]] | None = None
-        """Passes the input of an Agent call, and the id of the call, to a subagent; None without a session."""
-        self.send: Callable[[str, str, str], Awaitable[ToolOutput]] | None = None
-        """Sends an agent (by id or name) a message for the call with this id; None without a session."""
-        self.set_mode: Callable[[str | None], None] | None = None
-        """Changes the permission mode; None restores the mode before plan mode."""
-        self.web = web
-        """The network; None without access."""
-        self.plan_file = plan_file
-        """The file a plan may be written to in plan mode."""
-        self.resources: dict[str, ResourceServer] = {}
-        """The MCP servers that have resources, by name."""
-        self.follow: Callable[[str, str], Awaitable[str | list[Json]]] | None = None
-        """The text of a skill, by name and arguments; None without a session. Raises ToolError."""
-        self.open_memory: Callable[[], Recall] | None = None
-        """Opens the long-term memory; None without one."""
-        self.in_view: Callable[[], Collection[tuple[str, int]]] = frozenset
-        """The messages that the model sees already: their sessions and numbers."""
-        self.observer = observer
-        """Traces what is done; child processes inherit its context."""
-        self.clock = clock
-        """Seconds, for durations."""
-        self.hides: Callable[[str], bool] = lambda path: False
-        """Whether a rule denies even the mention of a path. Search tools call it."""
-        self.strict_reads = False
-        """Whether the model must read a file before it changes it. Set with the model; older ones must."""
-        self.notes: dict[str, Any] = {}
-        """What a tool keeps from call to call, under its own name (for example which files were read)."""
+    async def send(self, to: str, message: str, tool_use_id: str) -> ToolOutput:
+        """Send an agent, by id or name, a message for the call with this id."""
 
-    def fork(self) -> Context:
-        """The context of a subagent: the same session, with its own notes and working directory."""
-        twin = object.__new__(Context)
-        twin.__dict__.update(self.__dict__)
-        twin.notes, twin.tool_use_id = {}, ""
-        return twin
+    def list_agents(self) -> list[Json]:
+        """The agents that SendMessage reaches, oldest first: id, name, type, description, status."""
 
-    def move(self, worktree: Worktree) -> None:
-        """Work in a worktree. Paths hidden in the original checkout are hidden here as well."""
+
+class DeferredTools(Protocol):
+    """The tools of one agent whose definitions its model gets when it asks for them."""
+
+    def tools(self) -> Mapping[str, Tool]:
+        """All of them by name, also those that are loaded. The same object until the tools change."""
+
+    def all_names(self) -> Collection[str]:
+        """The names of all tools of the agent, deferred or not."""
+
+    def load(self, names: Collection[str]) -> None:
+        """Give the model the definitions from its next call on. Raises SessionError."""
+
+
+class PendingServers(Protocol):
+    """The MCP servers that are still connecting."""
+
+    def names(self) -> list[str]: ...
+
+    async def wait(self, names: Collection[str], seconds: float) -> dict[str, str]:
+        """Wait until these servers have connected or failed, at most so long. Returns what is known of each."""
+
+
+class SessionServices(Struct, frozen=True, kw_only=True):
+    """What a session offers its tools. A service that is None does not exist there."""
+
+    tasks: Background | None = None
+    """Background tasks."""
+    models: ModelQueries | None = None
+    """Questions to models outside the conversation."""
+    open_agents: Callable[[], AgentCalls] | None = None
+    """The subagents of the agent that calls; loaded at the first use."""
+    run_skill: Callable[[str, str], Awaitable[str | list[Json]]] | None = None
+    """The text of a skill, by name and arguments. Raises ToolError."""
+    resource_servers: Callable[[], Mapping[str, ResourceServer]] = dict
+    """The MCP servers that have resources now, by name."""
+    pending_servers: PendingServers | None = None
+    """The MCP servers that are still connecting."""
+    deferred_tools: Callable[[], DeferredTools | None] = lambda: None
+    """The tools of the agent that calls which can be searched; None if all are loaded."""
+    set_mode: Callable[[str | None], None] | None = None
+    """Changes the permission mode; None restores the mode before plan mode."""
+    open_schedule: Callable[[], Schedule] | None = None
+    """The scheduled prompts."""
+    open_worktrees: Callable[[], SessionWorktrees] | None = None
+    """Moves the session into a git worktree and back."""
+    describe_plan_mode: Callable[[Context], str] = lambda context: ""
+    """The client's own instructions for plan mode; empty if it has none."""
+    open_memory: Callable[[], Recall] | None = None
+    """Opens the long-term memory."""
+    in_view: Callable[[], Collection[tuple[str, int]]] = frozenset
+    """The messages that the model sees already: their sessions and numbers."""
+    must_read_first: Callable[[], bool] = lambda: False
+    """Whether the session's model must read a file before it changes it. Older models must."""
+
+
+class AgentState(Struct, kw_only=True):
+    """What the calls of one agent leave for its next ones. The only part of a context that changes."""
+
+    cwd: str
+    """Where commands start. A command can change it for the next one."""
+    notes: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What a tool keeps from call to call, under its own name (for example which files were read)."""
+
+
+class Workspace(Struct, frozen=True, kw_only=True):
+    """The machine, as a session and all its agents reach it."""
+
+    environment: dict[str, str]
+    """For child processes. It holds none of our keys. Settings can change it."""
+    files: Files
+    open_search: Callable[[], FileSearch] | None = None
+    """Opens the search for files; None without files."""
+    processes: Processes
+    open_web: Callable[[], Web] | None = None
+    """Opens the network; None without access."""
+    results_folder: Path
+    """The folder for output that is too long for a line."""
+    plan_file: str | None = None
+    """The file a plan may be written to in plan mode."""
+    new_id: Callable[[], str]
+    clock: Callable[[], float] = time.monotonic
+    """Seconds, for durations."""
+    observer: Observer = NULL_OBSERVER
+    """Traces what is done; child processes inherit its context."""
+    options: CliOptions = msgspec.field(default_factory=CliOptions)
+    """The options of the session, without the key."""
+
+    def read_plan(self) -> str | None:
+        """The content of the plan file; None if there is none, or it cannot be read."""
+        if self.plan_file is None:
+            return None
+        try:
+            found = self.files.peek(self.plan_file, Scope(files=(self.plan_file,)))
+        except ToolError:
+            return None
+        return None if found is None else found.data[:MAX_PLAN_BYTES].decode(errors="replace")
+
+    def new_result_file(self, ending: str) -> Path:
+        """A new path in the results folder."""
+        return self.results_folder / f"{self.new_id()}.{ending}"
+
+
+class Context(Workspace, frozen=True, kw_only=True):
+    """What the tools of one agent work with: the workspace, the agent's state, and the session.
+
+    It does not change, except for `state`. `reach` and the id of the call (`reach.call`) are per call."""
+
+    state: AgentState
+    session: SessionServices = SessionServices()
+    worktree: Worktree | None = None
+    """The worktree that the agent works in; None if it works in the user's checkout."""
+    hides: Callable[[str], bool] = lambda path: False
+    """Whether a rule denies even the mention of a path. Search tools call it."""
+
+    def fork(self, open_agents: Callable[[], AgentCalls], worktree: Worktree | None = None) -> Context:
+        """The context of a subagent, with its own state and subagents, in the same folder or in a worktree."""
+        forked = replace(
+            self, session=replace(self.session, open_agents=open_agents), state=AgentState(cwd=self.state.cwd)
+        )
+        return forked if worktree is None else forked.move_to(worktree)
+
+    def move_to(self, worktree: Worktree) -> Context:
+        """The same context in a worktree. Paths hidden in the main checkout are hidden in the worktree as well."""
         hides = self.hides
-        self.worktree, self.cwd = worktree, worktree.cwd
-        self.hides = lambda path: hides(path) or hides(worktree.original(path))
+        return replace(
+            self,
+            state=AgentState(cwd=worktree.cwd),
+            worktree=worktree,
+            hides=lambda path: hides(path) or hides(worktree.original(path)),
+        )
+
+
+def make_context(
+    workspace: Workspace,
+    cwd: str,
+    session: SessionServices | None = None,
+    hides: Callable[[str], bool] = lambda path: False,
+) -> Context:
+    """The context of a session's own agent, which starts in `cwd`; without a session, of its tools alone."""
+    shared = asdict(workspace)
+    return Context(**shared, state=AgentState(cwd=cwd), session=session or SessionServices(), hides=hides)
 
 
 class Tool(Protocol):
@@ -172,6 +254,14 @@ class ListsAgents(Protocol):
         """The tool for these agents: their names and descriptions."""
 
 
+@runtime_checkable
+class TakesOptions(Protocol):
+    """A tool that options of the session change."""
+
+    def with_options(self, options: CliOptions) -> Tool:
+        """The tool for a session with these options."""
+
+
 def always_asks(tool: Tool) -> bool:
     """Whether only a person can answer, whatever the rules allow: `always_asks` on the class."""
     return getattr(tool, "always_asks", False)
@@ -195,6 +285,16 @@ def server_of(tool: Tool) -> Json | None:
 def server_name(tool: Tool) -> str:
     """The MCP server of a tool, as in the name of the tool; empty for other tools."""
     return getattr(tool, "server_name", "")
+
+
+def is_deferrable(tool: Tool) -> bool:
+    """Whether its definition may be left out until the model asks for it: `is_deferrable` on the tool."""
+    return getattr(tool, "is_deferrable", False)
+
+
+def search_hint(tool: Tool) -> str:
+    """Further words to find a tool by: `search_hint` on the tool."""
+    return getattr(tool, "search_hint", "")
 
 
 class InvalidInput(Exception):

@@ -43,6 +43,10 @@ Counter = Literal["readCount", "searchCount", "bashCount", "editFileCount", "oth
 RuleContents = Literal["parameter", "words", "host", "read_paths", "write_paths", "own_paths"]
 
 
+Need = Literal["", "person", "memory", "brief", "repository", "input"]
+"""A host that answers questions, a memory, `--brief`, a git repository, or a client that keeps stdin open."""
+
+
 class ToolTraits(Struct, frozen=True, kw_only=True):
     """What a tool does, and how it is judged, shown and selected."""
 
@@ -73,16 +77,22 @@ class ToolTraits(Struct, frozen=True, kw_only=True):
     """Further names that rules, options and models may use for it."""
     model_name: str = ""
     """What the model calls it, if it is listed under another name."""
-    needs: Literal["", "person", "memory"] = ""
-    """It is offered only if the host answers questions, or the session has a memory."""
+    needs: Need = ""
+    """What must be there for it to be offered."""
+    only_main_agent: bool = False
+    """It changes the session itself, so that subagents do not have it."""
     only_on_request: bool = False
     """It is offered only if `--tools` names it."""
     work_list: Literal["", "tasks", "todos"] = ""
     """Which of the two kinds of work lists it belongs to. A session offers one of them."""
     uses_network: bool = False
     """It is not offered with `--offline`."""
+    plan_field: str = ""
+    """The input field with the plan that it presents to the user."""
     opens_folders: bool = False
     """After a call the model gets the memory files of the folder that the path is in."""
+    is_deferrable: bool = False
+    """With tool search, its definition is left out until the model asks for it. For tools that few tasks need."""
     for_read_only_agents: bool = False
     """The built-in agents that change nothing may use it."""
     cls: str = ""
@@ -116,6 +126,30 @@ TOOLS: dict[str, ToolTraits] = {
         counter="bashCount",
         for_read_only_agents=True,
     ),
+    "CronCreate": ToolTraits(
+        cls="parley.tools.schedule.cron_create:CronCreate",
+        effect="session",
+        subject_field="prompt",
+        activity="Scheduling",
+        activity_fields=("cron",),
+        needs="input",
+        only_main_agent=True,
+        is_deferrable=True,
+    ),
+    "CronDelete": ToolTraits(
+        cls="parley.tools.schedule.cron_delete:CronDelete",
+        effect="session",
+        needs="input",
+        only_main_agent=True,
+        is_deferrable=True,
+    ),
+    "CronList": ToolTraits(
+        cls="parley.tools.schedule.cron_list:CronList",
+        effect="session",
+        needs="input",
+        only_main_agent=True,
+        is_deferrable=True,
+    ),
     "Edit": ToolTraits(
         cls="parley.tools.files.edit:Edit",
         effect="writes_files",
@@ -128,6 +162,26 @@ TOOLS: dict[str, ToolTraits] = {
         counter="editFileCount",
         opens_folders=True,
     ),
+    # The effect of these two is not declared: they change the repository, so they ask.
+    "EnterWorktree": ToolTraits(
+        cls="parley.tools.worktree.enter:EnterWorktree",
+        subject_field="name",
+        title="Work in a git worktree?",
+        activity="Entering the worktree",
+        activity_fields=("name", "path"),
+        needs="repository",
+        only_main_agent=True,
+        is_deferrable=True,
+    ),
+    "ExitWorktree": ToolTraits(
+        cls="parley.tools.worktree.exit:ExitWorktree",
+        subject_field="action",
+        title="Leave the worktree?",
+        activity="Leaving the worktree",
+        needs="repository",
+        only_main_agent=True,
+        is_deferrable=True,
+    ),
     "Glob": ToolTraits(
         cls="parley.tools.search.glob:GlobTool",
         effect="searches_files",
@@ -139,6 +193,7 @@ TOOLS: dict[str, ToolTraits] = {
         activity="Finding",
         activity_fields=("pattern",),
         counter="searchCount",
+        is_deferrable=True,
         for_read_only_agents=True,
     ),
     "Grep": ToolTraits(
@@ -153,6 +208,20 @@ TOOLS: dict[str, ToolTraits] = {
         counter="searchCount",
         for_read_only_agents=True,
     ),
+    "ListAgents": ToolTraits(
+        cls="parley.tools.delegation.list_agents:ListAgents", effect="session", is_deferrable=True
+    ),
+    "Monitor": ToolTraits(
+        cls="parley.tools.shell.monitor:Monitor",
+        effect="runs_commands",
+        subject_field="command",
+        title="Monitor this command?",
+        activity="Monitoring",
+        activity_fields=("description", "command"),
+        counter="bashCount",
+        needs="input",
+        is_deferrable=True,
+    ),
     "NotebookEdit": ToolTraits(
         cls="parley.tools.files.notebook:NotebookEdit",
         effect="writes_files",
@@ -163,6 +232,7 @@ TOOLS: dict[str, ToolTraits] = {
         activity="Editing",
         activity_fields=("notebook_path",),
         counter="editFileCount",
+        is_deferrable=True,
         opens_folders=True,
     ),
     "AskUserQuestion": ToolTraits(
@@ -170,40 +240,100 @@ TOOLS: dict[str, ToolTraits] = {
         effect="session",
         title="The model has a question",
         needs="person",
+        is_deferrable=True,
     ),
-    "EnterPlanMode": ToolTraits(cls="parley.tools.planning.plan:EnterPlanMode", effect="session", needs="person"),
+    "EnterPlanMode": ToolTraits(
+        cls="parley.tools.planning.plan:EnterPlanMode", effect="session", needs="person", is_deferrable=True
+    ),
     "ExitPlanMode": ToolTraits(
-        cls="parley.tools.planning.plan:ExitPlanMode", effect="session", title="Carry out this plan?", needs="person"
+        cls="parley.tools.planning.plan:ExitPlanMode",
+        effect="session",
+        plan_field="plan",
+        title="Carry out this plan?",
+        needs="person",
+        is_deferrable=True,
     ),
     "ListMcpResourcesTool": ToolTraits(
         cls="parley.tools.mcp_resources:ListMcpResources",
         effect="session",
         aliases=("ListMcpResources",),
         only_on_request=True,
+        is_deferrable=True,
     ),
     "ReadMcpResourceTool": ToolTraits(
         cls="parley.tools.mcp_resources:ReadMcpResource",
         effect="session",
         aliases=("ReadMcpResource",),
         only_on_request=True,
+        is_deferrable=True,
     ),
-    "SendMessage": ToolTraits(cls="parley.tools.delegation.send_message:SendMessage", effect="session"),
+    "ReadMcpResourceDirTool": ToolTraits(
+        cls="parley.tools.mcp_resources:ReadMcpResourceDir",
+        effect="session",
+        aliases=("ReadMcpResourceDir",),
+        only_on_request=True,
+        is_deferrable=True,
+    ),
+    "ScheduleWakeup": ToolTraits(
+        cls="parley.tools.schedule.wakeup:ScheduleWakeup",
+        effect="session",
+        subject_field="prompt",
+        activity="Scheduling",
+        activity_fields=("reason",),
+        needs="input",
+        only_main_agent=True,
+        is_deferrable=True,
+    ),
+    "SendMessage": ToolTraits(
+        cls="parley.tools.delegation.send_message:SendMessage", effect="session", is_deferrable=True
+    ),
+    "SendUserMessage": ToolTraits(
+        cls="parley.tools.delegation.send_user_message:SendUserMessage",
+        effect="session",
+        needs="brief",
+        only_main_agent=True,
+    ),
     "Skill": ToolTraits(
         cls="parley.tools.delegation.skill:Skill",
         effect="loads_skills",
         subject_field="skill",
         rule_contents="words",
     ),
-    "TaskCreate": ToolTraits(cls="parley.tools.planning.task_list:TaskCreate", effect="session", work_list="tasks"),
-    "TaskGet": ToolTraits(cls="parley.tools.planning.task_list:TaskGet", effect="session", work_list="tasks"),
-    "TaskList": ToolTraits(cls="parley.tools.planning.task_list:TaskList", effect="session", work_list="tasks"),
-    "TaskOutput": ToolTraits(
-        cls="parley.tools.shell.task_output:TaskOutput", effect="session", aliases=("BashOutput",)
+    "TaskCreate": ToolTraits(
+        cls="parley.tools.planning.task_list:TaskCreate", effect="session", work_list="tasks", is_deferrable=True
     ),
-    "TaskStop": ToolTraits(cls="parley.tools.shell.task_stop:TaskStop", effect="session", aliases=("KillShell",)),
-    "TaskUpdate": ToolTraits(cls="parley.tools.planning.task_list:TaskUpdate", effect="session", work_list="tasks"),
+    "TaskGet": ToolTraits(
+        cls="parley.tools.planning.task_list:TaskGet", effect="session", work_list="tasks", is_deferrable=True
+    ),
+    "TaskList": ToolTraits(
+        cls="parley.tools.planning.task_list:TaskList", effect="session", work_list="tasks", is_deferrable=True
+    ),
+    "TaskOutput": ToolTraits(
+        cls="parley.tools.shell.task_output:TaskOutput", effect="session", aliases=("BashOutput",), is_deferrable=True
+    ),
+    "TaskStop": ToolTraits(
+        cls="parley.tools.shell.task_stop:TaskStop", effect="session", aliases=("KillShell",), is_deferrable=True
+    ),
+    "TaskUpdate": ToolTraits(
+        cls="parley.tools.planning.task_list:TaskUpdate", effect="session", work_list="tasks", is_deferrable=True
+    ),
     "TodoWrite": ToolTraits(
-        cls="parley.tools.planning.todo:TodoWrite", effect="session", work_list="todos", for_read_only_agents=True
+        cls="parley.tools.planning.todo:TodoWrite",
+        effect="session",
+        work_list="todos",
+        is_deferrable=True,
+        for_read_only_agents=True,
+    ),
+    "ToolSearch": ToolTraits(
+        cls="parley.tools.tool_search:ToolSearch",
+        effect="session",
+        subject_field="query",
+        activity="Searching for tools:",
+        activity_fields=("query",),
+        only_on_request=True,
+    ),
+    "WaitForMcpServers": ToolTraits(
+        cls="parley.tools.wait_for_servers:WaitForMcpServers", effect="session", only_on_request=True
     ),
     "WebFetch": ToolTraits(
         cls="parley.tools.web.fetch:WebFetch",
@@ -214,6 +344,7 @@ TOOLS: dict[str, ToolTraits] = {
         activity="Fetching",
         activity_fields=("url",),
         uses_network=True,
+        is_deferrable=True,
         for_read_only_agents=True,
     ),
     "WebSearch": ToolTraits(
@@ -224,6 +355,7 @@ TOOLS: dict[str, ToolTraits] = {
         activity="Searching the web for",
         activity_fields=("query",),
         uses_network=True,
+        is_deferrable=True,
         for_read_only_agents=True,
     ),
     "Read": ToolTraits(

@@ -1,6 +1,6 @@
-"""ListMcpResourcesTool and ReadMcpResourceTool: the resources of MCP servers.
+"""ListMcpResourcesTool, ReadMcpResourceTool and ReadMcpResourceDirTool: the resources of MCP servers.
 
-The servers are in the context; how they are reached is decided elsewhere (`engine/mcp/`).
+The session lists the servers; how they are reached is decided elsewhere (`engine/mcp/`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from parley.workspace.base import Scope
 
 
 class ResourceServer(Protocol):
-    """An MCP server that has resources. Both raise ToolError."""
+    """An MCP server that has resources. All methods raise ToolError."""
 
     async def resources(self) -> list[Json]:
         """`uri`, `name`, and where known `mimeType` and `description`."""
 
     async def read(self, uri: str) -> list[Json]:
         """The contents: `uri`, and where known `mimeType` and `text`."""
+
+    async def directory(self, uri: str) -> list[Json]:
+        """The direct children of a directory: `uri`, `name`, and where known `mimeType`."""
 
 
 class ListResourcesInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,7 +41,8 @@ class ListMcpResources:
     description: ClassVar[str] = "Lists the resources that the connected MCP servers offer: address, name and server."
 
     async def run(self, call: ListResourcesInput, context: Context, reach: Scope) -> ToolOutput:
-        servers = context.resources if call.server is None else {call.server: find_server(call.server, context)}
+        named = call.server
+        servers = context.session.resource_servers() if named is None else {named: find_server(named, context)}
         lists = await asyncio.gather(*map(list_resources, servers.values()))
         found = [{**one, "server": name} for name, listed in zip(servers, lists, strict=True) for one in listed[0]]
         errors = [error for _, error in lists if error]
@@ -69,16 +73,42 @@ class ReadMcpResource:
 
     async def run(self, call: ReadResourceInput, context: Context, reach: Scope) -> ToolOutput:
         contents = await find_server(call.server, context).read(call.uri)
-        return ToolOutput(content=resource_text(contents), detail={"contents": contents})
+        found = {"contents": contents}
+        return ToolOutput(content=resource_text(found), detail=found)
+
+
+class ReadResourceDirInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    server: Annotated[str, Meta(description="The server's name")]
+    uri: Annotated[str, Meta(description="The address of the directory")]
+
+
+class ReadMcpResourceDir:
+    name: ClassVar[str] = "ReadMcpResourceDirTool"
+    reads_only: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = ReadResourceDirInput
+    description: ClassVar[str] = (
+        "Lists the direct children of a directory among the resources of an MCP server. "
+        "Subdirectories have the type inode/directory."
+    )
+
+    async def run(self, call: ReadResourceDirInput, context: Context, reach: Scope) -> ToolOutput:
+        server = find_server(call.server, context)
+        try:
+            found = await server.directory(call.uri)
+        except ToolError as exc:
+            return ToolOutput(content=str(exc), detail={"resources": [], "error": str(exc)}, is_error=True)
+        text = resource_text(found) if found else f"The directory {call.uri!r} has no children."
+        return ToolOutput(content=text, detail={"resources": found})
 
 
 def find_server(name: str, context: Context) -> ResourceServer:
     """Raises ToolError."""
-    if name not in context.resources:
-        known = ", ".join(sorted(context.resources)) or "none"
+    servers = context.session.resource_servers()
+    if name not in servers:
+        known = ", ".join(sorted(servers)) or "none"
         raise ToolError(f"There is no MCP server {name!r} with resources. Servers with resources: {known}.")
-    return context.resources[name]
+    return servers[name]
 
 
-def resource_text(found: list[Json]) -> str:
+def resource_text(found: list[Json] | Json) -> str:
     return msgspec.json.encode(found).decode()

@@ -17,7 +17,7 @@ def resolve_path(path: str, context: Context) -> str:
     """The absolute path; a relative one starts at the working directory. Raises ToolError."""
     if path.startswith("~"):
         raise ToolError(f"`~` is not expanded here: give {path!r} as an absolute path.")
-    return os.path.join(context.cwd, path)
+    return os.path.join(context.state.cwd, path)
 
 
 def read_whole_file(path: str, context: Context, reach: Scope) -> FileSnapshot:

@@ -34,7 +34,7 @@ class ReadState(Struct, frozen=True, kw_only=True):
 
 
 def mark_seen(context: Context, snapshot: FileSnapshot, *, whole: bool) -> None:
-    files: dict[str, SeenFile] = context.notes.setdefault(NOTES, {})
+    files: dict[str, SeenFile] = context.state.notes.setdefault(NOTES, {})
     files[snapshot.path] = SeenFile(
         mtime_ns=snapshot.mtime_ns, inode=snapshot.inode, content_hash=hash(snapshot.data), whole=whole
     )
@@ -42,9 +42,9 @@ def mark_seen(context: Context, snapshot: FileSnapshot, *, whole: bool) -> None:
 
 def check_read_state(context: Context, snapshot: FileSnapshot) -> ReadState:
     """The state of this file. Raises ToolError if the model must read it first."""
-    seen: SeenFile | None = context.notes.get(NOTES, {}).get(snapshot.path)
+    seen: SeenFile | None = context.state.notes.get(NOTES, {}).get(snapshot.path)
     if seen is None:
-        if context.strict_reads:
+        if context.session.must_read_first():
             raise ToolError("File has not been read yet. Read it first, then change it.")
         return ReadState()
     same = (seen.mtime_ns, seen.inode) == (snapshot.mtime_ns, snapshot.inode)

@@ -22,14 +22,33 @@ class ToolRegistry(Mapping[str, Tool]):
         self._overrides: dict[str, Tool] = {}
         self._absent: Callable[[str], str] = lambda name: ""
         self._schemas: list[Json] | None = None
+        self._external_schemas: list[Json] | None = None
         self._keeps: Callable[[str, str], bool] = lambda name, server: True
+        self._may_offer: Callable[[str], bool] = lambda name: True
+        self._own: set[str] = set()
+        """Tools that a subset does not have."""
+        self.revision = 0
+        """Changes whenever the tools change."""
 
     def restrict(self, keeps: Callable[[str, str], bool]) -> None:
         """Offer only the tools for which `keeps(name, server)` is true, external ones included."""
         self._keeps = keeps
         self._made = {name: tool for name, tool in self._made.items() if keeps(name, "")}
         self.set_external(self._external, self._absent)
+        self._reset()
+
+    def _reset(self) -> None:
+        """The tools have changed."""
         self._schemas = None
+        self.revision += 1
+
+    def may_offer(self, name: str) -> bool:
+        """Whether a built-in tool may be added: an agent can be limited to certain tools."""
+        return self._keeps(name, "") and self._may_offer(name)
+
+    @property
+    def has_external(self) -> bool:
+        return bool(self._external)
 
     @property
     def external(self) -> dict[str, Tool]:
@@ -47,21 +66,30 @@ class ToolRegistry(Mapping[str, Tool]):
             if name not in self._made and self._keeps(name, server_name(tool))
         }
         self._absent = absent
+        self._external_schemas = None
+        self.revision += 1
 
     def set_overrides(self, tools: Mapping[str, Tool]) -> None:
         """Replace the tools that take precedence over those of the same names."""
         self._overrides = dict(tools)
+        self.revision += 1
+
+    def is_override(self, name: str) -> bool:
+        """Whether the client runs the tool of this name."""
+        return name in self._overrides
 
     def subset(self, keeps: Callable[[str, str], bool]) -> ToolRegistry:
         """A registry with some of these tools, for a subagent."""
         # The client runs overrides, and only for the main agent.
         part = ToolRegistry(
-            (name for name in self._made if keeps(name, "") and name not in self._overrides), self.__getitem__
+            (name for name in self._made if keeps(name, "") and name not in self._overrides and name not in self._own),
+            self.__getitem__,
         )
         part.set_external(
             {name: tool for name, tool in self._external.items() if keeps(name, server_name(tool))},
             self.explain_absence,
         )
+        part._may_offer = lambda name: keeps(name, "") and self.may_offer(name)
         return part
 
     def builtin(self, name: str) -> Tool:
@@ -91,15 +119,17 @@ class ToolRegistry(Mapping[str, Tool]):
     def __len__(self) -> int:
         return len(list(iter(self)))
 
-    def add(self, tool: Tool) -> None:
+    def add(self, tool: Tool, *, for_subsets: bool = True) -> None:
         """Add a tool after the others; it replaces one of the same name."""
         self._made[tool.name] = tool
-        self._schemas = None
+        if not for_subsets:
+            self._own.add(tool.name)
+        self._reset()
 
     def remove(self, name: str) -> None:
         """Remove a built-in tool."""
         self._made.pop(name, None)
-        self._schemas = None
+        self._reset()
 
     def schemas(self) -> list[Json]:
         """The tools as the model API lists them, in the same order every time for its prompt cache."""
@@ -107,4 +137,6 @@ class ToolRegistry(Mapping[str, Tool]):
             return [tool_schema(self[name]) for name in self]
         if self._schemas is None:
             self._schemas = [tool_schema(self[name]) for name in self._made]
-        return self._schemas + [tool_schema(tool) for tool in self._external.values()]
+        if self._external_schemas is None:
+            self._external_schemas = [tool_schema(tool) for tool in self._external.values()]
+        return self._schemas + self._external_schemas

@@ -18,6 +18,9 @@ from collections.abc import Iterable
 from parley.protocol.base import Struct
 from parley.tools.catalog import LISTED_NAMES, find_traits
 
+SHELL = "Bash"
+"""The tool whose rules hold for all commands."""
+
 
 class ToolSelection(Struct, frozen=True, kw_only=True):
     """What the list depends on."""
@@ -28,6 +31,12 @@ class ToolSelection(Struct, frozen=True, kw_only=True):
     """`--disallowedTools`; rules with contents have no effect here."""
     has_person: bool = False
     has_memory: bool = False
+    is_brief: bool = False
+    """`--brief`: the user reads only what SendUserMessage shows."""
+    in_repository: bool = False
+    """The working directory is in a git repository."""
+    has_input: bool = False
+    """The client can send more prompts, so that the session waits between turns."""
     tasks: bool | None = None
     """CLAUDE_CODE_ENABLE_TASKS: the Task family, or TodoWrite; None if it is not set."""
 
@@ -54,17 +63,24 @@ def select_tools(known: Iterable[str], selection: ToolSelection) -> list[str]:
     denied = frozenset(map(canonical_name, selection.denied))
     names = frozenset(known) if asked is None or "default" in asked else asked & frozenset(known)
     offered = (name for name in names - denied if is_available(name, asked, selection))
+    if SHELL in denied:  # a rule against all commands holds for every tool that runs them
+        offered = (name for name in offered if find_traits(name).effect != "runs_commands")
     return sorted(offered, key=model_name)
 
 
 def is_available(name: str, asked: frozenset[str] | None, selection: ToolSelection) -> bool:
     """Whether what a tool needs exists, and it is on the list by default or requested by name."""
     traits = find_traits(name)
-    if traits.needs == "person" and not selection.has_person:
-        return False
-    if traits.needs == "memory" and not selection.has_memory:
-        return False
-    if traits.only_on_request and name not in (asked or ()):
+    is_asked = name in (asked or ())
+    available = {
+        "": True,
+        "person": selection.has_person,
+        "memory": selection.has_memory,
+        "brief": selection.is_brief or is_asked,
+        "repository": selection.in_repository or is_asked,
+        "input": selection.has_input or is_asked,
+    }
+    if not available[traits.needs] or (traits.only_on_request and not is_asked):
         return False
     return not traits.work_list or traits.work_list == choose_work_list(asked, selection.tasks)
 

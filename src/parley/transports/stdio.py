@@ -10,7 +10,7 @@ import asyncio
 import os
 import stat
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from itertools import islice
 
 CHUNK_BYTES = 256 * 1024
@@ -39,7 +39,7 @@ class StdioTransport:
         if self._waits_for_output:
             os.set_blocking(stdout, False)
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         if not can_wait(self._stdin):
             while chunk := os.read(self._stdin, CHUNK_BYTES):
                 yield chunk

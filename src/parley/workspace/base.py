@@ -195,14 +195,42 @@ class Worktree(Struct, frozen=True, kw_only=True):
         return not is_ours and (path == self.top or path.startswith(self.top.rstrip("/") + "/"))
 
 
+class WorktreeChanges(Struct, frozen=True, kw_only=True):
+    """What would be lost with a worktree."""
+
+    files: int = 0
+    """Files that are not committed."""
+    commits: int = 0
+    """Commits that no other branch has."""
+    names: tuple[str, ...] = ()
+    """Some of the files, and of the subjects of the commits."""
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.commits)
+
+
 class Worktrees(Protocol):
-    """Creates and removes worktrees for agents."""
+    """Creates and removes worktrees for agents, and for sessions that ask for one.
+
+    A worktree of an agent is removed if it has no changes. One of a session belongs to the user."""
 
     async def open(self, cwd: str, name: str) -> Worktree:
         """Create a worktree at the commit of `cwd`, or reopen the one of that name if it was kept. Raises ToolError."""
 
     async def leave(self, worktree: Worktree) -> bool:
         """Remove it if nothing was changed in it. Returns whether it was kept. Does not raise."""
+
+    async def create(self, cwd: str, name: str) -> Worktree:
+        """Create a worktree for the session. Raises ToolError, also if there is one with that name."""
+
+    async def find(self, cwd: str, path: str) -> Worktree:
+        """A worktree of the repository that `cwd` is in. Raises ToolError."""
+
+    async def find_changes(self, worktree: Worktree) -> WorktreeChanges:
+        """What would be lost with a worktree. Raises ToolError."""
+
+    async def remove(self, worktree: Worktree) -> None:
+        """Remove a worktree and its branch, with all changes. Raises ToolError."""
 
     async def sweep(self, cwd: str) -> None:
         """Do the same for the worktrees of engines that were killed. Does not raise."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,13 +23,13 @@ from parley.workspace.checkpoint.file_snapshot import (
     snapshot,
     snapshot_at,
 )
-from parley.workspace.checkpoint.plan import RestoreGoal, RewindTally, find_goals
 from parley.workspace.checkpoint.store import ChangeRow, CheckpointDamaged, CheckpointStore, hash_bytes
 from parley.workspace.safe_open import FileLocation, Pins, Swapped
 
 UNKNOWN_MESSAGE = "No file checkpoint found for this message."
 
 if TYPE_CHECKING:
+    from parley.workspace.checkpoint.plan import RestoreGoal, RewindTally
     from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
 
 T = TypeVar("T")
@@ -90,6 +91,12 @@ class LocalFiles:
                 return None
             return [row.path for row in rows if isinstance(row, ChangeRow) and row.call == call]
 
+    def use_history(self, folder: Path) -> None:
+        """Record further changes in the history of another session."""
+        with self._lock:
+            self._checkpoints.use(folder)
+            self._settled = False
+
     def begin_message(self, user_message_id: str) -> None:
         with self._lock:
             # If this fails, it is tried again before the first change, which then reports the error.
@@ -98,6 +105,8 @@ class LocalFiles:
             self._checkpoints.begin(user_message_id)
 
     def rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
+        from parley.workspace.checkpoint.plan import RewindTally, find_goals
+
         with self._lock:
             try:
                 self._settle()

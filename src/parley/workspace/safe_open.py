@@ -199,7 +199,7 @@ def real_path(path: str) -> str:
 def out_of_scope(path: str, real: str, scope: Scope) -> ToolError:
     subject = f"{path} leads to {real}, which" if real != os.path.normpath(path) else path
     allowed = ", ".join((*scope.folders, *scope.files)) or "nothing"
-    return ToolError(f"{subject} is outside of what this call may access ({allowed}).")
+    return ToolError(f"{subject} is outside the paths that this call may access ({allowed}).")
 
 
 def is_beneath(real: str, root: str) -> bool:

@@ -15,7 +15,7 @@ See also: `url.py` for parsing and public addresses, `tools/web/page.py` for the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from parley.errors import ToolError
@@ -113,12 +113,33 @@ class Web:
                         return found
                     url = found
         except TimeoutError:
-            raise ToolError(f"{url} did not response within {self._limits.seconds:g} seconds.") from None
+            raise ToolError(f"{url} did not respond within {self._limits.seconds:g} seconds.") from None
         raise ToolError(f"{text} redirects more than {self._limits.redirects} times.")
+
+    async def post(self, text: str, headers: Mapping[str, str], body: bytes, *, own: bool = False) -> WebPage:
+        """Post to a URL, under the same checks. Redirects are not followed. Raises ToolError."""
+        url = read_url(text)
+        if self._policy.offline:
+            raise ToolError(f"{url} was not called: this session runs with --offline.")
+        try:
+            async with asyncio.timeout(self._limits.seconds), await self._client(url.scheme) as client:
+                response = await self._send(client, url, own or self._policy.allow_private, "POST", headers, body)
+                try:
+                    return WebPage(
+                        url=str(url),
+                        code=response.status_code,
+                        reason=response.reason_phrase,
+                        content_type=response.headers.get("content-type", ""),
+                        body=await self._read(response, url),
+                    )
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            raise ToolError(f"{url} did not respond within {self._limits.seconds:g} seconds.") from None
 
     async def _step(self, client: httpx2.AsyncClient, url: Url, private: bool) -> WebPage | Moved | Url:
         """Request one URL. Returns the page, a redirect to report, or the Url to request next."""
-        response = await self._get(client, url, private)
+        response = await self._send(client, url, private)
         try:
             code, reason, headers = response.status_code, response.reason_phrase, response.headers
             if code not in REDIRECTS or "location" not in headers:
@@ -132,7 +153,15 @@ class Web:
             return Moved(url=str(url), to=str(target), code=code, reason=reason)
         return target
 
-    async def _get(self, client: httpx2.AsyncClient, url: Url, private: bool) -> httpx2.Response:
+    async def _send(
+        self,
+        client: httpx2.AsyncClient,
+        url: Url,
+        private: bool,
+        method: str = "GET",
+        more_headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> httpx2.Response:
         """Send the request. The body of the response is not read yet."""
         import httpx2
 
@@ -141,9 +170,9 @@ class Web:
             try:
                 # Connect to the checked address; the name is only sent to the server.
                 address_url = httpx2.URL(scheme=url.scheme, host=address, port=url.port, raw_path=url.target.encode())
-                headers = {**HEADERS, "host": url.authority}
+                headers = {**HEADERS, **(more_headers or {}), "host": url.authority}
                 request = client.build_request(
-                    "GET", address_url, headers=headers, extensions={"sni_hostname": url.host}
+                    method, address_url, headers=headers, content=body, extensions={"sni_hostname": url.host}
                 )
                 return await client.send(request, stream=True)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:

@@ -1,4 +1,4 @@
-"""Git worktrees for agents that work apart from the user's checkout.
+"""Git worktrees for agents and sessions that work apart from the user's checkout.
 
     worktree = await worktrees.open("/home/me/project", "agent-a1")     # .claude/worktrees/agent-a1, a new branch
     kept = await worktrees.leave(worktree)                              # removed with its branch if nothing was changed
@@ -6,6 +6,8 @@
 Each worktree has a lock file next to it, which contains the commit it started at. The engine holds a lock on the file
 while it runs. An unlocked file belongs to an engine that was killed: `sweep` then does what `leave` would have done. A
 worktree that is kept has no lock file and belongs to the user.
+
+`create`, `find` and `remove` are for the worktree of a session (EnterWorktree). It has no lock file.
 
 Git executes nothing from the repository: no hooks, no file system monitor, no filters of its configuration. Nothing is
 fetched.
@@ -20,12 +22,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from parley.errors import ToolError
 from parley.workspace import private_files
-from parley.workspace.base import WORKTREES, Worktree
+from parley.workspace.base import WORKTREES, Worktree, WorktreeChanges
 from parley.workspace.process.processes import Processes
 
 LOCK = ".lock"
+MAX_NAMED = 20
+"""Of the files, and of the commits, that would be lost with a worktree."""
 GIT_SECONDS = 120.0
 MAX_OUTPUT_BYTES = 1 << 16
 SAFE_CONFIG = {
@@ -76,6 +82,41 @@ class GitWorktrees:
     async def sweep(self, cwd: str) -> None:
         with suppress(ToolError):
             await self._sweep(folder_of(await self._top(cwd)))
+
+    # Worktrees of a session.
+
+    async def create(self, cwd: str, name: str) -> Worktree:
+        top = await self._top(cwd)
+        name = name.replace("/", "+")
+        path, branch = str(make_folder(top) / name), branch_of(name)
+        if exists(path) or await self._commit(top, f"refs/heads/{branch}"):
+            raise ToolError(
+                f"There is already a worktree or branch {branch}. Choose another name, or enter it by path."
+            )
+        base = await self._commit(top, "HEAD")
+        if not base:
+            raise ToolError(f"cannot create a worktree: {top} has no commit yet.")
+        await self._git(top, await self._filters(top), "worktree", "add", "--quiet", "-b", branch, path, base)
+        return Worktree(top=top, path=path, cwd=matching_folder(path, top, cwd), branch=branch)
+
+    async def find(self, cwd: str, path: str) -> Worktree:
+        top = await self._top(cwd)
+        listed = await self._git(top, {}, "worktree", "list", "--porcelain", "-z")
+        return find_listed(listed, top, cwd, path)
+
+    async def find_changes(self, worktree: Worktree) -> WorktreeChanges:
+        path = worktree.path
+        status = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
+        files = (await self._git(path, await self._filters(path), *status)).splitlines()
+        others = (f"--exclude={worktree.branch}", "--branches", "--remotes", "--tags")
+        log = ("log", "--oneline", "--no-decorate", "--no-color", "HEAD", "--not", *others)
+        commits = (await self._git(path, {}, *log)).splitlines()
+        names = [*(line[3:] for line in files[:MAX_NAMED]), *commits[:MAX_NAMED]]
+        return WorktreeChanges(files=len(files), commits=len(commits), names=tuple(names))
+
+    async def remove(self, worktree: Worktree) -> None:
+        await self._git(worktree.top, {}, "worktree", "remove", "--force", worktree.path)
+        await self._git(worktree.top, {}, "update-ref", "-d", f"refs/heads/{worktree.branch}")
 
     # One worktree.
 
@@ -142,6 +183,19 @@ class GitWorktrees:
             commit = [base] if base else []
             await self._git(folder, {}, "update-ref", "-d", f"refs/heads/{branch_of(name)}", *commit)
 
+    async def open_for_session(self, cwd: str, name: str) -> Worktree:
+        """A worktree for a whole session. It is removed by `leave` unless `keep` is called. Raises ToolError."""
+        worktree = await self.open(cwd, name)
+        if not same_path(await self._top(worktree.path), worktree.path):
+            raise ToolError(f"{worktree.path} exists, but is not a git worktree.")
+        return replace(worktree, cwd=worktree.path)
+
+    def keep(self, worktree: Worktree) -> None:
+        """From now on the worktree belongs to the user."""
+        if (lock := self._locks.pop(worktree.path, None)) is not None:
+            lock.delete()
+            lock.close()
+
     async def _sweep(self, folder: Path) -> None:
         for lock in find_locks(folder):
             await self._release(lock.path.removesuffix(LOCK), lock)
@@ -193,7 +247,7 @@ class GitWorktrees:
         if timed_out or end.error:
             raise ToolError(end.error or f"git {args[0]} took longer than {GIT_SECONDS:.0f} s.")
         if end.exit_code != 0:
-            raise GitFailed(errors.decode(errors="replace").strip() or f"git {args[0]} ended with {end.exit_code}")
+            raise GitFailed(errors.decode(errors="replace").strip() or f"git {args[0]} exited with {end.exit_code}")
         return output.decode(errors="surrogateescape")
 
 
@@ -246,6 +300,10 @@ def branch_of(name: str) -> str:
     return f"worktree-{name}"
 
 
+def same_path(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
 def exists(path: str) -> bool:
     return os.path.lexists(path)
 
@@ -254,6 +312,17 @@ def matching_folder(path: str, top: str, cwd: str) -> str:
     """The folder of the worktree that corresponds to `cwd`; its root if there is none."""
     location = os.path.normpath(os.path.join(path, os.path.relpath(os.path.realpath(cwd), os.path.realpath(top))))
     return location if os.path.isdir(location) else path
+
+
+def find_listed(listed: str, top: str, cwd: str, path: str) -> Worktree:
+    """A worktree in the output of `git worktree list`. Raises ToolError unless it is in the folder of worktrees."""
+    path, folder = os.path.realpath(os.path.join(cwd, path)), folder_of(top)
+    for part in listed.split("\0\0"):
+        fields = dict(line.partition(" ")[::2] for line in part.split("\0") if line)
+        if os.path.realpath(fields.get("worktree", "")) == path and os.path.dirname(path) == os.path.realpath(folder):
+            branch = fields.get("branch", "").removeprefix("refs/heads/") or "(detached HEAD)"
+            return Worktree(top=top, path=path, cwd=matching_folder(path, top, cwd), branch=branch)
+    raise ToolError(f"{path} is not a worktree of this repository in {folder}.")
 
 
 def folder_of(top: str) -> Path:

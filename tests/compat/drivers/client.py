@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from claude_agent_sdk import AssistantMessage, ClaudeSDKClient, StreamEvent
+from claude_agent_sdk import AssistantMessage, ClaudeSDKClient, ResultMessage, StreamEvent, UserMessage
 from telling import TASK, options, tell, tell_error
+
+try:
+    from claude_agent_sdk import TaskNotificationMessage, TaskStartedMessage
+except ImportError:  # the old release does not have them
+    TaskNotificationMessage = TaskStartedMessage = type(None)
 
 
 async def ask(client: Any, prompt: str) -> None:
@@ -39,7 +44,66 @@ async def server_info(client: Any) -> None:
     tell("server_info", await client.get_server_info())
 
 
-STEPS = {step.__name__: step for step in (ask, ask_and_interrupt, set_model, server_info)}
+async def set_permission_mode(client: Any, mode: str) -> None:
+    await client.set_permission_mode(mode)
+
+
+async def ask_and_rewind(client: Any, prompt: str) -> None:
+    """After the turn, rewind the files to the state before it."""
+    checkpoint = None
+    await client.query(prompt)
+    async for message in client.receive_response():
+        tell("message", message)
+        if isinstance(message, UserMessage) and checkpoint is None:
+            checkpoint = message.uuid
+    tell("rewound", await client.rewind_files(str(checkpoint)))
+
+
+async def ask_and_stop_the_task(client: Any, prompt: str) -> None:
+    """Stop the first task that starts. Its end may be told before or after the result of the turn."""
+    await client.query(prompt)
+    awaited = {ResultMessage, TaskNotificationMessage}
+    async for message in client.receive_messages():
+        tell("message", message)
+        if isinstance(message, TaskStartedMessage):
+            await client.stop_task(message.task_id)
+        awaited.discard(type(message))
+        if not awaited:
+            break
+
+
+async def mcp_status(client: Any) -> None:
+    tell("mcp_status", await client.get_mcp_status())
+
+
+async def toggle_mcp_server(client: Any, name: str, enabled: bool) -> None:
+    await client.toggle_mcp_server(name, enabled)
+
+
+async def reconnect_mcp_server(client: Any, name: str) -> None:
+    await client.reconnect_mcp_server(name)
+
+
+async def context_usage(client: Any) -> None:
+    tell("context_usage", await client.get_context_usage())
+
+
+STEPS: dict[str, Any] = {
+    step.__name__: step
+    for step in (
+        ask,
+        ask_and_interrupt,
+        ask_and_rewind,
+        ask_and_stop_the_task,
+        context_usage,
+        mcp_status,
+        reconnect_mcp_server,
+        server_info,
+        set_model,
+        set_permission_mode,
+        toggle_mcp_server,
+    )
+}
 
 
 async def main() -> None:

@@ -44,6 +44,16 @@ const steps = {
     });
   },
   set_model: (name) => conversation.setModel(name ?? undefined),
+  /** Call a method of the query object by its name. */
+  call: async (name, ...values) => {
+    try {
+      tell("answered", [name, (await conversation[name](...values)) ?? null]);
+    } catch (flaw) {
+      tell("refused", [name, flaw.message]);
+    }
+  },
+  /** The methods that the query object has, declared or not. */
+  methods: () => tell("methods", Object.getOwnPropertyNames(Object.getPrototypeOf(conversation))),
   server_info: async () => tell("server_info", await conversation.initializationResult()),
 };
 

@@ -31,9 +31,9 @@ def spelled(value: Any) -> Any:
     return [spelled(item) for item in value] if isinstance(value, list) else value
 
 
-def tell_error(flaw: Exception) -> None:
-    known = {name: getattr(flaw, name) for name in ERROR_FIELDS if hasattr(flaw, name)}
-    tell("raised", {"classes": [cls.__name__ for cls in type(flaw).__mro__], "text": str(flaw), **known})
+def tell_error(problem: Exception) -> None:
+    known = {name: getattr(problem, name) for name in ERROR_FIELDS if hasattr(problem, name)}
+    tell("raised", {"classes": [cls.__name__ for cls in type(problem).__mro__], "text": str(problem), **known})
 
 
 def options() -> Any:
@@ -41,6 +41,7 @@ def options() -> Any:
         cli_path=TASK["engine"],
         include_partial_messages=TASK["partial"],
         stderr=lambda line: tell("stderr", line),
+        **TASK.get("options", {}),
     )
 
 

@@ -32,6 +32,7 @@ ANSWERS: dict[str, Any] = {
         "behavior": "allow",
         "updatedPermissions": [{"type": "setMode", "mode": "bypassPermissions", "destination": "userSettings"}],
     },
+    "hook": {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "no touching"}},
     "misspelt": {"behavior": "allow", "updated_input": {"command": "true"}},
 }
 TOOL = {"name": "decide", "description": "Decides.", "inputSchema": {"type": "object", "properties": {}}}

@@ -8,6 +8,8 @@ shut        closes its output at the first call, and lives on; started again it 
 closed      closes its output before it has said anything, and lives on
 once        dies after its first call; comes back whole
 silent      answers everything but calls and its prompt `plan`
+library     has resources in directories, and lists the directory `book://shelf`
+archive     the same without lists of directories
 restless    has a tool more, and says so, each time its tools are listed, up to five
 """
 
@@ -27,6 +29,7 @@ def say(text: str) -> None:
 
 manner = sys.argv[1]
 TOOLS = [{"name": name, "description": name, "inputSchema": {"type": "object"}} for name in ("echo", "which")]
+BOOKS = ("book://shelf/a", "book://shelf/low/b", "book://shelf/low/c", "book://shelves/d", "book://shelf")
 sys.stderr.write(f"plain in the manner {manner}\n")
 sys.stderr.flush()
 while manner == "deaf":
@@ -54,10 +57,24 @@ for line in sys.stdin:
     if method == "initialize":
         version = "2024-11-05"
         offers: dict[str, object] = {"tools": {}, **({"prompts": {}} if manner == "silent" else {})}
+        if manner in ("library", "archive"):
+            offers["resources"] = {}
+            offers["extensions"] = {"io.modelcontextprotocol/skills": {"directoryRead": manner == "library"}}
         result = {"protocolVersion": version, "capabilities": offers, "serverInfo": {"name": "plain"}}
         result["instructions"] = "Echo softly."
     elif method == "tools/list":
         result = {"tools": TOOLS}
+    elif method == "resources/list":
+        result = {"resources": [{"uri": uri, "name": uri[-1], "size": 9} for uri in BOOKS]}
+    elif method == "resources/directory/read" and manner == "library" and message["params"]["uri"] == "book://shelf":
+        again = "cursor" in message["params"]
+        page = {"uri": "book://shelf/low", "name": "low", "mimeType": "inode/directory", "_meta": {}}
+        result = {"resources": [page]} if again else {"resources": [{"uri": BOOKS[0], "name": "a"}], "nextCursor": "2"}
+    elif method == "resources/directory/read":
+        error = (-32602, "not a directory") if manner == "library" else (-32601, "no such method")
+        fault = {"code": error[0], "message": error[1]}
+        say(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": fault}))
+        continue
     elif method == "prompts/list":
         result = {"prompts": [{"name": "plan"}]}
     elif method == "tools/call":

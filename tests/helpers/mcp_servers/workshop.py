@@ -5,9 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from base64 import b64encode
 
 from mcp.server.mcpserver import Context, Image, MCPServer
-from mcp_types import ToolAnnotations
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    TextContent,
+    ToolAnnotations,
+)
 from pydantic import BaseModel
 
 PIXEL = bytes.fromhex(
@@ -34,6 +43,16 @@ def measure(word: str) -> dict[str, int]:
 def draw() -> Image:
     """A picture."""
     return Image(data=PIXEL, format="png")
+
+
+@server.tool(structured_output=False)
+def pack(structured: bool = False) -> CallToolResult:
+    """A resource and a sound, neither of which a model can read."""
+    blob = BlobResourceContents(uri="workshop://plan", mime_type="text/plain", blob=b64encode(b"A plan.").decode())
+    sound = AudioContent(type="audio", data=b64encode(b"\x00knock").decode(), mime_type="audio/wav")
+    packed = TextContent(type="text", text="Packed.")
+    content: list[ContentBlock] = [packed, EmbeddedResource(type="resource", resource=blob), sound]
+    return CallToolResult(content=content, structured_content={"parts": 2} if structured else None)
 
 
 @server.tool(structured_output=False)
@@ -104,6 +123,12 @@ def rules() -> str:
 def stock() -> bytes:
     """No text."""
     return bytes(range(256))
+
+
+@server.resource("ui://workshop/panel", mime_type="text/html")
+def panel() -> str:
+    """A page for the client."""
+    return "<p>Workshop</p>"
 
 
 @server.prompt()

@@ -129,12 +129,12 @@ def test_a_command_that_includes_a_missing_file_says_so_and_is_sent(tmp_path: Pa
     assert "there is no such file" in warning
 
 
-def test_a_subagent_type_that_nobody_defined_is_told_with_those_there_are(tell: Any) -> None:
+def test_a_subagent_type_that_no_one_defined_is_reported_with_those_there_are(tell: Any) -> None:
     lines, _ = tell(agent("nobody"))
     assert results(lines) == ["Agent type 'nobody' not found. Available agents: Bash, Explore, general-purpose, Plan"]
 
 
-def test_a_plugin_folder_without_a_manifest_is_told_and_the_others_count(tmp_path: Path, tell: Any) -> None:
+def test_a_plugin_folder_without_a_manifest_is_reported_and_the_others_count(tmp_path: Path, tell: Any) -> None:
     (tmp_path / "bare").mkdir()
     put(tmp_path, "kit/.claude-plugin/plugin.json", '{"name": "kit"}')
     lines, stderr = tell(options=("--plugin-dir", "bare", "--plugin-dir", "kit"))

@@ -137,7 +137,7 @@ def test_an_authority_that_nothing_names_is_not_trusted(tmp_path: Path, server: 
     assert "certificate" in lines[-1]["result"]
 
 
-def test_extra_certificates_that_cannot_be_read_are_told_of_and_the_rest_is_trusted(
+def test_extra_certificates_that_cannot_be_read_are_reported_and_the_rest_is_trusted(
     tmp_path: Path, server: str
 ) -> None:
     trusted = str(tmp_path / "certificates" / "authority.pem")

@@ -15,7 +15,7 @@ PROMPT = 'call Bash {"command": "echo a-private-word"}\nshow'
 STREAM = ("-p", "--output-format", "stream-json", "--verbose", "--model", "offline", "--allowedTools", "Bash")
 
 
-def test_a_file_of_its_own_tells_names_sizes_and_times_and_nothing_that_was_said(tmp_path: Path, run: Any) -> None:
+def test_a_file_of_its_own_reports_names_sizes_and_times_and_nothing_that_was_said(tmp_path: Path, run: Any) -> None:
     done = run(*STREAM, "--debug", "--", PROMPT, ANTHROPIC_API_KEY=SECRET)
     [path] = (tmp_path / "home" / ".claude" / "debug").iterdir()
     text = path.read_text()

@@ -22,7 +22,7 @@ ONE_SHOT = ("-p", "--verbose", "--output-format", "stream-json", "--model", "off
 
 @pytest.mark.parametrize("state", host_death.STATES)
 def test_a_host_that_is_killed_leaves_nothing_behind_and_its_session_resumes(state: str) -> None:
-    assert host_death.play(state, seed=1).flaws == ()
+    assert host_death.play(state, seed=1).problems == ()
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -122,14 +122,14 @@ def results(told: list[dict[str, Any]]) -> list[str]:
     return [json.dumps(block["content"]) for block in blocks if block["type"] == "tool_result"]
 
 
-def test_a_question_that_nobody_can_answer_is_denied_at_once(run: Any, tmp_path: Path) -> None:
+def test_a_question_that_no_one_can_answer_is_denied_at_once(run: Any, tmp_path: Path) -> None:
     argv = ("--permission-prompt-tool", "stdio", 'call Bash {"command": "touch made"}\nshow')
     [result] = results(one_shot(run, *argv))
     assert "Permission could not be asked for" in result
     assert not (tmp_path / "made").exists()
 
 
-def test_an_elicitation_that_nobody_can_answer_is_cancelled_at_once(run: Any) -> None:
+def test_an_elicitation_that_no_one_can_answer_is_cancelled_at_once(run: Any) -> None:
     server = {"command": sys.executable, "args": [str(WORKSHOP), "stdio"], "required": True}
     argv = ("--mcp-config", json.dumps({"mcpServers": {"workshop": server}}), "--allowedTools", "mcp__workshop")
     [result] = results(one_shot(run, *argv, "--", "call mcp__workshop__greet {}"))
@@ -143,7 +143,7 @@ def test_a_server_of_a_host_that_cannot_answer_is_not_waited_for(run: Any) -> No
 
 
 @pytest.mark.parametrize("tool", ["AskUserQuestion", "ExitPlanMode"])
-def test_a_dialog_that_nobody_can_answer_ends_at_once(run: Any, tool: str) -> None:
+def test_a_dialog_that_no_one_can_answer_ends_at_once(run: Any, tool: str) -> None:
     option = {"label": "a", "description": "a"}
     question = {"question": "Which?", "header": "h", "options": [option, {**option, "label": "b"}]}
     given = {"questions": [question]} if tool == "AskUserQuestion" else {"plan": "a plan"}

@@ -79,9 +79,11 @@ class Talk:
 
 
 def guarded(tmp_path: Path, environment: dict[str, str], answer: Callable[[Json], Any]) -> Talk:
-    talk = Talk(tmp_path, environment, "--permission-mode", "bypassPermissions", answer=answer)
-    talk.request(subtype="initialize", hooks={"PreToolUse": [{"matcher": "Write", "hookCallbackIds": ["guard"]}]})
-    return talk
+    conversation = Talk(tmp_path, environment, "--permission-mode", "bypassPermissions", answer=answer)
+    conversation.request(
+        subtype="initialize", hooks={"PreToolUse": [{"matcher": "Write", "hookCallbackIds": ["guard"]}]}
+    )
+    return conversation
 
 
 @pytest.mark.parametrize(
@@ -97,11 +99,11 @@ def guarded(tmp_path: Path, environment: dict[str, str], answer: Callable[[Json]
 def test_an_answer_that_allows_and_may_deny_as_well_denies(
     tmp_path: Path, environment: dict[str, str], answer: Json, reason: str
 ) -> None:
-    talk = guarded(tmp_path, environment, lambda request: answer)
-    talk.prompt(TOUCH)
-    talk.end()
+    conversation = guarded(tmp_path, environment, lambda request: answer)
+    conversation.prompt(TOUCH)
+    conversation.end()
     assert not (tmp_path / "ran.txt").exists()
-    assert reason in talk.results()[0]
+    assert reason in conversation.results()[0]
 
 
 @pytest.mark.parametrize("echoes", [False, True])
@@ -112,20 +114,20 @@ def test_a_callback_that_saw_a_part_of_an_input_cannot_let_it_through(
         seen = request["input"]["tool_input"]
         return {"hookSpecificOutput": {"permissionDecision": "allow", **({"updatedInput": seen} if echoes else {})}}
 
-    talk = guarded(tmp_path, environment, answer)
-    talk.prompt(f"call Write {json.dumps({'file_path': 'ran.txt', 'content': 'x' * 1_500_000})}\nshow")
-    talk.end()
+    conversation = guarded(tmp_path, environment, answer)
+    conversation.prompt(f"call Write {json.dumps({'file_path': 'ran.txt', 'content': 'x' * 1_500_000})}\nshow")
+    conversation.end()
     assert not (tmp_path / "ran.txt").exists()
-    assert "it saw only a part of it" in talk.results()[0]
+    assert "the hook received only part of it" in conversation.results()[0]
 
 
 def test_a_misspelt_event_is_reported_to_the_host(tmp_path: Path, environment: dict[str, str]) -> None:
-    talk = Talk(tmp_path, environment, answer=lambda request: {})
-    told = talk.request(subtype="initialize", hooks={"preToolUse": [{"hookCallbackIds": ["guard"]}]})
-    talk.prompt("say x")
-    assert "preToolUse" in talk.end()
+    conversation = Talk(tmp_path, environment, answer=lambda request: {})
+    told = conversation.request(subtype="initialize", hooks={"preToolUse": [{"hookCallbackIds": ["guard"]}]})
+    conversation.prompt("say x")
+    assert "preToolUse" in conversation.end()
     assert told["response"]["hooks_applied"] is False
-    [text] = [line["content"] for line in talk.seen if line.get("subtype") == "informational"]
+    [text] = [line["content"] for line in conversation.seen if line.get("subtype") == "informational"]
     assert "'preToolUse' are never called (did you mean PreToolUse?)" in text
 
 
@@ -171,15 +173,15 @@ def test_bypass_ends_when_later_settings_disable_it_and_nothing_opens_it_again(
     def answer(request: Json) -> Json:
         return {"behavior": "allow", "updatedInput": request["input"], "updatedPermissions": [update]}
 
-    talk = Talk(tmp_path, environment, *OPEN, "--allow-dangerously-skip-permissions", answer=answer)
-    talk.request(subtype="initialize")
-    assert talk.request(subtype="set_permission_mode", mode="bypassPermissions")["subtype"] == "success"
-    assert talk.request(subtype="apply_flag_settings", settings=DISABLE)["subtype"] == "success"
-    talk.prompt(TOUCH)
-    again = talk.request(subtype="set_permission_mode", mode="bypassPermissions")
-    talk.end()
+    conversation = Talk(tmp_path, environment, *OPEN, "--allow-dangerously-skip-permissions", answer=answer)
+    conversation.request(subtype="initialize")
+    assert conversation.request(subtype="set_permission_mode", mode="bypassPermissions")["subtype"] == "success"
+    assert conversation.request(subtype="apply_flag_settings", settings=DISABLE)["subtype"] == "success"
+    conversation.prompt(TOUCH)
+    again = conversation.request(subtype="set_permission_mode", mode="bypassPermissions")
+    conversation.end()
     assert not (tmp_path / "ran.txt").exists()
-    assert "the settings disable it" in talk.results()[0]
+    assert "the settings disable it" in conversation.results()[0]
     assert "disableBypassPermissionsMode" in again["error"]
     assert not (tmp_path / "home" / ".claude" / "settings.json").exists()
 
@@ -187,20 +189,20 @@ def test_bypass_ends_when_later_settings_disable_it_and_nothing_opens_it_again(
 def test_leaving_plan_mode_does_not_return_to_a_bypass_that_was_disabled(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    talk = Talk(
+    conversation = Talk(
         tmp_path,
         environment,
         *OPEN,
         "--allow-dangerously-skip-permissions",
         answer=lambda request: {"behavior": "allow", "updatedInput": request["input"]},
     )
-    talk.request(subtype="initialize")
-    talk.request(subtype="set_permission_mode", mode="bypassPermissions")
-    talk.request(subtype="set_permission_mode", mode="plan")
-    talk.request(subtype="apply_flag_settings", settings=DISABLE)
-    talk.prompt('call ExitPlanMode {"plan": "write"}\nshow')
-    talk.end()
-    assert [line["permissionMode"] for line in talk.seen if line.get("subtype") == "status"][-1] == "default"
+    conversation.request(subtype="initialize")
+    conversation.request(subtype="set_permission_mode", mode="bypassPermissions")
+    conversation.request(subtype="set_permission_mode", mode="plan")
+    conversation.request(subtype="apply_flag_settings", settings=DISABLE)
+    conversation.prompt('call ExitPlanMode {"plan": "write"}\nshow')
+    conversation.end()
+    assert [line["permissionMode"] for line in conversation.seen if line.get("subtype") == "status"][-1] == "default"
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_what_was_absent_for_a_moment_is_there_again(tmp_path: Path) -> None:
     assert told_by(program, tmp_path) == "True TypedDict\n"
 
 
-def test_versions_are_told_without_the_library_for_them(tmp_path: Path) -> None:
+def test_versions_are_reported_without_the_library_for_them(tmp_path: Path) -> None:
     program = (
         BEGIN + "from importlib.metadata import version\n"
         "import importlib.metadata as metadata\n"
@@ -109,7 +109,7 @@ def test_threads_that_touch_one_together_all_get_the_whole_module(tmp_path: Path
         assert told_by(program, tmp_path) == "16\n"
 
 
-def test_nobody_sees_half_a_module_that_another_thread_loads(tmp_path: Path) -> None:
+def test_no_one_sees_half_a_module_that_another_thread_loads(tmp_path: Path) -> None:
     (tmp_path / "gate.py").write_text("from threading import Event\nhalf, rest = Event(), Event()\n")
     (tmp_path / "slow.py").write_text(
         "import gate\ndef first(): return second()\ngate.half.set(); gate.rest.wait()\ndef second(): return 'whole'\n"

@@ -40,10 +40,10 @@ def test_a_prompt_is_answered_as_plain_text(run: Any) -> None:
         ("--model", "offline", "--print", "--", "say Hi."),
         ("--model=offline", "say Hi.", "-p"),
         ("--model", "offline", "--allowedTools", "Read", "Bash(git *)", "--print", "say Hi."),
-        ("-p", "--model", "offline", "--replay-user-messages", "", "say Hi."),
+        ("-p", "--model", "offline", "--strict-mcp-config", "", "say Hi."),
     ],
 )
-def test_the_prompt_may_stand_wherever_clients_put_it(run: Any, argv: tuple[str, ...]) -> None:
+def test_the_prompt_may_be_anywhere_on_the_command_line(run: Any, argv: tuple[str, ...]) -> None:
     assert run(*argv).stdout == "Hi.\n"
 
 
@@ -84,7 +84,7 @@ def test_text_is_the_last_answer_only(run: Any) -> None:
     assert (done.stdout != "", done.returncode) == (True, 0)
 
 
-def test_a_byte_that_is_no_text_is_replaced_on_the_command_line(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_byte_that_is_not_text_is_replaced_on_the_command_line(tmp_path: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
         [PARLEY.encode(), b"-p", b"--model", b"offline", b"say a\xffb"],
         stdin=subprocess.DEVNULL,
@@ -110,7 +110,7 @@ def test_message_is_a_stream_of_whole_messages(run: Any) -> None:
     assert [line["type"] for line in lines(done.stdout)] == ["system", "assistant", "result"]
 
 
-def test_a_stream_goes_on_until_stdin_ends(run: Any) -> None:
+def test_a_stream_continues_until_stdin_ends(run: Any) -> None:
     prompts = [{"type": "user", "message": {"role": "user", "content": f"say {word}"}} for word in ("One", "Two")]
     done = run(*STREAM, "--model", "offline", stdin="".join(json.dumps(prompt) + "\n" for prompt in prompts))
     assert [line["result"] for line in lines(done.stdout) if line["type"] == "result"] == ["One", "Two"]
@@ -133,13 +133,15 @@ def test_stdin_may_be_a_file(run: Any, tmp_path: Path, environment: dict[str, st
 
 
 @pytest.mark.parametrize(
-    ("argv", "complaint"),
+    ("argv", "warning"),
     [
         (("--print",), "Input must be provided"),
         (("--print", "--allowedTools", "Read", "x"), "--allowedTools takes the arguments after it as values"),
         (("--print", "--output-format", "bogus", "x"), "Allowed choices are text, json, stream-json"),
         (("--print", "--output-format", "stream-json", "x"), "requires --verbose"),
         (("--print", "--input-format", "stream-json", "x"), "requires output-format=stream-json"),
+        (("--print", "--include-partial-messages", "x"), "requires --print and --output-format=stream-json"),
+        (("--print", "--replay-user-messages", "x"), "requires both --input-format=stream-json"),
         (("--print", "--max-turns", "many", "x"), "needs a whole number"),
         (("--print", "--session-id", "not-a-uuid", "x"), "Must be a valid UUID"),
         (("--print", "--model", "scripted:nowhere.toml", "x"), "cannot read script"),
@@ -147,9 +149,9 @@ def test_stdin_may_be_a_file(run: Any, tmp_path: Path, environment: dict[str, st
         (("--print", "--system-prompt-file", "/no/such/file", "x"), "cannot be read"),
     ],
 )
-def test_a_wrong_command_line_is_one_clear_sentence_and_exit_1(run: Any, argv: tuple[str, ...], complaint: str) -> None:
+def test_a_wrong_command_line_is_one_clear_sentence_and_exit_1(run: Any, argv: tuple[str, ...], warning: str) -> None:
     done = run(*argv)
-    assert complaint in done.stderr
+    assert warning in done.stderr
     assert "Traceback" not in done.stderr
     assert (done.stdout, done.returncode) == ("", 1)
 
@@ -167,8 +169,25 @@ def test_without_a_key_the_result_says_how_to_get_on(run: Any) -> None:
     assert "ANTHROPIC_API_KEY" in result["result"]
     assert "--model offline" in result["result"]
     plain = run("-p", "hello")
-    assert (plain.stdout, plain.returncode) == ("", 1)
-    assert plain.stderr.count("\n") == 1
+    assert (plain.stdout, plain.stderr, plain.returncode) == (result["result"] + "\n", "", 1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        (("--max-turns", "1"), "Error: Reached max turns (1)"),
+        (("--max-budget-usd", "0.001"), "Error: Exceeded USD budget (0.001)"),
+        (("--max-budget-calls", "1"), "Error: Reached maximum budget (1 model calls)"),
+    ],
+)
+def test_a_turn_that_reaches_a_limit_prints_its_reason_instead_of_an_answer(
+    run: Any, tmp_path: Path, limit: tuple[str, str], reason: str
+) -> None:
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps({"": {"input": 1000, "output": 1000}}))
+    argv = ("-p", "--model", "offline", *limit, "--allowedTools", "Bash", "--", 'call Bash {"command": "true"}')
+    done = run(*argv, PARLEY_PRICES=str(prices))
+    assert (done.stdout, done.stderr, done.returncode) == (f"{reason}\n", "", 1)
 
 
 def test_an_unreachable_server_gives_a_result_in_bounded_time(run: Any) -> None:
@@ -182,8 +201,8 @@ def test_an_unreachable_server_gives_a_result_in_bounded_time(run: Any) -> None:
 
 def test_a_subscription_token_is_never_used(run: Any) -> None:
     done = run("-p", "hello", ANTHROPIC_API_KEY="sk-ant-oat01-secret")
-    assert "accepts only API keys" in done.stderr
-    assert "secret" not in done.stderr
+    assert "accepts only API keys" in done.stdout
+    assert "secret" not in done.stdout + done.stderr
     assert done.returncode == 1
 
 
@@ -351,4 +370,4 @@ def test_a_model_without_a_name_is_one_sentence(run: Any) -> None:
     done = run("-p", "--model", "openai:", "hello")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Error: the model openai: needs a name after the colon\n"
+    assert done.stderr == "Error: the model 'openai:' needs a name after the colon\n"

@@ -248,7 +248,7 @@ def test_an_id_leads_nowhere(machine: Machine, flag: str, session_id: str) -> No
     assert [path for path in machine.folder.rglob("*") if path.is_file()] == []
 
 
-def test_a_path_given_to_resume_is_no_session(machine: Machine) -> None:
+def test_a_path_given_to_resume_is_not_a_session(machine: Machine) -> None:
     path = machine.first_turn()
     before = path.read_bytes()
     copy = machine.victims / f"{OTHER}.jsonl"

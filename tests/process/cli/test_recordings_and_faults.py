@@ -37,7 +37,7 @@ def test_a_run_is_recorded_and_played_again_with_the_same_answers(run: Any, tmp_
     assert result(again)["total_cost_usd"] == 0
 
 
-def test_a_tape_of_another_conversation_fails_the_turn_before_any_tool_runs(run: Any) -> None:
+def test_a_recording_of_another_conversation_fails_the_turn_before_any_tool_runs(run: Any) -> None:
     run("--print", "--model", "offline", "--record", "tape.jsonl", "say Hi")
     done = run(*FREE, "--model", "replay:tape.jsonl", "say Ho", IS_SANDBOX="1")
 
@@ -60,7 +60,7 @@ def test_a_tape_of_another_conversation_fails_the_turn_before_any_tool_runs(run:
         (("--model", "offline", "--fault", "earthquake"), "option '--fault': unknown fault 'earthquake'"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_sentence_before_anything_starts(
+def test_an_impossible_value_is_reported_in_one_sentence_before_anything_starts(
     run: Any, tmp_path: Path, argv: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "notes.txt").write_text("notes\n")
@@ -71,7 +71,7 @@ def test_what_cannot_be_is_told_in_one_sentence_before_anything_starts(
     assert (tmp_path / "notes.txt").read_text() == "notes\n"
 
 
-def test_a_session_that_cannot_be_opened_leaves_no_tape(run: Any, tmp_path: Path) -> None:
+def test_a_session_that_cannot_be_opened_leaves_no_recording(run: Any, tmp_path: Path) -> None:
     run(
         "--print",
         "--model",
@@ -86,7 +86,7 @@ def test_a_session_that_cannot_be_opened_leaves_no_tape(run: Any, tmp_path: Path
     assert not (tmp_path / "tape.jsonl").exists()
 
 
-def test_a_fault_strikes_any_model_and_its_retry_is_told(run: Any) -> None:
+def test_a_fault_strikes_any_model_and_its_retry_is_reported(run: Any) -> None:
     done = run(*FREE, "--model", "offline", "--fault", "rate-limit-wait=0,reset=0@2", "say Hi", IS_SANDBOX="1")
     retries = [line for line in told(done) if line.get("subtype") == "api_retry"]
 
@@ -94,7 +94,7 @@ def test_a_fault_strikes_any_model_and_its_retry_is_told(run: Any) -> None:
     assert (result(done)["is_error"], result(done)["result"]) == (False, "Hi")
 
 
-def test_the_tape_of_a_run_with_faults_has_what_the_engine_saw(run: Any) -> None:
+def test_the_recording_of_a_run_with_faults_has_what_the_engine_saw(run: Any) -> None:
     run("--print", "--model", "offline", "--fault", "overloaded", "--record", "tape.jsonl", "say Hi")
     done = run(*FREE, "--model", "replay:tape.jsonl", "say Hi", IS_SANDBOX="1")
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -59,7 +59,7 @@ def said(tmp_path: Path) -> list[Any]:
 
 
 @pytest.fixture
-def talk(go: Go, tmp_path: Path) -> list[str]:
+def scenario(go: Go, tmp_path: Path) -> list[str]:
     """Run a session of two turns; returns the ids of its messages."""
     go("--session-id", OLD, "one")
     go("--resume", OLD, "two")
@@ -67,7 +67,7 @@ def talk(go: Go, tmp_path: Path) -> list[str]:
 
 
 def test_a_session_is_resumed_from_any_directory(
-    talk: list[str], run: Any, server: ModelServer, tmp_path: Path
+    scenario: list[str], run: Any, server: ModelServer, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -85,22 +85,22 @@ def test_a_session_is_resumed_from_any_directory(
     assert len(said(tmp_path)) == 6
 
 
-def test_a_session_goes_on_at_an_earlier_line_and_stays_there(
-    talk: list[str], go: Go, server: ModelServer, tmp_path: Path
+def test_a_session_continues_at_an_earlier_line_and_stays_there(
+    scenario: list[str], go: Go, server: ModelServer, tmp_path: Path
 ) -> None:
-    result = go("--resume", OLD, f"--resume-session-at={talk[1]}", "other")
+    result = go("--resume", OLD, f"--resume-session-at={scenario[1]}", "other")
     assert (result["session_id"], heard(server)) == (OLD, ["one", "Yes.", "other"])
 
     go("--resume", OLD, "and on")
     assert heard(server) == ["one", "Yes.", "other", "Yes.", "and on"]
-    assert said(tmp_path)[4]["parentUuid"] == talk[1]
+    assert said(tmp_path)[4]["parentUuid"] == scenario[1]
 
 
 def test_a_fork_at_a_line_leaves_the_session_alone(
-    talk: list[str], go: Go, server: ModelServer, tmp_path: Path
+    scenario: list[str], go: Go, server: ModelServer, tmp_path: Path
 ) -> None:
     before = transcript(tmp_path).read_bytes()
-    at = ("--resume-session-at", talk[1], "--resume-drops-turn", talk[2])
+    at = ("--resume-session-at", scenario[1], "--resume-drops-turn", scenario[2])
     result = go("--resume", OLD, "--fork-session", *at, "other")
 
     assert heard(server) == ["one", "Yes.", "other"]
@@ -109,23 +109,26 @@ def test_a_fork_at_a_line_leaves_the_session_alone(
 
 
 def test_an_unknown_line_and_a_turn_that_is_not_all_are_errors(
-    talk: list[str], go: Go, server: ModelServer, tmp_path: Path
+    scenario: list[str], go: Go, server: ModelServer, tmp_path: Path
 ) -> None:
     before = transcript(tmp_path).read_bytes()
-    for argv, complaint in (
+    for argv, warning in (
         (["--resume-session-at", NOBODY], f"No message found with message.uuid of: {NOBODY}"),
-        (["--resume-session-at", talk[0], "--resume-drops-turn", talk[2]], "Resume rejected by --resume-drops-turn:"),
+        (
+            ["--resume-session-at", scenario[0], "--resume-drops-turn", scenario[2]],
+            "Resume rejected by --resume-drops-turn:",
+        ),
     ):
         result = go("--resume", OLD, *argv, "other")
         assert (result["subtype"], result["session_id"]) == ("error_during_execution", OLD)
-        assert result["errors"][0].startswith(complaint)
+        assert result["errors"][0].startswith(warning)
 
     assert len(server.exchanges) == 2
     assert transcript(tmp_path).read_bytes() == before
 
 
 def test_nothing_is_written_without_persistence_and_the_old_session_is_read(
-    talk: list[str], go: Go, server: ModelServer, tmp_path: Path
+    scenario: list[str], go: Go, server: ModelServer, tmp_path: Path
 ) -> None:
     before = {path: path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file()}
     result = go("--resume", OLD, "--no-session-persistence", "three")
@@ -134,8 +137,48 @@ def test_nothing_is_written_without_persistence_and_the_old_session_is_read(
     assert {path: path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file()} == before
 
 
+def test_resume_without_a_value_lists_the_newest_sessions(scenario: list[str], run: Any) -> None:
+    done = run("-p", "--model", "offline", "Go on.", "--resume")
+    assert done.returncode == 1
+    assert f"--resume needs a session id or title. The newest are: {OLD} (" in done.stderr
+
+
+def wait_for_result(lines: IO[bytes]) -> Any:
+    return next(line for line in map(json.loads, lines) if line["type"] == "result")
+
+
+def test_a_resumed_session_without_a_prompt_goes_to_the_next_engine_of_the_same_client(
+    scenario: list[str], go: Go, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """claude-code-acp resumes a session, then loads it with a second engine."""
+    stream = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+    with subprocess.Popen(
+        [PARLEY, *stream, "--model", "offline", "--resume", OLD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment,
+    ) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        first.stdin.write(b'{"type":"control_request","request_id":"1","request":{"subtype":"initialize"}}\n')
+        first.stdin.flush()
+        first.stdout.readline()
+
+        second = go("--resume", OLD, "Go on.")
+        first.stdin.write(b'{"type":"user","message":{"role":"user","content":"say Lost."}}\n')
+        first.stdin.flush()
+        refused = wait_for_result(first.stdout)
+        first.stdin.close()
+
+    assert (second["result"], second["session_id"]) == ("Yes.", OLD)
+    assert refused["subtype"] == "error_during_execution"
+    assert f"Session {OLD} is in use by" in refused["errors"][0]
+    assert "Lost" not in transcript(tmp_path).read_text()
+
+
 def test_a_busy_session_names_its_holder_and_can_still_be_forked(
-    talk: list[str], go: Go, run: Any, environment: dict[str, str], tmp_path: Path
+    scenario: list[str], go: Go, run: Any, environment: dict[str, str], tmp_path: Path
 ) -> None:
     stream = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
     with subprocess.Popen(
@@ -147,9 +190,9 @@ def test_a_busy_session_names_its_holder_and_can_still_be_forked(
     ) as holder:
         assert holder.stdin is not None
         assert holder.stdout is not None
-        holder.stdin.write(b'{"type":"control_request","request_id":"1","request":{"subtype":"initialize"}}\n')
+        holder.stdin.write(b'{"type":"user","message":{"role":"user","content":"say Mine."}}\n')
         holder.stdin.flush()
-        holder.stdout.readline()
+        wait_for_result(holder.stdout)
 
         busy = go("--resume", OLD, "three")
         fork = go("--resume", OLD, "--fork-session", "three")

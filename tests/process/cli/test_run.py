@@ -23,7 +23,7 @@ ALLOWED = ("--permission-mode", "bypassPermissions")
 def at_work(
     folder: Path, environment: dict[str, str], command: dict[str, str], *, before: tuple[str, ...] = ()
 ) -> Iterator[subprocess.Popen[str]]:
-    """An engine that is running a command, which creates the file `begun`."""
+    """An engine that is running a command, which creates the file `started`."""
     with subprocess.Popen(
         [
             *before,

@@ -63,7 +63,7 @@ def wait_until_full(descriptor: int) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("is_over", [True, False])
-def test_a_signal_ends_an_engine_whose_stdout_nobody_reads(
+def test_a_signal_ends_an_engine_whose_stdout_no_one_reads(
     tmp_path: Path, environment: dict[str, str], number: signal.Signals, code: int, is_over: bool
 ) -> None:
     with engine(
@@ -98,7 +98,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, environment: dict[str, 
         assert process.returncode == 130
 
 
-def test_text_that_nobody_reads_does_not_outlive_a_signal(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_text_that_no_one_reads_does_not_outlive_a_signal(tmp_path: Path, environment: dict[str, str]) -> None:
     with engine(*ASK, cwd=tmp_path, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -122,7 +122,7 @@ def test_an_unread_stderr_holds_nothing_up(tmp_path: Path, environment: dict[str
         assert process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_complaints_that_do_not_fit_are_dropped_and_counted() -> None:
+def test_warnings_that_do_not_fit_are_dropped_and_counted() -> None:
     reading, writing = os.pipe()
     complain = StderrWriter(writing)
     for number in range(100):

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from parley.hooks import command as module
-from parley.hooks.base import EVENTS, HookInvocation, HookRun
+from parley.hooks.base import HookInvocation, HookRun
 from parley.hooks.command import MAX_OUTPUT_BYTES, CommandEntry, CommandHook, HookEnvironment
+from parley.hooks.events import EVENTS
 from parley.hooks.output import HookFailed, HookOutput, parse_output
 from parley.protocol.base import UNSET
 from parley.workspace.process.processes import Processes
@@ -21,12 +22,12 @@ from parley.workspace.process.processes import Processes
 PATIENCE_SECONDS = 90
 
 
-async def at(folder: Path, talk: Callable[[HookEnvironment], Awaitable[None]]) -> None:
+async def at(folder: Path, scenario: Callable[[HookEnvironment], Awaitable[None]]) -> None:
     environment = {"PATH": "/usr/bin:/bin", "BASH_ENV": "/no/such", "GIVEN": "yes"}
     place = HookEnvironment(processes=Processes(), environment=environment, project=str(folder))
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await talk(place)
+            await scenario(place)
     finally:
         await place.processes.close()
 
@@ -44,7 +45,7 @@ async def ran(made: CommandHook, progress: Callable[[str, str], None] = lambda o
 
 
 async def test_a_command_gets_the_event_on_stdin_and_a_clean_environment(tmp_path: Path) -> None:
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         line = 'cat; env >&2; echo "$PWD $CLAUDE_PROJECT_DIR" >&2'
         found = await ran(hook(place, line))
         assert json.loads(found.stdout) == {"hook_event_name": "PreToolUse"}
@@ -53,28 +54,28 @@ async def test_a_command_gets_the_event_on_stdin_and_a_clean_environment(tmp_pat
         assert "BASH_ENV" not in names
         assert found.stderr.splitlines()[-1] == f"{tmp_path} {tmp_path}"
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("line", ["cat > told", "true", "exec <&-; cat told || true"])
 async def test_an_event_larger_than_a_pipe_reaches_a_command_that_reads_and_harms_none_that_does_not(
     tmp_path: Path, line: str
 ) -> None:
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         made = hook(place, line)
         fired = HookInvocation(event=EVENTS[made.event], input={"prompt": "x" * 1_000_000}, tool_use_id="t")
         assert (await made.run(fired, lambda out, err: None)).exit_code == 0
         if line.startswith("cat"):
             assert len((tmp_path / "told").read_bytes()) == 1_000_014
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_words_are_run_without_a_shell(tmp_path: Path) -> None:
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         assert (await ran(hook(place, "printf", args=("%s", "$HOME;")))).stdout == "$HOME;"
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 DENY = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}
@@ -103,12 +104,12 @@ BRACED = {"hookSpecificOutput": {"additionalContext": "{ some text"}}
     ],
 )
 async def test_the_end_of_a_command_is_its_answer(tmp_path: Path, line: str, event: str, expected: HookRun) -> None:
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         found = await ran(hook(place, line, event))
         told = (found.output, found.blocks, found.failure, found.exit_code)
         assert told == (expected.output, expected.blocks, expected.failure, expected.exit_code)
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 LONG = """printf '{"hookSpecificOutput": {"permissionDecision": "deny", "additionalContext": "'
@@ -128,31 +129,31 @@ head -c %d /dev/zero | tr '\\0' x; printf '"}}'"""
     ],
 )
 async def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path, line: str, failure: str) -> None:
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         assert ((await ran(hook(place, line))).failure or "").startswith(failure)
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_a_long_answer_counts_as_a_whole(tmp_path: Path) -> None:
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         said = (await ran(hook(place, LONG % 500_000))).output.hookSpecificOutput
         assert said is not None
         assert (said.permissionDecision, len(said.additionalContext or "")) == ("deny", 500_000)
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_a_command_that_cannot_be_started_is_a_failure(tmp_path: Path) -> None:
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         with pytest.raises(HookFailed, match="NUL"):
             await ran(hook(place, "a\0b"))
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         os.mkfifo(tmp_path / "pid")
         running = asyncio.create_task(ran(hook(place, "echo $$ > pid; exec sleep 600")))
         pid = int(await asyncio.to_thread((tmp_path / "pid").read_text))
@@ -162,22 +163,22 @@ async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_relative_entries_of_the_path_are_dropped(tmp_path: Path) -> None:
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         environment = {"PATH": f".:bin::{tmp_path}:/usr/bin:/bin"}
         given = HookEnvironment(processes=place.processes, environment=environment, project=str(tmp_path))
         assert (await ran(hook(given, 'echo "$PATH"'))).stdout.strip() == f"{tmp_path}:/usr/bin:/bin"
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
-async def test_what_a_command_writes_is_told_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_command_writes_is_reported_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.01)
 
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         os.mkfifo(tmp_path / "go")
         told: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
         progress = lambda out, err: None if told.done() else told.set_result((out, err))  # noqa: E731  # a callback
@@ -186,12 +187,12 @@ async def test_what_a_command_writes_is_told_while_it_runs(tmp_path: Path, monke
         await asyncio.to_thread((tmp_path / "go").write_text, "\n")
         assert (await running).stdout == "begun\nended\n"
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("by", ["entry", "first line"])
-async def test_a_command_may_go_on_in_the_background(tmp_path: Path, by: str) -> None:
-    async def talk(place: HookEnvironment) -> None:
+async def test_a_command_may_continue_in_the_background(tmp_path: Path, by: str) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         os.mkfifo(tmp_path / "go")
         first = "" if by == "entry" else 'echo \'{"async": true, "asyncTimeout": 20000}\'; '
         made = hook(place, f"{first}read < go; echo '{json.dumps(CONTEXT)}'", "Stop", in_background=by == "entry")
@@ -202,12 +203,12 @@ async def test_a_command_may_go_on_in_the_background(tmp_path: Path, by: str) ->
         await asyncio.to_thread((tmp_path / "go").write_text, "\n")
         assert (await ending).output == parse_output(CONTEXT)
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("ms", ["-1", "0", "null"])
-async def test_a_time_that_is_none_is_not_heeded(tmp_path: Path, ms: str) -> None:
-    async def talk(place: HookEnvironment) -> None:
+async def test_a_time_that_is_invalid_is_not_heeded(tmp_path: Path, ms: str) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         os.mkfifo(tmp_path / "go")
         found = await ran(hook(place, f'echo \'{{"async": true, "asyncTimeout": {ms}}}\'; read < go', "Stop"))
         assert found.background is not None
@@ -215,22 +216,22 @@ async def test_a_time_that_is_none_is_not_heeded(tmp_path: Path, ms: str) -> Non
         await asyncio.to_thread((tmp_path / "go").write_text, "\n")
         assert (await ending).failure is None
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_a_command_that_answers_later_and_has_ended_already_is_one_in_the_background(tmp_path: Path) -> None:
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         found = await ran(hook(place, f"echo '{{\"async\": true}}'; echo '{json.dumps(CONTEXT)}'", "Stop"))
         assert found.background is not None
         assert (await found.background).output == parse_output(CONTEXT)
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_one_in_the_background_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    async def talk(place: HookEnvironment) -> None:
+    async def scenario(place: HookEnvironment) -> None:
         found = await ran(hook(place, 'echo \'{"async": true, "asyncTimeout": 1}\'; sleep 600', "Stop"))
         assert found.background is not None
         assert (await found.background).failure == "it did not finish within 0.001 s and was stopped"
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)

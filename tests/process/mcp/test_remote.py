@@ -120,8 +120,8 @@ async def failure(server: McpServer) -> str:
     raise AssertionError("it went well")
 
 
-async def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
-    async def talk(far: Far) -> list[tuple[str, str]]:
+async def test_a_server_that_forgot_the_session_is_greeted_again() -> None:
+    async def scenario(far: Far) -> list[tuple[str, str]]:
         ears = Ears()
         server = client_of(far, ears)
         async with asyncio.timeout(SECONDS):
@@ -139,7 +139,7 @@ async def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
         return ears.heard
 
     with far_away() as far:
-        assert await talk(far) == [
+        assert await scenario(far) == [
             ("pending", ""),
             ("connected", ""),
             ("pending", "the server no longer knows the session (HTTP 404); reconnecting"),
@@ -148,17 +148,19 @@ async def test_a_server_that_forgot_the_session_is_greeted_anew() -> None:
 
 
 async def test_a_server_that_does_not_let_go_is_left() -> None:
-    async def talk(far: Far) -> None:
+    async def scenario(far: Far) -> None:
         server = client_of(far, Ears())
         async with asyncio.timeout(SECONDS - 5):
             await server.reconnect()
             await server.close()
 
     with far_away() as far:
-        await talk(far)
+        await scenario(far)
 
 
-async def test_a_server_behind_a_proxy_is_reached_and_a_proxy_that_is_none_is_told_without_its_password() -> None:
+async def test_a_server_behind_a_proxy_is_reached_and_a_proxy_that_is_invalid_is_reported_without_its_password() -> (
+    None
+):
     async def status(far: Far, proxy: str) -> tuple[str, str]:
         far.lets_go.set()
         server = client_of(far, Ears(), proxy=proxy)

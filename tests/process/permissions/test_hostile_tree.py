@@ -105,7 +105,7 @@ def test_a_command_starts_in_the_folder_that_was_judged_by_its_real_name(tree: P
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
-def test_a_link_with_a_name_that_is_no_text_is_asked_about(tree: Path) -> None:
+def test_a_link_with_a_name_that_is_not_text_is_asked_about(tree: Path) -> None:
     os.symlink(os.fsencode(tree / "out/secret"), os.fsencode(tree / "w/empty/") + b"\xff")
 
     [found] = played(tree, "default", ("cat empty/*",))

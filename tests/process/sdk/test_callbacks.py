@@ -53,7 +53,7 @@ async def results(options: Options, prompt: str = "go") -> list[ToolResultBlock]
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_permission_is_asked_for_and_the_answer_counts(harness: ClientHarness, engine: str, loop: str) -> None:
+def test_permission_is_requested_and_the_answer_takes_effect(harness: ClientHarness, engine: str, loop: str) -> None:
     asked: list[tuple[str, dict[str, Any], ToolPermissionContext]] = []
 
     async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> PermissionResultAllow:
@@ -69,7 +69,7 @@ def test_permission_is_asked_for_and_the_answer_counts(harness: ClientHarness, e
     assert (harness.folder / "work" / "note.txt").read_text() == "b"
 
 
-def test_a_denial_is_told_to_the_model_in_its_own_words(harness: ClientHarness, engine: str) -> None:
+def test_a_denial_is_reported_to_the_model_in_its_own_words(harness: ClientHarness, engine: str) -> None:
     async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> PermissionResultDeny:
         return PermissionResultDeny(message="not in this house")
 
@@ -83,7 +83,7 @@ def test_a_denial_is_told_to_the_model_in_its_own_words(harness: ClientHarness, 
     ("answer", "words"),
     [(True, "must return PermissionResultAllow"), (None, "must return"), (KeyError("lost"), "lost")],
 )
-def test_a_callback_that_fails_is_a_denial_that_says_why(
+def test_a_callback_that_raises_denies_the_call_with_the_reason(
     harness: ClientHarness, engine: str, answer: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> Any:
@@ -98,21 +98,21 @@ def test_a_callback_that_fails_is_a_denial_that_says_why(
     assert "the callback for can_use_tool failed" in caplog.text
 
 
-def test_an_interrupt_withdraws_the_question_and_tells_the_callback(harness: ClientHarness, engine: str) -> None:
+def test_an_interrupt_cancels_the_question_and_its_callback(harness: ClientHarness, engine: str) -> None:
     signals: list[Any] = []
 
     async def play(options: Options) -> ResultMessage | None:
-        begun = anyio.Event()
+        started = anyio.Event()
 
         async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> Any:
             signals.append(context.signal)
-            begun.set()
+            started.set()
             await anyio.sleep_forever()
 
         options.can_use_tool = may
         async with Client(options) as client:
             turn = await client.ask("go")
-            await begun.wait()
+            await started.wait()
             await client.interrupt()
             return await turn.finish_up()
 
@@ -124,7 +124,7 @@ def test_an_interrupt_withdraws_the_question_and_tells_the_callback(harness: Cli
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_hooks_are_called_with_what_the_engine_tells_and_their_answers_count(
+def test_hooks_receive_the_input_from_the_engine_and_their_answers_take_effect(
     harness: ClientHarness, engine: str, loop: str
 ) -> None:
     heard: list[tuple[str, str | None]] = []
@@ -159,7 +159,7 @@ def test_hooks_are_called_with_what_the_engine_tells_and_their_answers_count(
         ["no"],
     ],
 )
-def test_a_hook_whose_answer_cannot_be_read_denies_the_call_and_the_program_is_told(
+def test_a_hook_whose_answer_cannot_be_read_denies_the_call_and_the_program_is_informed(
     harness: ClientHarness, engine: str, wrong: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     hooks = {"PreToolUse": [HookMatcher(hooks=[lambda *told: wrong])]}
@@ -230,7 +230,7 @@ async def fail() -> None:
         ("fail", "{}", "it cannot be done", "asyncio"),
     ],
 )
-def test_functions_of_the_program_are_tools_of_the_model(
+def test_functions_of_the_program_become_tools(
     harness: ClientHarness, engine: str, name: str, input: str, text: str, loop: str
 ) -> None:
     server = create_sdk_mcp_server("mine", tools=[add, shout, fail])
@@ -271,7 +271,7 @@ def test_a_question_is_answered_with_a_typed_answer(harness: ClientHarness, engi
     assert "B" in str(block.content)
 
 
-def test_a_plan_is_approved_with_the_mode_to_go_on_in(harness: ClientHarness, engine: str) -> None:
+def test_a_plan_is_approved_with_the_mode_to_continue_in(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             await (await client.ask("plan it"))
@@ -292,7 +292,7 @@ def test_a_plan_is_approved_with_the_mode_to_go_on_in(harness: ClientHarness, en
     assert run("asyncio", play, options) == ["acceptEdits"]
 
 
-def test_a_callback_that_is_never_asked_is_warned_of(harness: ClientHarness) -> None:
+def test_a_callback_that_is_never_called_gives_a_warning(harness: ClientHarness) -> None:
     async def may(name: str, input: dict[str, Any], context: ToolPermissionContext) -> PermissionResultAllow:
         return PermissionResultAllow()
 
@@ -300,7 +300,7 @@ def test_a_callback_that_is_never_asked_is_warned_of(harness: ClientHarness) -> 
         run("asyncio", results, harness.options("local", can_use_tool=may, allowed_tools=["Bash", "Edit(src/**)"]))
 
 
-def test_callbacks_are_answered_beside_each_other(harness: ClientHarness, engine: str) -> None:
+def test_callbacks_run_concurrently(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> None:
         seen: list[str] = []
         together = anyio.Event()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -49,11 +51,11 @@ def test_a_query_yields_its_turn_and_ends(harness: ClientHarness, engine: str, l
     assert kinds(messages) == TURN
     assert messages[1].content == [TextBlock("Hello.")]
     assert messages[2].result == "Hello."
-    assert harness.complaints == []
+    assert harness.warnings == []
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_client_talks_turn_after_turn_in_one_session(harness: ClientHarness, engine: str, loop: str) -> None:
+def test_a_client_runs_turn_after_turn_in_one_session(harness: ClientHarness, engine: str, loop: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             ids = []
@@ -93,17 +95,19 @@ def test_a_prompt_sent_into_a_running_turn_is_accounted_for(harness: ClientHarne
                 if isinstance(message, AssistantMessage):
                     break
             receipt = await client.send("and this")
-            states = [await receipt.until("queued"), await receipt.until("started")]
+            await receipt.until("queued")
+            begun = await receipt.until("started")
             result = await turn.finish_up()
             assert result == await receipt.finish_up()
-            return [*states, receipt.state, result and result.result]
+            return [begun, receipt.state, result and result.result]
 
     found = run("asyncio", play, harness.options(engine, SLOW, permission_mode="bypassPermissions"))
 
-    assert found[1:] == ["started", "completed", "Slept."]
+    assert found[0] in ("started", "completed")  # the turn may have ended before we look
+    assert found[1:] == ["completed", "Slept."]
 
 
-def test_a_prompt_that_waits_is_taken_back(harness: ClientHarness, engine: str) -> None:
+def test_a_queued_prompt_can_be_cancelled(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> tuple[bool, str, Any]:
         async with Client(options) as client:
             turn = await client.ask("begin")
@@ -204,13 +208,13 @@ def test_a_refused_request_is_a_typed_error(harness: ClientHarness, engine: str)
         async with Client(options) as client:
             await client.set_permission_mode("no such mode")  # type: ignore[arg-type]  # on purpose
 
-    with pytest.raises(ControlError) as flaw:
+    with pytest.raises(ControlError) as raised:
         run("asyncio", play, harness.options(engine))
 
-    assert flaw.value.subtype == "set_permission_mode"
+    assert raised.value.subtype == "set_permission_mode"
 
 
-def test_a_failed_run_raises_behind_its_result(harness: ClientHarness, engine: str) -> None:
+def test_a_failed_run_raises_after_its_result(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> tuple[list[Any], ResultError]:
         messages = []
         try:
@@ -221,40 +225,54 @@ def test_a_failed_run_raises_behind_its_result(harness: ClientHarness, engine: s
         raise AssertionError("nothing was raised")
 
     script = '[[turn]]\nerror = { status = 400, type = "invalid_request_error", message = "no such thing" }\n'
-    messages, flaw = run("asyncio", play, harness.options(engine, script))
+    messages, raised = run("asyncio", play, harness.options(engine, script))
 
     assert isinstance(messages[-1], ResultMessage)
-    assert (flaw.exit_code, flaw.terminal_reason, flaw.api_error_status) == (1, "api_error", 400)
-    assert flaw.session_id == messages[-1].session_id
+    assert (raised.exit_code, raised.terminal_reason, raised.api_error_status) == (1, "api_error", 400)
+    assert raised.session_id == messages[-1].session_id
 
 
 def test_a_session_that_does_not_exist_is_an_error_that_says_so(harness: ClientHarness, engine: str) -> None:
     unknown = "00000000-0000-4000-8000-000000000000"
 
-    with pytest.raises(ResultError, match="No conversation found") as flaw:
+    with pytest.raises(ResultError, match="No conversation found") as raised:
         run("asyncio", asked, harness.options(engine, resume=unknown))
 
-    assert flaw.value.exit_code == 1
+    assert raised.value.exit_code == 1
 
 
-def test_options_that_cannot_be_are_an_error_with_the_engines_words(harness: ClientHarness, engine: str) -> None:
-    with pytest.raises(ProcessError, match="Invalid session ID") as flaw:
+def test_invalid_options_raise_the_engines_error_message(harness: ClientHarness, engine: str) -> None:
+    with pytest.raises(ProcessError, match="Invalid session ID") as raised:
         run("asyncio", asked, harness.options(engine, session_id="not-a-uuid"))
 
-    assert (flaw.value.exit_code, "Invalid session ID" in (flaw.value.stderr or "")) == (1, True)
+    assert (raised.value.exit_code, "Invalid session ID" in (raised.value.stderr or "")) == (1, True)
 
 
-def test_a_folder_that_is_not_there_is_a_connection_error(harness: ClientHarness, engine: str) -> None:
+def test_a_session_in_this_process_cannot_move_to_a_worktree(harness: ClientHarness) -> None:
+    with pytest.raises(ProcessError, match="--worktree cannot be combined with"):
+        run("asyncio", asked, harness.options("local", extra_args={"worktree": "one"}))
+
+
+def test_a_missing_folder_is_a_connection_error(harness: ClientHarness, engine: str) -> None:
     with pytest.raises(CLIConnectionError, match="working directory"):
         run("asyncio", asked, harness.options(engine, cwd=harness.folder / "nowhere"))
 
 
-def test_an_engine_that_is_not_there_is_named(harness: ClientHarness) -> None:
+def test_a_missing_engine_is_named(harness: ClientHarness) -> None:
     with pytest.raises(CLINotFoundError, match="no-such-engine"):
         run("asyncio", asked, harness.options("process", cli_path=harness.folder / "no-such-engine"))
 
 
-def test_nothing_can_be_asked_before_connect_and_after_close(harness: ClientHarness, engine: str) -> None:
+def test_an_engine_may_run_as_a_named_user(harness: ClientHarness) -> None:
+    name = pwd.getpwuid(os.getuid()).pw_name
+    answers = run("asyncio", asked, harness.options("process", user=name))
+
+    assert isinstance(answers[-1], ResultMessage)
+    with pytest.raises(CLIConnectionError, match="no-such-user"):
+        run("asyncio", asked, harness.options("process", user="no-such-user"))
+
+
+def test_nothing_can_be_sent_before_connect_and_after_close(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> None:
         client = Client(options)
         with pytest.raises(CLIConnectionError):
@@ -269,7 +287,7 @@ def test_nothing_can_be_asked_before_connect_and_after_close(harness: ClientHarn
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_of_two_tasks_that_connect_at_once_one_is_told_and_one_engine_runs(
+def test_of_two_tasks_that_connect_at_once_one_fails_and_one_engine_runs(
     harness: ClientHarness, engine: str, loop: str
 ) -> None:
     async def play(options: Options) -> list[str]:
@@ -295,7 +313,7 @@ def test_of_two_tasks_that_connect_at_once_one_is_told_and_one_engine_runs(
     ]
 
 
-def test_what_was_said_before_the_end_can_be_read_after_it(harness: ClientHarness, engine: str) -> None:
+def test_messages_before_the_end_can_be_read_after_it(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             await client.query("Hi")
@@ -306,7 +324,7 @@ def test_what_was_said_before_the_end_can_be_read_after_it(harness: ClientHarnes
     assert kinds(run("asyncio", play, harness.options(engine))) == TURN
 
 
-def test_a_session_goes_on_where_another_client_left_it(harness: ClientHarness, engine: str) -> None:
+def test_a_session_continues_where_another_client_left_it(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> tuple[str | None, str | None]:
         async with Client(options) as client:
             await (await client.ask("remember"))
@@ -350,7 +368,7 @@ def test_the_init_line_is_a_system_message_with_its_data(harness: ClientHarness,
     assert init.raw == init.data
 
 
-def test_what_an_engine_offers_can_be_asked_for(harness: ClientHarness, engine: str) -> None:
+def test_the_engines_commands_agents_and_account_can_be_requested(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             servers = await client.set_mcp_servers({})
@@ -365,7 +383,7 @@ def test_what_an_engine_offers_can_be_asked_for(harness: ClientHarness, engine: 
     assert run("asyncio", play, harness.options(engine)) == [True] * 5
 
 
-def test_hands_can_be_shaken_again_with_other_hooks(harness: ClientHarness, engine: str) -> None:
+def test_initialize_can_be_repeated_with_other_hooks(harness: ClientHarness, engine: str) -> None:
     heard: list[str] = []
 
     async def hook(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
@@ -400,7 +418,7 @@ def test_a_client_may_begin_with_a_prompt(harness: ClientHarness, engine: str, m
     assert kinds(run("asyncio", play, harness.options(engine))) == TURN
 
 
-def test_a_session_that_the_program_ends_in_the_middle_is_no_error(harness: ClientHarness, engine: str) -> None:
+def test_a_session_that_the_program_ends_in_the_middle_is_not_an_error(harness: ClientHarness, engine: str) -> None:
     async def play(options: Options) -> list[Any]:
         async with Client(options) as client:
             await client.query("Hi")
@@ -413,7 +431,7 @@ def test_a_session_that_the_program_ends_in_the_middle_is_no_error(harness: Clie
     assert kinds(messages)[0] == "SystemMessage:init"
 
 
-def test_a_priority_that_nobody_knows_is_refused_with_those_there_are(harness: ClientHarness) -> None:
+def test_a_priority_that_no_one_knows_is_refused_with_those_there_are(harness: ClientHarness) -> None:
     async def play() -> None:
         async with Client(harness.options("local")) as client:
             with pytest.raises(ValueError, match="priority must be one of 'now', 'next', 'later', not 'urgent'"):
@@ -423,7 +441,7 @@ def test_a_priority_that_nobody_knows_is_refused_with_those_there_are(harness: C
 
 
 @pytest.mark.parametrize("prompt", [None, 3, {"type": "text", "text": "Hi"}, ["Hi"]])
-def test_what_is_no_prompt_is_refused_and_the_session_goes_on(harness: ClientHarness, prompt: Any) -> None:
+def test_what_is_not_a_prompt_is_refused_and_the_session_continues(harness: ClientHarness, prompt: Any) -> None:
     async def play() -> None:
         async with Client(harness.options("local")) as client:
             with pytest.raises(TypeError, match="a string or a list of content blocks"):

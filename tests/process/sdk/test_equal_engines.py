@@ -64,7 +64,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_both_engines_say_the_same_line_for_line_and_key_for_key(harness: ClientHarness, case: str) -> None:
+def test_both_engines_send_the_same_lines_and_keys(harness: ClientHarness, case: str) -> None:
     script, given = CASES[case]
     said = {}
     for engine in ("process", "local"):

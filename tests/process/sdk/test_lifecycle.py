@@ -196,7 +196,7 @@ CASES += [("process", "uvloop", way) for way in (leave_by_break, leave_open)]
 
 
 @pytest.mark.parametrize(("engine", "loop", "way"), CASES, ids=lambda part: getattr(part, "__name__", part))
-def test_nothing_stays_behind(harness: ClientHarness, engine: str, loop: str, way: Callable[[Options], Any]) -> None:
+def test_nothing_is_left_over(harness: ClientHarness, engine: str, loop: str, way: Callable[[Options], Any]) -> None:
     run(loop, way, harness.options(engine, BUSY))
 
 
@@ -226,7 +226,7 @@ def test_a_session_that_was_left_can_be_taken_up_at_once(harness: ClientHarness,
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_a_failed_start_leaves_nothing(harness: ClientHarness, engine: str, loop: str) -> None:
+def test_a_failed_start_leaves_nothing_behind(harness: ClientHarness, engine: str, loop: str) -> None:
     async def play(options: Options) -> None:
         client = Client(options)
         with pytest.raises(ProcessError):
@@ -254,16 +254,16 @@ def test_an_engine_that_never_answers_is_given_up_and_ended(harness: ClientHarne
     run(loop, play, harness.options("process", cli_path=silent, control_timeout_seconds=0.2))
 
 
-def test_an_engine_that_dies_tells_its_last_words(harness: ClientHarness) -> None:
+def test_an_engine_that_dies_reports_its_last_words(harness: ClientHarness) -> None:
     async def play(options: Options) -> None:
         await Client(options).connect()
 
     dying = fake_engine(harness, "print('no room left', file=sys.stderr); sys.exit(7)")
-    with pytest.raises(ProcessError, match="no room left") as flaw:
+    with pytest.raises(ProcessError, match="no room left") as exc:
         run("asyncio", play, harness.options("process", cli_path=dying))
 
-    assert flaw.value.exit_code == 7
-    assert flaw.value.argv[0] == str(dying)
+    assert exc.value.exit_code == 7
+    assert exc.value.argv[0] == str(dying)
 
 
 def test_an_engine_that_is_killed_ends_the_turn_with_an_error(harness: ClientHarness) -> None:
@@ -273,9 +273,9 @@ def test_an_engine_that_is_killed_ends_the_turn_with_an_error(harness: ClientHar
             await until_it_works(turn)
             assert client.pid is not None
             os.kill(client.pid, signal.SIGKILL)
-            with pytest.raises(ClaudeSDKError) as flaw:
+            with pytest.raises(ClaudeSDKError) as exc:
                 await turn.finish_up()
-            assert getattr(flaw.value, "exit_code", None) == -9
+            assert getattr(exc.value, "exit_code", None) == -9
 
     run("asyncio", play, harness.options("process", BUSY))
 

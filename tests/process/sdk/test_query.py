@@ -121,7 +121,7 @@ def test_what_goes_wrong_in_the_prompts_is_raised_when_those_before_are_answered
 
 
 @pytest.mark.parametrize("prompt", [None, 3, [said("Hi")], iter([said("Hi")])], ids=["none", "number", "list", "iter"])
-def test_what_is_no_prompt_is_refused_at_once(harness: ClientHarness, prompt: Any) -> None:
+def test_what_is_not_a_prompt_is_refused_at_once(harness: ClientHarness, prompt: Any) -> None:
     for ask in (query, query_sync):
         with pytest.raises(TypeError, match="prompt must be a string or an async iterable"):
             ask(prompt=prompt, options=harness.options("local"))

@@ -42,9 +42,9 @@ class Kept:
         self.folder = str(options.cwd)
         self.where: dict[str, Any] = {"store": store, "env": options.env}
         self.options = options
-        self.id: str = run("asyncio", self.talk, options)
+        self.id: str = run("asyncio", self.scenario, options)
 
-    async def talk(self, options: Options) -> str:
+    async def scenario(self, options: Options) -> str:
         async with Client(options) as client:
             for prompt in ("First things first", "and then"):
                 await (await client.ask(prompt))
@@ -82,7 +82,7 @@ def test_subagents_are_read_too(kept: Kept) -> None:
     assert "look" in str(messages[0].message)
 
 
-def test_titles_and_tags_come_and_go(kept: Kept) -> None:
+def test_titles_and_tags_can_be_set_and_removed(kept: Kept) -> None:
     rename_session(kept.id, " A better name ", **kept.where)
     tag_session(kept.id, "keep", **kept.where)
     info = get_session_info(kept.id, **kept.where)
@@ -95,7 +95,7 @@ def test_titles_and_tags_come_and_go(kept: Kept) -> None:
     assert info.tag is None
 
 
-def test_a_fork_goes_on_from_an_earlier_line(kept: Kept) -> None:
+def test_a_fork_continues_from_an_earlier_line(kept: Kept) -> None:
     first = get_session_messages(kept.id, **kept.where)
     upto = next(one for one in first if one.type == "assistant").uuid
 
@@ -119,7 +119,7 @@ def test_a_deleted_session_is_gone(kept: Kept) -> None:
         delete_session(kept.id, **kept.where)
 
 
-def test_an_attached_reader_misses_nothing_behind_its_cursor(kept: Kept) -> None:
+def test_an_attached_reader_misses_nothing_after_its_cursor(kept: Kept) -> None:
     async def play() -> tuple[list[Any], list[Any]]:
         all_of_it = [line async for line in attach(kept.id, follow=False, **kept.where)]
         reader = attach(kept.id, all_of_it[2].seq, follow=False, **kept.where)
@@ -133,7 +133,7 @@ def test_an_attached_reader_misses_nothing_behind_its_cursor(kept: Kept) -> None
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_an_attached_reader_follows_while_somebody_talks(harness: ClientHarness, loop: str) -> None:
+def test_an_attached_reader_follows_a_running_conversation(harness: ClientHarness, loop: str) -> None:
     async def play(options: Options) -> list[Any]:
         where: dict[str, Any] = {"env": options.env}
         async with Client(options) as client:
@@ -154,7 +154,7 @@ def test_an_attached_reader_follows_while_somebody_talks(harness: ClientHarness,
 @pytest.mark.parametrize(
     "change", [lambda one: rename_session(one, "x"), lambda one: tag_session(one, "x"), fork_session]
 )
-def test_what_is_not_there_cannot_be_changed(
+def test_a_missing_session_cannot_be_changed(
     change: Any, harness: ClientHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(harness.folder))
@@ -180,15 +180,15 @@ def repository(tmp_path: Path) -> tuple[Path, Path]:
     return main, other
 
 
-def test_sessions_of_other_worktrees_are_listed_unless_they_are_not_wanted(
+def test_sessions_of_other_worktrees_are_listed_unless_excluded(
     harness: ClientHarness, repository: tuple[Path, Path]
 ) -> None:
-    async def talk(options: Options) -> None:
+    async def scenario(options: Options) -> None:
         async with Client(options) as client:
             await (await client.ask("Hi"))
 
     for folder in repository:
-        run("asyncio", talk, harness.options("local", cwd=folder))
+        run("asyncio", scenario, harness.options("local", cwd=folder))
     env = harness.options("local").env
 
     for folder in repository:
@@ -203,7 +203,7 @@ def test_the_key_of_a_folder_is_its_path_in_letters_and_digits() -> None:
 
 
 @pytest.mark.parametrize("pointer", [b"gitdir: \xff", b"gitdir: a\0b"], ids=["no text", "no path"])
-def test_a_pointer_to_a_repository_that_is_none_hides_no_session(tmp_path: Path, pointer: bytes) -> None:
+def test_a_pointer_to_a_repository_that_is_invalid_hides_no_session(tmp_path: Path, pointer: bytes) -> None:
     (tmp_path / ".git").write_bytes(pointer)
 
     assert list_sessions(str(tmp_path), env={"HOME": str(tmp_path)}) == []

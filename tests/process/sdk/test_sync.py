@@ -15,7 +15,7 @@ from tests.process.sdk.test_client import TURN
 from tests.process.sdk.test_lifecycle import BUSY
 
 
-def test_a_conversation_needs_no_loop(harness: ClientHarness, engine: str) -> None:
+def test_a_conversation_needs_no_event_loop(harness: ClientHarness, engine: str) -> None:
     with SyncClient(harness.options(engine)) as client:
         turn = client.ask("Hi")
         assert isinstance(list(turn)[-1], ResultMessage)
@@ -27,22 +27,22 @@ def test_a_conversation_needs_no_loop(harness: ClientHarness, engine: str) -> No
 
 
 def test_a_plain_callback_answers_and_cannot_wait_for_its_own_client(harness: ClientHarness, engine: str) -> None:
-    flaws: list[str] = []
+    problems: list[str] = []
 
     def may(*asked: Any) -> PermissionResultAllow:
         with pytest.raises(RuntimeError) as raised:
             client.set_permission_mode("plan")
-        flaws.append(str(raised.value))
+        problems.append(str(raised.value))
         return PermissionResultAllow()
 
     with SyncClient(harness.options(engine, WRITE, can_use_tool=may)) as client:
         assert client.ask("go").text() == "Done."
 
-    assert flaws == ["a callback cannot use the SyncClient that called it: this would deadlock"]
+    assert problems == ["a callback cannot use the SyncClient that called it: this would deadlock"]
     assert (harness.folder / "work" / "note.txt").exists()
 
 
-def test_a_query_needs_no_loop(harness: ClientHarness, engine: str) -> None:
+def test_a_query_needs_no_event_loop(harness: ClientHarness, engine: str) -> None:
     assert kinds(list(query_sync(prompt="Hi", options=harness.options(engine)))) == TURN
 
 
@@ -70,7 +70,7 @@ def test_nothing_can_be_asked_before_connect(harness: ClientHarness) -> None:
         _ = client.no_such_method
 
 
-def test_what_was_said_before_the_end_can_be_read_after_it(harness: ClientHarness, engine: str) -> None:
+def test_messages_before_the_end_can_be_read_after_it(harness: ClientHarness, engine: str) -> None:
     with SyncClient(harness.options(engine)) as client:
         client.query("Hi")
         turn = client.ask("Hi")

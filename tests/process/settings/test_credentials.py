@@ -128,7 +128,9 @@ def test_a_helper_is_not_run_to_tell_where_the_key_comes_from(tmp_path: Path) ->
         ("echo half-a-key; kill -9 $$", "exit code -9"),
     ],
 )
-def test_a_helper_that_fails_is_told_without_a_word_of_its_output(tmp_path: Path, command: str, reason: str) -> None:
+def test_a_helper_that_fails_is_reported_without_a_word_of_its_output(
+    tmp_path: Path, command: str, reason: str
+) -> None:
     assert why(tmp_path, command) == f"apiKeyHelper failed to print a key: {reason}"
 
 

@@ -96,7 +96,7 @@ def test_a_call_that_is_denied_and_a_model_that_fails_are_errors(tmp_path: Path)
 
 
 @pytest.mark.parametrize("wish", ["1", "0"])
-def test_a_models_server_is_told_of_the_span_if_that_is_wanted(tmp_path: Path, wish: str) -> None:
+def test_a_models_server_is_notified_of_the_span_if_that_is_wanted(tmp_path: Path, wish: str) -> None:
     with running(read_script('[[turn]]\ntext = "Hello."', "s")) as server:
         given = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k", "PARLEY_TRACE_REQUESTS": wish}
         _, spans, _ = run(tmp_path, str(ENGINE), "--print", "--model", "sonnet", "Hi", **given)
@@ -125,6 +125,75 @@ def test_what_the_environment_wants_wrongly_costs_spans_and_nothing_else(
     assert stdout == "Hello.\n"
     assert (words in rest, bool(rest)) == (True, bool(words))
     assert bool(spans) == ("TRACEPARENT" in environment)
+
+
+EXPORTER = """
+import sys
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+class Grpc(SpanExporter):
+    def export(self, spans):
+        sys.stderr.write(f"{type(self).__name__} got {len(spans)}\\n")
+        return SpanExportResult.SUCCESS
+
+class Http(Grpc): pass
+"""
+ENTRY_POINTS = (
+    "[opentelemetry_traces_exporter]\notlp_proto_grpc = otlp_double:Grpc\notlp_proto_http = otlp_double:Http\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "Http got 2"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "Grpc got 2"),
+        (
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"},
+            "Http got 2",
+        ),
+        ({}, "Http got 2"),
+        (
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "carrier-pigeon"},
+            (
+                "OTEL_EXPORTER_OTLP_PROTOCOL: unknown protocol 'carrier-pigeon' "
+                "(choose from grpc, http/protobuf, http/json); no spans are exported"
+            ),
+        ),
+        (
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
+            "OTEL_TRACES_EXPORTER: no installed package provides the exporter 'otlp_json_http'",
+        ),
+    ],
+)
+def test_otlp_is_exported_by_the_protocol_of_the_environment(
+    tmp_path: Path, environment: dict[str, str], words: str
+) -> None:
+    installed = tmp_path / "packages"
+    about = installed / "otlp_double-1.dist-info"
+    about.mkdir(parents=True)
+    (installed / "otlp_double.py").write_text(EXPORTER)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: otlp-double\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(ENTRY_POINTS)
+
+    given = {"OTEL_TRACES_EXPORTER": "otlp", "PYTHONPATH": str(installed), **environment}
+    stdout, _, rest = run(tmp_path, *LINE, "say Hello.", **given)
+
+    assert (stdout, rest) == ("Hello.\n", words)
+
+
+def test_the_input_tokens_of_a_span_include_cached_ones(tmp_path: Path) -> None:
+    script = tmp_path / "script.toml"
+    script.write_text(
+        '[[turn]]\ntext = "Hello."\n'
+        "usage = { input_tokens = 5, cache_read_input_tokens = 20, cache_creation_input_tokens = 300 }\n"
+    )
+    _, spans, _ = run(tmp_path, str(ENGINE), "--print", "--model", f"scripted:{script}", "Hi")
+
+    [chat] = [span["attributes"] for span in spans if span["name"].startswith("chat ")]
+    assert chat["gen_ai.usage.input_tokens"] == 325
+    assert chat["gen_ai.usage.cache_read.input_tokens"] == 20
+    assert chat["gen_ai.usage.cache_creation.input_tokens"] == 300
 
 
 PROGRAM = """
@@ -171,7 +240,7 @@ def test_an_engine_in_a_program_uses_the_programs_own_provider(tmp_path: Path) -
     assert named(spans, "hook PreToolUse")["attributes"]["parley.hook.outcome"] == "success"
 
 
-def test_an_engine_that_a_program_starts_is_told_of_the_programs_span(tmp_path: Path) -> None:
+def test_an_engine_that_a_program_starts_continues_the_programs_span(tmp_path: Path) -> None:
     _, spans, rest = run(tmp_path, sys.executable, "-c", PROGRAM, "process")
 
     assert rest == ""

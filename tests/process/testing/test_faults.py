@@ -1,4 +1,4 @@
-"""Faults over real sockets, as clients of both APIs see them."""
+"""Faults over real sockets, as clients of all APIs see them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from parley.testing.model_server import ModelServer, running
 
 ANSWER = ScriptedTurn(text="Hello there.", tools=[ScriptedCall(name="Read", input={"path": "x" * 50})], chunk_chars=8)
 SCRIPT = Script(turn=[ANSWER], at_end="repeat")
-PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions"}
-BODY = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
+BODY = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "input": "Hi"}
+MOST_EVENTS = {"responses": 2}
+"""How many events of an API one event of the Messages API is."""
 
 
 class Heard:
@@ -59,11 +61,11 @@ def heard(fault: str, api: str = "messages", **how: Any) -> Heard:
 
 
 @pytest.mark.parametrize("api", PATHS)
-def test_a_reset_is_a_tcp_reset_behind_what_was_sent(api: str) -> None:
+def test_a_reset_is_a_tcp_reset_after_what_was_sent(api: str) -> None:
     broken = heard("reset=4", api)
 
     assert broken.reset
-    assert 0 < broken.events <= 4
+    assert 0 < broken.events <= 4 * MOST_EVENTS.get(api, 1)
     assert b"HTTP/1.1 200" in broken.data
 
 
@@ -89,7 +91,9 @@ def test_a_stall_leaves_the_line_open_and_silent(fault: str, events: int) -> Non
     assert (stalled.data == b"") == (events == 0)
 
 
-@pytest.mark.parametrize(("api", "ping"), [("messages", b'data: {"type":"ping"}'), ("chat", b": ping")])
+@pytest.mark.parametrize(
+    ("api", "ping"), [("messages", b'data: {"type":"ping"}'), ("chat", b": ping"), ("responses", b": ping")]
+)
 def test_pings_drip(api: str, ping: bytes) -> None:
     dripping = heard("pings=0.01", api, until=ping + b"\n\n")
 
@@ -106,10 +110,11 @@ def test_a_truncated_stream_ends_well_in_the_midst_of_an_event(api: str) -> None
     assert not cut.data.endswith(b"\n\n\r\n0\r\n\r\n")
     assert b"message_stop" not in cut.data
     assert b"[DONE]" not in cut.data
+    assert b"response.completed" not in cut.data
 
 
 @pytest.mark.parametrize("api", PATHS)
-def test_a_malformed_event_is_no_json(api: str) -> None:
+def test_a_malformed_event_is_not_json(api: str) -> None:
     assert b'"text_del\n\n' in heard("malformed=3", api).data
 
 

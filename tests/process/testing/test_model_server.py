@@ -160,7 +160,7 @@ def test_an_error_without_a_status_breaks_the_line() -> None:
     assert [(exchange.status, exchange.complete) for exchange in server.exchanges] == [(None, False)]
 
 
-def test_a_call_after_the_last_turn_is_told_so_and_not_to_try_again() -> None:
+def test_a_call_after_the_last_turn_fails_and_is_not_retried() -> None:
     with running(Script()) as server, connected(server) as connection:
         response = post(connection, STREAMED)
 
@@ -206,7 +206,7 @@ def test_a_request_is_kept_without_its_keys() -> None:
         b'{"model": "m", "messages": [], "system": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
-def test_a_body_that_is_no_request_is_refused(body: bytes) -> None:
+def test_a_body_that_is_not_a_request_is_refused(body: bytes) -> None:
     with running(HELLO) as server, connected(server) as connection:
         response = post(connection, body)
 
@@ -278,5 +278,5 @@ async def test_a_broken_line_reaches_our_adapter_as_an_error_that_may_pass() -> 
             finally:
                 await model.close()
 
-    flaw = await failure()
-    assert (flaw.kind, flaw.retryable) == ("connection_failed", True)
+    problem = await failure()
+    assert (problem.kind, problem.retryable) == ("connection_failed", True)

@@ -45,19 +45,19 @@ def test_the_example_in_the_docs_passes(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout
 
 
-def test_a_server_plays_a_text_a_script_or_a_tape(model_server: Any, tmp_path: Path) -> None:
-    tape = tmp_path / "tape.jsonl"
-    tape.write_text(
+def test_a_server_plays_a_text_a_script_or_a_recording(model_server: Any, tmp_path: Path) -> None:
+    recording = tmp_path / "tape.jsonl"
+    recording.write_text(
         '{"type":"tape","version":1}\n{"type":"request","number":1,"messages":[{"role":"user","content":"Hi"}]}\n'
         '{"type":"end","number":1,"error":{"message":"no","status":400}}\n'
     )
     assert said(model_server('[[turn]]\ntext = "one"').url) == "one"
     assert said(model_server(Script(turn=[ScriptedTurn(text="two")])).url) == "two"
     with pytest.raises(urllib.request.HTTPError, match="400"):
-        said(model_server(replay=tape).url)
+        said(model_server(replay=recording).url)
 
 
-def test_what_cannot_be_played_is_told_at_once(model_server: Any) -> None:
+def test_what_cannot_be_played_is_reported_at_once(model_server: Any) -> None:
     with pytest.raises(UsageError, match="invalid script in the test"):
         model_server("[[turn]]\nsong = 1")
     with pytest.raises(UsageError, match="unknown fault 'earthquake'"):

@@ -62,7 +62,7 @@ def test_the_fence_is_gone_with_its_thread(tmp_path: Path, gaps: list[AllowedPat
     assert found(tmp_path / "out") == f"{tmp_path}/out/file\n"
 
 
-def test_a_gap_that_is_no_descriptor_starts_nothing(gaps: list[AllowedPath]) -> None:
+def test_a_gap_that_is_not_a_descriptor_starts_nothing(gaps: list[AllowedPath]) -> None:
     started: list[int] = []
 
     with pytest.raises(OSError, match="Bad file descriptor"):

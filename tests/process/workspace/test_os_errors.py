@@ -44,7 +44,7 @@ def refusal(harness: WorkspaceHarness, name: str, data: bytes = b"new") -> str:
     return str(told.value).replace(str(harness.inside), "<inside>")
 
 
-def test_a_missing_file_is_told_with_up_to_three_near_names(harness: WorkspaceHarness) -> None:
+def test_a_missing_file_is_reported_with_up_to_three_near_names(harness: WorkspaceHarness) -> None:
     for name in ("config.toml", "config.yaml", "Config.json", "confit.toml", "zebra"):
         (harness.inside / name).touch()
 
@@ -63,12 +63,12 @@ def test_a_name_in_another_case_is_a_near_name(harness: WorkspaceHarness) -> Non
         harness.files.read(f"{harness.inside}/readme.md", harness.reach)
 
 
-def test_where_nothing_comes_near_the_working_directory_is_told(harness: WorkspaceHarness) -> None:
+def test_where_nothing_comes_near_the_working_directory_is_reported(harness: WorkspaceHarness) -> None:
     with pytest.raises(ToolError, match=f"your current working directory is {harness.inside}"):
         harness.files.read(f"{harness.inside}/none/at/all", harness.reach)
 
 
-def test_names_out_of_reach_are_not_told(harness: WorkspaceHarness) -> None:
+def test_names_out_of_reach_are_not_reported(harness: WorkspaceHarness) -> None:
     (harness.outside / "secrets.txt").touch()
 
     with pytest.raises(ToolError) as told:
@@ -76,24 +76,24 @@ def test_names_out_of_reach_are_not_told(harness: WorkspaceHarness) -> None:
     assert "secrets.txt" not in str(told.value)
 
 
-def test_a_name_that_is_too_long_is_told(harness: WorkspaceHarness) -> None:
+def test_a_name_that_is_too_long_is_reported(harness: WorkspaceHarness) -> None:
     assert refusal(harness, "n" * 300) == f"<inside>/{'n' * 300} cannot be read: the name is too long."
 
 
-def test_a_file_in_the_place_of_a_folder_is_told(harness: WorkspaceHarness) -> None:
+def test_a_file_in_the_place_of_a_folder_is_reported(harness: WorkspaceHarness) -> None:
     (harness.inside / "file").touch()
 
     assert refusal(harness, "file/new") == "<inside>/file/new cannot be read: part of the path is a file, not a folder."
 
 
-def test_links_in_a_circle_are_told(harness: WorkspaceHarness) -> None:
+def test_links_in_a_circle_are_reported(harness: WorkspaceHarness) -> None:
     (harness.inside / "one").symlink_to("two")
     (harness.inside / "two").symlink_to("one")
 
     assert refusal(harness, "one").startswith("The path cannot be resolved: its symlinks form a loop")
 
 
-def test_a_folder_that_may_not_be_written_to_is_told(harness: WorkspaceHarness) -> None:
+def test_a_folder_that_may_not_be_written_to_is_reported(harness: WorkspaceHarness) -> None:
     (harness.inside / "file").write_bytes(b"old")
     with as_nobody(harness.inside.parent):
         harness.inside.chmod(0o555)
@@ -102,7 +102,7 @@ def test_a_folder_that_may_not_be_written_to_is_told(harness: WorkspaceHarness) 
     assert harness.tree() == {"file": b"old"}
 
 
-def test_a_file_that_may_not_be_read_is_told(harness: WorkspaceHarness) -> None:
+def test_a_file_that_may_not_be_read_is_reported(harness: WorkspaceHarness) -> None:
     (harness.inside / "file").write_bytes(b"old")
     with as_nobody(harness.inside.parent):
         (harness.inside / "file").chmod(0)
@@ -137,7 +137,7 @@ def test_a_write_that_breaks_off_leaves_the_old_file_and_nothing_else(harness: W
     ("mount", "size", "told"),
     [("size=64k", 1_000_000, "the disk is full"), ("ro", 1, "the file system is read-only")],
 )
-def test_a_disk_that_takes_nothing_is_told(harness: WorkspaceHarness, mount: str, size: int, told: str) -> None:
+def test_a_disk_that_takes_nothing_is_reported(harness: WorkspaceHarness, mount: str, size: int, told: str) -> None:
     script = SMALL_DISK.format(folder=str(paths.ROOT), base=str(harness.inside.parent), name="disk/file", size=size)
     (harness.inside / "disk").mkdir()
     mounted = f'mount -t tmpfs -o {mount} none "$1" && exec "$2" -c "$3"'
@@ -145,7 +145,7 @@ def test_a_disk_that_takes_nothing_is_told(harness: WorkspaceHarness, mount: str
     try:
         subprocess.run([*argv[:3], "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no mounts of our own here")
+        pytest.skip("needs a small tmpfs, and this machine does not let a process mount one (unshare --mount)")
 
     ran = subprocess.run(
         [*argv, str(harness.inside / "disk"), sys.executable, script], capture_output=True, text=True, check=False

@@ -42,9 +42,9 @@ async def fetched(*answers: Answer, path: str = "/p", **more: Any) -> tuple[WebP
 
 
 async def refusal(*answers: Answer, **more: Any) -> str:
-    with pytest.raises(ToolError) as flaw:
+    with pytest.raises(ToolError) as exc:
         await fetched(*answers, **more)
-    return str(flaw.value)
+    return str(exc.value)
 
 
 def text(body: bytes, status: int = 200, **headers: str) -> Answer:
@@ -109,7 +109,7 @@ def test_no_more_than_the_limit_is_ever_unpacked() -> None:
 
 
 async def test_a_silent_server_is_not_waited_for() -> None:
-    assert "within 0.2 seconds" in await refusal(silence(begun=False), limits=FetchLimits(seconds=0.2))
+    assert "within 0.2 seconds" in await refusal(silence(started=False), limits=FetchLimits(seconds=0.2))
 
 
 async def test_a_server_that_falls_silent_is_not_waited_for() -> None:
@@ -197,9 +197,9 @@ async def test_a_name_that_changes_its_address_is_judged_again_with_every_redire
 
         # The network ends at this machine: one of its addresses plays the public's part.
         web = Web(FetchPolicy(is_public=lambda address: address == "127.0.0.1"), resolve=resolve)
-        with pytest.raises(ToolError) as flaw:
+        with pytest.raises(ToolError) as exc:
             await web.fetch(f"http://rebinding.example:{server.url.rpartition(':')[2]}/")
-        words, requests = str(flaw.value), len(server.heard)
+        words, requests = str(exc.value), len(server.heard)
 
     assert "its address 127.0.0.2 is not public" in words
     assert requests == 1
@@ -228,7 +228,7 @@ async def test_the_connection_goes_to_the_address_that_was_judged_and_the_name_t
     assert headers["host"] == f"pinned.example:{port}"
 
 
-async def test_the_next_address_is_tried_where_nobody_answers() -> None:
+async def test_the_next_address_is_tried_where_no_one_answers() -> None:
     async with loopback(text(b"here")) as server:
         port = server.url.rpartition(":")[2]
         # Nothing listens on the second address of loopback.
@@ -238,7 +238,7 @@ async def test_the_next_address_is_tried_where_nobody_answers() -> None:
     assert isinstance(result, WebPage)
 
 
-async def test_a_port_where_nobody_listens_is_told() -> None:
+async def test_a_port_where_no_one_listens_is_reported() -> None:
     with pytest.raises(ToolError, match="could not be fetched"):
         await Web(FetchPolicy(allow_private=True)).fetch("http://127.0.0.1:1/")
 
@@ -306,11 +306,11 @@ async def test_a_certificate_of_another_name_is_refused(tmp_path: Path) -> None:
         await secure(tmp_path, "other.example", "pinned.example")
 
 
-async def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+async def test_a_certificate_no_one_vouches_for_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="certificate"):
         await secure(tmp_path, "pinned.example", "pinned.example", trusted=False)
 
 
-async def test_certificates_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+async def test_certificates_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"missing\.pem"):
         await Web(FetchPolicy(allow_private=True), ca_file=str(tmp_path / "missing.pem")).fetch("https://127.0.0.1:1/")

@@ -37,11 +37,11 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-async def play(talk: Callable[[GitWorktrees], Awaitable[None]]) -> None:
+async def play(scenario: Callable[[GitWorktrees], Awaitable[None]]) -> None:
     processes = Processes()
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await talk(GitWorktrees(processes, {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}))
+            await scenario(GitWorktrees(processes, {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}))
     finally:
         await processes.close()
 
@@ -56,7 +56,7 @@ def left_in(project: Path) -> list[str]:
 
 
 async def test_one_in_which_nothing_changed_is_gone_with_its_branch(project: Path) -> None:
-    async def talk(worktrees: GitWorktrees) -> None:
+    async def scenario(worktrees: GitWorktrees) -> None:
         made = await worktrees.open(str(project / "sub"), NAME)
         place = project / ".claude" / "worktrees" / NAME
         assert made == Worktree(top=str(project), path=str(place), cwd=str(place / "sub"), branch=f"worktree-{NAME}")
@@ -65,7 +65,7 @@ async def test_one_in_which_nothing_changed_is_gone_with_its_branch(project: Pat
         assert git(project, "status", "--porcelain") == ""
         assert not await worktrees.leave(made)
 
-    await play(talk)
+    await play(scenario)
     assert left_in(project) == []
 
 
@@ -84,18 +84,18 @@ async def test_one_in_which_nothing_changed_is_gone_with_its_branch(project: Pat
     ids=["changed", "added", "removed", "committed", "committed and left"],
 )
 async def test_one_in_which_something_changed_is_kept(project: Path, change: Callable[[Path], object]) -> None:
-    async def talk(worktrees: GitWorktrees) -> None:
+    async def scenario(worktrees: GitWorktrees) -> None:
         made = await worktrees.open(str(project), NAME)
         change(Path(made.path))
         assert await worktrees.leave(made)
         await worktrees.sweep(str(project))
 
-    await play(talk)
+    await play(scenario)
     assert left_in(project) == [NAME, "listed", f"worktree-{NAME}"]
 
 
-async def test_one_that_was_kept_is_gone_on_with(project: Path) -> None:
-    async def talk(worktrees: GitWorktrees) -> None:
+async def test_one_that_was_kept_is_continued_with(project: Path) -> None:
+    async def scenario(worktrees: GitWorktrees) -> None:
         made = await worktrees.open(str(project), NAME)
         (Path(made.path) / "new.txt").write_text("new\n")
         await worktrees.leave(made)
@@ -104,11 +104,11 @@ async def test_one_that_was_kept_is_gone_on_with(project: Path) -> None:
         assert (Path(again.path) / "new.txt").read_text() == "new\n"
         assert await worktrees.leave(again)
 
-    await play(talk)
+    await play(scenario)
 
 
 async def test_a_branch_of_which_the_worktree_was_taken_away_is_not_lost(project: Path) -> None:
-    async def talk(worktrees: GitWorktrees) -> None:
+    async def scenario(worktrees: GitWorktrees) -> None:
         made = await worktrees.open(str(project), NAME)
         git(Path(made.path), "commit", "-qm", "mine", "--allow-empty")
         await worktrees.leave(made)
@@ -117,7 +117,7 @@ async def test_a_branch_of_which_the_worktree_was_taken_away_is_not_lost(project
         assert git(Path(again.path), "log", "-1", "--format=%s") == "mine"
         await worktrees.leave(again)
 
-    await play(talk)
+    await play(scenario)
     assert git(project, "log", "-1", "--format=%s", f"worktree-{NAME}") == "mine"
 
 
@@ -142,30 +142,30 @@ async def test_what_an_engine_that_was_killed_left_behind_is_swept_unless_it_has
 
 
 async def test_one_that_never_came_to_be_leaves_nothing(project: Path) -> None:
-    async def talk(worktrees: GitWorktrees) -> None:
+    async def scenario(worktrees: GitWorktrees) -> None:
         (project / ".git" / "refs" / "heads" / f"worktree-{NAME}.lock").touch()  # git will fail at the branch
         with pytest.raises(ToolError):
             await worktrees.open(str(project), NAME)
         (project / ".git" / "refs" / "heads" / f"worktree-{NAME}.lock").unlink()
 
-    await play(talk)
+    await play(scenario)
     assert left_in(project) == []
 
 
 async def test_those_of_a_worktree_lie_beside_it(project: Path) -> None:
-    async def talk(worktrees: GitWorktrees) -> None:
+    async def scenario(worktrees: GitWorktrees) -> None:
         first = await worktrees.open(str(project), NAME)
         second = await worktrees.open(first.cwd, "agent-a2")
         assert Path(second.path).parent == Path(first.path).parent
         assert second.top == first.path
         assert [await worktrees.leave(first), await worktrees.leave(second)] == [False, False]
 
-    await play(talk)
+    await play(scenario)
     assert left_in(project) == []
 
 
 @pytest.mark.parametrize("state", ["no repository", "no commit", "a link"])
-async def test_where_none_can_be_made_the_reason_is_told(tmp_path: Path, state: str) -> None:
+async def test_where_none_can_be_made_the_reason_is_reported(tmp_path: Path, state: str) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     if state != "no repository":
@@ -176,11 +176,11 @@ async def test_where_none_can_be_made_the_reason_is_told(tmp_path: Path, state: 
         (folder / ".claude").symlink_to(tmp_path / "elsewhere")
     words = {"no repository": "not in a git repository", "no commit": "no commit yet", "a link": "is a symbolic link"}
 
-    async def talk(worktrees: GitWorktrees) -> None:
+    async def scenario(worktrees: GitWorktrees) -> None:
         with pytest.raises(ToolError, match=words[state]):
             await worktrees.open(str(folder), NAME)
 
-    await play(talk)
+    await play(scenario)
 
 
 async def test_nothing_that_the_repository_brings_is_run(project: Path, tmp_path: Path) -> None:
@@ -196,11 +196,11 @@ async def test_nothing_that_the_repository_brings_is_run(project: Path, tmp_path
     git(project, "config", "filter.evil.required", "true")
     git(project, "config", "core.fsmonitor", f"touch {ran}-monitor;")
 
-    async def talk(worktrees: GitWorktrees) -> None:
+    async def scenario(worktrees: GitWorktrees) -> None:
         made = await worktrees.open(str(project), NAME)
         assert (Path(made.path) / "a.txt").read_text() == "a\n"
         (Path(made.path) / "a.txt").write_text("b\n")
         assert await worktrees.leave(made)
 
-    await play(talk)
+    await play(scenario)
     assert list(tmp_path.glob("ran-*")) == []

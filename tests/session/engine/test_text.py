@@ -28,7 +28,7 @@ def test_what_is_fit_stays_as_it_is() -> None:
     assert sanitize(value) == value
 
 
-async def test_bytes_that_are_no_text_do_not_spoil_a_session(tmp_path: Path) -> None:
+async def test_bytes_that_are_not_text_do_not_spoil_a_session(tmp_path: Path) -> None:
     command = r"printf 'a\\000b\\355\\240\\200\\377c'"
     script = f'[[turn]]\ntools = [{{ name = \'Bash\', id = \'t1\', input = {{ command = """{command}""" }} }}]\n'
     async with SessionHarness(

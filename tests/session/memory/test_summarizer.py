@@ -46,7 +46,7 @@ def numbered(count: int) -> list[str]:
     return [f"This is fact number{at}. " + "Some words about it. " * 20 for at in range(count)]
 
 
-async def test_every_request_fits_and_what_is_old_is_told_in_summaries_of_rising_order(tmp_path: Path) -> None:
+async def test_every_request_fits_and_what_is_old_is_reported_in_summaries_of_rising_order(tmp_path: Path) -> None:
     script = REPEATS + says("Yes. " * 60)
 
     async with harness(tmp_path, script, REPEATS + says("So it was. " * 30)) as here:
@@ -182,7 +182,7 @@ async def test_an_interrupt_gives_it_up_and_nothing_has_changed(tmp_path: Path) 
     assert len(boundaries(here)) == 1
 
 
-async def test_before_it_begins_what_was_not_looked_through_is_and_nobody_waits(tmp_path: Path) -> None:
+async def test_unreviewed_messages_are_reviewed_first_and_no_one_waits(tmp_path: Path) -> None:
     wishes = {
         "summaryModel": f"scripted:{tmp_path / 'summaries.toml'}",
         "viewTokens": BUDGET,

@@ -138,7 +138,7 @@ async def test_what_was_looked_through_is_not_looked_through_again(tmp_path: Pat
     assert "bees" not in text
 
 
-async def test_the_line_is_told_also_if_it_failed_and_the_next_one_takes_it_up(tmp_path: Path) -> None:
+async def test_the_line_is_sent_even_after_a_failure_and_the_next_run_resumes(tmp_path: Path) -> None:
     refused = '[[turn]]\nerror = {status = 403, type = "permission_error", message = "no"}\n'
 
     async with Remembering(tmp_path, says("one", "two"), CREATE + refused + says("Done.")) as harness:
@@ -176,7 +176,7 @@ async def test_a_call_for_the_memory_holds_up_no_call_of_a_turn_where_money_is_c
         await harness.receive("system", "consolidation")
 
 
-def test_a_model_that_can_never_be_asked_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_model_that_can_never_be_asked_is_reported_at_the_start(tmp_path: Path) -> None:
     for key in ("model", "summaryModel"):
         with pytest.raises(UsageError, match=r"cannot read script .*missing.toml"):
             Remembering(tmp_path, says("one"), "", {key: "scripted:missing.toml"}).composed()
@@ -220,7 +220,7 @@ async def test_a_curator_that_never_ends_is_stopped_after_its_calls(tmp_path: Pa
     assert len(harness.asked("curator.toml")) == 3
 
 
-async def test_a_curator_updates_archives_and_hears_what_it_did_wrong(tmp_path: Path) -> None:
+async def test_a_curator_updates_archives_and_receives_what_it_did_wrong(tmp_path: Path) -> None:
     steps = [
         CREATE,
         calls("memory_create", slug="bo", title="Bo", body="A dog.", sources=[2]),
@@ -242,9 +242,9 @@ async def test_a_curator_updates_archives_and_hears_what_it_did_wrong(tmp_path: 
         decided = [entry for entry in harness.session.config.storage.log.entries() if entry.kind == "permission"]
     assert told(line) == {**NOTHING, "entries_created": 2, "entries_archived": 1, "summary": "Done."}
     answers = [message["content"][0] for message in last.messages[2::2]]
-    flaws = [answer["content"] for answer in answers if answer.get("is_error")]
-    assert flaws == [
-        "there is an entry 'ada' already, at version 1: update that one",
+    problems = [answer["content"] for answer in answers if answer.get("is_error")]
+    assert problems == [
+        "the entry 'ada' already exists, at version 1: update it",
         "#77 is not a message of this excerpt: use the numbers that it shows",
         f"unknown tool 'memory_burn' (choose from {', '.join(TOOLS)})",
         "Expected `str`, got `int` - at `$.slug`",
@@ -259,7 +259,7 @@ async def test_a_curator_updates_archives_and_hears_what_it_did_wrong(tmp_path: 
 
 
 async def test_it_holds_up_no_turn(tmp_path: Path) -> None:
-    """The curator's first answer comes only when the second turn is over: its cue is in none of its messages."""
+    """The curator's first answer comes only when the second turn has ended: its cue is in none of its messages."""
 
     async with Held(tmp_path, says("one", "two"), says("Nothing.")) as harness:
         harness.prompt(LONG)
@@ -304,10 +304,10 @@ class Slow:
 
 
 RPC = {"jsonrpc": "2.0", "id": 1}
-INTERRUPTED = {**NOTHING, "summary": "It was interrupted; what is left waits for the next time."}
+INTERRUPTED = {**NOTHING, "summary": "Interrupted; the rest is done next time."}
 
 
-async def test_an_interrupt_stops_it_and_the_line_is_told_all_the_same(tmp_path: Path) -> None:
+async def test_an_interrupt_stops_it_and_the_line_is_still_sent(tmp_path: Path) -> None:
     async with Held(tmp_path, says("one", "two"), says("Nothing.")) as harness:
         harness.prompt(LONG)
         await harness.receive("result")
@@ -375,7 +375,7 @@ async def test_what_it_costs_is_on_the_bill(tmp_path: Path) -> None:
     assert second["usage"]["input_tokens"] < 1000
 
 
-async def test_a_spent_budget_is_told(tmp_path: Path) -> None:
+async def test_a_spent_budget_is_reported(tmp_path: Path) -> None:
     async with Remembering(tmp_path, says("one"), says("Nothing."), max_budget_calls=1) as harness:
         harness.prompt(LONG)
         line = await harness.receive("system", "consolidation")
@@ -401,7 +401,7 @@ async def test_who_does_not_want_it_has_none(tmp_path: Path, memory: Json, optio
     assert ("memory_search" in tools) == (memory == {"consolidate": False})
 
 
-async def test_a_puppet_is_not_asked_unless_it_is_named(tmp_path: Path) -> None:
+async def test_a_fake_model_is_not_asked_unless_it_is_named(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, says("one"), database=str(tmp_path / "a.db")) as harness:
         harness.prompt(LONG)
         await harness.receive("result")
@@ -446,3 +446,24 @@ async def test_secrets_reach_neither_the_curator_nor_the_tree(tmp_path: Path) ->
     entry = harness.tree.get("key")
     assert entry is not None
     assert entry.body == "It is [redacted]"
+
+
+async def test_the_client_is_told_which_memories_the_model_reads(tmp_path: Path) -> None:
+    own = says("one") + calls("memory_read", slug="ada") + calls("memory_read", slug="nobody") + says("two")
+    async with Remembering(tmp_path, own, CREATE + says("Noted.")) as harness:
+        harness.prompt(LONG)
+        await harness.receive("system", "consolidation")
+        entry = harness.tree.get("ada")
+        harness.prompt("Who is Ada?")
+        await harness.receive("result")
+        session_id = harness.session.id
+    assert entry is not None
+    [recall] = [line for line in harness.messages("system") if line["subtype"] == "memory_recall"]
+    assert {key: recall[key] for key in recall if key != "uuid"} == {
+        "type": "system",
+        "subtype": "memory_recall",
+        "mode": "select",
+        "memories": [{"path": "<memory:ada>", "scope": "personal", "content": entry.body}],
+        "session_id": session_id,
+    }
+    assert recall["uuid"]

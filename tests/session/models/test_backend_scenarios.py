@@ -1,11 +1,12 @@
 """One suite for every backend: the client sees the same messages with each of them.
 
-Each scenario is a script and the prompts of a session. It runs on the Messages API over HTTP, on chat completions over
-HTTP, and on a recording of the first. The messages must be equal.
+Each scenario is a script and the prompts of a session. It runs on the Messages API, on chat completions and on the
+Responses API over HTTP, on the script itself, and on a recording of the first. The messages must be equal.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
 SCHEMA = '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}'
 NOTES = '{ name = "Read", input = { file_path = "notes.txt" } }'
 OTHER = '{ name = "Read", input = { file_path = "other.txt" } }'
+LOOK = '{ name = "Read", input = { file_path = "dot.png" } }'
 BUSY = '[[turn]]\nerror = { status = 529, type = "overloaded_error", message = "busy", retry_after_seconds = 0 }\n'
 
 
@@ -94,6 +96,35 @@ SCENARIOS = {
         script=f"{BUSY}{BUSY}[[turn]]\ntext = 'At last.'\n",
         seen=(("retry", 1, 529), ("retry", 2, 529), *said("At last."), result("At last.")),
     ),
+    "a rate limit": Scenario(
+        script="[[turn]]\ntext = 'Hi.'\nfault = 'rate-limit-wait=0'\n[[turn]]\ntext = 'Hi.'\n",
+        seen=(("retry", 1, 429), *said("Hi."), result("Hi.")),
+    ),
+    "a connection that breaks before the answer": Scenario(
+        script="[[turn]]\ntext = 'Hi.'\nfault = 'reset=0'\n[[turn]]\ntext = 'Hi.'\n",
+        seen=(("retry", 1, None), *said("Hi."), result("Hi.")),
+    ),
+    "a stream that breaks in its thinking": Scenario(
+        script="[[turn]]\nthinking = 'Hm, hm.'\ntext = 'Yes.'\nchunk_chars = 2\nfault = 'reset=4'\n"
+        "[[turn]]\nthinking = 'Oh.'\ntext = 'Yes.'\n",
+        seen=(("retry", 1, None), ("assistant", "thinking", "Oh."), *said("Yes."), result("Yes.")),
+    ),
+    "a stream that ends in its text": Scenario(
+        script="[[turn]]\ntext = 'Hello there.'\nchunk_chars = 2\nfault = 'truncated=5'\n[[turn]]\ntext = 'Hi.'\n",
+        seen=(("retry", 1, None), *said("Hi."), result("Hi.")),
+    ),
+    "an event that is no JSON": Scenario(
+        script="[[turn]]\ntext = 'Hello there.'\nchunk_chars = 2\nfault = 'malformed=4'\n[[turn]]\ntext = 'Hi.'\n",
+        seen=(("retry", 1, None), *said("Hi."), result("Hi.")),
+    ),
+    "half a tool call": Scenario(
+        script=f"[[turn]]\ntools = [{NOTES}]\nfault = 'half-tool-call'\n[[turn]]\ntext = 'Hi.'\n",
+        seen=(("retry", 1, None), *said("Hi."), result("Hi.")),
+    ),
+    "an image of a tool": Scenario(
+        script=f"[[turn]]\ntools = [{LOOK}]\n[[turn]]\ntext = 'A dot.'\n",
+        seen=(called("dot.png"), ("tool", "image"), *said("A dot."), result("A dot.")),
+    ),
     "an error that stays": Scenario(
         script="[[turn]]\nerror = { status = 403, type = 'permission_error', message = 'not you' }\n",
         seen=(("assistant", "error", "authentication_failed"), result("error", "stop_sequence", status=403)),
@@ -137,7 +168,7 @@ def view(line: Json) -> list[Any]:
         case {"type": "assistant"}:
             return [("assistant", *block_view(block)) for block in line["message"]["content"]]
         case {"type": "user", "message": {"content": list() as blocks}}:
-            return [("tool", "error" if block.get("is_error") else block["content"]) for block in blocks]
+            return [("tool", result_view(block)) for block in blocks]
         case {"type": "system", "subtype": "api_retry"}:
             return [("retry", line["attempt"], line["error_status"])]
         case {"type": "result", "structured_output": output}:
@@ -147,6 +178,13 @@ def view(line: Json) -> list[Any]:
             text = "error" if status else line.get("result")
             return [("result", line["subtype"], text, line["stop_reason"], status)]
     return []
+
+
+def result_view(block: Json) -> str:
+    if block.get("is_error"):
+        return "error"
+    content: Any = block["content"]
+    return content if isinstance(content, str) else "+".join(part["type"] for part in content)
 
 
 def block_view(block: Json) -> tuple[Any, ...]:
@@ -174,9 +212,14 @@ async def played(folder: Path, scenario: Scenario, environment: dict[str, str], 
 async def over_http(folder: Path, scenario: Scenario, kind: str, **options: Any) -> Seen:
     async with ModelServer(read_script(scenario.script, "scenario")) as server:
         environment = {"ANTHROPIC_BASE_URL": server.url, "OPENAI_BASE_URL": f"{server.url}/v1"}
-        model = {"anthropic": "sonnet", "openai": "openai:any"}[kind]
+        model = {"anthropic": "sonnet", "openai": "openai:any", "responses": "openai-responses:any"}[kind]
         lines = await played(folder, scenario, environment, model=model, **options)
         return Seen(lines, [exchange.body for exchange in server.exchanges])
+
+
+async def from_script(folder: Path, scenario: Scenario) -> Seen:
+    (folder / "scenario.toml").write_text(scenario.script)
+    return Seen(await played(folder, scenario, {}, model="scripted:scenario.toml"), [])
 
 
 async def from_tape(folder: Path, scenario: Scenario) -> Seen:
@@ -187,13 +230,18 @@ async def from_tape(folder: Path, scenario: Scenario) -> Seen:
 BACKENDS: dict[str, Any] = {
     "anthropic": lambda folder, scenario: over_http(folder, scenario, "anthropic"),
     "openai": lambda folder, scenario: over_http(folder, scenario, "openai"),
+    "responses": lambda folder, scenario: over_http(folder, scenario, "responses"),
+    "scripted": from_script,
     "replay": from_tape,
 }
+
+OVER_HTTP = ("anthropic", "openai", "responses")
 
 
 async def seen_on(backend: str, folder: Path, scenario: Scenario) -> Seen:
     (folder / "notes.txt").write_text("notes")
     (folder / "other.txt").write_text("other")
+    (folder / "dot.png").write_bytes(b64decode(PIXEL))
     seen: Seen = await BACKENDS[backend](folder, scenario)
     return seen
 
@@ -222,19 +270,49 @@ async def test_the_host_sees_the_same_on_every_backend(name: str, backend: str, 
     assert matches(seen, scenario.seen), seen
 
 
-@pytest.mark.parametrize(("backend", "kind"), [("anthropic", "image"), ("openai", "image_url")])
-async def test_an_image_reaches_the_backend(backend: str, kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "kinds"),
+    [
+        ("anthropic", ["text", "image"]),
+        ("openai", ["text", "image_url"]),
+        ("responses", ["input_text", "input_image"]),
+    ],
+)
+async def test_an_image_reaches_the_backend(backend: str, kinds: list[str], tmp_path: Path) -> None:
     [body] = (await seen_on(backend, tmp_path, SCENARIOS["an image"])).bodies
 
-    assert [part["type"] for part in body["messages"][-1]["content"]] == ["text", kind]
+    assert [part["type"] for part in conversation(body)[-1]["content"]] == kinds
     assert PIXEL in str(body)
 
 
-@pytest.mark.parametrize("backend", ["anthropic", "openai"])
-async def test_the_next_request_begins_with_the_messages_of_the_last(backend: str, tmp_path: Path) -> None:
-    first, second = (await seen_on(backend, tmp_path, SCENARIOS["a tool"])).bodies
+@pytest.mark.parametrize("backend", OVER_HTTP)
+async def test_an_image_of_a_tool_reaches_the_backend(backend: str, tmp_path: Path) -> None:
+    _, body = (await seen_on(backend, tmp_path, SCENARIOS["an image of a tool"])).bodies
 
-    assert unmarked(second["messages"])[: len(first["messages"])] == unmarked(first["messages"])
+    assert PIXEL in str(conversation(body)[-1])
+
+
+@pytest.mark.parametrize("backend", OVER_HTTP)
+async def test_the_next_request_begins_with_the_messages_of_the_last(backend: str, tmp_path: Path) -> None:
+    first, second = map(conversation, (await seen_on(backend, tmp_path, SCENARIOS["a tool"])).bodies)
+
+    assert unmarked(second)[: len(first)] == unmarked(first)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_the_usage_of_a_turn_is_that_of_its_calls(backend: str, tmp_path: Path) -> None:
+    used = "usage = { input_tokens = 7, output_tokens = 3, cache_read_input_tokens = 2 }\n"
+    script = f"[[turn]]\ntools = [{NOTES}]\n{used}[[turn]]\ntext = 'Seen.'\n{used}"
+    lines = (await seen_on(backend, tmp_path, Scenario(script=script, seen=()))).lines
+    [usage] = [line["usage"] for line in lines if line["type"] == "result"]
+
+    assert [usage[name] for name in ("input_tokens", "cache_read_input_tokens", "output_tokens")] == [14, 4, 6]
+
+
+def conversation(body: Json) -> list[Json]:
+    """The messages of a request, or its input items."""
+    found: list[Json] = body["messages"] if "messages" in body else body["input"]
+    return found
 
 
 def unmarked(value: Any) -> Any:

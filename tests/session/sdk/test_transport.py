@@ -54,7 +54,7 @@ def result(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_query_goes_over_the_programs_own_transport(loop: str) -> None:
+def test_a_query_uses_a_custom_transport(loop: str) -> None:
     transport = Played()
 
     async def play() -> list[Any]:

@@ -121,7 +121,7 @@ def served(message: Json) -> Json:
     return {}
 
 
-def talk(folder: Path, *, kind: str, place: str, agents: int, calls: int, seed: int) -> list[str]:
+def scenario(folder: Path, *, kind: str, place: str, agents: int, calls: int, seed: int) -> list[str]:
     """What is wrong with how the calls went; nothing, if all is well."""
     inside, file = folder / "project", folder / "elsewhere.txt"
     inside.mkdir()
@@ -149,7 +149,7 @@ def talk(folder: Path, *, kind: str, place: str, agents: int, calls: int, seed: 
         assert engine.stdin is not None
         engine.stdin.close()
         engine.wait()
-    return flaws(play, ids)
+    return problems(play, ids)
 
 
 def hear_out(lines: Iterator[Json], play: Play, calls: int, results: int) -> None:
@@ -159,7 +159,7 @@ def hear_out(lines: Iterator[Json], play: Play, calls: int, results: int) -> Non
             return
 
 
-def flaws(play: Play, ids: list[str]) -> list[str]:
+def problems(play: Play, ids: list[str]) -> list[str]:
     found = [f"asked {play.asked[id]} times about {id}" for id in ids if play.asked[id] != 1]
     found += [f"{id} ran {play.ran[id]} times" for id in ids if play.ran[id] != 1]
     for id in ids:
@@ -183,12 +183,12 @@ def main() -> None:
     for kind in KINDS:
         for place in PLACES:
             with tempfile.TemporaryDirectory() as folder:
-                found = talk(
+                found = scenario(
                     Path(folder), kind=kind, place=place, agents=given.agents, calls=given.calls, seed=given.seed
                 )
             calls = given.agents * given.calls
-            sys.stdout.write(f"{kind:10} {place:10} {given.agents} agents, {calls} calls: {len(found)} flaws\n")
-            sys.stdout.writelines(f"  {flaw}\n" for flaw in found[:10])
+            sys.stdout.write(f"{kind:10} {place:10} {given.agents} agents, {calls} calls: {len(found)} problems\n")
+            sys.stdout.writelines(f"  {problem}\n" for problem in found[:10])
             wrong += len(found)
     sys.exit(1 if wrong else 0)
 

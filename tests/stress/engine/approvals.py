@@ -341,9 +341,9 @@ def each_call_has_one_decision_and_one_result(court: Court) -> Iterator[str]:
 
 
 def each_turn_has_one_result(court: Court) -> Iterator[str]:
-    begun = sum(line.get("subtype") == "init" for line in court.lines)
-    if begun != court.results:
-        yield f"{begun} turns, {court.results} results"
+    started = sum(line.get("subtype") == "init" for line in court.lines)
+    if started != court.results:
+        yield f"{started} turns, {court.results} results"
 
 
 LAWS = (
@@ -366,9 +366,9 @@ def run(folder: Path, schedules: int, seed: int) -> Counter[str]:
                 court.play(court.act)
             except BaseException as exc:
                 raise Broken(f"schedule {seed}-{number} did not end: {exc!r}") from exc
-            flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(court)]
-        if flaws:
-            raise Broken(f"schedule {seed}-{number}: " + "; ".join(flaws))
+            problems = [f"{law.__name__}: {problem}" for law in LAWS for problem in law(court)]
+        if problems:
+            raise Broken(f"schedule {seed}-{number}: " + "; ".join(problems))
         seen += court.kinds
         seen["calls that ran"] += len(court.ran)
         seen["calls that were denied"] += sum(record["decision"] == "deny" for record in records(court))

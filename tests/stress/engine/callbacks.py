@@ -83,7 +83,7 @@ def scripted(ids: list[str], file: Path) -> str:
     return f"[[turn]]\ntools = [{calls}]\n[[turn]]\ntext = 'Done.'\n"
 
 
-def talk(folder: Path, *, kind: str, form: str, calls: int, at_once: int, seed: int) -> list[str]:
+def scenario(folder: Path, *, kind: str, form: str, calls: int, at_once: int, seed: int) -> list[str]:
     """What is wrong with how the calls went; nothing, if all is well."""
     ids = [f"toolu_{number}" for number in range(calls)]
     turns = [ids[start : start + at_once] for start in range(0, calls, at_once)]
@@ -97,10 +97,10 @@ def talk(folder: Path, *, kind: str, form: str, calls: int, at_once: int, seed: 
             host.say({"type": "user", "message": {"role": "user", "content": content}})
             play(host, lines, len(turn), dice, asked, ran)
     once = Counter(ids)
-    flaws = [f"asked {count} times about {id}" for id, count in (asked - once).items()]
-    flaws += [f"never asked about {id}" for id in once - asked]
-    flaws += [f"{id} did not run exactly once" for id in once if ran[id] != 1]
-    return flaws
+    problems = [f"asked {count} times about {id}" for id, count in (asked - once).items()]
+    problems += [f"never asked about {id}" for id in once - asked]
+    problems += [f"{id} did not run exactly once" for id in once if ran[id] != 1]
+    return problems
 
 
 def play(
@@ -135,12 +135,14 @@ def main() -> None:
     for kind in KINDS:
         for form in FORMS:
             with tempfile.TemporaryDirectory() as folder:
-                flaws = talk(
+                problems = scenario(
                     Path(folder), kind=kind, form=form, calls=given.calls, at_once=given.at_once, seed=given.seed
                 )
-            sys.stdout.write(f"{kind:10} {form:6} {given.calls} calls, {given.at_once} at once: {len(flaws)} flaws\n")
-            sys.stdout.writelines(f"  {flaw}\n" for flaw in flaws[:10])
-            wrong += len(flaws)
+            sys.stdout.write(
+                f"{kind:10} {form:6} {given.calls} calls, {given.at_once} at once: {len(problems)} problems\n"
+            )
+            sys.stdout.writelines(f"  {problem}\n" for problem in problems[:10])
+            wrong += len(problems)
     sys.exit(1 if wrong else 0)
 
 

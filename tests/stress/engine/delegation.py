@@ -4,7 +4,7 @@
 
 `purses`: random trees of agents, up to three levels deep and three wide, in a session with one limit: dollars, tokens,
 calls, or turns. The laws: the turn has exactly one result; what was spent is beyond the limit by one call at most;
-nobody makes more calls than its turns allow; and a turn that fits its limit succeeds.
+no one makes more calls than its turns allow; and a turn that fits its limit succeeds.
 
 `interrupts`: on the real executable, while three agents run, each in a command. The laws: the result comes within a
 second of the interrupt, and a moment later no process of theirs is left. The report has how long it took.
@@ -125,7 +125,7 @@ def purses(count: int, seed: int) -> list[str]:
     broken: list[str] = []
     for number in range(count):
         with tempfile.TemporaryDirectory(prefix="purse-") as folder:
-            broken += [f"purse {number}: {flaw}" for flaw in purse(Path(folder), Random(f"{seed}/{number}"))]
+            broken += [f"purse {number}: {problem}" for problem in purse(Path(folder), Random(f"{seed}/{number}"))]
     return broken
 
 
@@ -145,10 +145,10 @@ def interrupted(folder: Path, marker: str, within_seconds: float) -> tuple[float
     if not engine.until(3, "task_progress") or not wait_until(lambda: len(marked(marker)) >= 6):
         engine.end(kill=True)
         return 0.0, ["the agents never began to work"]
-    begun = time.monotonic()
+    started = time.monotonic()
     engine.ask("interrupt")
     came = engine.until(1, "result")
-    took = time.monotonic() - begun
+    took = time.monotonic() - started
     broken = [] if came else ["there was no result"]
     results = [heard.line for heard in engine.told("result")]
     if came and results[0].get("terminal_reason") != "aborted_tools":
@@ -189,9 +189,9 @@ def interrupts(count: int, seed: int, within_seconds: float = INTERRUPT_SECONDS)
     broken: list[str] = []
     for number in range(count):
         with tempfile.TemporaryDirectory(prefix="interrupt-") as folder:
-            took, flaws = interrupted(Path(folder), f"marker-{os.getpid()}-{seed}-{number}", within_seconds)
+            took, problems = interrupted(Path(folder), f"marker-{os.getpid()}-{seed}-{number}", within_seconds)
         times.append(took)
-        broken += [f"interrupt {number}: {flaw}" for flaw in flaws]
+        broken += [f"interrupt {number}: {problem}" for problem in problems]
     return times, broken
 
 
@@ -202,11 +202,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     wanted = parser.parse_args()
     broken = purses(wanted.purses, wanted.seed)
-    times, flaws = interrupts(wanted.interrupts, wanted.seed)
+    times, problems = interrupts(wanted.interrupts, wanted.seed)
     longest = f"; the longest interrupt took {max(times) * 1000:.0f} ms" if times else ""
-    said = f"{wanted.purses} purses, {wanted.interrupts} interrupts: {len(broken + flaws)} laws broken{longest}"
-    sys.stdout.write("\n".join([*broken, *flaws, said]) + "\n")
-    return 1 if broken or flaws else 0
+    said = f"{wanted.purses} purses, {wanted.interrupts} interrupts: {len(broken + problems)} laws broken{longest}"
+    sys.stdout.write("\n".join([*broken, *problems, said]) + "\n")
+    return 1 if broken or problems else 0
 
 
 if __name__ == "__main__":

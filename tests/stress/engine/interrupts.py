@@ -3,7 +3,7 @@
     python -m tests.stress.engine.interrupts --played 10000 --real 500 --seed 1
 
 `played`: on a stage where time is played (stage.py), at any moment of a turn: before the first byte, in the middle
-of a word, while a tool runs, while a question is open, when all is over. The laws of schedules.py must hold.
+of a word, while a tool runs, while a question is open, when all has ended. The laws of schedules.py must hold.
 
 `real`: on the real executable with a real model server on loopback, while an answer streams or a command runs.
 The report has how long the answer to an interrupt took, and the turn's result, in milliseconds. `--engine` names
@@ -76,11 +76,11 @@ def play(folder: Path, interrupts: int, seed: int) -> Counter[str]:
                 simulated.play(script.act)
             except BaseException as exc:
                 raise Broken(f"session {seed}-{number} did not end: {exc!r}") from exc
-            flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(simulated, script)]
+            problems = [f"{law.__name__}: {problem}" for law in LAWS for problem in law(simulated, script)]
         if simulated.results != script.interrupted:
-            flaws.append(f"{script.interrupted} turns had {simulated.results} results")
-        if flaws:
-            raise Broken(f"session {seed}-{number}: " + "; ".join(flaws))
+            problems.append(f"{script.interrupted} turns had {simulated.results} results")
+        if problems:
+            raise Broken(f"session {seed}-{number}: " + "; ".join(problems))
         ends.update(str(line.get("terminal_reason")) for line in simulated.lines if line["type"] == "result")
     return ends
 

@@ -96,8 +96,8 @@ def what_was_taken_was_said_once(simulated: SimulatedSession, script: Script) ->
         taken = method == "run" and "error" not in of(simulated, id)[-1]
         if said.count(f"<{id}>") != taken:
             yield f"{id} is {said.count(f'<{id}>')} times in the conversation"
-    if simulated.work.running or simulated.model.open or simulated.complaints:
-        yield f"{simulated.work.running} tools run, {simulated.model.open} streams are open; {simulated.complaints}"
+    if simulated.work.running or simulated.model.open or simulated.warnings:
+        yield f"{simulated.work.running} tools run, {simulated.model.open} streams are open; {simulated.warnings}"
 
 
 LAWS: tuple[Callable[[SimulatedSession, Script], Iterator[str]], ...] = (
@@ -119,9 +119,9 @@ def run(folder: Path, schedules: int, seed: int, lines: int = 14) -> Counter[str
                 simulated.play(script.act)
             except BaseException as exc:
                 raise Broken(f"schedule {seed}-{number} did not end: {exc!r}") from exc
-            flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(simulated, script)]
-        if flaws:
-            raise Broken(f"schedule {seed}-{number}: " + "; ".join(flaws))
+            problems = [f"{law.__name__}: {problem}" for law in LAWS for problem in law(simulated, script)]
+        if problems:
+            raise Broken(f"schedule {seed}-{number}: " + "; ".join(problems))
         last = [line for line in simulated.lines if is_last(line)]
         ends.update(str(line["error"]["code"] if "error" in line else line["result"]["subtype"]) for line in last)
     return ends

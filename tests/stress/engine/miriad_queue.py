@@ -70,7 +70,7 @@ class Reckoning:
         self.ends: Counter[str] = Counter()
         self.cut = False
         self.calls: list[str] = []
-        self.flaws: list[str] = []
+        self.problems: list[str] = []
 
     def hear(self, line: Json) -> None:
         kind = line.get("subtype") if line["type"] == "system" else line["type"]
@@ -78,7 +78,7 @@ class Reckoning:
 
     def must(self, fact: object, said: str) -> None:
         if not fact:
-            self.flaws.append(said)
+            self.problems.append(said)
 
     def begin(self) -> None:
         """Something of a turn was heard: it is that of the next prompt that was not queued."""
@@ -133,7 +133,7 @@ class Reckoning:
         self.turn, self.cut = (self.waiting.pop(0) if self.waiting else None), False
 
     def note(self, line: Json) -> None:
-        self.flaws.append(f"nobody expects {line}")
+        self.problems.append(f"nobody expects {line}")
 
 
 HEARD: dict[str, Callable[[Reckoning, Json], None]] = {
@@ -143,7 +143,7 @@ HEARD: dict[str, Callable[[Reckoning, Json], None]] = {
 
 
 def flaws_of(simulated: SimulatedSession, script: Script, reckoning: Reckoning) -> Iterator[str]:
-    yield from reckoning.flaws
+    yield from reckoning.problems
     if reckoning.waiting or reckoning.turn is not None:
         yield f"at the end {reckoning.waiting} wait, and {reckoning.turn} runs"
     ends = reckoning.ends
@@ -172,8 +172,8 @@ def flaws_inside(simulated: SimulatedSession, script: Script) -> Iterator[str]:
     if sorted(script.prompts, key=said.find) != script.prompts:
         yield "the order was not kept"
     calls = simulated.session.journal.history.open_calls()
-    if calls or simulated.work.running or simulated.model.open or simulated.complaints:
-        yield f"open: {calls}, {simulated.work.running} tools, {simulated.model.open} streams; {simulated.complaints}"
+    if calls or simulated.work.running or simulated.model.open or simulated.warnings:
+        yield f"open: {calls}, {simulated.work.running} tools, {simulated.model.open} streams; {simulated.warnings}"
 
 
 def run(folder: Path, schedules: int, seed: int, lines: int = 14) -> Counter[str]:
@@ -190,9 +190,9 @@ def run(folder: Path, schedules: int, seed: int, lines: int = 14) -> Counter[str
             reckoning = Reckoning(script)
             for line in simulated.lines:
                 reckoning.hear(line)
-            flaws = list(flaws_of(simulated, script, reckoning))
-        if flaws:
-            raise Broken(f"schedule {seed}-{number}: " + "; ".join(flaws))
+            problems = list(flaws_of(simulated, script, reckoning))
+        if problems:
+            raise Broken(f"schedule {seed}-{number}: " + "; ".join(problems))
         ends.update(reckoning.ends)
     return ends
 

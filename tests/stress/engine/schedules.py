@@ -2,7 +2,7 @@
 
     python -m tests.stress.engine.schedules --schedules 10000 --seed 1
 
-Each schedule is a session of its own on a stage where time is played (stage.py). When it is over, what the
+Each schedule is a session of its own on a stage where time is played (stage.py). When it has ended, what the
 host heard must obey the laws below. The exit code is 0 if they held in every schedule.
 """
 
@@ -118,7 +118,7 @@ def each_is_in_the_conversation_once(simulated: SimulatedSession, script: Script
 
 
 def the_order_is_kept(simulated: SimulatedSession, script: Script) -> Iterator[str]:
-    """Nobody starts while one waits who came earlier or matters more."""
+    """No one starts while one waits who came earlier or matters more."""
     place = {uuid: (rank, at) for at, (uuid, rank) in enumerate(script.ranks.items())}
     waiting: set[str] = set()
     for line in simulated.lines:
@@ -180,8 +180,8 @@ def every_question_is_settled(simulated: SimulatedSession, script: Script) -> It
     calls = simulated.session.journal.history.open_calls()
     if calls or simulated.work.running or simulated.model.open:
         yield f"open: {calls}, {simulated.work.running} tools, {simulated.model.open} streams"
-    if simulated.complaints and not all("refused" in complaint for complaint in simulated.complaints):
-        yield f"complaints: {simulated.complaints}"
+    if simulated.warnings and not all("refused" in warning for warning in simulated.warnings):
+        yield f"warnings: {simulated.warnings}"
 
 
 LAWS = (
@@ -207,9 +207,9 @@ def run(folder: Path, schedules: int, seed: int, lines: int = 14) -> Counter[str
                 simulated.play(script.act)
             except BaseException as exc:
                 raise Broken(f"schedule {seed}-{number} did not end: {exc!r}") from exc
-            flaws = [f"{law.__name__}: {flaw}" for law in LAWS for flaw in law(simulated, script)]
-        if flaws:
-            raise Broken(f"schedule {seed}-{number}: " + "; ".join(flaws))
+            problems = [f"{law.__name__}: {problem}" for law in LAWS for problem in law(simulated, script)]
+        if problems:
+            raise Broken(f"schedule {seed}-{number}: " + "; ".join(problems))
         ends.update(str(line.get("terminal_reason")) for line in simulated.lines if line["type"] == "result")
         ends.update(f"prompt {life[-1]}" for life in lives_of(simulated.lines).values())
     return ends

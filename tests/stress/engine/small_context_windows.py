@@ -37,6 +37,7 @@ from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
 from parley.testing.model_server import ModelServer
 from parley.testing.source import ModelSource
+from tests.helpers.process import kill
 from tests.stress.stores.scripted_job import flaw_in
 
 Json = dict[str, Any]
@@ -83,12 +84,12 @@ class Hostile:
         self._numbers = count(1)
         self.well = False
         self.requests = self.refused = self.summaries = 0
-        self.flaws: list[str] = []
+        self.problems: list[str] = []
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests += 1
         if wrong := flaw_in(request.messages):
-            self.flaws.append(wrong)
+            self.problems.append(wrong)
         asks = any(SUMMARY_REQUEST in block.get("text", "") for block in request.messages[-1]["content"])
         self.summaries += asks
         tokens = int(len(msgspec.json.encode([request.system, request.messages])) / self._bytes_per_token)
@@ -170,14 +171,14 @@ class Life:
                 answer = await self._asked("Are you well?")
             finally:
                 await self._end()
-        flaws = [*self.backend.flaws]
+        problems = [*self.backend.problems]
         if answer["is_error"]:
-            flaws.append(f"the last prompt has no answer: {answer}")
+            problems.append(f"the last prompt has no answer: {answer}")
         if (self._folder / "never").exists():
-            flaws.append("a call ran that was made in place of a summary")
+            problems.append("a call ran that was made in place of a summary")
         if b"Traceback" in self._complaint:
-            flaws.append(self._complaint.decode())
-        return flaws
+            problems.append(self._complaint.decode())
+        return problems
 
     async def _step(self) -> None:
         """A prompt and what becomes of it."""
@@ -192,7 +193,7 @@ class Life:
             case 4 if self._session_id is not None:
                 await self._hear_for(self._dice.random() * 0.4)
                 self.seen["killed"] += 1
-                self._engine.kill()
+                kill(self._engine)
                 await self._end()
                 await self._begin()
             case _:
@@ -218,7 +219,7 @@ class Life:
             async with asyncio.timeout(SILENCE_SECONDS):
                 _, self._complaint = await self._engine.communicate()
         except TimeoutError:
-            self._engine.kill()
+            kill(self._engine)
             raise
 
     def _say(self, text: str) -> str:
@@ -268,7 +269,7 @@ class Life:
 async def storm(folder: Path, *, sessions: int, parallel: int, seed: int) -> tuple[Counter[str], list[str]]:
     """What was seen, and what was wrong."""
     seen: Counter[str] = Counter()
-    flaws: list[str] = []
+    problems: list[str] = []
     numbers = iter(range(seed, seed + sessions))
 
     async def live() -> None:
@@ -279,14 +280,14 @@ async def storm(folder: Path, *, sessions: int, parallel: int, seed: int) -> tup
                 found = await life.run()
             except (AssertionError, KeyError, TimeoutError) as exc:
                 found = [repr(exc)]
-            flaws.extend(f"session {number}: {flaw}" for flaw in found)
+            problems.extend(f"session {number}: {problem}" for problem in found)
             backend = life.backend
             seen.update(life.seen, requests=backend.requests, refused=backend.refused, summaries=backend.summaries)
 
     async with asyncio.TaskGroup() as together:
         for _ in range(parallel):
             together.create_task(live())
-    return seen, flaws
+    return seen, problems
 
 
 def main() -> int:
@@ -296,11 +297,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        seen, flaws = asyncio.run(
+        seen, problems = asyncio.run(
             storm(Path(folder), sessions=chosen.sessions, parallel=chosen.parallel, seed=chosen.seed)
         )
-    sys.stdout.write("\n".join([*flaws, f"{chosen.sessions} sessions: {dict(sorted(seen.items()))}", ""]))
-    return 1 if flaws else 0
+    sys.stdout.write("\n".join([*problems, f"{chosen.sessions} sessions: {dict(sorted(seen.items()))}", ""]))
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

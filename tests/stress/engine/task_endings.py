@@ -4,7 +4,7 @@
 
 Each round starts the real executable, lets a scripted model start commands in the background that end at random
 moments, and reads what the host is told. In every second round the engine is killed (SIGKILL) at a random moment,
-and another one goes on with the session. The laws:
+and another one continues with the session. The laws:
 
     the host hears of the end of each task, by whichever engine, and what it hears twice is the same line
     within a second of it, and in the order in which the tasks ended
@@ -199,8 +199,8 @@ def run(rounds: int, tasks: int, seed: int, late_seconds: float = LATE_SECONDS) 
         dice = Random(f"{seed}/{number}")
         with tempfile.TemporaryDirectory(prefix="endings-") as folder:
             kill = dice.uniform(0, 1.2) if number % 2 else None
-            flaws, counted = play(Path(folder), tasks, dice, kill, late_seconds)
-        broken += [f"round {number}: {flaw}" for flaw in flaws]
+            problems, counted = play(Path(folder), tasks, dice, kill, late_seconds)
+        broken += [f"round {number}: {problem}" for problem in problems]
         counts += counted
     return broken, counts
 

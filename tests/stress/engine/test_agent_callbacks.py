@@ -14,4 +14,4 @@ from tests.stress.engine import agent_callbacks
 def test_no_callback_about_a_subagent_is_lost_or_asked_twice_and_each_names_its_agent(
     tmp_path: Path, kind: str, place: str
 ) -> None:
-    assert agent_callbacks.talk(tmp_path, kind=kind, place=place, agents=6, calls=3, seed=1) == []
+    assert agent_callbacks.scenario(tmp_path, kind=kind, place=place, agents=6, calls=3, seed=1) == []

@@ -86,7 +86,7 @@ def test_the_laws_catch_a_second_run_of_one_approval(tmp_path: Path, monkeypatch
         approvals.run(tmp_path, schedules=20, seed=7)
 
 
-def test_the_laws_catch_an_engine_that_never_hears_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_laws_catch_an_engine_that_never_learns_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def deaf(pump: serve.Pump, session: Any) -> None:
         session.close_input()
 

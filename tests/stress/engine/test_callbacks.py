@@ -14,4 +14,4 @@ from tests.stress.engine import callbacks
 def test_every_callback_is_asked_once_many_at_a_time_whatever_the_order_of_the_answers(
     tmp_path: Path, kind: str, form: str
 ) -> None:
-    assert callbacks.talk(tmp_path, kind=kind, form=form, calls=64, at_once=32, seed=1) == []
+    assert callbacks.scenario(tmp_path, kind=kind, form=form, calls=64, at_once=32, seed=1) == []

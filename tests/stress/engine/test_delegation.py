@@ -16,7 +16,7 @@ def test_an_interrupt_of_three_working_agents_leaves_no_process() -> None:
     assert broken == []
 
 
-def test_each_task_that_ends_is_told_once_and_in_order_also_after_a_kill_and_a_resume() -> None:
+def test_each_task_that_ends_is_reported_once_and_in_order_also_after_a_kill_and_a_resume() -> None:
     broken, counts = task_endings.run(rounds=2, tasks=20, seed=1, late_seconds=ANY_TIME)
     assert broken == []
     assert counts["tasks"] == 40

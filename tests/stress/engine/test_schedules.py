@@ -33,7 +33,7 @@ OWN: dict[str, Any] = {"type": "assistant", "message": {"content": [{"type": "te
 OTHER: dict[str, Any] = {"type": "assistant", "message": {"content": [{"type": "text", "text": "<n2>"}]}}
 
 
-def test_the_laws_catch_a_turn_that_tells_of_another() -> None:
+def test_the_laws_catch_a_turn_that_reports_another() -> None:
     interrupts.check([OWN, CUT], CUT, "n1")
     for lines in ([OWN, OTHER, CUT], [OWN, CUT, CUT]):
         with pytest.raises(schedules.Broken):
@@ -61,7 +61,7 @@ def test_the_laws_catch_a_queue_that_loses_a_prompt(tmp_path: Path, monkeypatch:
         schedules.run(tmp_path, schedules=200, seed=7)
 
 
-def test_a_play_that_nobody_goes_on_with_ends(tmp_path: Path) -> None:
+def test_a_play_that_no_one_continues_with_ends(tmp_path: Path) -> None:
     async def wait_for_ever(stage: simulation.SimulatedSession) -> None:
         await stage.loop.create_future()
 

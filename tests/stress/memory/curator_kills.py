@@ -29,6 +29,7 @@ from typing import Any
 
 from parley.memory.database import MemoryDatabase
 from parley.memory.knowledge_tree import KnowledgeTree
+from tests.helpers.process import kill
 
 Json = dict[str, Any]
 PARLEY = str(Path(sys.executable).with_name("parley"))
@@ -48,7 +49,7 @@ class Seen:
     in_the_middle: int = 0
     """Kills that left some of the work done, and some not."""
     sessions: int = 0
-    flaws: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 def body(slug: str, version: int) -> str:
@@ -116,14 +117,14 @@ class Life:
             if line["type"] == "result" and not is_early:
                 self._kill_in(WORK_SECONDS, engine)
             lines += [line] if line.get("subtype") == "consolidation" else []
-        complaints = await engine.stderr.read()
+        warnings = await engine.stderr.read()
         await engine.wait()
         if self._killer is not None:
             self._killer.cancel()
         if engine.returncode == 0 and (len(lines) != 1 or "fail" in str(lines[0].get("summary"))):
-            self._seen.flaws.append(f"{self._folder.name}: told {lines}, {complaints.decode()}")
+            self._seen.problems.append(f"{self._folder.name}: told {lines}, {warnings.decode()}")
         elif engine.returncode not in (0, -9):
-            self._seen.flaws.append(f"{self._folder.name}: ended with {engine.returncode}: {complaints.decode()}")
+            self._seen.problems.append(f"{self._folder.name}: ended with {engine.returncode}: {warnings.decode()}")
             return True
         return engine.returncode == 0
 
@@ -149,7 +150,7 @@ class Life:
 
     def _kill(self, engine: asyncio.subprocess.Process) -> None:
         if engine.returncode is None:
-            engine.kill()
+            kill(engine)
             self._kills -= 1
             self._seen.kills += 1
 
@@ -160,20 +161,20 @@ class Life:
         for slug, entry in there.items():
             history = tree.history(slug)
             if [each.version for each in history] != list(range(1, entry.version + 1)) or history[-1] != entry:
-                seen.flaws.append(f"{name}: {slug} has the versions {[each.version for each in history]}")
-            seen.flaws += [
+                seen.problems.append(f"{name}: {slug} has the versions {[each.version for each in history]}")
+            seen.problems += [
                 f"{name}: {slug} is not whole at version {each.version}"
                 for each in history
                 if each.body != body(slug, each.version) or not each.sources
             ]
             if tree.search(entry.body.split()[-1], 3) != [entry]:
-                seen.flaws.append(f"{name}: {slug} is not found by what it says")
+                seen.problems.append(f"{name}: {slug} is not found by what it says")
         if too_many := {slug for slug, entry in there.items() if entry.version > wanted().get(slug, 0)}:
-            seen.flaws.append(f"{name}: changed too often: {too_many}")
+            seen.problems.append(f"{name}: changed too often: {too_many}")
         done = {slug: entry.version for slug, entry in there.items()}
         seen.in_the_middle += bool(done) and done != wanted()
         if is_end and done != wanted():
-            seen.flaws.append(f"{name}: in the end there is {done}")
+            seen.problems.append(f"{name}: in the end there is {done}")
         self._check_file(path)
 
     def _check_file(self, path: Path) -> None:
@@ -183,7 +184,7 @@ class Life:
             checks = [database.execute("PRAGMA integrity_check").fetchone()[0]]
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'memory_entry_words'").fetchone():
                 database.execute("INSERT INTO memory_entry_words (memory_entry_words) VALUES ('integrity-check')")
-        self._seen.flaws += [f"{self._folder.name}: {check}" for check in checks if check != "ok"]
+        self._seen.problems += [f"{self._folder.name}: {check}" for check in checks if check != "ok"]
 
 
 async def storm(folder: Path, *, kills: int, parallel: int, seed: int, each: int = 5) -> Seen:
@@ -209,8 +210,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         seen = asyncio.run(storm(Path(folder), kills=given.kills, parallel=given.parallel, seed=given.seed))
     told = f"{seen.kills} kills in {seen.sessions} sessions, {seen.in_the_middle} of them in the middle of the work"
-    sys.stdout.write("\n".join([told, *seen.flaws]) + "\n")
-    return 1 if seen.flaws else 0
+    sys.stdout.write("\n".join([told, *seen.problems]) + "\n")
+    return 1 if seen.problems else 0
 
 
 if __name__ == "__main__":

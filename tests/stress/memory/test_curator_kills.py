@@ -10,10 +10,10 @@ from tests.helpers import paths
 from tests.stress.memory import curator_kills
 
 
-async def test_whoever_is_killed_while_tidying_up_leaves_whole_entries(tmp_path: Path) -> None:
+async def test_a_curator_that_is_killed_leaves_whole_entries(tmp_path: Path) -> None:
     seen = await curator_kills.storm(tmp_path, kills=4, parallel=2, seed=3, each=2)
 
-    assert seen.flaws == []
+    assert seen.problems == []
     assert seen.kills >= 4
 
 

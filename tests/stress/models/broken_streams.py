@@ -56,7 +56,7 @@ class Stream(msgspec.Struct):
 
 
 def recorded(folder: Path, number: int, dice: Random) -> Stream:
-    """An answer with texts nobody else says, on a tape and back."""
+    """An answer with texts no one else says, on a recording and back."""
     blocks = [block(dice, f"s{number}b{at}") for at in range(dice.randint(3, 6))]
     usage = {"input_tokens": dice.randint(100, 999), "output_tokens": dice.randint(100, 999)}
     message = message_json(blocks, id=f"msg_{number}", model="recorded", usage=usage)

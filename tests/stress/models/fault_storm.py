@@ -23,6 +23,7 @@ from typing import Any
 from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
 from parley.models.faults.catalog import FaultPlan
 from parley.testing.model_server import ModelServer
+from tests.helpers.process import kill
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 RUN_SECONDS = 120
@@ -72,17 +73,17 @@ async def one_run(folder: Path, faults: str) -> str:
         try:
             first = await turn(engine, "first")
             second = await turn(engine, "second")
-            rest, complaints = await engine.communicate(b"")
+            rest, warnings = await engine.communicate(b"")
         finally:
             if engine.returncode is None:
-                engine.kill()
+                kill(engine)
                 await engine.wait()
     lines = [*first, *second, *(json.loads(line) for line in rest.splitlines())]
     results = [line for line in lines if line["type"] == "result"]
     if len(results) != 2 or results[1]["is_error"] or results[1]["result"] != "Done.":
         raise Broken(f"{faults}: results {results}")
-    if engine.returncode != 0 or complaints:
-        raise Broken(f"{faults}: exit {engine.returncode}, {complaints.decode()}")
+    if engine.returncode != 0 or warnings:
+        raise Broken(f"{faults}: exit {engine.returncode}, {warnings.decode()}")
     calls = [block for line in lines if line["type"] == "assistant" for block in line["message"]["content"]]
     told = sum(block["type"] == "tool_use" for block in calls)
     ran = (folder / "ran").read_text().count("x") if (folder / "ran").exists() else 0
@@ -122,12 +123,12 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100, help="of each fault")
     parser.add_argument("--parallel", type=int, default=16)
     given = parser.parse_args()
-    begun = time.monotonic()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         ends = asyncio.run(storm(Path(folder), runs=given.runs, parallel=given.parallel))
     for end, times in sorted(ends.items()):
         sys.stdout.write(f"{times:5}  {end}\n")
-    sys.stdout.write(f"{ends.total()} runs in {time.monotonic() - begun:.0f} s, one result a prompt in each\n")
+    sys.stdout.write(f"{ends.total()} runs in {time.monotonic() - started:.0f} s, one result a prompt in each\n")
     return 0
 
 

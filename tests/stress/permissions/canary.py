@@ -220,9 +220,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=30_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    begun = time.monotonic()
+    started = time.monotonic()
     summary = run(arguments.count, arguments.seed)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started
     sys.stdout.write(
         f"{sum(summary.allowed.values()):,} allowed of {summary.generated:,} made ({dict(summary.allowed)}), "
         f"{summary.programs:,} programs compared, {len(summary.broken)} broken promises, {seconds:.0f} s\n"

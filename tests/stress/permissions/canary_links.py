@@ -161,9 +161,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    begun = time.monotonic()
+    started = time.monotonic()
     summary = run(arguments.count, arguments.seed)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started
     sys.stdout.write(
         f"{summary.allowed:,} allowed of {summary.generated:,} made, {len(summary.broken)} broken promises, "
         f"{seconds:.0f} s\n"

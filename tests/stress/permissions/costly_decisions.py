@@ -259,9 +259,9 @@ def measure(world: World, seed: int, count: int) -> Iterator[Measured]:
 def timed(world: World, given: Call, rules: RuleSet, mode: str) -> tuple[Decision, float]:
     for cached in (surveyed, read):
         cached.cache_clear()
-    begun = time.thread_time()
+    started = time.thread_time()
     decision = world.decide(given, rules, mode)
-    return decision, time.thread_time() - begun
+    return decision, time.thread_time() - started
 
 
 def report(measured: list[Measured]) -> None:

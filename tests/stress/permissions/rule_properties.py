@@ -277,14 +277,14 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000, help="examples of each property")
     count, broken = parser.parse_args().count, 0
     for holds in PROPERTIES:
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             check(holds, count)
             told = "holds"
         except AssertionError as exc:
             broken += 1
             told = "BROKEN\n" + "\n".join([str(exc), *getattr(exc, "__notes__", ())])
-        sys.stdout.write(f"{holds.__name__}: {count:,} examples, {time.monotonic() - begun:.0f} s: {told}\n")
+        sys.stdout.write(f"{holds.__name__}: {count:,} examples, {time.monotonic() - started:.0f} s: {told}\n")
         sys.stdout.flush()
     return 1 if broken else 0
 

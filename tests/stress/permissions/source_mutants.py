@@ -286,7 +286,7 @@ def main() -> int:
     if notices(first, first.read_text(encoding="utf-8")):
         sys.stdout.write("the tests fail without any change: nothing can be learned from them\n")
         return 2
-    begun, survivors = time.monotonic(), 0
+    started, survivors = time.monotonic(), 0
     picked = chosen(Random(arguments.seed), arguments.count, arguments.only)
     for number, (path, what, place) in enumerate(picked, 1):
         if not notices(path, mutated(path.read_text(encoding="utf-8"), place)):
@@ -295,7 +295,7 @@ def main() -> int:
             sys.stdout.flush()
     killed = len(picked) - survivors
     sys.stdout.write(
-        f"{killed} of {len(picked)} killed ({killed / len(picked):.0%}), {time.monotonic() - begun:.0f} s\n"
+        f"{killed} of {len(picked)} killed ({killed / len(picked):.0%}), {time.monotonic() - started:.0f} s\n"
     )
     return 1 if killed < LEAST_KILLED * len(picked) else 0
 

@@ -77,7 +77,7 @@ def test_the_harness_sees_a_canary_that_ran(ground: canary.Ground, command: str)
     assert ground.mark.exists()
 
 
-def test_the_harness_sees_a_file_that_was_written_and_words_that_nobody_judged(ground: canary.Ground) -> None:
+def test_the_harness_sees_a_file_that_was_written_and_words_that_no_one_judged(ground: canary.Ground) -> None:
     line = parse_strict("ls a")
     assert isinstance(line, CommandLine)
 

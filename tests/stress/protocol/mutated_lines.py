@@ -180,7 +180,7 @@ def run(count: int, seed: int) -> Summary:
     golden = golden_lines()
     questions = [message for one in golden if isinstance(message := decode(one.line), ControlRequest)]
     summary = Summary()
-    begun = time.perf_counter()
+    started = time.perf_counter()
     while summary.lines < count:
         batch = [mutate(dice, golden) for _ in range(min(BATCH, count - summary.lines))]
         try:
@@ -189,7 +189,7 @@ def run(count: int, seed: int) -> Summary:
             exc.add_note(f"seed {seed}, in the {BATCH} lines after the first {summary.lines}")
             raise
         summary.lines += len(batch)
-    summary.seconds = time.perf_counter() - begun
+    summary.seconds = time.perf_counter() - started
     return summary
 
 

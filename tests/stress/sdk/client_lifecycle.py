@@ -26,8 +26,8 @@ def settled() -> set[int]:
 
 
 def main(rounds: int) -> int:
-    flaws: list[str] = []
-    sys.unraisablehook = lambda flaw: flaws.append(f"unraisable: {flaw.exc_value!r}")
+    problems: list[str] = []
+    sys.unraisablehook = lambda problem: problems.append(f"unraisable: {problem.exc_value!r}")
     count = 0
     for _ in range(rounds):
         for way in WAYS:
@@ -36,10 +36,10 @@ def main(rounds: int) -> int:
                     with tempfile.TemporaryDirectory() as folder:
                         run(loop, way, ClientHarness(Path(folder)).options(engine, BUSY))
                         if left := settled():
-                            flaws.append(f"{way.__name__} on {loop} with {engine}: {left} are left")
+                            problems.append(f"{way.__name__} on {loop} with {engine}: {left} are left")
                     count += 1
-    sys.stdout.write(f"{count} lives, {len(flaws)} flaws\n" + "".join(f"  {flaw}\n" for flaw in flaws))
-    return 1 if flaws else 0
+    sys.stdout.write(f"{count} lives, {len(problems)} problems\n" + "".join(f"  {problem}\n" for problem in problems))
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

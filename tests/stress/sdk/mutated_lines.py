@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from typing import Any, get_args
 
 from parley import ClaudeSDKError, HookMatcher, Message, Options, PermissionResultAllow, create_sdk_mcp_server
-from parley.protocol.messages.requests import GetSettings
+from parley.protocol.messages.panel_requests import GetSettings
 from parley.sdk.runtime.connection import EngineConnection
 from parley.sdk.runtime.mcp_servers import to_hosted
 from parley.sdk.runtime.message_router import MessageRouter

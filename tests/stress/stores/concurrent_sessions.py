@@ -111,9 +111,9 @@ class House:
 
     def inspect(self) -> None:
         """Raises Wrong unless everything that was acknowledged is there, and nothing else."""
-        complaints: list[str] = []
+        warnings: list[str] = []
         context = EntryContext(cwd=str(self.project), version="2.1.0")
-        store: Store = ClaudeStore(self.config, context, complaints.append)
+        store: Store = ClaudeStore(self.config, context, warnings.append)
         if self._store == "sqlite":
             store = SqliteStore(self._database, context)
         for session_id, prompts in self.acknowledged.items():
@@ -122,8 +122,8 @@ class House:
             # we may hear in either order.
             if sorted(found[-len(prompts) :]) != sorted(prompts):
                 raise Wrong(f"{session_id} holds {found}, and {prompts} was acknowledged")
-        if complaints:
-            raise Wrong(f"damaged: {complaints}")
+        if warnings:
+            raise Wrong(f"damaged: {warnings}")
         held = [*self.config.glob("leases/*"), *self.config.glob("*.leases/*")]
         if held:
             raise Wrong(f"left behind: {held}")

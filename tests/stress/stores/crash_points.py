@@ -127,7 +127,7 @@ class Job:
         mode = {"permission_prompt_tool": "stdio"} if self._asks else {"permission_mode": "bypassPermissions"}
         environment = {"HOME": str(self._folder), "IS_SANDBOX": "1", "PARLEY_FSYNC": "off"}
         composer = Composer(CliOptions(model="offline", **mode, **again), environment, str(self._folder), Clock())
-        setup = composer.make_config(lambda complaint: None)
+        setup = composer.make_config(lambda warning: None)
         setup = msgspec.structs.replace(
             setup.with_model_opener(lambda choice: self.worker).with_log(Mortal(setup.storage.log, records)),
             tools=ToolRegistry(list(self._tools), self._tools.__getitem__),
@@ -169,7 +169,7 @@ class Job:
                     pump.receive(json.dumps(reply).encode() + b"\n", session)
 
     def _check(self) -> None:
-        assert self.worker.flaws == []
+        assert self.worker.problems == []
         assert sorted(int(mark.split("_")[1]) for mark in self._mark.marks) == self._marks
         options = CliOptions(model="offline")
         store = Composer(options, {"HOME": str(self._folder)}, str(self._folder)).stores.store()
@@ -200,11 +200,11 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    begun = time.monotonic()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         jobs = run(Path(folder), points=given.points, seed=given.seed)
     sys.stdout.write(
-        f"{given.points} deaths in {jobs} jobs, nothing lost, nothing twice; {time.monotonic() - begun:.0f} s\n"
+        f"{given.points} deaths in {jobs} jobs, nothing lost, nothing twice; {time.monotonic() - started:.0f} s\n"
     )
     return 0
 

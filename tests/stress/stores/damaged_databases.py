@@ -31,7 +31,7 @@ FIELDS = ("kind", "at", "message", "context", "checksum")
 
 
 def row(path: Path, dice: Random, most: int) -> None:
-    """One statement that nobody of us would make."""
+    """One statement that no one of us would make."""
     seq, other = dice.randrange(most), dice.randrange(most)
     field = dice.choice(FIELDS)
     statement, given = dice.choice(

@@ -30,6 +30,7 @@ from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
 from parley.testing.model_server import ModelServer
 from parley.testing.source import ModelSource
+from tests.helpers.process import kill
 from tests.stress.stores.scripted_job import ENDED, Step, Worker
 
 Json = dict[str, Any]
@@ -55,15 +56,15 @@ class Seen:
     messages: int = 0
     requests: int = 0
     resume_seconds: list[float] = field(default_factory=list)
-    flaws: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     def slowest(self, share: float) -> float:
         """The time that so large a share of the resumes kept within."""
         ordered = sorted(self.resume_seconds) or [0.0]
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
-    def flaw(self, text: str) -> None:
-        self.flaws.append(text)
+    def problem(self, text: str) -> None:
+        self.problems.append(text)
 
 
 def steps(folder: Path) -> list[Step]:
@@ -106,7 +107,7 @@ class Job:
         """One engine, killed at some time if kills are left; whether the job is done."""
         is_kept = any(self._folder.glob(f".claude/projects/*/{self._session_id}.jsonl"))
         again = ("--resume", str(self._session_id)) if is_kept else ()
-        begun = time.monotonic()
+        started = time.monotonic()
         engine = await asyncio.create_subprocess_exec(
             *(PARLEY, *ARGV, *self._mode, *again),
             cwd=self._folder,
@@ -120,12 +121,12 @@ class Job:
             self._kill_in(self._dice.random() * START_SECONDS, engine)
         works = self.kills_left > 0 and not early
         try:
-            return await self._talk(engine, begun, works=works, is_resume=bool(again))
+            return await self._talk(engine, started, works=works, is_resume=bool(again))
         finally:
             if self._killer is not None:
                 self._killer.cancel()
             if engine.returncode is None:
-                engine.kill()
+                kill(engine)
             await engine.wait()
 
     def _kill_in(self, seconds: float, engine: asyncio.subprocess.Process) -> None:
@@ -133,11 +134,11 @@ class Job:
 
     def _kill(self, engine: asyncio.subprocess.Process) -> None:
         if engine.returncode is None:
-            engine.kill()
+            kill(engine)
             self.kills_left -= 1
             self._seen.kills += 1
 
-    async def _talk(self, engine: asyncio.subprocess.Process, begun: float, *, works: bool, is_resume: bool) -> bool:
+    async def _talk(self, engine: asyncio.subprocess.Process, started: float, *, works: bool, is_resume: bool) -> bool:
         assert engine.stdin is not None
         assert engine.stdout is not None
         assert engine.stderr is not None
@@ -145,7 +146,7 @@ class Job:
         first = True
         while (raw := await self._next(engine.stdout)).endswith(b"\n"):
             if first and is_resume:
-                self._note_resume(time.monotonic() - begun)
+                self._note_resume(time.monotonic() - started)
             if first and works:
                 self._kill_in(self._dice.random() * WORK_SECONDS, engine)
             first, line = False, json.loads(raw)
@@ -159,11 +160,11 @@ class Job:
             if line["type"] == "result":
                 if line.get("result") == ENDED:
                     return True
-                self._seen.flaw(f"{self._folder.name}: {line}")
+                self._seen.problem(f"{self._folder.name}: {line}")
                 return True
         if engine.returncode is None and await engine.wait() != -9:
-            complaint = (await engine.stderr.read()).decode()
-            self._seen.flaw(f"{self._folder.name}: ended with {engine.returncode}: {complaint}")
+            warning = (await engine.stderr.read()).decode()
+            self._seen.problem(f"{self._folder.name}: ended with {engine.returncode}: {warning}")
             return True
         return False
 
@@ -174,7 +175,7 @@ class Job:
                 return await stdout.readline()
         except TimeoutError:
             last = list(self._printed.values())[-1:]
-            self._seen.flaw(f"{self._folder.name}: hangs behind {last}")
+            self._seen.problem(f"{self._folder.name}: hangs behind {last}")
             raise
 
     def _note_resume(self, seconds: float) -> None:
@@ -182,20 +183,20 @@ class Job:
 
     def _check(self) -> None:
         seen, name = self._seen, self._folder.name
-        store = ClaudeStore(self._folder / ".claude", EntryContext(cwd=str(self._folder), version="0"), seen.flaw)
+        store = ClaudeStore(self._folder / ".claude", EntryContext(cwd=str(self._folder), version="0"), seen.problem)
         kept = {entry.message.get("uuid"): entry.message for entry in store.read(str(self._session_id))}
         seen.messages += len(self._printed)
         seen.requests += self._worker.requests
-        seen.flaws += [f"{name}: {flaw}" for flaw in self._worker.flaws]
+        seen.problems += [f"{name}: {problem}" for problem in self._worker.problems]
         for uuid, line in self._printed.items():
             if kept.get(uuid) != line:
-                seen.flaw(f"{name}: was printed as {line}, and is kept as {kept.get(uuid)}")
+                seen.problem(f"{name}: was printed as {line}, and is kept as {kept.get(uuid)}")
         ran = (self._folder / "ran").read_text().split()
         done = sorted(int(id.split("_")[1]) for id in ran)
         if done != [number for number in range(STEPS) if number % 3]:
-            seen.flaw(f"{name}: these commands ran: {ran}")
+            seen.problem(f"{name}: these commands ran: {ran}")
         if len(list(self._folder.glob("made-*"))) != len([number for number in range(STEPS) if number % 3 == 0]):
-            seen.flaw(f"{name}: files are missing")
+            seen.problem(f"{name}: files are missing")
 
 
 def say(pipe: asyncio.StreamWriter, line: Json) -> None:
@@ -227,21 +228,21 @@ def main() -> int:
     parser.add_argument("--parallel", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    begun = time.monotonic()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         seen = asyncio.run(storm(Path(folder), kills=given.kills, parallel=given.parallel, seed=given.seed))
     if seen.slowest(1) > RESUME_SECONDS:
-        seen.flaw(f"a resume took {seen.slowest(1):.2f} s")
-    for flaw in seen.flaws:
-        sys.stdout.write(f"{flaw}\n")
+        seen.problem(f"a resume took {seen.slowest(1):.2f} s")
+    for problem in seen.problems:
+        sys.stdout.write(f"{problem}\n")
     sys.stdout.write(
         f"{seen.kills} kills in {seen.jobs} jobs, {len(seen.resume_seconds)} resumes, "
         f"half of them within {seen.slowest(0.5):.2f} s, 99 % within {seen.slowest(0.99):.2f} s, "
         f"the slowest {seen.slowest(1):.2f} s; "
-        f"{seen.messages} messages printed, {seen.requests} requests; {len(seen.flaws)} flaws; "
-        f"{time.monotonic() - begun:.0f} s\n"
+        f"{seen.messages} messages printed, {seen.requests} requests; {len(seen.problems)} problems; "
+        f"{time.monotonic() - started:.0f} s\n"
     )
-    return 1 if seen.flaws else 0
+    return 1 if seen.problems else 0
 
 
 if __name__ == "__main__":

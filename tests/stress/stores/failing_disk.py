@@ -59,7 +59,7 @@ class Disk:
         self._folder = str(folder)
         self.done = 0
         self.failed: Counter[str] = Counter()
-        self.first, self.length, self.flaw = sys.maxsize, 0, errno.EIO
+        self.first, self.length, self.problem = sys.maxsize, 0, errno.EIO
 
     @contextmanager
     def between(self) -> Iterator[None]:
@@ -80,7 +80,7 @@ class Disk:
                 self.done += 1
                 if self.first <= self.done < self.first + self.length:
                     self.failed[name] += 1
-                    raise OSError(self.flaw, os.strerror(self.flaw), None if isinstance(target, int) else target)
+                    raise OSError(self.problem, os.strerror(self.problem), None if isinstance(target, int) else target)
             return function(target, *args, **named)
 
         return operate
@@ -102,7 +102,7 @@ class Job:
         kinds = ("Mark", "Write", "Look", "Look", "Write", "Mark")
         steps: list[Step] = [self._step(kind) for kind in kinds]
         self.worker = Worker(steps, lambda call: ("Look", {"id": call}), lenient=True)
-        self.complaints: list[str] = []
+        self.warnings: list[str] = []
         self.told: list[Json] = []
         self._heard = asyncio.Semaphore(0)
 
@@ -117,7 +117,7 @@ class Job:
         options = CliOptions(model="offline", permission_mode="bypassPermissions")
         composer = Composer(options, environment, str(self._folder))
         try:
-            setup = composer.make_config(self.complaints.append)
+            setup = composer.make_config(self.warnings.append)
             setup = msgspec.structs.replace(setup.with_model_opener(lambda choice: self.worker), tools=self._tools)
             host, engine = create_pair()
             pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, setup.clock.new_uuid)
@@ -152,8 +152,8 @@ class Job:
         results = [line for line in self.told if line["type"] == "result"]
         assert len(results) == 2, results
         assert results[1]["result"] == ENDED, results[1]
-        assert self.worker.flaws == []
-        assert "Traceback" not in "\n".join(self.complaints), "\n".join(self.complaints)
+        assert self.worker.problems == []
+        assert "Traceback" not in "\n".join(self.warnings), "\n".join(self.warnings)
         assert sorted(int(mark.split("_")[1]) for mark in self._mark.marks) == [0, 5]
         kept = {entry.message.get("uuid"): entry.message for entry in composer.stores.store().read(session_id)}
         for line in self.told:
@@ -166,11 +166,11 @@ def run(folder: Path, *, most: int, every: int = 1) -> Counter[str]:
     failed: Counter[str] = Counter()
     for first in range(1, most + 1, every):
         ended = True
-        for at, flaw in enumerate(FLAWS):
-            place = folder / f"{first}-{flaw}"
+        for at, problem in enumerate(FLAWS):
+            place = folder / f"{first}-{problem}"
             place.mkdir()
             disk = Disk(place)
-            disk.first, disk.length, disk.flaw = first, LENGTHS[(first + at) % len(LENGTHS)], flaw
+            disk.first, disk.length, disk.problem = first, LENGTHS[(first + at) % len(LENGTHS)], problem
             with disk.between():
                 opened = asyncio.run(Job(place).run(disk))
             failed += disk.failed
@@ -187,10 +187,10 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=1000, help="the last operation to fail, if there are so many")
     parser.add_argument("--every", type=int, default=1)
     given = parser.parse_args()
-    begun = time.monotonic()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         failed = run(Path(folder), most=given.most, every=given.every)
-    sys.stdout.write(f"{dict(failed)}; one result each, nothing lost; {time.monotonic() - begun:.0f} s\n")
+    sys.stdout.write(f"{dict(failed)}; one result each, nothing lost; {time.monotonic() - started:.0f} s\n")
     return 0
 
 

@@ -5,7 +5,7 @@ whose outcome is unknown the worker looks at what is there before it tries again
 is refused, and noted.
 
     worker = Worker(steps, look)        # steps and look make a call: a name and an input, for a given id
-    worker.flaws                        # what was wrong with the requests
+    worker.errors                        # what was wrong with the requests
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Worker:
         """Whether a call may fail in ways of its own; then it is looked at before it is made again."""
         self._numbers = count(1)
         self.requests = 0
-        self.flaws: list[str] = []
+        self.problems: list[str] = []
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests += 1
         if wrong := flaw_in(request.messages):
-            self.flaws.append(wrong)
+            self.problems.append(wrong)
             raise ModelError(wrong, status=400, kind="invalid_request_error")
         number, usage = next(self._numbers), {"input_tokens": 1, "output_tokens": 1}
         blocks = self.next_blocks(request.messages)
@@ -76,12 +76,12 @@ class Worker:
         if said in AGAIN:
             return called(again, step)
         if said != interrupted_calls.UNKNOWN and not self._lenient:
-            self.flaws.append(f"{last} has the result {said!r}")
+            self.problems.append(f"{last} has the result {said!r}")
             return None
         looks = [id for id in made if id.startswith(f"look_{last}_")]
         seen = next((results[id] for id in looks if not results[id].get("is_error")), None)
         if seen is None and len(looks) == MOST_LOOKS:
-            self.flaws.append(f"{last} cannot be looked at: {text_of(results[looks[-1]])!r}")
+            self.problems.append(f"{last} cannot be looked at: {text_of(results[looks[-1]])!r}")
             return None
         if seen is None:
             return called(f"look_{last}_{len(looks)}", self._look)

@@ -45,7 +45,7 @@ def test_a_holder_that_lets_go_never_removes_the_lease_of_a_thief(tmp_path: Path
 async def test_a_killed_engine_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
     seen = await engine_kills.storm(tmp_path, kills=100, parallel=6, seed=1)
 
-    assert (seen.flaws, seen.kills) == ([], 100)
+    assert (seen.problems, seen.kills) == ([], 100)
     assert len(seen.resume_seconds) > 50
 
 
@@ -53,7 +53,7 @@ def test_an_engine_that_dies_at_any_record_loses_nothing_and_does_nothing_twice(
     assert crash_points.run(tmp_path, points=60, seed=1) > 10
 
 
-def test_a_disk_that_fails_costs_no_result_and_nothing_that_was_told(tmp_path: Path) -> None:
+def test_a_disk_that_fails_costs_no_result_and_nothing_that_was_reported(tmp_path: Path) -> None:
     failed = failing_disk.run(tmp_path, most=120, every=4)
 
     assert failed["write"] > 10

@@ -51,10 +51,10 @@ def words(entries: list[Entry]) -> list[str]:
 
 
 def test_a_session_of_an_older_version_is_read_and_continued(tmp_path: Path) -> None:
-    complaints: list[str] = []
+    warnings: list[str] = []
     path = transcript(tmp_path, OLDER)
     path.write_bytes((RECORDED / "older-parley.jsonl").read_bytes())
-    store = ClaudeStore(tmp_path, CONTEXT, complaints.append)
+    store = ClaudeStore(tmp_path, CONTEXT, warnings.append)
     entries = list(store.read(OLDER))
     log = store.open(OLDER)
     log.append(Entry(seq=8, kind="note", at="2026-01-01T00:00:09.000Z", message={"text": "more"}))
@@ -63,7 +63,7 @@ def test_a_session_of_an_older_version_is_read_and_continued(tmp_path: Path) -> 
     assert words(entries) == SAID
     assert entries[-1].message["total_cost_usd"] == 0.5
     assert [entry.seq for entry in store.read(OLDER)] == list(range(9))
-    assert complaints == []
+    assert warnings == []
 
 
 def forked(lines: list[Any], session_id: str) -> bytes:
@@ -73,17 +73,17 @@ def forked(lines: list[Any], session_id: str) -> bytes:
 
 
 def test_a_fork_of_an_older_session_by_the_original_is_whole(tmp_path: Path) -> None:
-    complaints: list[str] = []
+    warnings: list[str] = []
     lines = [json.loads(line) for line in (RECORDED / "older-parley.jsonl").read_text().splitlines()]
     transcript(tmp_path, FORK).write_bytes(forked(lines, FORK))
 
-    assert words(list(ClaudeStore(tmp_path, CONTEXT, complaints.append).read(FORK))) == SAID
-    assert complaints == []
+    assert words(list(ClaudeStore(tmp_path, CONTEXT, warnings.append).read(FORK))) == SAID
+    assert warnings == []
 
 
 def test_a_copied_line_that_is_damaged_is_left_out_and_named(tmp_path: Path) -> None:
-    complaints: list[str] = []
-    store = ClaudeStore(tmp_path, CONTEXT, complaints.append)
+    warnings: list[str] = []
+    store = ClaudeStore(tmp_path, CONTEXT, warnings.append)
     transcript(tmp_path, OLDER).write_bytes((RECORDED / "older-parley.jsonl").read_bytes())
     log = store.create("66666666-6666-4666-8666-666666666666")
     for entry in store.read(OLDER):
@@ -94,7 +94,7 @@ def test_a_copied_line_that_is_damaged_is_left_out_and_named(tmp_path: Path) -> 
     transcript(tmp_path, FORK).write_bytes(forked(lines, FORK).replace(b'"answer-1a"', b'"answer-2a"', 1))
 
     assert words(list(store.read(FORK))) == [word for word in SAID if word != "answer-1a"]
-    assert complaints == [f"line 2 of {transcript(tmp_path, FORK)} is incomplete or damaged; skipped"]
+    assert warnings == [f"line 2 of {transcript(tmp_path, FORK)} is incomplete or damaged; skipped"]
 
 
 def test_transcripts_have_final_figures_once_and_times_that_rise(tmp_path: Path) -> None:

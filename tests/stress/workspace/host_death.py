@@ -269,7 +269,7 @@ class Seen:
     state: str
     gone_seconds: float
     processes: int
-    flaws: tuple[str, ...]
+    problems: tuple[str, ...]
 
 
 def play(state: str, seed: int, engine: str = ENGINE) -> Seen:
@@ -284,8 +284,8 @@ def play(state: str, seed: int, engine: str = ENGINE) -> Seen:
             run.host.kill()
             seconds = gone_after(watched, time.monotonic())
             run.host.wait()
-            flaws = [*late(watched, seconds), *broken(run, model)]
-            return Seen(state, seconds, len(watched), tuple(f"{state} {seed}: {flaw}" for flaw in flaws))
+            problems = [*late(watched, seconds), *broken(run, model)]
+            return Seen(state, seconds, len(watched), tuple(f"{state} {seed}: {problem}" for problem in problems))
         except Failed as exc:
             return Seen(state, 0.0, len(watched), (f"{state} {seed}: {exc}",))
         finally:
@@ -315,11 +315,11 @@ def is_running(process: Process) -> bool:
     return stat is not None and int(stat[19]) == process[1] and stat[0] != b"Z"
 
 
-def gone_after(watched: set[Process], begun: float) -> float:
+def gone_after(watched: set[Process], started: float) -> float:
     """When the last one was gone; those that stay are given up some time later."""
-    while any(map(is_running, watched)) and time.monotonic() < begun + SURVIVAL_SECONDS:
+    while any(map(is_running, watched)) and time.monotonic() < started + SURVIVAL_SECONDS:
         time.sleep(0.005)
-    return time.monotonic() - begun
+    return time.monotonic() - started
 
 
 def late(watched: set[Process], seconds: float) -> Iterator[str]:
@@ -383,18 +383,18 @@ def main() -> int:
     parser.add_argument("--engine", default=ENGINE)
     given = parser.parse_args()
     seen = run_all(given.states.split(","), given.runs, given.jobs, given.seed, given.engine)
-    flaws = [flaw for one in seen for flaw in one.flaws]
-    for flaw in flaws:
-        sys.stdout.write(f"{flaw}\n")
+    problems = [problem for one in seen for problem in one.problems]
+    for problem in problems:
+        sys.stdout.write(f"{problem}\n")
     sys.stdout.write("state        runs  processes  median gone  slowest gone  broken\n")
     for state in given.states.split(","):
         of = [one for one in seen if one.state == state]
         times = sorted(one.gone_seconds for one in of)
         sys.stdout.write(
             f"{state:<12} {len(of):4}  {sum(one.processes for one in of):9}  {times[len(times) // 2]:9.2f} s"
-            f"  {times[-1]:10.2f} s  {sum(bool(one.flaws) for one in of):6}\n"
+            f"  {times[-1]:10.2f} s  {sum(bool(one.problems) for one in of):6}\n"
         )
-    return 1 if flaws else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

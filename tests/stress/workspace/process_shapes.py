@@ -70,7 +70,7 @@ def fork(then: Callable[[], None]) -> int:
 
 
 def daemon(then: Callable[[], None]) -> None:
-    """Fork twice with a session in between: nobody's child in nobody's session."""
+    """Fork twice with a session in between: no one's child in no one's session."""
 
     def middle() -> None:
         os.setsid()
@@ -109,7 +109,7 @@ def silent_daemon(stage: Stage) -> int:
 
 
 def deaf(start: Callable[[Callable[[], None]], object]) -> Callable[[Stage], int]:
-    """Whoever is asked to end goes on."""
+    """Whoever is asked to end continues."""
 
     def act(stage: Stage) -> int:
         def live() -> None:

@@ -64,7 +64,7 @@ class Run:
                 [*self.argv, *FLAGS], cwd=self.folder, env=environment, stdin=subprocess.PIPE, stdout=out, stderr=err
             )
         actor = f"{sys.executable} -I -S {ACTORS} {self.shape} {self.folder / 'pids'} {'stay' if stays else 'leave'}"
-        # A keeper that was stopped does not say that the command is over; then its time has to be up.
+        # A keeper that was stopped does not say that the command has ended; then its time has to be up.
         call = {"command": actor, "run_in_background": background, "timeout": 60_000 if stays else 3_000}
         line = {"type": "user", "message": {"role": "user", "content": f"call Bash {json.dumps(call)}"}}
         assert self.engine.stdin is not None
@@ -152,7 +152,7 @@ def play(argv: tuple[str, ...], shape: str, ending: str) -> Seen:
         try:
             ENDINGS[ending](run)
             below = descendants(run.engine.pid)
-            begun = time.monotonic()
+            began = time.monotonic()
             run.wait_until(run.has_ended, "end of the engine")
             ended = time.monotonic()
             left, gone_at = look_for(run, below, ended + GONE_SECONDS)
@@ -161,7 +161,7 @@ def play(argv: tuple[str, ...], shape: str, ending: str) -> Seen:
                 ending=ending,
                 processes=len(run.enrolled()),
                 survivors=left,
-                engine_seconds=ended - begun,
+                engine_seconds=ended - began,
                 gone_seconds=gone_at - ended,
             )
         finally:
@@ -172,7 +172,7 @@ def look_for(run: Run, below: set[Process], deadline: float) -> tuple[int, float
     """How many are left in the end, and when that was so.
 
     One that forks and ends all the time may be between two processes when we look: those who are gone
-    must be joined by nobody for a while.
+    must be joined by no one for a while.
     """
     while True:
         before, at = run.enrolled(), time.monotonic()
@@ -204,7 +204,7 @@ def stat_of(pid: int) -> list[bytes] | None:
 
 
 def is_alive(process: Process) -> bool:
-    """Zombies count, unless they wait for the first process of the machine, which is nobody's fault."""
+    """Zombies count, unless they wait for the first process of the machine, which is no one's fault."""
     stat = stat_of(process[0])
     return stat is not None and int(stat[19]) == process[1] and not (stat[0] == b"Z" and stat[1] == b"1")
 
@@ -258,14 +258,14 @@ def main() -> int:
             sys.stdout.write(f"SURVIVORS {seen}\n")
             sys.stdout.flush()
 
-    begun = time.monotonic()
+    began = time.monotonic()
     with load(os.cpu_count() or 1 if options.under_load else 0):
         seen = run(options.rounds, options.jobs, tell, tuple(shlex.split(options.engine)))
     slowest = max(seen, key=lambda one: one.gone_seconds)
     sys.stdout.write(
         f"{len(seen)} runs, {sum(one.processes for one in seen)} processes, {survivors.total()} survivors; "
         f"slowest to be gone {slowest.gone_seconds:.2f} s ({slowest.shape}, {slowest.ending}); "
-        f"slowest engine {max(one.engine_seconds for one in seen):.2f} s; {time.monotonic() - begun:.0f} s in all\n"
+        f"slowest engine {max(one.engine_seconds for one in seen):.2f} s; {time.monotonic() - began:.0f} s in all\n"
     )
     return 1 if survivors.total() else 0
 

@@ -161,7 +161,7 @@ class Bomb:
 
 
 def check(place: Workplace, job: Job, case: str) -> None:
-    """The file is whole, and the session goes on."""
+    """The file is whole, and the session continues."""
     found = place.content()
     assert found in job.ends, f"{case}: the file is torn, {len(found or b'')} bytes"
     files = place.open()

@@ -1,6 +1,6 @@
 """Every row of docs/reference/dialect-coverage.md names a test that exists.
 
-A test is named as `tests/folder/test_file.py::test_name`, a talk as `tests/transcripts/name.talk`.
+A test is named as `tests/folder/test_file.py::test_name`, a conversation as `tests/transcripts/name.talk`.
 """
 
 from __future__ import annotations

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import gen_api
+import gen_cli
 import gen_hooks
 import gen_permissions
 import gen_protocol
+import gen_settings
 import pages
 import pytest
 
@@ -53,7 +55,14 @@ def test_every_example_is_in_the_guide() -> None:
     assert programs == {name for name, _ in SNIPPETS}
 
 
-GENERATORS = [gen_api.pages, gen_hooks.pages, gen_permissions.pages, gen_protocol.pages]
+GENERATORS = [
+    gen_api.pages,
+    gen_cli.pages,
+    gen_hooks.pages,
+    gen_permissions.pages,
+    gen_protocol.pages,
+    gen_settings.pages,
+]
 
 
 @pytest.mark.parametrize("generate", GENERATORS, ids=lambda generate: generate.__module__)

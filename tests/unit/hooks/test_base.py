@@ -8,13 +8,13 @@ import pytest
 
 from parley.hooks.base import (
     DEFAULT_SECONDS,
-    EVENTS,
     MAX_CONTEXT_CHARS,
     MAX_SECONDS,
     format_context,
     parse_failure_policy,
     parse_timeout,
 )
+from parley.hooks.events import EVENTS
 from parley.protocol.base import UNSET
 
 
@@ -22,7 +22,7 @@ from parley.protocol.base import UNSET
     ("asked", "expected"),
     [(5, 5.0), (0.5, 0.5), (None, DEFAULT_SECONDS), (0, DEFAULT_SECONDS), (10**400, MAX_SECONDS)],
 )
-def test_a_time_that_is_none_is_not_heeded(asked: Any, expected: float) -> None:
+def test_a_time_that_is_invalid_is_not_heeded(asked: Any, expected: float) -> None:
     assert (parse_timeout(asked), parse_timeout(True), parse_timeout("9")) == (
         expected,
         DEFAULT_SECONDS,
@@ -39,7 +39,7 @@ def test_an_unknown_policy_is_the_careful_one(asked: Any, expected: str) -> None
 
 
 def test_a_hook_before_a_call_blocks_when_it_fails_unless_it_says_otherwise() -> None:
-    assert [name for name, event in EVENTS.items() if event.on_failure == "block"] == ["PreToolUse"]
+    assert [name for name, event in EVENTS.items() if event.on_failure == "block"] == ["PreToolUse", "PreModelSwitch"]
     given = (None, UNSET, "continue")
     assert [parse_failure_policy(asked, "PreToolUse") for asked in given] == ["block", "block", "continue"]
 

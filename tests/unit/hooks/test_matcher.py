@@ -37,5 +37,5 @@ def test_a_matcher_fits_everything_names_or_a_pattern(text: str, names: list[str
 
 
 @pytest.mark.parametrize(("text", "flawed"), [("(", True), ("Bash", False), ("a.*b", False), ("", False), ("*", False)])
-def test_a_pattern_that_cannot_be_read_is_told(text: str, flawed: bool) -> None:
+def test_a_pattern_that_cannot_be_read_is_reported(text: str, flawed: bool) -> None:
     assert (Matcher(text).problem is not None) is flawed

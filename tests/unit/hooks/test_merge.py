@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from parley.hooks.base import EVENTS, HookRun, OnFailure
+from parley.hooks.base import HookRun
+from parley.hooks.events import EVENTS, OnFailure
 from parley.hooks.merge import RULES, HookResult, HookVerdict, merge_results
 from parley.hooks.output import parse_output
 
@@ -30,12 +31,15 @@ def decided(word: Any, reason: str = "", **fields: Any) -> HookVerdict:
 
 
 ALLOW, DENY = {"behavior": "allow"}, {"behavior": "deny", "message": "no"}
+RETRY = HookVerdict(fields={"retry": True})
 ROWS: dict[str, list[tuple[str, list[HookResult], HookVerdict]]] = {
     "permissionDecision": [
         ("PreToolUse", [decision("allow"), decision("deny"), decision("ask")], decided("deny")),
         ("PreToolUse", [decision("allow"), decision("ask")], decided("ask")),
         ("PreToolUse", [said(), decision("allow")], decided("allow")),
-        ("PreToolUse", [decision("defer")], decided("deny", "unknown decision 'defer'")),
+        ("PreToolUse", [decision("allow"), decision("defer"), decision("ask")], decided("defer")),
+        ("PreToolUse", [decision("defer"), decision("deny")], decided("deny")),
+        ("PreModelSwitch", [decision("defer")], decided("deny")),
         ("PreToolUse", [said({"decision": "approve"})], decided("allow")),
         ("PreToolUse", [said({"decision": "deny"})], decided("deny")),
         ("PreToolUse", [said({"decision": "no"})], decided("deny", "unknown decision 'no'")),
@@ -62,7 +66,7 @@ ROWS: dict[str, list[tuple[str, list[HookResult], HookVerdict]]] = {
             [said(specific(additionalContext="a")), said(specific(additionalContext="b"))],
             HookVerdict(contexts=("a", "b")),
         ),
-        ("Notification", [said(specific(additionalContext="a"))], HookVerdict()),
+        ("SessionEnd", [said(specific(additionalContext="a"))], HookVerdict()),
     ],
     "decision block and reason": [
         (
@@ -110,6 +114,38 @@ ROWS: dict[str, list[tuple[str, list[HookResult], HookVerdict]]] = {
         ),
         ("PreToolUse", [said(specific(decision=DENY))], HookVerdict()),
     ],
+    "displayContent, sessionTitle, initialUserMessage, worktreePath": [
+        (
+            "SessionStart",
+            [said(specific(sessionTitle="a")), said(specific(sessionTitle="b", initialUserMessage="hi"))],
+            HookVerdict(fields={"sessionTitle": "a", "initialUserMessage": "hi"}),
+        ),
+        ("MessageDisplay", [said(specific(displayContent=""))], HookVerdict(fields={"displayContent": ""})),
+        ("WorktreeCreate", [said(specific(worktreePath="/w"))], HookVerdict(fields={"worktreePath": "/w"})),
+        ("Stop", [said(specific(sessionTitle="a"))], HookVerdict()),
+    ],
+    "action and content": [
+        (
+            "Elicitation",
+            [said(specific(content={"a": 0})), said(specific(action="accept", content={"a": 1}))],
+            HookVerdict(fields={"action": "accept", "content": {"a": 1}}),
+        ),
+    ],
+    "watchPaths": [
+        (
+            "CwdChanged",
+            [said(specific(watchPaths=["/a", "/b"])), said(), said(specific(watchPaths=["/b", "/c"]))],
+            HookVerdict(fields={"watchPaths": ["/a", "/b", "/c"]}),
+        ),
+        ("FileChanged", [said(specific(watchPaths=[]))], HookVerdict(fields={"watchPaths": []})),
+    ],
+    "reloadSkills, retry, suppressOriginalPrompt": [
+        (
+            "PermissionDenied",
+            [said(specific(retry=False)), said(specific(retry=True))],
+            HookVerdict(fields={"retry": True}),
+        ),
+    ],
     "async": [
         ("PreToolUse", [said({"async": True, **specific(permissionDecision="allow")})], HookVerdict()),
         ("Stop", [said({"async": True, "decision": "block"})], HookVerdict()),
@@ -137,7 +173,7 @@ ROWS: dict[str, list[tuple[str, list[HookResult], HookVerdict]]] = {
         ("UserPromptSubmit", [said(failure="late")], HookVerdict()),
         ("PostToolUse", [said(failure="late")], HookVerdict()),
     ],
-    "keys that are not known": [
+    "unknown keys": [
         ("PreToolUse", [said({"decision": "approve"}, unknown=("a",))], decided("allow")),
         ("PostToolUse", [said(unknown=("a",))], HookVerdict()),
     ],
@@ -154,5 +190,5 @@ def test_every_row_has_its_test() -> None:
     assert list(ROWS) == list(RULES)
 
 
-def test_nobody_says_nothing() -> None:
+def test_no_one_says_nothing() -> None:
     assert all(merge_results(event, []) == HookVerdict() for event in EVENTS.values())

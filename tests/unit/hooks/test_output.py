@@ -12,7 +12,7 @@ from parley.sdk.types.hooks import AsyncHookJSONOutput, HookSpecificOutput, Sync
 
 
 @pytest.mark.parametrize("answer", [None, UNSET, {}, {"from the future": 1}, {"hookSpecificOutput": None}])
-def test_an_empty_answer_is_no_opinion(answer: Any) -> None:
+def test_an_empty_answer_is_not_an_opinion(answer: Any) -> None:
     assert parse_output(answer) == HookOutput()
 
 

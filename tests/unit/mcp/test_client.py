@@ -92,7 +92,7 @@ def test_a_call_of_ten_minutes_is_waited_for_as_long_as_it_shows_progress() -> N
     assert seconds == pytest.approx(600, abs=1)
 
 
-def test_a_call_without_a_sign_is_given_up_at_its_limit_and_the_server_is_told() -> None:
+def test_a_call_without_a_sign_is_given_up_at_its_limit_and_the_server_is_informed() -> None:
     async def act(far: Far, message: Json) -> None:
         if message["method"] == "tools/call":
             await asyncio.sleep(50)
@@ -143,7 +143,7 @@ def test_a_lost_server_ends_every_wait_with_the_reason() -> None:
     meeting(act, work)
 
 
-def test_answers_may_come_in_any_order_and_those_nobody_waits_for_mean_nothing() -> None:
+def test_answers_may_come_in_any_order_and_those_no_one_waits_for_mean_nothing() -> None:
     waiting: list[Json] = []
 
     async def act(far: Far, message: Json) -> None:
@@ -221,7 +221,7 @@ def test_a_question_that_the_server_withdraws_is_withdrawn_from_the_person() -> 
     assert withdrawn == ["elicitation/create"]
 
 
-def test_a_question_that_belongs_to_a_withdrawn_call_is_withdrawn_too_and_the_server_hears_so() -> None:
+def test_a_question_of_a_cancelled_call_is_cancelled_too_and_the_server_is_informed() -> None:
     asked: list[str] = []
 
     async def person(method: str, params: Json) -> Json:

@@ -71,14 +71,14 @@ def test_what_the_host_runs_itself_has_its_own_source() -> None:
         (7, "Expected `object`, got `int`"),
     ],
 )
-def test_a_bad_entry_is_a_failed_server_with_its_reason_and_the_rest_goes_on(entry: Any, reason: str) -> None:
+def test_a_bad_entry_is_a_failed_server_with_its_reason_and_the_rest_continues(entry: Any, reason: str) -> None:
     found = parse_servers({"bad": entry, "good": {"command": "x"}}, source="user", path="settings.json", variables={})
 
     assert [spec.problem for spec in found.specs] == [reason, ""]
     assert found.problems == (f"settings.json: invalid MCP server 'bad': {reason}",)
 
 
-def test_what_is_no_object_of_servers_is_told() -> None:
+def test_what_is_not_an_object_of_servers_is_reported() -> None:
     assert parse_servers([], source="user", path="x.json", variables={}) == ParsedServers(
         problems=("x.json: mcpServers must be an object",)
     )

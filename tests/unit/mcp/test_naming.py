@@ -8,7 +8,7 @@ from parley.mcp.naming import find_clash, is_denied, qualify, title
 from parley.permissions.rules import matches_tool
 
 
-def test_whatever_a_model_api_does_not_take_in_a_name_becomes_an_underscore() -> None:
+def test_characters_that_a_model_api_rejects_in_a_name_become_underscores() -> None:
     assert qualify("my server.io", "läuft/gut") == "mcp__my_server_io__l_uft_gut"
 
 
@@ -41,7 +41,7 @@ def test_a_tool_is_not_denied_by_the_beginning_of_its_servers_name() -> None:
         ("a_b", "a-b", False),
     ],
 )
-def test_servers_clash_whose_tools_cannot_be_told_apart(one: str, other: str, clash: bool) -> None:
+def test_servers_with_indistinguishable_tools_clash(one: str, other: str, clash: bool) -> None:
     assert (find_clash(one, [other]), find_clash(other, [one])) == ((other, one) if clash else (None, None))
 
 

@@ -74,7 +74,7 @@ async def connected() -> tuple[McpServer, Ears]:
         (["close", "reconnect"], "disabled"),
     ],
 )
-def test_the_last_wish_counts_and_nothing_is_left_behind(wishes: list[str], status: str) -> None:
+def test_the_last_request_takes_effect_and_nothing_is_left_behind(wishes: list[str], status: str) -> None:
     async def wish() -> tuple[Any, ...]:
         server, _ = await connected()
         tasks = []
@@ -91,7 +91,7 @@ def test_the_last_wish_counts_and_nothing_is_left_behind(wishes: list[str], stat
     assert found == (status, there, there, 0)
 
 
-def test_a_wish_that_nobody_waits_for_any_more_is_done_all_the_same() -> None:
+def test_a_request_is_carried_out_even_if_no_one_waits_for_it_any_more() -> None:
     async def wish() -> tuple[Any, ...]:
         server, ears = await connected()
         waiting = asyncio.create_task(server.reconnect())
@@ -106,7 +106,7 @@ def test_a_wish_that_nobody_waits_for_any_more_is_done_all_the_same() -> None:
     assert found == ("connected", 1, 1, ["pending", "connected", "pending", "connected"])
 
 
-def test_nobody_waits_on_for_a_server_that_was_removed() -> None:
+def test_no_one_waits_on_for_a_server_that_was_removed() -> None:
     async def remove() -> str:
         async def wire() -> ServerTransport:
             return await asyncio.Event().wait()  # type: ignore[return-value]  # never

@@ -21,5 +21,5 @@ from parley.mcp.stdio import parse_messages
         (b"null", []),
     ],
 )
-def test_half_a_character_costs_no_answer_and_what_is_no_message_is_none(line: bytes, said: list[Any]) -> None:
+def test_half_a_character_loses_no_answer_and_what_is_not_a_message_is_skipped(line: bytes, said: list[Any]) -> None:
     assert parse_messages(line) == said

@@ -1,4 +1,4 @@
-"""The tree: what may be in it, that nobody overwrites what he has not seen, and that every change can be undone."""
+"""The tree: what may be in it, that no one overwrites what he has not seen, and that every change can be undone."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def test_an_entry_is_found_again_with_all_it_says(grown: KnowledgeTree, tmp_path
 def test_who_has_not_seen_the_last_version_changes_nothing(grown: KnowledgeTree) -> None:
     grown.update("ada", 1, body="Likes looms.")
 
-    with pytest.raises(Refusal, match="at version 2 by now, not 1"):
+    with pytest.raises(Refusal, match="now at version 2, not 1"):
         grown.update("ada", 1, body="Old.")
-    with pytest.raises(Refusal, match="at version 2 by now, not 1"):
+    with pytest.raises(Refusal, match="now at version 2, not 1"):
         grown.archive("ada", 1)
     assert [entry.body for entry in grown.history("ada")] == ["Likes *engines*.", "Likes looms."]
 
@@ -85,14 +85,14 @@ def test_what_it_comes_from_is_added_up(grown: KnowledgeTree) -> None:
 @pytest.mark.parametrize(
     ("draft", "why"),
     [
-        (EntryDraft(slug="ada", title="x", body="x"), "already, at version 1: update"),
+        (EntryDraft(slug="ada", title="x", body="x"), "already exists, at version 1: update"),
         (EntryDraft(slug="Two Words", title="x", body="x"), "cannot be a slug"),
         (EntryDraft(slug="x" * 81, title="x", body="x"), "cannot be a slug"),
         (EntryDraft(slug="x", title=" ", body="x"), "the title has 0 characters"),
         (EntryDraft(slug="x", title="x", body="y" * 20_001), "the body has 20001 characters"),
         (EntryDraft(slug="x", title="x", body="x", parent="nobody"), "refers to 'nobody', which is no entry"),
         (EntryDraft(slug="x", title="x", body="x", links=("nobody",)), "refers to 'nobody', which is no entry"),
-        (EntryDraft(slug="x", title="x", body="x", links=tuple(f"l{n}" for n in range(51))), "50 links at most"),
+        (EntryDraft(slug="x", title="x", body="x", links=tuple(f"l{n}" for n in range(51))), "at most 50 links"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_reason(grown: KnowledgeTree, draft: EntryDraft, why: str) -> None:
@@ -108,7 +108,7 @@ def test_a_tree_stays_a_tree(grown: KnowledgeTree) -> None:
         grown.update("ada", 1, parent="ada")
     with pytest.raises(Refusal, match="move or archive ada first"):
         grown.archive("people", 1)
-    with pytest.raises(Refusal, match="nothing of 'ada' would be different"):
+    with pytest.raises(Refusal, match="this would not change 'ada'"):
         grown.update("ada", 1, body="Likes *engines*. ")
 
 
@@ -133,9 +133,9 @@ def test_undo_goes_back_one_change_or_to_a_version(grown: KnowledgeTree) -> None
     assert said(grown.undo("ada")) == (("people"), "Ada Lovelace", "two", (), False)
     assert grown.undo("ada", 3).body == "three"
     assert grown.undo("ada", 1).body == "Likes *engines*."
-    with pytest.raises(Refusal, match="is at version 6 and has the versions 1, 2, 3, 4, 5, 6, not 7"):
+    with pytest.raises(Refusal, match=r"no earlier version 7 to restore \(earlier versions: 1, 2, 3, 4, 5\)"):
         grown.undo("ada", 7)
-    with pytest.raises(Refusal, match="not 6"):
+    with pytest.raises(Refusal, match="no earlier version 6"):
         grown.undo("ada", 6)
     with pytest.raises(Refusal, match="no entry 'nobody'"):
         grown.undo("nobody")
@@ -178,13 +178,13 @@ def test_a_memory_of_a_newer_version_is_left_alone(grown: KnowledgeTree, tmp_pat
     with sqlite3.connect(tmp_path / "m.db") as database:
         database.execute("UPDATE parley_version SET version = 9 WHERE part = 'memory'")
 
-    with pytest.raises(SessionError, match="of a newer version"):
+    with pytest.raises(SessionError, match="this program supports up to"):
         grown.entries()
-    with pytest.raises(SessionError, match="of a newer version"):
+    with pytest.raises(SessionError, match="this program supports up to"):
         grown.create(EntryDraft(slug="x", title="x", body="x"))
 
 
-def test_what_is_no_database_is_told(tmp_path: Path) -> None:
+def test_what_is_not_a_database_is_reported(tmp_path: Path) -> None:
     (tmp_path / "m.db").write_text("these are just some words, and no database at all" * 20)
 
     with pytest.raises(SessionError, match="cannot be used: file is not a database"):

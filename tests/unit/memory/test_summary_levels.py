@@ -28,7 +28,16 @@ from parley.memory.summary_levels import (
     summary_tokens,
 )
 from parley.stores.base import Entry
-from tests.unit.engine.context.test_compaction import assistant, boundary, call, heard, result, talks, text, user
+from tests.unit.engine.context.test_compaction import (
+    assistant,
+    boundary,
+    call,
+    conversations,
+    heard,
+    result,
+    text,
+    user,
+)
 
 
 def summary(order: int, first: int, last: int, words: str = "x") -> Summary:
@@ -78,7 +87,7 @@ def test_a_row_covers_everything_once_in_its_order_and_stays_within_its_room(siz
         )
 
 
-def test_a_row_is_found_again_in_the_line_that_tells_it() -> None:
+def test_a_row_is_found_again_in_the_line_that_reports_it() -> None:
     row = [summary(2, 0, 40, "One.\nTwo."), summary(1, 41, 50, "")]
     told = user("s", *map(text, [INTRO, *format_summaries(row), "The last request", "[date]"]))
     history = heard(
@@ -117,7 +126,7 @@ def test_as_much_stays_as_there_is_room_for() -> None:
     assert find_tail_start(heard(*working).list_messages(), 20) == 3
 
 
-@given(talks(), st.integers(0, 600))
+@given(conversations(), st.integers(0, 600))
 def test_what_stays_is_paired_and_has_room(entries: list[Entry], room: int) -> None:
     spoken = heard(*entries).list_messages()
     at = find_tail_start(spoken, room)

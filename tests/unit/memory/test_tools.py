@@ -38,10 +38,10 @@ def filled(store: Store, session_id: str, *texts: str) -> None:
 @pytest.fixture(params=["sqlite", "folder"])
 def harness(request: pytest.FixtureRequest, tmp_path: Path) -> ToolHarness:
     about = LineContext(cwd=str(tmp_path), version="0")
-    complaints: list[str] = []
+    warnings: list[str] = []
     store: Store = SqliteStore(tmp_path / "agent.db", about)
     if request.param == "folder":
-        store = FolderStore(tmp_path / "logs", about, complaints.append)
+        store = FolderStore(tmp_path / "logs", about, warnings.append)
     filled(store, ID, "The ferry to Bergen leaves at noon.", "Noted.", "What of the ferry?", "It was about ferries.")
     filled(store, OTHER, "Another ferry, to Galway, leaves at nine.")
     database = MemoryDatabase(tmp_path / "agent.db")
@@ -54,7 +54,7 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path) -> ToolHarness:
     parts = [Summary(session=ID, order=1, first=at, last=at + 1, text=f"Part {at} of a ferry.") for at in (0, 2)]
     summaries.add([*parts, Summary(session=ID, order=2, first=0, last=3, text="The whole of it.")])
     made = ToolHarness(tmp_path)
-    made.context.open_memory = lambda: LocalRecall(database, lambda: store, ID)
+    made.offer(open_memory=lambda: LocalRecall(database, lambda: store, ID))
     return made
 
 
@@ -76,14 +76,14 @@ def test_other_sessions_are_looked_through_if_that_is_wanted(harness: ToolHarnes
 
 
 def test_what_the_model_sees_anyway_comes_last(harness: ToolHarness) -> None:
-    harness.context.in_view = lambda: {(ID, 0)}
+    harness.offer(in_view=lambda: {(ID, 0)})
 
     found = harness.call(MemorySearch(), query="ferry Bergen", limit=1)
 
     assert [hit["seq"] for hit in found.detail["messages"]] == [2]
 
 
-def test_nothing_found_is_told(harness: ToolHarness) -> None:
+def test_nothing_found_is_reported(harness: ToolHarness) -> None:
     assert harness.call(MemorySearch(), query="zeppelin").content == "Nothing was found. Try other words, or fewer."
 
 
@@ -117,7 +117,7 @@ def test_messages_of_another_session_are_shown_by_its_id(harness: ToolHarness) -
     assert "No conversation found" in harness.refusal(MemoryRead(), messages="0", session="nobody")
 
 
-def test_what_is_too_much_says_where_to_go_on(harness: ToolHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_much_says_where_to_continue(harness: ToolHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parley.memory.tools.MOST_CHARS", 60)
 
     shown = str(harness.call(MemoryRead(), messages="0-3").content)
@@ -127,8 +127,8 @@ def test_what_is_too_much_says_where_to_go_on(harness: ToolHarness, monkeypatch:
 
 
 def test_a_summary_is_shown_with_those_it_stands_for(harness: ToolHarness) -> None:
-    assert harness.context.open_memory is not None
-    whole = next(each for each in harness.context.open_memory().search("whole", 9).summaries if each.order == 2)
+    assert harness.context.session.open_memory is not None
+    whole = next(each for each in harness.context.session.open_memory().search("whole", 9).summaries if each.order == 2)
 
     shown = str(harness.call(MemoryRead(), summary=whole.id).content)
 
@@ -162,6 +162,6 @@ def test_a_number_that_no_database_takes_is_refused(harness: ToolHarness) -> Non
 
 
 def test_where_there_is_no_memory_that_is_said(harness: ToolHarness) -> None:
-    harness.context.open_memory = None
+    harness.offer(open_memory=None)
 
     assert "has no memory" in harness.refusal(MemorySearch(), query="x")

@@ -101,7 +101,7 @@ def test_a_call_that_starts_with_its_whole_input_keeps_it() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"a":', "[1]", '"x"', "null", '{"a":1}}', "no", "[" * 100_000])
-def test_an_input_that_is_no_object_is_kept_as_it_came(text: str) -> None:
+def test_an_input_that_is_not_an_object_is_kept_as_it_came(text: str) -> None:
     block = block_of(CALL, *pieces(text[:1], text[1:]))
 
     assert block == ToolUse({**CALL, "input": {"__unparsedToolInput": {"raw": text, "len": len(text)}}})
@@ -113,7 +113,7 @@ def test_an_input_that_is_an_object_is_readable() -> None:
     assert not is_unreadable(ToolUse(CALL))
 
 
-def test_citations_are_gathered_behind_those_there() -> None:
+def test_citations_are_gathered_after_those_there() -> None:
     cited = [{"type": "char_location", "cited_text": word} for word in ("a", "b", "c")]
 
     assert block_of(
@@ -157,7 +157,7 @@ def test_events_in_an_order_that_makes_no_sense_are_the_models_fault(events: lis
     assert caught.value.retryable
 
 
-def test_a_message_whose_end_was_told_is_complete_also_without_its_last_event() -> None:
+def test_a_message_whose_end_was_reported_is_complete_also_without_its_last_event() -> None:
     end = event(type="message_delta", delta={"stop_reason": "end_turn"})
     text = [starts({"type": "text", "text": ""}), stops()]
 
@@ -232,7 +232,7 @@ def test_before_the_first_event_nothing_is_known() -> None:
     assert facts(MessageAccumulator()) == NOTHING
 
 
-def test_the_start_tells_the_names_and_the_first_usage() -> None:
+def test_the_start_reports_the_names_and_the_first_usage() -> None:
     start = event(**START)
     start.request_id = "req_1"
     growing, _ = fed(start)
@@ -248,7 +248,7 @@ def test_the_start_tells_the_names_and_the_first_usage() -> None:
     }
 
 
-def test_the_end_tells_the_reason_and_adds_to_the_usage() -> None:
+def test_the_end_reports_the_reason_and_adds_to_the_usage() -> None:
     delta = {"stop_reason": "stop_sequence", "stop_sequence": "END"}
     more = {"output_tokens": 9, "input_tokens": None, "server_tool_use": {"web_search_requests": 1}}
     growing, _ = fed(event(**START), event(type="message_delta", delta=delta, usage=more), event(**STOP))
@@ -286,7 +286,7 @@ def test_a_later_usage_replaces_what_it_names() -> None:
         ([7], {}),
     ],
 )
-def test_what_is_no_count_is_no_part_of_the_bill(told: Any, counted: Json) -> None:
+def test_what_is_not_a_count_is_not_a_part_of_the_bill(told: Any, counted: Json) -> None:
     growing, _ = fed(event(type="message_start", message={"id": "m", "usage": told}))
 
     assert growing.final_usage == counted

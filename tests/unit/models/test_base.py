@@ -48,12 +48,12 @@ def test_an_event_of_an_unknown_type_passes_whatever_it_carries(data: bytes) -> 
         b'{"type":"content_block_delta","delta":{"type":"text_delta","text":null}}',
     ],
 )
-def test_what_is_no_event_is_refused(data: bytes) -> None:
+def test_what_is_not_an_event_is_refused(data: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         read_event(data)
 
 
-def test_an_event_spread_over_several_lines_is_told_on_one() -> None:
+def test_an_event_spread_over_several_lines_is_written_on_one() -> None:
     assert read_event(b'{"type":\n"ping"}').raw == b'{"type": "ping"}'
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from parley.models.catalog import ALIASES, ModelInfo, ModelRef, list_known_models, model_info, resolve
+from parley.models.catalog import (
+    ALIASES,
+    ModelInfo,
+    ModelRef,
+    aliases_from,
+    list_known_models,
+    model_info,
+    resolve,
+)
 from parley.protocol.base import Json
 
 BIG = ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)
@@ -28,9 +36,10 @@ BIG = ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=T
         ("scripted:sonnet", ModelRef("scripted", "sonnet"), "scripted:sonnet"),
         ("replay:tape", ModelRef("replay", "tape"), "replay:tape"),
         ("openai:qwen:7b", ModelRef("openai", "qwen:7b"), "openai:qwen:7b"),
+        ("openai-responses:gpt-5", ModelRef("openai-responses", "gpt-5"), "openai-responses:gpt-5"),
     ],
 )
-def test_a_name_stands_for_an_adapter_and_its_model(name: str, choice: ModelRef, shown: str) -> None:
+def test_a_name_selects_a_backend_and_its_model(name: str, choice: ModelRef, shown: str) -> None:
     assert resolve(name) == choice
     assert resolve(name).display_name == shown
 
@@ -53,7 +62,7 @@ def test_the_shown_name_stands_for_the_same_model(name: str) -> None:
         ("offline", ModelInfo(200_000, 32_000, "never")),
     ],
 )
-def test_the_beginning_of_a_name_tells_what_the_model_can(name: str, expected: ModelInfo) -> None:
+def test_the_beginning_of_a_name_reports_what_the_model_can(name: str, expected: ModelInfo) -> None:
     assert model_info(name) == expected
 
 
@@ -69,7 +78,7 @@ def row(value: str, model: str, title: str) -> Json:
     }
 
 
-def test_the_listing_begins_with_the_default_and_ends_with_the_puppet() -> None:
+def test_the_listing_begins_with_the_default_and_ends_with_the_fake_model() -> None:
     assert list_known_models() == [
         row("default", "claude-opus-5-5", "Default"),
         row("opus", "claude-opus-5-5", "Opus"),
@@ -83,3 +92,33 @@ def test_the_listing_begins_with_the_default_and_ends_with_the_puppet() -> None:
             "description": "The built-in fake model: follows directives in the prompt, needs no key and no network",
         },
     ]
+
+
+GATEWAY = {
+    "ANTHROPIC_DEFAULT_SONNET_MODEL": "gw/sonnet",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL": "openai:small",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL": "",
+    "ANTHROPIC_DEFAULT_OTHER_MODEL": "x",
+}
+
+
+def test_the_environment_says_what_short_names_stand_for() -> None:
+    aliases = aliases_from(GATEWAY)
+
+    assert aliases == {"sonnet": "gw/sonnet", "haiku": "openai:small"}
+    assert resolve("sonnet", aliases) == ModelRef("anthropic", "gw/sonnet")
+    assert resolve("haiku", aliases) == ModelRef("openai", "small")
+    assert resolve("opus", aliases) == resolve("opus")
+    assert resolve("claude-sonnet-5-5", aliases).name == "claude-sonnet-5-5"
+
+
+def test_default_follows_the_model_that_it_stands_for() -> None:
+    aliases = aliases_from({"ANTHROPIC_DEFAULT_OPUS_MODEL": "gw/opus"})
+
+    assert {resolve(name, aliases).name for name in ("default", "inherit", "opus")} == {"gw/opus"}
+
+
+def test_the_listing_shows_what_short_names_stand_for() -> None:
+    listed = {row["value"]: row["resolvedModel"] for row in list_known_models(aliases_from(GATEWAY))}
+
+    assert (listed["sonnet"], listed["opus"]) == ("gw/sonnet", ALIASES["opus"])

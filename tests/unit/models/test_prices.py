@@ -107,14 +107,14 @@ def test_a_table_of_the_person_replaces_ours(tmp_path: Path) -> None:
         (b'{"\xff": 5}', ": 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
     ],
 )
-def test_a_broken_table_is_told_with_its_name(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_broken_table_is_reported_with_its_name(tmp_path: Path, content: bytes, reason: str) -> None:
     with pytest.raises(UsageError) as raised:
         table(tmp_path, content).cost_usd("m", {})
 
     assert str(raised.value) == f"invalid price table {tmp_path}/prices.json{reason}"
 
 
-def test_a_missing_table_is_told_with_its_name(tmp_path: Path) -> None:
+def test_a_missing_table_is_reported_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         Prices(tmp_path / "none.json").price("m")
 

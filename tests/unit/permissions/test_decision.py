@@ -100,7 +100,7 @@ def test_the_plan_file_may_be_written_in_plan_mode_only() -> None:
     assert isinstance(decided("Write", "plan", view=Tree({plan: "/etc/x"}), file_path=plan), Ask)
 
 
-def test_an_unknown_mode_is_no_wider_than_the_default() -> None:
+def test_an_unknown_mode_allows_no_more_than_the_default() -> None:
     assert isinstance(decided("Write", "whatever", file_path="/w/a"), Ask)
 
 
@@ -127,7 +127,7 @@ def test_a_line_that_may_climb_out_of_a_linked_folder_is_asked_about(command: st
     assert asked("Bash", "acceptEdits", view=Tree({"/w/link": "/etc/deep"}), command=command).reason == CLIMBS_PAST_LINK
 
 
-def test_to_climb_out_of_a_folder_that_is_no_link_is_no_reason() -> None:
+def test_leaving_a_folder_that_is_not_a_link_is_not_a_reason_to_ask() -> None:
     assert isinstance(decided("Bash", command="cd src && cat ../a"), Allow)
 
 

@@ -46,9 +46,9 @@ class Files:
 class Desk:
     def __init__(self, files: Files | None = None, **given: Any) -> None:
         self.files = files
-        self.complaints: list[str] = []
+        self.warnings: list[str] = []
         self.book = SessionPolicy(
-            LaunchRules(cwd="/w", user_root="/config", **given), Tree(), files, self.complaints.append
+            LaunchRules(cwd="/w", user_root="/config", **given), Tree(), files, self.warnings.append
         )
 
     def update(self, **update: Any) -> str | None:
@@ -78,7 +78,7 @@ def test_a_malformed_rule_is_complained_about_with_its_source() -> None:
     desk = Desk(allowed=("Bash(touch",))
 
     assert desk.decision() is Ask
-    assert desk.complaints == ["the allow rule 'Bash(touch' (flag) has no effect: expected Tool or Tool(contents)"]
+    assert desk.warnings == ["the allow rule 'Bash(touch' (flag) has no effect: expected Tool or Tool(contents)"]
 
 
 def test_settings_are_taken_in_and_replaced_as_a_whole() -> None:
@@ -90,7 +90,7 @@ def test_settings_are_taken_in_and_replaced_as_a_whole() -> None:
     desk.book.apply_settings(MergedSettings(rules=(rule, broken), directories=(folder,)))
     assert desk.decision() is Allow
     assert desk.folders() == ["/w/sub/more"]
-    assert desk.complaints == ["the deny rule 'Read(' (/w/s.json:3) has no effect: expected Tool or Tool(contents)"]
+    assert desk.warnings == ["the deny rule 'Read(' (/w/s.json:3) has no effect: expected Tool or Tool(contents)"]
 
     desk.book.apply_settings(MergedSettings())
     assert desk.decision() is Ask
@@ -189,7 +189,7 @@ def test_what_cannot_be_written_counts_for_the_session(files: Files | None, why:
     desk.book.update([update("addRules", ("Bash", "touch:*"), to="userSettings")])
 
     assert desk.decision() is Allow
-    assert why in desk.complaints[0]
+    assert why in desk.warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -76,12 +76,12 @@ def test_a_rule_keeps_where_it_comes_from() -> None:
     ],
 )
 def test_a_malformed_allow_rule_grants_nothing_and_says_why(text: str) -> None:
-    flaw = read(text)
+    problem = read(text)
 
-    assert isinstance(flaw, MalformedRule)
-    assert flaw.text == text
-    assert flaw.source == "flag"
-    assert flaw.reason
+    assert isinstance(problem, MalformedRule)
+    assert problem.text == text
+    assert problem.source == "flag"
+    assert problem.reason
 
 
 @pytest.mark.parametrize("text", ["*", "mcp__*", "mcp__git*", "Write(secrets/**)", "Glob(secrets/**)"])
@@ -92,10 +92,10 @@ def test_what_would_allow_too_much_may_well_deny(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["Read(!x)", "Write(!x)", "Glob(!x)", "Grep(" + "{a,b}" * 60 + ")"])
 def test_a_pattern_that_cannot_be_read_denies_nothing_and_says_why(text: str) -> None:
-    flaw = read(text, "deny")
+    problem = read(text, "deny")
 
-    assert isinstance(flaw, MalformedRule)
-    assert flaw.reason
+    assert isinstance(problem, MalformedRule)
+    assert problem.reason
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1))

@@ -46,7 +46,7 @@ def test_a_rule_fits_no_host_that_only_looks_like_it(spec: str, url: str) -> Non
 
 
 @pytest.mark.parametrize("url", ["https://me@example.com/", "ftp://example.com/", "https:///x", "https://[", "x", ""])
-def test_a_url_that_nobody_fetches_has_no_host(url: str) -> None:
+def test_a_url_that_no_one_fetches_has_no_host(url: str) -> None:
     assert parse_host(url) is None
 
 

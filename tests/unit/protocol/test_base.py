@@ -26,9 +26,10 @@ from parley.protocol.base import (
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest
 from parley.protocol.messages.conversation import Assistant, User, UserContent
 from parley.protocol.messages.notices import KeepAlive, TranscriptMirror
+from parley.protocol.messages.occasional import LocalCommandOutput
 from parley.protocol.messages.requests import Interrupt, SetModel
 from parley.protocol.messages.result import Result
-from parley.protocol.messages.system import LocalCommandOutput, Status
+from parley.protocol.messages.system import Status
 from tests.helpers.golden import LINES, Sample, canonical, each
 
 NOT_JSON = [
@@ -107,7 +108,7 @@ def test_what_is_not_json_is_refused(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("line", [b"null", b"5", b"1.5", b"true", b'"text"', b"[]", b'[{"type":"keep_alive"}]'])
-def test_a_json_value_that_is_no_object_is_refused(line: bytes) -> None:
+def test_a_json_value_that_is_not_an_object_is_refused(line: bytes) -> None:
     assert decode(line) == Refused(reason="a line must be a JSON object")
 
 
@@ -117,7 +118,7 @@ def test_an_object_without_a_type_is_refused(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [b"null", b"5", b"true", b"[]", b"{}"])
-def test_a_type_that_is_no_string_is_refused(value: bytes) -> None:
+def test_a_type_that_is_not_a_string_is_refused(value: bytes) -> None:
     assert decode(b'{"type":' + value + b"}") == Refused(reason="`type` must be a string")
 
 
@@ -173,7 +174,7 @@ def test_a_numeric_request_id_stays_a_number() -> None:
     assert message == ControlRequest(request_id=7, request=Interrupt())
 
 
-def test_nobody_waits_for_an_answer_to_a_refused_line_that_asks_nothing() -> None:
+def test_no_one_waits_for_an_answer_to_a_refused_line_that_asks_nothing() -> None:
     """An assistant line has a `request_id` too, that of the model API."""
     refused = decode(b'{"type":"assistant","request_id":"req_01","message":5}')
 
@@ -199,7 +200,7 @@ def test_a_control_request_must_say_what_it_asks(payload: bytes) -> None:
         b'{"type":"keep_alive","half a character":"\xed\xa0\x80"}',
     ],
 )
-def test_a_line_that_is_not_utf8_is_refused_wherever_the_flaw_is(line: bytes) -> None:
+def test_a_line_that_is_not_utf8_is_refused_wherever_the_error_is(line: bytes) -> None:
     refused = decode(line)
 
     assert isinstance(refused, Refused)
@@ -300,7 +301,7 @@ def test_a_struct_is_frozen() -> None:
         User(message=UserContent(content="hi")).session_id = "s"  # type: ignore[misc]  # that is the point
 
 
-def test_set_model_tells_null_from_absent() -> None:
+def test_set_model_distinguishes_null_from_absent() -> None:
     ask = b'{"type":"control_request","request_id":"r1","request":{"subtype":"set_model"%s}}'
 
     assert decode(ask % b"") == ControlRequest(request_id="r1", request=SetModel())

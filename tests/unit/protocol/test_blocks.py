@@ -89,7 +89,7 @@ def test_a_known_block_without_its_required_fields_is_refused(kind: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("json", "flaw"),
+    ("json", "problem"),
     [
         ({"type": "text", "text": None}, "`text` of a `text` block must be string"),
         ({"type": "tool_use", "id": "t1", "name": "Read", "input": []}, "`input` of a `tool_use` block must be object"),
@@ -104,11 +104,11 @@ def test_a_known_block_without_its_required_fields_is_refused(kind: str) -> None
         ({"type": "image", "source": "a.png"}, "`source` of a `image` block must be object"),
     ],
 )
-def test_a_known_block_with_a_wrong_field_is_refused(json: Any, flaw: str) -> None:
+def test_a_known_block_with_a_wrong_field_is_refused(json: Any, problem: str) -> None:
     with pytest.raises(msgspec.ValidationError) as raised:
         read(json)
 
-    assert str(raised.value) == flaw
+    assert str(raised.value) == problem
 
 
 def test_blocks_are_equal_by_kind_and_object() -> None:
@@ -120,7 +120,7 @@ def test_blocks_are_equal_by_kind_and_object() -> None:
     assert repr(Text(text)) == "Text({'type': 'text', 'text': 'hi'})"
 
 
-def test_a_tool_result_says_whether_it_failed_only_if_told() -> None:
+def test_a_tool_result_says_whether_it_failed_only_if_known() -> None:
     assert ToolResult.of("t1", "hi").json == {"tool_use_id": "t1", "type": "tool_result", "content": "hi"}
     assert ToolResult.of("t1", "hi", False).json == {
         "tool_use_id": "t1",

@@ -52,7 +52,7 @@ def no(id: RequestId) -> ControlResponse:
     return ControlResponse(response=Failure(request_id=id, error="no"))
 
 
-def test_a_conversation_arrives_as_it_was_said() -> None:
+def test_a_conversation_arrives_unchanged() -> None:
     host, engine = pair()
 
     assert engine.receive(host.send(PROMPT)) == [PROMPT]
@@ -132,7 +132,7 @@ def test_answers_may_come_in_any_order() -> None:
     assert engine.receive(host.send(yes("r2")) + host.send(no("r1"))) == [yes("r2"), no("r1")]
 
 
-def test_an_answer_nobody_asked_for_is_refused() -> None:
+def test_an_answer_no_one_asked_for_is_refused() -> None:
     host, engine = pair()
     host.receive(engine.send(may_i("r1")) + engine.send(may_i("r2")))
 
@@ -149,7 +149,7 @@ def test_an_answer_without_an_id_is_refused() -> None:
     assert refused.kind == "control_response"
 
 
-def test_an_answer_nobody_asked_for_is_not_sent() -> None:
+def test_an_answer_no_one_asked_for_is_not_sent() -> None:
     host, _ = pair()
 
     with pytest.raises(LocalProtocolError, match="the peer has no open request 'r1'"):

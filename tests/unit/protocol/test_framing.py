@@ -39,7 +39,7 @@ def test_a_carriage_return_alone_ends_no_line() -> None:
 
 
 @pytest.mark.parametrize("blank", [b"", b"\n", b"\r\n", b" \t \n", b"\n\n\n", BOM, BOM + b"\n"])
-def test_a_blank_line_means_nothing(blank: bytes) -> None:
+def test_a_blank_line_is_ignored(blank: bytes) -> None:
     assert lines(blank) == []
 
 
@@ -102,7 +102,7 @@ def test_the_first_kilobyte_of_an_over_long_line_is_kept(piece_bytes: int, befor
     assert found == [OverlongLine(2000, kept), OverlongLine(2000, b"y" * 1024), b"end"]
 
 
-def test_no_byte_order_mark_is_dropped_behind_an_over_long_line() -> None:
+def test_no_byte_order_mark_is_dropped_after_an_over_long_line() -> None:
     assert lines(b"x" * 11 + b"\n" + BOM + b"{}\n", cap_bytes=10)[1] == BOM + b"{}"
 
 
@@ -123,7 +123,7 @@ def test_an_over_long_line_is_drained_not_buffered() -> None:
     assert framer.feed(b"\nafter\n") == [b"after"]
 
 
-def test_the_size_of_a_line_starts_anew_after_each_line_feed() -> None:
+def test_the_size_of_a_line_starts_again_after_each_line_feed() -> None:
     framer = Framer(cap_bytes=10)
     fed = [framer.feed(chunk) for chunk in (b"x" * 8, b"\n" + b"y" * 8, b"\n" + b"z" * 8, b"\n")]
 

@@ -15,16 +15,16 @@ from parley.protocol.base import UNSET, Struct, Unknown, catalogue, convert, dec
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Success
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.notices import KeepAlive
-from parley.protocol.messages.requests import SUBTYPES, Request, UnknownRequest
+from parley.protocol.messages.requests import Request, UnknownRequest, list_requests
 from tests.helpers.golden import BLOCKS, CATALOGUE, EVENTS, LINES, Sample, canonical, each
 
 
 def answered(sample: Sample) -> type[Struct] | None:
     """The answer class of a sample, whose name says which request it answers."""
     asked = re.search(r"(\w+) answer", sample.name)
-    if asked is None or asked[1] not in SUBTYPES or "response" not in sample.json["response"]:
+    if asked is None or asked[1] not in list_requests() or "response" not in sample.json["response"]:
         return None
-    return SUBTYPES[asked[1]].answer
+    return list_requests()[asked[1]].answer
 
 
 REQUESTS = [sample for sample in LINES if sample.json.get("type") == "control_request"]
@@ -40,7 +40,7 @@ def test_a_golden_line_is_a_known_message_and_comes_back_without_loss(sample: Sa
 
 
 @each(REQUESTS)
-def test_a_golden_question_is_one_we_know(sample: Sample) -> None:
+def test_a_golden_request_has_a_known_type(sample: Sample) -> None:
     message = decode(sample.line)
 
     assert isinstance(message, ControlRequest)
@@ -57,7 +57,7 @@ def test_a_golden_answer_has_the_shape_its_question_declares(sample: Sample) -> 
 
 
 @each(BLOCKS)
-def test_a_golden_block_is_one_we_know_and_keeps_its_object(sample: Sample) -> None:
+def test_a_golden_block_has_a_known_type_and_keeps_its_object(sample: Sample) -> None:
     block = blocks.read(sample.json)
 
     assert type(block) in blocks.KINDS.values()
@@ -77,11 +77,11 @@ def test_every_message_of_the_catalogue_has_a_golden_line() -> None:
 
 
 def test_every_control_request_has_a_golden_line() -> None:
-    assert {sample.json["request"]["subtype"] for sample in REQUESTS} == set(SUBTYPES)
+    assert {sample.json["request"]["subtype"] for sample in REQUESTS} == set(list_requests())
 
 
 def test_every_declared_answer_has_a_golden_line() -> None:
-    assert {answered(sample) for sample in ANSWERS} == {cls.answer for cls in SUBTYPES.values() if cls.answer}
+    assert {answered(sample) for sample in ANSWERS} == {cls.answer for cls in list_requests().values() if cls.answer}
 
 
 def test_every_kind_of_block_has_a_golden_sample_bare_and_on_a_line() -> None:

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from parley.errors import UsageError
 from parley.protocol import options as table
-from parley.protocol.options import BY_FLAG, ROWS, WITHOUT_EFFECT, CliOptions, Option, ParsedArgs, format_args, parse
+from parley.protocol.options import (
+    BY_FLAG,
+    FIELDS,
+    ROWS,
+    WITHOUT_EFFECT,
+    CliOptions,
+    LimitOptions,
+    Option,
+    ParsedArgs,
+    format_args,
+    parse,
+)
 
 # By hand from the table of flags in shared/protocol/cli.md, section 2.
 FLAGS = [
@@ -101,7 +112,7 @@ by_flag = pytest.mark.parametrize(("flag", "row"), BY_FLAG.items(), ids=list(BY_
 CHOICES = {
     "output_format": ("text", "json", "stream-json", "message"),
     "input_format": ("text", "stream-json"),
-    "dialect": ("stream-json", "spec001", "miriad", "jsonrpc", "auto"),
+    "dialect": ("stream-json", "spec001", "miriad", "jsonrpc", "auto"),  # a package can add one
     "thinking": ("adaptive", "disabled", "enabled"),
     "effort": ("low", "medium", "high", "xhigh", "max"),
     "permission_mode": ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto", "manual"),
@@ -113,6 +124,7 @@ CHOICES = {
 SAMPLES: dict[int, tuple[str, Any]] = {
     id(table.TEXT): ("some text", "some text"),
     id(table.MAYBE): ("some text", "some text"),
+    id(table.ON_OFF): ("on", True),
     id(table.INTEGER): ("3", 3),
     id(table.NUMBER): ("2.5", 2.5),
     id(table.RULES): ("Read,Bash(git *, x) Edit", ("Read", "Bash(git *, x)", "Edit")),
@@ -133,6 +145,7 @@ VALUES: dict[int, st.SearchStrategy[Any]] = {
     id(table.TEXT): TEXTS,
     id(table.MAYBE): TEXTS,
     id(table.SWITCH): st.just(True),
+    id(table.ON_OFF): st.just(True),
     id(table.INTEGER): st.integers(),
     id(table.NUMBER): st.floats(allow_nan=False, allow_infinity=False),
     id(table.RULES): st.lists(RULES).map(tuple),
@@ -182,9 +195,29 @@ def test_no_two_rows_share_a_flag_or_a_field() -> None:
     assert len({row.field for row in ROWS}) == len(ROWS)
 
 
-@by_row
-def test_an_option_that_was_not_given_is_none_or_false(row: Option[Any]) -> None:
-    assert getattr(CliOptions(), row.field) is (False if row.kind is table.SWITCH else None)
+DEFAULTS = {
+    "betas": (),
+    "fsync": "turn",
+    "max_retries": 8,
+    "max_schema_attempts": 5,
+    "question_preview_format": "markdown",
+}
+
+
+@pytest.mark.parametrize("row", FIELDS.values(), ids=lambda row: row.field)
+def test_an_option_that_was_not_given_has_its_default(row: Option[Any]) -> None:
+    none = False if row.kind in (table.SWITCH, table.ON_OFF) else None
+
+    assert getattr(CliOptions(), row.field) == DEFAULTS.get(row.field, none)
+
+
+def test_an_option_without_a_flag_is_not_on_the_command_line() -> None:
+    without = [row for row in FIELDS.values() if not row.flags]
+
+    assert without
+    assert not {row.field for row in without} & {row.field for row in ROWS}
+    assert [row.field for row in without if not (row.variable or row.setting)] == []
+    assert format_args(CliOptions(max_retries=3)) == []
 
 
 @by_flag
@@ -216,7 +249,7 @@ def test_what_is_spelled_is_read_back(options: CliOptions) -> None:
 
 
 @given(some_options(), st.lists(TEXTS.filter(bool)))
-def test_words_behind_a_spelled_command_line_stay_words(options: CliOptions, words: list[str]) -> None:
+def test_words_after_a_spelled_command_line_stay_words(options: CliOptions, words: list[str]) -> None:
     parsed = parse([*format_args(options), "--", *words])
 
     assert (parsed.options, parsed.words) == (options, tuple(words))
@@ -352,7 +385,7 @@ def test_two_dashes_end_the_flags() -> None:
         (["-p", ""], CliOptions(print=True), ()),
     ],
 )
-def test_what_is_no_option_is_the_prompt_wherever_it_stands(
+def test_what_is_not_an_option_is_the_prompt_wherever_it_stands(
     argv: list[str], options: CliOptions, words: tuple[str, ...]
 ) -> None:
     assert parse(argv) == ParsedArgs(options, words, ())
@@ -425,6 +458,49 @@ def test_every_choice_is_accepted(field: str, allowed: tuple[str, ...]) -> None:
     assert [parse([flag, word]).options for word in allowed] == [CliOptions(**{field: word}) for word in allowed]
 
 
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.field)
+def test_the_choices_that_help_shows_are_those_that_are_accepted(row: Option[Any]) -> None:
+    assert row.kind.choices == (() if row.field == "dialect" else CHOICES.get(row.field, ()))
+
+
+@pytest.mark.parametrize(
+    ("argv", "value"),
+    [
+        ([], False),
+        (["--prompt-suggestions"], True),
+        (["--prompt-suggestions", "true"], True),
+        (["--prompt-suggestions="], True),
+        *((["--prompt-suggestions", word], False) for word in ("false", "0", "off")),
+    ],
+)
+def test_a_switch_with_a_value_can_be_off(argv: list[str], value: bool) -> None:
+    assert parse(argv).options.prompt_suggestions is value
+
+
+# The sentences.
+
+
+@pytest.mark.parametrize("row", FIELDS.values(), ids=lambda row: row.field)
+def test_every_option_has_a_sentence_of_help(row: Option[Any]) -> None:
+    assert row.help.endswith(".")
+    assert row.help[0].isupper()
+    assert "\n" not in row.help
+
+
+@by_row
+def test_help_says_which_options_have_no_effect(row: Option[Any]) -> None:
+    assert row.help.startswith("Accepted, no effect: ") == (row.field in WITHOUT_EFFECT)
+
+
+def test_every_group_has_a_heading_and_its_rows_stand_together() -> None:
+    groups = list(dict.fromkeys(row.group for row in ROWS))
+
+    assert [row.group for row in ROWS] == sorted((row.group for row in ROWS), key=groups.index)
+    assert len({group.heading for group in groups}) == len(groups)
+    assert "" not in {group.heading for group in groups}
+    assert set(groups) <= set(CliOptions.__mro__)
+
+
 # The options themselves.
 
 
@@ -445,6 +521,13 @@ def test_options_differ_by_their_values_and_from_other_things() -> None:
     assert CliOptions(model="a") != CliOptions(model="b")
     assert CliOptions() != {}
     assert repr(CliOptions(model="a", max_turns=1)) == "Options(model='a', max_turns=1)"
+
+
+def test_a_group_sees_its_own_options() -> None:
+    limits: LimitOptions = CliOptions(max_turns=3, model="a")
+
+    assert limits.max_turns == 3
+    assert LimitOptions(max_turns=3).replace(max_turns=4).max_turns == 4
 
 
 def test_an_option_that_does_not_exist_is_our_bug() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from parley.protocol.base import Refused, Unknown, decode
 from parley.protocol.messages.control import ControlRequest
-from parley.protocol.messages.requests import SUBTYPES, Request, UnknownRequest
+from parley.protocol.messages.requests import Request, UnknownRequest, list_requests
 from parley.protocol.roles import Role, may_send
 from tests.helpers.golden import CATALOGUE, Sample, each
 
@@ -20,7 +20,7 @@ QUESTIONS = {
 
 
 @each([sample for sample in CATALOGUE if sample.json.get("type") != "control_request"])
-def test_what_is_no_question_is_the_engines_to_say_unless_listed(sample: Sample) -> None:
+def test_what_is_not_a_question_is_the_engines_to_say_unless_listed(sample: Sample) -> None:
     kind = sample.json.get("type", "jsonrpc")
     message = decode(sample.line)
 
@@ -28,7 +28,7 @@ def test_what_is_no_question_is_the_engines_to_say_unless_listed(sample: Sample)
     assert may_send(Role.HOST, message) == (kind in SAID_BY_BOTH | SAID_BY_THE_HOST)
 
 
-@pytest.mark.parametrize("subtype", sorted(SUBTYPES))
+@pytest.mark.parametrize("subtype", sorted(list_requests()))
 def test_a_question_is_the_hosts_to_ask_unless_listed(subtype: str) -> None:
     message = decode(QUESTIONS[subtype].line)
 

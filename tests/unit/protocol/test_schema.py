@@ -9,14 +9,14 @@ import gen_protocol
 
 from parley.protocol.base import catalogue, decode
 from parley.protocol.blocks import KINDS
-from parley.protocol.messages.requests import SUBTYPES
+from parley.protocol.messages.requests import list_requests
 from tests.helpers.golden import LINES, Sample, each
 
 SCHEMA = gen_protocol.schema()
 
 
 def test_every_message_request_and_block_is_defined() -> None:
-    classes = {*catalogue().values(), *SUBTYPES.values()}
+    classes = {*catalogue().values(), *list_requests().values()}
     named = {cls.__name__ for cls in classes} | {f"{cls.__name__}Block" for cls in KINDS.values()}
 
     assert named <= set(SCHEMA["$defs"])
@@ -52,8 +52,8 @@ def test_a_question_names_its_answer() -> None:
 def test_an_open_union_takes_what_none_of_its_members_is() -> None:
     *known, other = SCHEMA["$defs"]["Payload"]["anyOf"]
 
-    assert len(known) == len(SUBTYPES)
-    assert other["properties"]["subtype"]["not"] == {"enum": sorted(SUBTYPES)}
+    assert len(known) == len(list_requests())
+    assert other["properties"]["subtype"]["not"] == {"enum": sorted(list_requests())}
 
 
 def test_the_schema_is_the_same_every_time() -> None:

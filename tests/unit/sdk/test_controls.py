@@ -37,7 +37,7 @@ REQUESTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
-def test_a_request_is_what_the_protocol_calls_it() -> None:
+def test_a_request_has_its_protocol_name() -> None:
     transport = Played()
 
     async def play() -> None:

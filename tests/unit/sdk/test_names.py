@@ -68,7 +68,7 @@ def standard(modules: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", parley.__all__)
-def test_every_name_can_be_had(name: str) -> None:
+def test_every_name_can_be_imported(name: str) -> None:
     assert getattr(parley, name) is not None
 
 

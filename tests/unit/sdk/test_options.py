@@ -52,7 +52,7 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_an_option_of_the_wrong_kind_is_told_by_its_name(name: str) -> None:
+def test_an_option_of_the_wrong_kind_is_reported_by_its_name(name: str) -> None:
     with pytest.raises(TypeError, match=f"^{name} must be a ") as raised:
         Client(Options(**{name: WRONG[name]}))
 
@@ -71,7 +71,7 @@ SCALARS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", SCALARS)
-def test_an_option_that_is_no_list_is_told_by_its_name_as_well(name: str) -> None:
+def test_an_option_that_is_not_a_list_is_reported_by_its_name_as_well(name: str) -> None:
     with pytest.raises(TypeError, match=f"^{name} must be a .*, not (int|str)$"):
         Client(Options(**{name: SCALARS[name]}))
 
@@ -87,7 +87,7 @@ def test_an_option_that_is_no_list_is_told_by_its_name_as_well(name: str) -> Non
         ("max_budget_usd", -0.5, "a number, 0 or more, not -0.5"),
     ],
 )
-def test_a_value_that_cannot_be_is_told_with_those_that_can(name: str, value: Any, words: str) -> None:
+def test_an_invalid_value_is_reported_with_the_valid_ones(name: str, value: Any, words: str) -> None:
     with pytest.raises(ValueError, match=f"^{name} must be {words}$"):
         Client(Options(**{name: value}))
 
@@ -115,7 +115,7 @@ def test_a_switch_that_is_text_is_on_and_warned_of() -> None:
         Client(Options(fork_session="no"))  # type: ignore[arg-type]  # that is the case
 
 
-def test_an_event_of_hooks_that_nobody_knows_is_warned_of_and_registered() -> None:
+def test_an_event_of_hooks_that_no_one_knows_is_warned_of_and_registered() -> None:
     hooks = {"PreTool": [HookMatcher(hooks=[may])], "WorktreeCreate": [HookMatcher(hooks=[may])]}
     with pytest.warns(UserWarning, match="unknown event 'PreTool'.*PreToolUse") as warned:
         Client(Options(hooks=hooks))
@@ -132,9 +132,7 @@ def test_an_event_of_hooks_that_nobody_knows_is_warned_of_and_registered() -> No
         ({"on_failure": "stop"}, ValueError, "on_failure of hooks['Stop'] must be 'continue' or 'block', not 'stop'"),
     ],
 )
-def test_a_matcher_of_hooks_that_cannot_be_is_told_with_its_place(
-    matcher: Any, kind: type[Exception], words: str
-) -> None:
+def test_an_invalid_hook_matcher_is_reported_with_its_position(matcher: Any, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=re.escape(words)):
         Client(Options(hooks={"Stop": [HookMatcher(hooks=[may], **matcher)]}))
 
@@ -233,15 +231,15 @@ IN_THE_ENVIRONMENT: dict[str, tuple[Any, dict[str, str]]] = {
     "api_key": ("k", {"ANTHROPIC_API_KEY": "k"}),
 }
 THE_CLIENTS_OWN = {
-    "cli_path": "test_an_engine_that_is_not_there_is_named",
+    "cli_path": "test_a_missing_engine_is_named",
     "user": "the process has it; only root can change the user",
     "max_buffer_size": "test_a_line_that_is_too_long_fails_alone",
     "stderr": "test_a_query_yields_its_turn_and_ends",
     "debug_stderr": "of no effect, as in the official SDK",
     "verbatim_prompts": "test_verbatim_prompts_are_marked_on_every_line",
     "session_store_flush": "test_a_store_has_what_the_disk_has",
-    "load_timeout_ms": "test_a_session_goes_on_from_a_store_where_the_disk_is_empty",
-    "engine": "test_both_engines_say_the_same_line_for_line_and_key_for_key",
+    "load_timeout_ms": "test_a_session_continues_from_a_store_where_the_disk_is_empty",
+    "engine": "test_both_engines_send_the_same_lines_and_keys",
     "on_elicitation": "answered by the client",
     "on_user_dialog": "answered by the client",
     "control_timeout_seconds": "test_an_engine_that_never_answers_is_given_up_and_ended",
@@ -249,7 +247,7 @@ THE_CLIENTS_OWN = {
 """Options that stay in the client, and the tests that cover them."""
 
 
-def test_every_option_has_its_place() -> None:
+def test_every_option_is_passed_on() -> None:
     placed = {*ON_THE_COMMAND_LINE, *IN_INITIALIZE, *IN_THE_ENVIRONMENT, *THE_CLIENTS_OWN}
 
     assert sorted({one.name for one in fields(Options)} ^ placed) == []
@@ -284,7 +282,7 @@ def test_an_option_is_a_variable(name: str) -> None:
     assert not any(word == "k" for word in made.argv)
 
 
-def test_nothing_said_is_no_flag_but_those_of_the_protocol() -> None:
+def test_nothing_said_is_not_a_flag_but_those_of_the_protocol() -> None:
     assert spell().argv == ["--output-format=stream-json", "--input-format=stream-json", "--verbose"]
     assert "CLAUDECODE" not in spell().environment
 
@@ -330,12 +328,12 @@ def test_tools_may_be_none_or_a_preset(given: Any, flag: str) -> None:
         ({"type": "adaptive", "display": "omitted"}, ["--thinking=adaptive", "--thinking-display=omitted"]),
     ],
 )
-def test_thinking_is_one_wish_with_several_flags(wish: Any, flags: list[str]) -> None:
+def test_thinking_is_one_option_with_several_flags(wish: Any, flags: list[str]) -> None:
     assert set(flags) <= set(spell(thinking=wish).argv)
 
 
 @pytest.mark.parametrize(
-    ("given", "flaw", "words"),
+    ("given", "problem", "words"),
     [
         ({"can_use_tool": may, "permission_prompt_tool_name": "x"}, ValueError, "cannot be used together"),
         ({"session_store": object(), "enable_file_checkpointing": True}, ValueError, "session_store"),
@@ -351,8 +349,8 @@ def test_thinking_is_one_wish_with_several_flags(wish: Any, flags: list[str]) ->
         ({"engine": "elsewhere"}, ValueError, "engine must be"),
     ],
 )
-def test_options_that_cannot_be_are_refused_before_the_start(given: Any, flaw: type[Exception], words: str) -> None:
-    with pytest.raises(flaw, match=words):
+def test_invalid_options_are_refused_before_the_start(given: Any, problem: type[Exception], words: str) -> None:
+    with pytest.raises(problem, match=words):
         spell(**given)
 
 
@@ -369,13 +367,13 @@ def test_what_is_secret_or_long_goes_into_a_file_that_only_the_person_can_read()
     assert not path.exists()
 
 
-def test_a_result_error_survives_the_way_between_processes() -> None:
-    flaw = ResultError("it failed", {"subtype": "error_max_turns", "errors": ["too many"], "session_id": "s"}, 1)
+def test_a_result_error_can_be_pickled() -> None:
+    problem = ResultError("it failed", {"subtype": "error_max_turns", "errors": ["too many"], "session_id": "s"}, 1)
 
-    again = pickle.loads(pickle.dumps(flaw))
+    again = pickle.loads(pickle.dumps(problem))
 
     assert (str(again), again.subtype, again.errors, again.session_id, again.exit_code) == (
-        str(flaw),
+        str(problem),
         "error_max_turns",
         ["too many"],
         "s",

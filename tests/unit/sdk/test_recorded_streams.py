@@ -79,7 +79,7 @@ class Tape(Transport):
         """Ignored."""
 
 
-async def heard(tape: Tape) -> list[Message]:
+async def heard(recording: Tape) -> list[Message]:
     async def may(*asked: Any) -> PermissionResultAllow:
         return PermissionResultAllow()
 
@@ -91,7 +91,7 @@ async def heard(tape: Tape) -> list[Message]:
         hooks={"PreToolUse": [HookMatcher(hooks=[hook] * 40)]},
         mcp_servers={"calc": create_sdk_mcp_server("calc")},
     )
-    async with Client(options, transport=tape) as client:
+    async with Client(options, transport=recording) as client:
         return [message async for message in client.receive_messages()]
 
 
@@ -100,21 +100,21 @@ def lines_of(path: Path) -> list[Json]:
 
 
 @pytest.mark.parametrize("path", TAPES, ids=lambda path: path.stem)
-def test_a_tape_of_the_original_is_understood_whole(path: Path) -> None:
+def test_a_recording_of_claude_code_is_parsed_completely(path: Path) -> None:
     lines = lines_of(path)
-    tape = Tape(lines)
+    recording = Tape(lines)
 
-    messages = run("asyncio", heard, tape)
+    messages = run("asyncio", heard, recording)
 
     said = [line for line in lines if line["type"] not in ("control_request", "control_cancel_request")]
     assert [message.raw for message in messages] == said
     assert [message for message in messages if isinstance(message, Unknown | Unreadable)] == []
     withdrawn = {line["request_id"] for line in lines if line["type"] == "control_cancel_request"}
     asked = {line["request_id"] for line in lines if line.get("type") == "control_request"}
-    assert asked - withdrawn <= set(tape.answers) <= asked
+    assert asked - withdrawn <= set(recording.answers) <= asked
 
 
-def test_the_fields_of_a_tape_are_where_programs_look_for_them() -> None:
+def test_the_fields_of_a_recording_are_where_programs_look_for_them() -> None:
     [path] = [path for path in TAPES if path.stem == "python-sdk-client"]
     messages = run("asyncio", heard, Tape(lines_of(path)))
 
@@ -133,11 +133,11 @@ def test_the_fields_of_a_tape_are_where_programs_look_for_them() -> None:
     ]
 
 
-def test_tasks_of_a_tape_have_their_classes() -> None:
+def test_tasks_of_a_recording_have_their_classes() -> None:
     [path] = [path for path in TAPES if path.stem == "bash-background"]
     messages = run("asyncio", heard, Tape(lines_of(path)))
 
-    begun = [message for message in messages if isinstance(message, TaskStartedMessage)]
+    started = [message for message in messages if isinstance(message, TaskStartedMessage)]
     ended = [message for message in messages if isinstance(message, TaskNotificationMessage)]
-    assert [one.task_id for one in begun] == [one.task_id for one in ended] != []
+    assert [one.task_id for one in started] == [one.task_id for one in ended] != []
     assert ended[0].status == "completed"

@@ -54,7 +54,7 @@ def test_a_type_has_the_schema_that_the_official_sdk_gives_it(kind: Any, schema:
 
 
 @pytest.mark.parametrize(
-    ("tools", "flaw", "words"),
+    ("tools", "problem", "words"),
     [
         ([3], TypeError, "must be a function or the result of @tool, not int"),
         ("add", TypeError, "must be a list, not str"),
@@ -63,8 +63,8 @@ def test_a_type_has_the_schema_that_the_official_sdk_gives_it(kind: Any, schema:
     ],
     ids=["number", "text", "lambda", "twice"],
 )
-def test_a_server_says_what_can_be_none_of_its_tools(tools: Any, flaw: type[Exception], words: str) -> None:
-    with pytest.raises(flaw, match=words):
+def test_a_server_says_what_can_be_none_of_its_tools(tools: Any, problem: type[Exception], words: str) -> None:
+    with pytest.raises(problem, match=words):
         create_sdk_mcp_server("mine", tools=tools)
 
 
@@ -108,7 +108,7 @@ def test_names_with_types_are_all_required() -> None:
     }
 
 
-def test_a_typed_dict_says_itself_what_is_required() -> None:
+def test_a_typed_dict_declares_its_required_keys() -> None:
     assert schema_of_input(Sought) == {
         "type": "object",
         "properties": {"words": {"type": "string", "description": "what is sought"}, "limit": {"type": "integer"}},
@@ -178,7 +178,7 @@ def test_a_plain_function_can_be_given_what_its_hints_say(kind: Any, given: Any,
     assert anyio.run(server.handle, {**call, "params": {"name": "take", "arguments": {"it": 5}}})["result"]["isError"]
 
 
-def test_two_types_of_one_name_are_told_where_the_tool_is_made() -> None:
+def test_two_types_of_one_name_are_reported_where_the_tool_is_made() -> None:
     first, other = (make_dataclass("Same", [("place", Place), (name, int)]) for name in "ab")
     with pytest.raises(TypeError, match="named 'Same'"):
         tool("both", "Both.", {"one": first, "two": other})
@@ -190,13 +190,13 @@ def test_a_dataclass_is_an_object_with_its_defaults() -> None:
     assert (schema["type"], schema["required"], schema["properties"]["y"]["default"]) == ("object", ["x"], 0.0)
 
 
-def test_what_is_no_schema_is_refused_where_the_tool_is_made() -> None:
+def test_what_is_not_a_schema_is_refused_where_the_tool_is_made() -> None:
     with pytest.raises(TypeError, match="input_schema"):
         tool("bad", "Bad.", 3)
 
 
 @pytest.mark.parametrize("spelling", ["readOnlyHint", "read_only_hint"])
-def test_hints_are_told_in_the_spelling_of_the_wire(spelling: str) -> None:
+def test_hints_are_sent_with_their_wire_names(spelling: str) -> None:
     @tool("look", "Look.", {"at": str}, annotations=ToolAnnotations(**{spelling: True}, maxResultSizeChars=9))
     async def look(args: dict[str, Any]) -> dict[str, Any]:
         return {"content": []}

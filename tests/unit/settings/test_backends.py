@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.errors import ModelError, UsageError
+from parley.models.catalog import model_info
 from parley.models.endpoint import ModelEndpoint
 from parley.settings import backends
 from parley.settings.credentials import CredentialSources
@@ -65,6 +66,26 @@ def test_what_a_server_knows_can_be_declared() -> None:
     assert backends.openai_endpoint({"OPENAI_API_KEY": "k", "PARLEY_OPENAI_FIELDS": ""}).declared == frozenset()
 
 
-def test_a_token_of_a_subscription_is_no_key_here_either() -> None:
+def test_a_token_of_a_subscription_is_not_a_key_here_either() -> None:
     with pytest.raises(ModelError, match="accepts only API keys"):
         backends.openai_endpoint({"OPENAI_API_KEY": "sk-ant-oat01-x"})
+
+
+LOCAL = {"OPENAI_BASE_URL": "http://localhost:1/v1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "environment", "thinking", "schemas"),
+    [
+        ("gpt-5", {}, "effort", True),
+        ("gpt-4o", {}, "never", True),
+        ("qwen3", LOCAL, "effort", False),
+        ("qwen3", {**LOCAL, "PARLEY_OPENAI_FIELDS": "response_format"}, "effort", True),
+    ],
+)
+def test_reasoning_is_part_of_the_responses_api_and_schemas_are_declared(
+    name: str, environment: dict[str, str], thinking: str, schemas: bool
+) -> None:
+    info = backends.responses_info(model_info(name), name, environment)
+
+    assert (info.thinking, info.supports_effort, info.supports_schemas) == (thinking, thinking == "effort", schemas)

@@ -43,11 +43,11 @@ def test_children_see_everything_but_keys_and_passwords() -> None:
         ({"CLAUDE_CODE_SDK_READS_SESSION_STATE": "1", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "true"}, "all"),
     ],
 )
-def test_session_states_are_told_to_those_who_asked(environment: dict[str, str], expected: str | None) -> None:
+def test_session_states_are_reported_to_those_who_asked(environment: dict[str, str], expected: str | None) -> None:
     assert state_events(environment) == expected
 
 
-def test_a_number_that_is_none_is_a_clear_error() -> None:
+def test_a_number_that_is_invalid_is_a_clear_error() -> None:
     assert (read_int({"N": "5"}, "N"), read_int({}, "N"), read_int_or({"N": "0"}, "N", 8)) == (5, None, 0)
     with pytest.raises(UsageError, match="N must be a whole number, not 'x'"):
         read_int({"N": "x"}, "N")

@@ -8,7 +8,7 @@ import pytest
 
 from parley.memory.base import MemoryPolicy
 from parley.settings.base import SettingsLayer
-from parley.settings.keys import validate_layer
+from parley.settings.keys.validation import validate_layer
 from parley.settings.memory_options import MEMORY, is_valid, policy_fields
 
 ALL = {
@@ -52,7 +52,7 @@ def test_every_key_sets_what_it_says() -> None:
     ],
 )
 def test_what_does_not_fit_is_ignored_with_a_word(wrong: Any) -> None:
-    values, flaws = validate_layer(SettingsLayer(source="flag", path="given", root="/", values={"memory": wrong}))
+    values, problems = validate_layer(SettingsLayer(source="flag", path="given", root="/", values={"memory": wrong}))
 
     assert values == {}
-    assert "memory must be an object with known keys" in flaws[0].text
+    assert "memory must be an object with known keys" in problems[0].text

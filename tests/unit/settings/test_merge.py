@@ -14,6 +14,7 @@ from parley.settings.base import (
     NOT_TRUSTED,
     SOURCES,
     TREE,
+    UNKNOWN_KEY,
     IgnoredEntry,
     MergedSettings,
     ProjectTrust,
@@ -122,8 +123,9 @@ def test_without_trust_a_project_acts_on_nothing(source: Source) -> None:
 
     assert merged.to_json() == HARMLESS
     assert {item.key: item.reason for item in merged.ignored} == {
-        **{key: NOT_TRUSTED for key in ACTING if key != "mcpServers"},
+        **{key: NOT_TRUSTED for key in ACTING if key not in ("mcpServers", "sandbox")},
         "mcpServers.evil": NOT_TRUSTED,
+        "sandbox.enabled": NOT_TRUSTED,
         **dict.fromkeys(NEVER, NOT_FROM_TREE),
     }
 
@@ -133,7 +135,8 @@ def test_a_trusted_project_acts_but_never_speaks_for_the_person(source: Source) 
     merged = merge([layer(source, **ACTING, **NEVER)], TRUSTED)
 
     assert merged.to_json() == ACTING
-    assert {item.key for item in merged.ignored} == set(NEVER)
+    assert {item.key for item in merged.ignored if item.reason != UNKNOWN_KEY} == set(NEVER)
+    assert [item.key for item in merged.ignored if item.reason == UNKNOWN_KEY] == ["aKeyNobodyKnows"]
 
 
 @pytest.mark.parametrize("source", sorted(set(SOURCES) - TREE))
@@ -255,11 +258,11 @@ def test_wrong_kinds_are_reported_with_their_line_and_the_rest_counts() -> None:
     merged = merge([layer("user", text, **values)], STRANGE)
 
     assert merged.to_json() == {"permissions": {"ask": ["Read"]}, "env": {"B": "2"}}
-    assert [str(flaw) for flaw in merged.problems] == [
+    assert [str(problem) for problem in merged.problems] == [
         "settings: user.json:2: model must be a string; ignored",
-        "settings: user.json:4: permissions.deny must be a list; ignored; its rules are not enforced",
+        "settings: user.json:4: permissions.deny must be a list",
         f"settings: user.json:6: permissions.defaultMode must be one of {', '.join(MODES)}; ignored",
-        "settings: user.json:5: permissions.ask must be a list of strings; its other items are ignored",
+        "settings: user.json:5: permissions.ask must be a list of strings",
         "settings: user.json:7: env: 'A' must be a valid variable name with a string as its value; ignored",
     ]
 
@@ -268,7 +271,7 @@ def test_a_key_that_is_there_twice_is_reported() -> None:
     text = b'{"permissions": {"deny": ["A"],\n"deny": ["B"]},\n"model": "deny", "env": {"ask": "ask"}}'
     once = b'{"permissions": {"deny": ["deny", "\\"deny\\""]}}'
 
-    assert [str(flaw) for flaw in merge([layer("user", text)], STRANGE).problems] == [
+    assert [str(problem) for problem in merge([layer("user", text)], STRANGE).problems] == [
         "settings: user.json:1: duplicate key 'deny'; only the last one takes effect"
     ]
     assert merge([layer("user", once)], STRANGE).problems == ()

@@ -51,7 +51,7 @@ def test_folders_below_the_first_are_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [(), ("inner",)])
-def test_what_is_no_folder_is_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_what_is_not_a_folder_is_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(SettingsWriteError, match="cannot open the folder"), open_folder(tmp_path / "file", names):

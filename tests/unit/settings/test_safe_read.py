@@ -41,7 +41,7 @@ def test_what_is_not_there_is_absent(tmp_path: Path, name: str) -> None:
         ("big", "is too large: 11 bytes (the limit is 10)"),
     ],
 )
-def test_what_is_no_file_is_named_and_never_waited_for(tmp_path: Path, name: str, reason: str) -> None:
+def test_what_is_not_a_file_is_named_and_never_waited_for(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")
@@ -71,5 +71,5 @@ def test_a_folder_is_compared_part_by_part(tmp_path: Path, beneath: str, fits: b
             read_file(tmp_path / "inside" / "x", borders)
 
 
-def test_a_mark_of_the_byte_order_is_no_flaw() -> None:
+def test_a_mark_of_the_byte_order_is_not_an_error() -> None:
     assert parse_json_object(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}

@@ -10,7 +10,7 @@ import pytest
 
 from parley.protocol.base import UNSET
 from parley.settings.base import CHANGED, OutputStyle, SettingsValue, SettingsWriteError
-from parley.settings.session_settings import SessionSettings
+from parley.settings.session_settings import SessionSettings, may_declare_servers
 from parley.settings.sources import SourceSelection
 
 BASE = {"HOME": "/home/ann", "A": "0", "SECRET": "hush"}
@@ -60,10 +60,10 @@ def test_agents_and_commands_act_as_they_were_when_the_folder_was_trusted(folder
         with (tree / kind / "b.md").open("a") as file:
             file.write("!`evil`")
 
-    agents, flaws = desk(folders).agents()
+    agents, problems = desk(folders).agents()
     recipes, _ = desk(folders).templates()
     assert (agents["a"].permissionMode, agents["b"].permissionMode) == ("plan", UNSET)
-    assert [str(flaw) for flaw in flaws] == [
+    assert [str(problem) for problem in problems] == [
         f"settings: {tree}/agents/b.md: no effect: permissionMode: {CHANGED}",
     ]
     assert {recipe.name: recipe.is_trusted for recipe in recipes} == {"a": True, "b": False}
@@ -80,7 +80,7 @@ def test_what_a_person_agreed_to_counts_beside_what_was_trusted(folders: Path) -
     assert [rule.text for rule in named.merged.rules] == ["Bash(ls:*)", "Bash(make:*)", "Bash(evil:*)"]
 
 
-def test_what_does_not_count_is_told_in_one_line_that_can_do_no_harm_to_a_terminal(folders: Path) -> None:
+def test_what_does_not_count_is_reported_in_one_line_that_can_do_no_harm_to_a_terminal(folders: Path) -> None:
     path = project(folders, **{"\x1b[2Jevil": 1, "apiKeyHelper": "x"}, **{f"key{number:02}": 1 for number in range(12)})
 
     named = ", ".join(f"key{number:02}" for number in range(11))
@@ -91,7 +91,7 @@ def test_what_does_not_count_is_told_in_one_line_that_can_do_no_harm_to_a_termin
     ]
 
 
-def test_flaws_of_files_and_of_the_record_are_told(folders: Path) -> None:
+def test_errors_of_files_and_of_the_record_are_reported(folders: Path) -> None:
     (folders / "config" / "settings.json").write_text("{")
     (folders / "config" / "trust.json").write_text("[]")
     project(folders, permissions={"ask": 5})
@@ -188,3 +188,22 @@ def test_an_update_is_written_and_counts_at_once(folders: Path, destination: str
 def test_an_update_of_a_file_that_is_not_read_does_not_count(folders: Path) -> None:
     assert desk(folders, sources=()).update("userSettings", {"model": "opus"}).to_json() == {}
     assert desk(folders).merged.to_json() == {"model": "opus"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", False),
+        ('{"mcpServers": {}, "projects": {"/p": {"mcpServers" :\n { }, "disabledMcpjsonServers": [\n]}}}', False),
+        ('{"mcpServers": {"a": {}}}', True),
+        ('{"projects": {"/p": {"mcpServers":{"a": {}}}}}', True),
+        ('{"disabledMcpjsonServers": ["a"]}', True),
+        ('{"mcpServers": 5}', True),
+    ],
+)
+def test_the_file_of_claude_code_is_decoded_only_if_it_may_have_servers(
+    tmp_path: Path, text: str, expected: bool
+) -> None:
+    (tmp_path / ".claude.json").write_text(text)
+    assert may_declare_servers(tmp_path / ".claude.json") is expected
+    assert may_declare_servers(tmp_path / "none") is False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -68,11 +69,10 @@ def test_the_layers_come_the_strongest_first(config: Path, project: Path, tmp_pa
     managed.write_text('{"n": "etc"}')
     managed.chmod(0o644)
 
-    layers = found(config, project, managed_file=managed, managed='{"n": "inline"}', given='{"n": "flag"}')
+    layers = found(config, project, managed_file=managed, given='{"n": "flag"}')
 
     assert names(layers) == [
         ("managed", "etc"),
-        ("managed", "inline"),
         ("flag", "flag"),
         ("local", "local"),
         ("project", "project"),
@@ -83,9 +83,40 @@ def test_the_layers_come_the_strongest_first(config: Path, project: Path, tmp_pa
         str(project),
         str(project),
         str(project),
-        str(project),
         str(config),
     ]
+
+
+def test_without_a_managed_file_the_flag_is_the_policy(config: Path, project: Path) -> None:
+    layers = found(config, project, managed='{"n": "inline"}', given='{"n": "flag"}')
+
+    assert names(layers)[:2] == [("managed", "inline"), ("flag", "flag")]
+
+
+def test_a_managed_file_replaces_the_policy_of_the_flag(config: Path, project: Path, tmp_path: Path) -> None:
+    managed = tmp_path / "managed.json"
+    managed.write_text('{"n": "etc"}')
+    managed.chmod(0o644)
+
+    layers = found(config, project, managed_file=managed, managed='{"n": "inline"}')
+
+    assert names(layers) == [("managed", "etc")]
+    assert [problem.text for problem in layers.problems] == [
+        f"ignored, because {managed} is in effect (parentSettingsBehavior)"
+    ]
+
+
+def test_a_managed_file_that_merges_takes_only_restrictions_of_the_flag(
+    config: Path, project: Path, tmp_path: Path
+) -> None:
+    managed = tmp_path / "managed.json"
+    managed.write_text('{"parentSettingsBehavior": "merge"}')
+    managed.chmod(0o644)
+    given = {"deniedModels": ["opus"], "permissions": {"deny": ["Bash"], "allow": ["Read"]}, "env": {"A": "1"}}
+
+    layers = found(config, project, managed_file=managed, managed=json.dumps(given))
+
+    assert layers.layers[1].values == {"deniedModels": ["opus"], "permissions": {"deny": ["Bash"]}}
 
 
 @pytest.mark.parametrize(
@@ -155,14 +186,14 @@ def test_a_broken_file_is_named_with_its_line_and_the_others_hold(
 
 def test_what_is_said_of_a_broken_file_names_the_line_and_what_is_lost(config: Path, project: Path) -> None:
     (config / "settings.json").write_text('{\n"permissions": {"deny": ["Bash"]},\n}')
-    [flaw] = found(config, project).problems
+    [problem] = found(config, project).problems
 
-    assert str(flaw).startswith(f"settings: {config}/settings.json:3: is not valid JSON")
-    assert str(flaw).endswith("any deny or ask rules in it are not enforced")
+    assert str(problem).startswith(f"settings: {config}/settings.json:3: is not valid JSON")
+    assert str(problem).endswith("any deny or ask rules in it are not enforced")
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link out", "huge", "device"])
-def test_a_settings_file_that_is_no_file_of_the_project_is_reported_and_never_waited_for(
+def test_a_settings_file_that_is_not_a_file_of_the_project_is_reported_and_never_waited_for(
     config: Path, project: Path, tmp_path: Path, kind: str
 ) -> None:
     path = project / ".claude" / "settings.json"
@@ -182,7 +213,7 @@ def test_a_settings_file_that_is_no_file_of_the_project_is_reported_and_never_wa
     layers = found(config, project)
 
     assert layers.layers == ()
-    assert [flaw.path for flaw in layers.problems] == [str(path)]
+    assert [problem.path for problem in layers.problems] == [str(path)]
 
 
 def test_a_link_within_the_project_is_followed(config: Path, project: Path) -> None:
@@ -221,7 +252,7 @@ def test_settings_may_be_given_as_a_file(config: Path, project: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("given", "complaint"),
+    ("given", "warning"),
     [
         ("{folder}/none.json", "cannot read the settings file {folder}/none.json: No such file or directory"),
         ("{folder}", "cannot read the settings file {folder}: Is a directory"),
@@ -231,7 +262,7 @@ def test_settings_may_be_given_as_a_file(config: Path, project: Path, tmp_path: 
     ],
 )
 def test_settings_on_the_command_line_must_be_right(
-    config: Path, project: Path, tmp_path: Path, given: str, complaint: str
+    config: Path, project: Path, tmp_path: Path, given: str, warning: str
 ) -> None:
     (tmp_path / "broken.json").write_text("[]")
     (tmp_path / "huge.json").write_text("{" + " " * 1_000_000 + "}")
@@ -239,7 +270,7 @@ def test_settings_on_the_command_line_must_be_right(
     with pytest.raises(UsageError) as raised:
         found(config, project, given=given.format(folder=tmp_path))
 
-    assert str(raised.value) == complaint.format(folder=tmp_path)
+    assert str(raised.value) == warning.format(folder=tmp_path)
 
 
 # Managed settings.
@@ -261,7 +292,7 @@ def test_a_managed_file_that_others_may_write_is_not_used(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
-def test_a_managed_file_of_somebody_else_is_not_used(config: Path, project: Path, tmp_path: Path) -> None:
+def test_a_managed_file_of_someone_else_is_not_used(config: Path, project: Path, tmp_path: Path) -> None:
     managed = tmp_path / "managed.json"
     managed.write_text('{"n": "etc"}')
     managed.chmod(0o644)
@@ -280,7 +311,7 @@ def test_a_managed_file_in_a_folder_where_others_may_write_is_not_used(
     assert found(config, project, managed_file=tmp_path / "etc" / "managed.json").layers == ()
 
 
-def test_nobody_works_past_a_managed_file_that_is_broken(config: Path, project: Path, tmp_path: Path) -> None:
+def test_no_one_works_past_a_managed_file_that_is_broken(config: Path, project: Path, tmp_path: Path) -> None:
     managed = tmp_path / "managed.json"
     managed.write_text('{"permissions": {"deny": ["Bash"]')
     managed.chmod(0o644)

@@ -32,7 +32,7 @@ def trust(config: Path, project: Path, sources: tuple[str, ...] | None = None) -
     return evaluate(config, str(project), sources)[0]
 
 
-def test_nobody_is_trusted_from_the_start(config: Path, project: Path) -> None:
+def test_no_one_is_trusted_from_the_start(config: Path, project: Path) -> None:
     assert trust(config, project) == ProjectTrust()
     assert not config.exists()
 
@@ -48,7 +48,7 @@ def test_nobody_is_trusted_from_the_start(config: Path, project: Path) -> None:
         (("user", "project", "local"), {"project", "local"}),
     ],
 )
-def test_whoever_names_a_source_on_the_command_line_trusts_it(
+def test_a_source_named_on_the_command_line_is_trusted(
     config: Path, project: Path, sources: tuple[str, ...] | None, trusted: set[str]
 ) -> None:
     assert trust(config, project, sources) == ProjectTrust(sources=frozenset(trusted))
@@ -92,9 +92,9 @@ def test_a_new_folder_with_the_path_and_the_inode_of_a_trusted_one_is_not_truste
     else:
         pytest.skip("this file system does not give inodes away again at once")
 
-    judged, flaw = evaluate(config, str(project), None)
+    judged, problem = evaluate(config, str(project), None)
     assert judged == ProjectTrust()
-    assert f"{project} is not the folder that was trusted" in str(flaw)
+    assert f"{project} is not the folder that was trusted" in str(problem)
 
 
 def test_a_record_without_a_birth_time_counts_where_there_is_none(config: Path) -> None:
@@ -131,19 +131,19 @@ def test_the_record_is_private_and_nothing_lies_beside_it(config: Path, project:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"folders": []}', b'{"folders": {"/": {}}}', b'{"folders": {"/": {"device": "x"}}}']
 )
-def test_a_broken_record_vouches_for_nobody_and_is_left_alone(config: Path, project: Path, content: bytes) -> None:
+def test_a_broken_record_vouches_for_no_one_and_is_left_alone(config: Path, project: Path, content: bytes) -> None:
     config.mkdir()
     (config / NAME).write_bytes(content)
 
-    judged, flaw = evaluate(config, str(project), None)
+    judged, problem = evaluate(config, str(project), None)
     assert judged == ProjectTrust()
-    assert "no folder is trusted" in str(flaw)
+    assert "no folder is trusted" in str(problem)
     with pytest.raises(SettingsWriteError):
         record_trust(config, identify(project), True)
     assert (config / NAME).read_bytes() == content
 
 
-def test_a_record_that_others_may_write_vouches_for_nobody(config: Path, project: Path) -> None:
+def test_a_record_that_others_may_write_vouches_for_no_one(config: Path, project: Path) -> None:
     record_trust(config, identify(project), True)
     (config / NAME).chmod(0o666)
 

@@ -170,9 +170,7 @@ def test_no_writers_change_is_lost(store: SettingsWriter, tmp_path: Path) -> Non
     assert sorted(rules) == sorted(f"{name}{number}" for name in "abcd" for number in range(5))
 
 
-def test_whoever_holds_the_lock_for_ever_is_not_waited_for_for_ever(
-    store: SettingsWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wait_for_a_lock_is_limited(store: SettingsWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parley.settings.safe_folder.LOCK_SECONDS", 0.0)
     store.add_rules("userSettings", "deny", ["A"])
 
@@ -220,7 +218,7 @@ def test_the_persons_own_file_needs_no_consent(store: SettingsWriter, tmp_path: 
 
 
 @pytest.mark.parametrize("destination", ["localSettings", "projectSettings"])
-def test_what_was_taken_out_again_is_not_believed_when_somebody_else_puts_it_back(
+def test_what_was_taken_out_again_is_not_believed_when_someone_else_puts_it_back(
     store: SettingsWriter, tmp_path: Path, destination: str
 ) -> None:
     store.add_rules(destination, "allow", ["A", "B"])

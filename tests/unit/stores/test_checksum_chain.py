@@ -46,7 +46,7 @@ def test_lines_of_others_may_stand_between_ours() -> None:
     assert held(mixed) == records
 
 
-def test_a_record_that_was_not_written_is_no_part_of_the_chain() -> None:
+def test_a_record_that_was_not_written_is_not_a_part_of_the_chain() -> None:
     seal = ChecksumChain()
     lost = seal.seal(BODIES[0])
     kept = seal.seal(BODIES[1])
@@ -163,7 +163,7 @@ def test_an_altered_record_is_damaged_in_whatever_order_the_fields_are(spoilt: t
         held(lines)
 
 
-def test_the_chain_goes_on_behind_records_in_another_order() -> None:
+def test_the_chain_continues_after_records_in_another_order() -> None:
     moved = [json.dumps(msgspec.json.decode(record), sort_keys=True).encode() for record in chained(BODIES[:3])]
     seal = ChecksumChain()
     assert all(map(seal.verify, moved))

@@ -1,4 +1,4 @@
-"""Entries that nobody could fold or send are told from those that can."""
+"""Entries that no one could fold or send are told from those that can."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def test_what_can_be_folded_and_sent_is_not_odd(sound: Entry) -> None:
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_nobody_could_fold_or_send_is_odd(odd: Entry) -> None:
+def test_what_no_one_could_fold_or_send_is_odd(odd: Entry) -> None:
     assert find_problem(odd) is not None

@@ -15,7 +15,7 @@ def test_the_memory_keeps_the_promises_of_a_store(claim: Callable[[Place], None]
     claim(Place(lambda: store))
 
 
-def test_nobody_can_look_up_a_session_in_memory() -> None:
+def test_no_one_can_look_up_a_session_in_memory() -> None:
     store = MemoryStore()
     store.create(FIRST).append(user(0, "Hello"))
 

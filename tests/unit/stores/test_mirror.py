@@ -60,7 +60,7 @@ class Client:
         return [line for frame in self.frames for line in frame["entries"]]
 
 
-def test_each_entry_is_kept_and_told_as_a_line_of_the_layout() -> None:
+def test_each_entry_is_stored_and_sent_as_a_line_of_the_layout() -> None:
     client = Client()
     for entry in (user(0), note(1), assistant(2)):
         client.mirror.append(entry)
@@ -79,7 +79,7 @@ def test_the_first_line_after_a_resume_follows_the_last_before_it() -> None:
     assert [(line["uuid"], line["parentUuid"]) for line in client.lines()] == [(uuid(2), uuid(1))]
 
 
-def test_of_a_copy_all_is_told_once_something_is_said_in_it() -> None:
+def test_a_copy_is_mirrored_whole_once_it_has_a_new_message() -> None:
     client = Client(user(0), assistant(1), is_copy=True)
     list(client.mirror.entries())
     assert client.frames == []
@@ -100,8 +100,8 @@ def test_a_line_that_no_client_could_take_is_kept_and_complained_about() -> None
 
 def test_a_transcript_of_mirrored_lines_is_the_session(tmp_path: Path) -> None:
     client = Client()
-    talk = [user(0), note(1), assistant(2)]
-    for entry in talk:
+    conversation = [user(0), note(1), assistant(2)]
+    for entry in conversation:
         client.mirror.append(entry)
     path = tmp_path / "projects" / "-nowhere" / f"{FIRST}.jsonl"
     path.parent.mkdir(parents=True)
@@ -109,12 +109,12 @@ def test_a_transcript_of_mirrored_lines_is_the_session(tmp_path: Path) -> None:
     path.write_bytes(b"".join(msgspec.json.encode(dict(sorted(line.items()))) + b"\n" for line in client.lines()))
 
     log = ClaudeStore(tmp_path, CONTEXT).open(FIRST)
-    assert list(log.entries()) == talk
+    assert list(log.entries()) == conversation
     log.append(user(3))
-    assert list(log.entries()) == [*talk, user(3)]
+    assert list(log.entries()) == [*conversation, user(3)]
 
 
-def test_what_is_known_of_a_subagent_is_told_before_its_first_line_and_only_then() -> None:
+def test_what_is_known_of_a_subagent_is_reported_before_its_first_line_and_only_then() -> None:
     client = Client(head={"type": "agent_metadata", "agentType": "scout"})
     assert client.frames == []
     for entry in (user(0), assistant(1)):

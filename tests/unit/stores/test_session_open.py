@@ -121,7 +121,7 @@ def test_an_id_may_be_opened_unless_it_is_in_use(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "complaint"),
+    ("wanted", "warning"),
     [
         ({"session_id": "x"}, "Invalid session ID"),
         ({"resume": ""}, "--resume needs a session id or title"),
@@ -132,8 +132,8 @@ def test_an_id_may_be_opened_unless_it_is_in_use(store: Store) -> None:
         ({"resume": OLD, "drops": "second"}, "--resume-drops-turn requires"),
     ],
 )
-def test_wishes_that_contradict_each_other_are_refused(store: Store, wanted: Json, complaint: str) -> None:
-    with pytest.raises(UsageError, match=complaint):
+def test_contradictory_options_are_refused(store: Store, wanted: Json, warning: str) -> None:
+    with pytest.raises(UsageError, match=warning):
         open_it(store, **wanted)
 
 
@@ -168,7 +168,7 @@ def test_a_fork_between_a_call_and_its_result_knows_that_the_call_was_allowed(st
     assert (last.seq, last.message) == (6, allowed[0].message)
 
 
-def test_the_session_itself_goes_on_at_a_line_and_nothing_is_deleted(store: Store) -> None:
+def test_the_session_itself_continues_at_a_line_and_nothing_is_deleted(store: Store) -> None:
     opened = open_it(store, resume=OLD, at="first answer")
     *before, cut = opened.log.entries()
 
@@ -180,12 +180,12 @@ def test_the_last_line_is_nothing_to_cut_at(store: Store) -> None:
     assert list(open_it(store, resume=OLD, at="second answer").log.entries()) == TALK
 
 
-def test_what_was_cut_off_is_no_point_to_go_on_at(store: Store) -> None:
+def test_what_was_cut_off_is_not_a_point_to_continue_at(store: Store) -> None:
     open_it(store, resume=OLD, at="first answer").log.close()
 
     with pytest.raises(SessionError, match="second answer"):
         open_it(store, resume=OLD, at="second answer")
-    assert open_it(store, resume=OLD, at="first").session_id == OLD  # and nobody holds it after the refusal
+    assert open_it(store, resume=OLD, at="first").session_id == OLD  # and no one holds it after the refusal
 
 
 @pytest.mark.parametrize("wanted", [{}, {"fork": True}, {"keep": False}])

@@ -18,7 +18,7 @@ def store(config: Path, cwd: str = "/here") -> ClaudeStore:
     return ClaudeStore(config, EntryContext(cwd=cwd, version="2.1.0"))
 
 
-def begun(config: Path, session_id: str, title: str, cwd: str = "/here") -> None:
+def started(config: Path, session_id: str, title: str, cwd: str = "/here") -> None:
     write(store(config, cwd), session_id, user(0, "Hello", session_id))
     store(config, cwd).rename(session_id, title)
 
@@ -28,23 +28,23 @@ def found(config: Path, name: str) -> str | None:
 
 
 def test_a_title_names_the_one_session_that_has_it(tmp_path: Path) -> None:
-    begun(tmp_path, FIRST, "Fix the parser")
-    begun(tmp_path, SECOND, "Fix the printer")
+    started(tmp_path, FIRST, "Fix the parser")
+    started(tmp_path, SECOND, "Fix the printer")
 
     assert (found(tmp_path, "Fix the  parser"), found(tmp_path, "fix the parser")) == (FIRST, None)
 
 
 def test_a_session_of_this_project_comes_before_those_of_others(tmp_path: Path) -> None:
-    begun(tmp_path, FIRST, "Fix the parser", cwd="/there")
+    started(tmp_path, FIRST, "Fix the parser", cwd="/there")
     assert found(tmp_path, "Fix the parser") == FIRST
 
-    begun(tmp_path, SECOND, "Fix the parser")
+    started(tmp_path, SECOND, "Fix the parser")
     assert found(tmp_path, "Fix the parser") == SECOND
 
 
 def test_several_sessions_with_a_title_are_named(tmp_path: Path) -> None:
-    begun(tmp_path, FIRST, "Fix it")
-    begun(tmp_path, SECOND, "Fix it")
+    started(tmp_path, FIRST, "Fix it")
+    started(tmp_path, SECOND, "Fix it")
     text = r"2 sessions are called 'Fix it'\. Resume one of them by its id: .* \(2.*Z, /here\); .* \(2.*Z, /here\)"
 
     with pytest.raises(SessionError, match=text) as raised:
@@ -52,7 +52,7 @@ def test_several_sessions_with_a_title_are_named(tmp_path: Path) -> None:
     assert set(re.findall(f"{FIRST}|{SECOND}", str(raised.value))) == {FIRST, SECOND}
 
 
-def test_what_looks_like_an_id_is_no_title(tmp_path: Path) -> None:
-    begun(tmp_path, FIRST, SECOND)
+def test_what_looks_like_an_id_is_not_a_title(tmp_path: Path) -> None:
+    started(tmp_path, FIRST, SECOND)
 
     assert found(tmp_path, SECOND) is None

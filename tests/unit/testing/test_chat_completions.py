@@ -115,7 +115,7 @@ async def test_a_stream_has_texts_thoughts_and_calls_piece_by_piece() -> None:
     assert [chunk["choices"][0]["finish_reason"] for chunk in chunks][-1] == "tool_calls"
 
 
-async def test_what_was_used_is_told_only_to_who_asks() -> None:
+async def test_what_was_used_is_reported_only_to_who_asks() -> None:
     assert all("usage" not in chunk for chunk in await streamed())
     assert (await streamed(stream_options={"include_usage": True}))[-1]["usage"] == {
         "prompt_tokens": 10,

@@ -45,11 +45,11 @@ class Mixing(Least):
 
 
 @pytest.mark.parametrize(("store", "contract"), [(Forgetful, "order"), (Mixing, "agents are apart")])
-async def test_a_store_that_breaks_a_contract_is_told_which(store: type[Least], contract: str) -> None:
-    with pytest.raises(AssertionError) as flaw:
+async def test_a_store_that_breaks_a_contract_is_reported_with_the_contract(store: type[Least], contract: str) -> None:
+    with pytest.raises(AssertionError) as exc:
         await run_session_store_conformance(store)
 
-    assert any(contract in note for note in flaw.value.__notes__)
+    assert any(contract in note for note in exc.value.__notes__)
 
 
 async def test_what_is_needed_cannot_be_skipped() -> None:

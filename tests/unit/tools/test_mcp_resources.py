@@ -9,7 +9,7 @@ import pytest
 from parley.errors import ToolError
 from parley.protocol.base import Json
 from parley.tools.base import ToolOutput
-from parley.tools.mcp_resources import ListMcpResources, ReadMcpResource
+from parley.tools.mcp_resources import ListMcpResources, ReadMcpResource, ReadMcpResourceDir
 from tests.helpers.tools import ToolHarness
 
 
@@ -28,11 +28,16 @@ class Shelf:
             raise ToolError(f"no resource {uri}")
         return [{"uri": uri, "mimeType": "text/plain", "text": self._texts[name]}]
 
+    async def directory(self, uri: str) -> list[Json]:
+        if uri != "mem://":
+            raise ToolError(f"no directory {uri}")
+        return await self.resources()
+
 
 @pytest.fixture
 def harness(tmp_path: Path) -> ToolHarness:
     harness = ToolHarness(tmp_path)
-    harness.context.resources = {"one": Shelf(a="alpha"), "two": Shelf(b="beta")}
+    harness.offer(resource_servers=lambda: {"one": Shelf(a="alpha"), "two": Shelf(b="beta")})
     return harness
 
 
@@ -46,6 +51,22 @@ def test_all_servers_are_listed_or_one(harness: ToolHarness) -> None:
 def test_a_resource_is_read(harness: ToolHarness) -> None:
     contents = [{"uri": "mem://a", "mimeType": "text/plain", "text": "alpha"}]
     assert harness.call(ReadMcpResource(), server="one", uri="mem://a").detail == {"contents": contents}
+
+
+def test_a_directory_is_listed(harness: ToolHarness) -> None:
+    listed = harness.call(ReadMcpResourceDir(), server="one", uri="mem://")
+    assert listed.detail == {"resources": [{"uri": "mem://a", "name": "a"}]}
+    harness.offer(resource_servers=lambda: {"empty": Shelf()})
+    listed = harness.call(ReadMcpResourceDir(), server="empty", uri="mem://")
+    assert listed.content == "The directory 'mem://' has no children."
+
+
+def test_a_directory_that_cannot_be_listed_says_why(harness: ToolHarness) -> None:
+    listed = harness.call(ReadMcpResourceDir(), server="one", uri="mem://a")
+    assert listed == ToolOutput(
+        content="no directory mem://a", detail={"resources": [], "error": "no directory mem://a"}, is_error=True
+    )
+    assert "one, two" in harness.refusal(ReadMcpResourceDir(), server="three", uri="mem://")
 
 
 def test_where_there_are_no_servers_there_are_no_resources(tmp_path: Path) -> None:
@@ -65,7 +86,8 @@ class Broken(Shelf):
 
 
 def test_a_server_that_fails_does_not_hide_what_others_have(harness: ToolHarness) -> None:
-    harness.context.resources["three"] = Broken()
+    servers = harness.context.session.resource_servers()
+    harness.offer(resource_servers=lambda: {**servers, "three": Broken()})
     listed = harness.call(ListMcpResources())
     assert [one["name"] for one in listed.detail] == ["a", "b"]
     assert str(listed.content).endswith("]\nthe shelf fell down")

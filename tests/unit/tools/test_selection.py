@@ -37,7 +37,7 @@ DEFAULT = ["Task", "Bash", "Read", "TodoWrite", "WebFetch", "Write"]
         (ToolSelection(asked=("ReadMcpResourceTool",)), ["ReadMcpResourceTool"]),
     ],
 )
-def test_the_list_follows_the_wishes(wishes: ToolSelection, names: list[str]) -> None:
+def test_the_list_follows_the_options(wishes: ToolSelection, names: list[str]) -> None:
     assert select_tools(KNOWN, wishes) == names
 
 

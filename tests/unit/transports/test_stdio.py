@@ -123,20 +123,20 @@ async def test_both_streams_are_left_as_they_were_found(pipe: Pipe, silent: int,
 async def test_a_socket_that_is_stdin_and_stdout_is_left_as_it_was_found() -> None:
     ours, theirs = socket.socketpair()
 
-    async def talk() -> None:
+    async def scenario() -> None:
         transport = StdioTransport(ours.fileno(), ours.fileno())
         transport.write(b"hello")
         await transport.drain()
         transport.close()
 
     with ours, theirs:
-        await talk()
+        await scenario()
         assert theirs.recv(10) == b"hello"
         assert os.get_blocking(ours.fileno())
 
 
-async def test_a_reader_who_left_is_no_flaw_but_a_full_disk_is(silent: int) -> None:
-    async def talk(stdout: int) -> StdioTransport:
+async def test_a_reader_who_left_is_not_an_error_but_a_full_disk_is(silent: int) -> None:
+    async def scenario(stdout: int) -> StdioTransport:
         transport = StdioTransport(silent, stdout)
         transport.write(b"hello")
         await transport.drain()
@@ -145,9 +145,9 @@ async def test_a_reader_who_left_is_no_flaw_but_a_full_disk_is(silent: int) -> N
 
     reading, writing = os.pipe()
     os.close(reading)
-    assert (await talk(writing)).error is None
+    assert (await scenario(writing)).error is None
     os.close(writing)
     with Path("/dev/full").open("wb") as full:
-        flaw = (await talk(full.fileno())).error
-    assert flaw is not None
-    assert "space" in str(flaw.strerror)
+        problem = (await scenario(full.fileno())).error
+    assert problem is not None
+    assert "space" in str(problem.strerror)

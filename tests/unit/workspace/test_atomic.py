@@ -152,7 +152,7 @@ def test_a_link_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink()
 
 
-def test_what_a_crash_left_behind_does_not_stand_in_the_way(file: Path) -> None:
+def test_leftovers_of_a_crash_do_no_harm(file: Path) -> None:
     (file.parent / BESIDE).write_bytes(b"half of some")
     replace(file, b"new")
 

@@ -59,7 +59,7 @@ def test_a_file_that_changed_since_is_not_replaced(harness: WorkspaceHarness) ->
     assert harness.tree() == {"file": b"theirs"}
 
 
-def test_a_file_that_exists_is_not_made_anew(harness: WorkspaceHarness) -> None:
+def test_a_file_that_exists_is_not_recreated(harness: WorkspaceHarness) -> None:
     (harness.inside / "file").write_bytes(b"theirs")
 
     with pytest.raises(ToolError, match="already exists"):
@@ -67,7 +67,7 @@ def test_a_file_that_exists_is_not_made_anew(harness: WorkspaceHarness) -> None:
     assert harness.tree() == {"file": b"theirs"}
 
 
-def test_a_file_whose_folder_is_gone_is_not_made_anew(harness: WorkspaceHarness) -> None:
+def test_a_file_whose_folder_is_gone_is_not_recreated(harness: WorkspaceHarness) -> None:
     path = f"{harness.inside}/folder/file"
     known = harness.files.write(path, b"one", harness.reach, replacing=None)
     (harness.inside / "folder/file").unlink()
@@ -178,7 +178,7 @@ def test_a_message_that_is_not_known_cannot_be_gone_back_to(harness: WorkspaceHa
     )
 
 
-def test_later_edits_of_somebody_else_are_left_alone_and_named(harness: WorkspaceHarness) -> None:
+def test_later_edits_of_someone_else_are_left_alone_and_named(harness: WorkspaceHarness) -> None:
     harness.files.begin_message("m1")
     harness.put("ours", b"ours")
     harness.put("theirs", b"ours")
@@ -272,7 +272,7 @@ def test_what_is_rewound_is_kept_too(harness: WorkspaceHarness) -> None:
     assert [copy.read_bytes() for copy in harness.history.glob("*@v*")] == [b"second"]
 
 
-def test_a_write_that_was_refused_is_no_change_to_take_back(harness: WorkspaceHarness) -> None:
+def test_a_write_that_was_refused_is_not_a_change_to_take_back(harness: WorkspaceHarness) -> None:
     harness.files.begin_message("m1")
     known = harness.files.write(f"{harness.inside}/file", b"ours", harness.reach, replacing=None)
     (harness.inside / "file").write_bytes(b"theirs")

@@ -88,7 +88,7 @@ def test_a_folder_that_is_a_link_out_is_refused(base: Path) -> None:
     "name", ["root/../secret", "root/sub/../../secret", "rooted/file", "secret", "root/../rooted/file"]
 )
 def test_what_is_not_beneath_the_folder_is_refused(base: Path, name: str) -> None:
-    with pytest.raises(ToolError, match="outside of what this call may access"):
+    with pytest.raises(ToolError, match="outside the paths that this call may access"):
         read(f"{base}/{name}", within(base))
 
 
@@ -139,7 +139,7 @@ def test_a_folder_that_is_a_link_from_the_start_stands_for_its_target(base: Path
     assert read(base / "root/file", Scope(folders=(str(base / "project"),))) == "root/file"
 
 
-def test_a_link_that_appears_behind_the_check_is_not_followed(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_that_appears_after_the_check_is_not_followed(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (base / "root/link").symlink_to("../rooted")
     monkeypatch.setattr(os.path, "realpath", lambda path: path)
 
@@ -226,7 +226,7 @@ def test_no_reach_opens_nothing(base: Path) -> None:
         read(base / "secret", Scope())
 
 
-def test_what_is_no_regular_file_is_refused_by_its_kind(base: Path) -> None:
+def test_what_is_not_a_regular_file_is_refused_by_its_kind(base: Path) -> None:
     os.mkfifo(base / "root/pipe")
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(base / "root/socket"))
@@ -280,7 +280,7 @@ def test_what_can_be_no_path_is_refused(path: str) -> None:
         read(path, Scope(anywhere=True))
 
 
-def test_a_target_that_is_no_unicode_is_refused(base: Path) -> None:
+def test_a_target_that_is_not_unicode_is_refused(base: Path) -> None:
     os.symlink(b"caf\xe9", os.fsencode(base / "root/link"))
 
     with pytest.raises(ToolError, match="not valid Unicode"):

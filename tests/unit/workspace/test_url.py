@@ -55,7 +55,7 @@ def test_a_url_that_was_taken_apart_is_spelled_as_before(text: str) -> None:
         f"http://{'a' * 300}.com/",
     ],
 )
-def test_what_is_no_plain_web_address_is_refused(text: str) -> None:
+def test_what_is_not_a_plain_web_address_is_refused(text: str) -> None:
     with pytest.raises(ToolError):
         read_url(text)
 

@@ -63,7 +63,7 @@ class MemoryCommand:
         self.sessions = SessionStores(self.launch)
         path = memory.memory_path(self.launch)
         if path is None:
-            raise UsageError("there is no memory here: leave out --memory off and --no-session-persistence")
+            raise UsageError("this session has no memory: remove --memory off and --no-session-persistence")
         self.path: Path = path
         self.tree = memory.open_tree(self.launch, path, PERSON)
 
@@ -158,7 +158,7 @@ class MemoryCommand:
         for entry in versions:
             if entry.version == at:
                 return entry
-        raise UsageError(f"{versions[0].slug!r} has the versions 1 to {versions[-1].version}, not {at}")
+        raise UsageError(f"{versions[0].slug!r} has no version {at} (versions: 1 to {versions[-1].version})")
 
     def json_lines(self, rows: Iterable[Json]) -> Iterator[bytes]:
         return (encode_json(row) + b"\n" for row in rows)

@@ -10,13 +10,15 @@ from parley.compose import limits, memory
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.compose.stores import SessionStores
+from parley.engine.accounting.budget import Budget
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.approval.input_digest import input_digest
 from parley.engine.models.pool import ModelPool
-from parley.engine.side.query import SideQuery
+from parley.engine.session.identity import SessionIdentity
+from parley.engine.side.query import QueryModels, SideQuery
 from parley.errors import ModelError, SessionError, UnknownSession, UsageError
 from parley.memory.base import CURATOR, ConsolidationReport, DecideCall, KnowledgeEntry, curator_decision
-from parley.models.catalog import ModelRef, resolve
+from parley.models.catalog import ModelRef
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry as LogEntry
 
@@ -56,7 +58,7 @@ class SessionConsolidator:
             with self._record_decisions(session_id) as decide:
                 await keeper.consolidate(ask, decide, tallies.append)
         except ModelError as exc:
-            raise SessionError(f"the model {choice.display_name} could not be asked: {exc}") from None
+            raise SessionError(f"the model {choice.display_name} could not be called: {exc}") from None
         finally:
             await access.close()
         after = keeper.tree.entries(archived=True)
@@ -67,8 +69,8 @@ class SessionConsolidator:
 
     def _model_ref(self) -> ModelRef:
         """Raises UsageError."""
-        own, policy = resolve(self._models.name()), memory.make_policy(self._launch)
-        choice = policy.choose_curator(own, self._models.small_name())
+        own, policy = self._models.resolve(self._models.name()), memory.make_policy(self._launch)
+        choice = policy.choose_curator(own, self._models.small_name(), self._models.resolve)
         if choice is None:
             raise UsageError(
                 f"{own.display_name} is not a real model: choose one with --model, or memory.model in settings"
@@ -76,14 +78,11 @@ class SessionConsolidator:
         return choice
 
     def _side_query(self, access: ModelPool, choice: ModelRef, session_id: str) -> SideQuery:
-        return SideQuery(
-            open_model=access.open,
-            current=lambda: choice,
-            small=choice,
-            ledger=Ledger(self._models.prices(), limits.make_limits(self._launch).budget, self._launch.clock.monotonic),
-            clock=self._launch.clock.monotonic,
-            session_id=session_id,
-        )
+        clock = self._launch.clock.monotonic
+        budget = Budget.from_options(limits.resolve_options(self._launch))
+        ledger = Ledger(self._models.prices(), budget, clock)
+        models = QueryModels(open=access.open, current=lambda: choice, small=choice)
+        return SideQuery(models, ledger, clock, SessionIdentity(session_id))
 
     @contextmanager
     def _record_decisions(self, session_id: str) -> Iterator[DecideCall]:

@@ -25,7 +25,8 @@ USAGE = """\
 usage: parley model-server [--script FILE | --replay FILE | --offline] [--port N] [--fault NAME]... [options]
 
 Serve a model on 127.0.0.1 and print its URL when it is ready. It implements the Messages API (/v1/messages,
-/v1/messages/count_tokens) and OpenAI's chat completions (/v1/chat/completions), streaming or not, and /v1/models.
+/v1/messages/count_tokens) and OpenAI's chat completions (/v1/chat/completions) and Responses API (/v1/responses),
+streaming or not, and /v1/models.
 
   --script FILE   play the turns of a script (TOML)
   --replay FILE   play a recording made with --record

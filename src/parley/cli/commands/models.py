@@ -19,7 +19,7 @@ from parley.compose.models import ModelFactory
 from parley.errors import ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
-from parley.models.catalog import ALIASES, DEFAULT_BACKEND, ModelRef, list_backends, model_info, resolve
+from parley.models.catalog import ALIASES, ModelRef, list_backends, model_info
 from parley.models.endpoint import without_userinfo
 from parley.models.prices import Prices
 from parley.protocol.options import CliOptions
@@ -50,8 +50,8 @@ def main(argv: list[str]) -> int:
 
 def format_listing(models: ModelFactory) -> list[str]:
     """List models and backends. Raises UsageError for an invalid base URL."""
-    prices, current = models.prices(), resolve(models.name())
-    aliases = [(alias, *model_row(ModelRef(DEFAULT_BACKEND, name), prices)) for alias, name in ALIASES.items()]
+    prices, current = models.prices(), models.resolve(models.name())
+    aliases = [(alias, *model_row(models.resolve(alias), prices)) for alias in ALIASES]
     return [
         f"default model: {current.display_name} (price {format_price(current, prices)})",
         "",
@@ -104,7 +104,7 @@ async def check_models(models: ModelFactory, names: list[str]) -> tuple[list[str
 
 async def check_model(models: ModelFactory, name: str) -> tuple[ModelRef, MessageAccumulator]:
     """Raises ModelError or UsageError."""
-    choice, reply = resolve(name), MessageAccumulator()
+    choice, reply = models.resolve(name), MessageAccumulator()
     model = models.open(choice)
     request = ModelRequest(
         model=choice.request_name,

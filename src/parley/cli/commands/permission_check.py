@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from parley.compose import permissions
 from parley.compose.composer import Composer
-from parley.compose.tools import list_tools, make_tool, tool_context
+from parley.compose.tools import list_tools, make_tool, make_workspace
 from parley.engine.approval.gate import evaluate
 from parley.engine.approval.input_digest import input_digest
 from parley.engine.approval.request import permission_request
@@ -19,7 +19,7 @@ from parley.errors import UsageError
 from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
-from parley.tools.base import InvalidInput, PreparesInput, Tool, read_input
+from parley.tools.base import InvalidInput, PreparesInput, Tool, make_context, read_input
 from parley.tools.selection import canonical_name
 
 VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
@@ -63,7 +63,7 @@ class PermissionChecker:
         self.offered_tools = composer.tools()
         self._policy = permissions.make_policy(self.basis, session_id)
         self._guarded = options.guard
-        self._context = tool_context(self.basis, session_id)
+        self._context = make_context(make_workspace(self.basis, session_id), self.basis.cwd)
         self._asks = permissions.prompt_tool(self.basis) or ("the host" if permissions.asks_host(self.basis) else None)
 
     def mode_source(self) -> str:
@@ -101,11 +101,9 @@ class PermissionChecker:
     def check(self, name: str, input: Json, mode: str | None = None, cwd: str | None = None) -> CheckResult:
         """Raises UsageError for an unknown tool."""
         tool, mode = self.tool(name), mode or self.mode
-        self._context.cwd = cwd or self.basis.cwd
+        self._context.state.cwd = cwd = cwd or self.basis.cwd
         if tool is None:
-            request = ToolRequest(
-                tool=canonical_name(name), input=input, cwd=self._context.cwd, plan_file=self._context.plan_file
-            )
+            request = ToolRequest(tool=canonical_name(name), input=input, cwd=cwd, plan_file=self._context.plan_file)
         else:
             request = permission_request(tool, input, self._context)
         decision = evaluate(self._policy, request, mode, guarded=self._guarded)

@@ -30,7 +30,7 @@ Put lists of rules (--allowedTools, --disallowedTools) after TOOL and INPUT."""
 
 def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
-    if "--help" in argv or "-h" in argv:
+    if not argv or "--help" in argv or "-h" in argv:
         return write_text(USAGE)
     as_json, rest = parse_args(argv)
     parsed = parse(rest)

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from parley.errors import BudgetSpent
 from parley.protocol.base import Struct
+from parley.protocol.options import LimitOptions
 
 WARN_AT = (0.8, 0.95)
-UNKNOWN_PRICE = "The budget cannot be kept: the price of a model in use is not known (see PARLEY_PRICES)"
+UNKNOWN_PRICE = "The budget cannot be enforced: the price of a model in use is unknown (see PARLEY_PRICES)"
 
 # How each kind of budget is written.
 FORMATS = {"usd": "${:g}", "tokens": "{} tokens", "calls": "{} model calls", "seconds": "{:g} seconds"}
@@ -27,6 +28,15 @@ class Budget(Struct, frozen=True, kw_only=True):
     calls: int | None = None
     seconds: float | None = None
     """Of the running turn."""
+
+    @classmethod
+    def from_options(cls, options: LimitOptions) -> Budget:
+        return cls(
+            usd=options.max_budget_usd,
+            tokens=options.max_budget_tokens,
+            calls=options.max_budget_calls,
+            seconds=options.max_budget_seconds,
+        )
 
     @property
     def is_priced(self) -> bool:

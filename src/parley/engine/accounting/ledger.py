@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 
 from parley.engine.accounting.budget import Budget, Spent, check_budget, find_warnings
-from parley.models.catalog import model_info
+from parley.models.catalog import ModelRef, list_backends, model_info, resolve
 from parley.models.prices import Prices
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.messages.result import ModelUsage
 
 COUNTED_FIELDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
@@ -21,9 +21,12 @@ class ModelTotals(Struct):
 
     usage: Json
     cost_usd: float | None = 0.0
+    basis: str | UnsetType = UNSET
+    """How the last call was priced; UNSET before the first call of this process."""
 
-    def add(self, usage: Json, cost_usd: float | None) -> None:
+    def add(self, usage: Json, cost_usd: float | None, basis: str) -> None:
         self.usage = add_usage(self.usage, usage)
+        self.basis = basis
         # A call of unknown price makes the total unknown.
         self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
 
@@ -49,6 +52,16 @@ class Ledger:
         self.api_seconds = 0.0
         self.last_usage: Json | None = None
         """The usage of the last call of the conversation."""
+        self.lines_added = self.lines_removed = 0
+        """What file tools changed since the process started."""
+
+    def count_lines(self, change: Json) -> None:
+        """Count the lines of a change of a file, which a tool describes in its result."""
+        if change.get("type") == "create" and isinstance(change.get("content"), str):
+            self.lines_added += len(change["content"].splitlines())
+        for hunk in change["structuredPatch"]:
+            self.lines_added += sum(line.startswith("+") for line in hunk["lines"])
+            self.lines_removed += sum(line.startswith("-") for line in hunk["lines"])
 
     def begin_turn(self) -> None:
         self._turn = {}
@@ -75,6 +88,11 @@ class Ledger:
         """Raises BudgetSpent if no more calls are allowed."""
         check_budget(self._budget, self.spent())
 
+    def check_cost(self) -> None:
+        """Raises BudgetSpent if the dollars of the budget are spent. The other budgets only limit further calls."""
+        if self.spent().usd is not None:
+            check_budget(Budget(usd=self._budget.usd), self.spent())
+
     def spent(self) -> Spent:
         tokens = self._before.tokens + sum(total_tokens(tally.usage) for tally in self._total.values())
         usd = None if self.cost_usd is None or self._before.usd is None else self._before.usd + self.cost_usd
@@ -87,8 +105,9 @@ class Ledger:
     def record_call(self, model: str, usage: Json, seconds: float, *, is_side_query: bool = False) -> None:
         """Add one model call. A side query does not count as usage of the turn."""
         cost = self._prices.cost_usd(model, usage)
+        basis = self._prices.basis(model)
         for totals in (self._total, self._turn):
-            totals.setdefault(model, ModelTotals(usage=blank_usage())).add(usage, cost)
+            totals.setdefault(model, ModelTotals(usage=blank_usage())).add(usage, cost, basis)
         if not is_side_query:
             self.last_usage = usage
             self.turn_usage = add_usage(self.turn_usage, usage)
@@ -185,7 +204,16 @@ def model_usage(model: str, totals: ModelTotals) -> ModelUsage:
         cacheCreationEphemeral5mInputTokens=written.get("ephemeral_5m_input_tokens", 0),
         cacheCreationEphemeral1hInputTokens=written.get("ephemeral_1h_input_tokens", 0),
         canonicalModel=model,
+        provider=find_provider(model),
+        costBasis=totals.basis,
     )
+
+
+def find_provider(model: str) -> str:
+    """Who serves a model, in the words of clients where they have one."""
+    adapter, colon, name = model.partition(":")
+    choice = ModelRef(adapter, name) if colon and adapter in list_backends() else resolve(model)
+    return "firstParty" if choice.is_messages_api else choice.backend.provider or choice.adapter
 
 
 def format_usd(amount: float | None) -> str:

@@ -16,10 +16,12 @@ from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.notices import ToolProgress
-from parley.protocol.messages.system import PermissionDenied
+from parley.protocol.messages.system import ApiRetry, PermissionDenied
 from parley.tools.catalog import find_traits
 
 MAX_ACTIVITY_CHARS = 200
+AGENT = "Agent"
+"""The tool whose calls start agents."""
 
 
 def describe_activity(call: ToolUse) -> str:
@@ -31,8 +33,16 @@ def describe_activity(call: ToolUse) -> str:
 
 
 class SubagentForwarder:
-    def __init__(self, send: Callable[[Message], None], task: AgentTask, *, forwards_text: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        send: Callable[[Message], None],
+        task: AgentTask,
+        *,
+        forwards_text: Callable[[], bool],
+        new_uuid: Callable[[], str],
+    ) -> None:
         self._send = send
+        self._new_uuid = new_uuid
         self._task = task
         self._forwards_text = forwards_text
         self._is_muted = False
@@ -44,8 +54,32 @@ class SubagentForwarder:
     def forward(self, message: Message) -> None:
         if isinstance(message, Assistant):
             self._append_output(message)
+        if isinstance(message, ApiRetry) and not self._is_muted:
+            self._send(self._describe_retry(message))
         if not self._is_muted and self._is_forwarded(message):
             self._send(self._attribute(message))
+
+    def _describe_retry(self, retry: ApiRetry) -> ToolProgress:
+        """The progress of the call that started the agent: its model call failed and will be retried."""
+        task = self._task
+        return ToolProgress(
+            tool_use_id=task.tool_use_id,
+            tool_name=AGENT,
+            parent_tool_use_id=None,
+            elapsed_time_seconds=task.usage().duration_ms / 1000,
+            task_id=task.id,
+            subagent_type=task.call.subagent_type,
+            subagent_retry={
+                "agent_id": task.id,
+                "attempt": retry.attempt,
+                "max_retries": retry.max_retries,
+                "retry_delay_ms": retry.retry_delay_ms,
+                "error_status": retry.error_status,
+                "error_category": retry.error,
+            },
+            session_id=retry.session_id,
+            uuid=self._new_uuid(),
+        )
 
     def _append_output(self, message: Assistant) -> None:
         """Write the agent's text to its output file."""

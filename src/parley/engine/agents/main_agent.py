@@ -54,7 +54,7 @@ class MainAgent:
         kind = agents.find(self._name)
         if kind is None:
             known = ", ".join(agents.names())
-            self.error = f"There is no agent {self._name!r} (--agent, or agent in settings). There are: {known}"
+            self.error = f"There is no agent {self._name!r} (--agent, or agent in settings). The agents are: {known}"
             return
         self._kind, self.error = kind, ""
         self._set_prompt(kind)
@@ -97,7 +97,7 @@ class MainAgent:
         """Apply model, mode, effort and turn limit, unless the command line sets them."""
         conversation, config = self._conversation, self._conversation.config
         if isinstance(kind.model, str) and not config.model.is_explicit:
-            choice = choose_model(kind.model, conversation.model)
+            choice = choose_model(kind.model, conversation.model, config.model.resolve)
             try:
                 if choice != conversation.model:
                     conversation.use_model(choice.display_name)
@@ -112,11 +112,11 @@ class MainAgent:
             if mode in MODES and (mode != "bypassPermissions" or self._environment.may_bypass()):
                 self._permission_mode.current = mode
             else:
-                config.warn(f"agent {self._name!r}: permissionMode {mode!r} is not possible here")
-        if isinstance(kind.effort, str) and config.model.effort is None:
+                config.warn(f"agent {self._name!r}: permissionMode {mode!r} is not allowed here")
+        if isinstance(kind.effort, str) and config.options.effort is None:
             conversation.effort = kind.effort
-        if isinstance(kind.maxTurns, int) and conversation.limits.max_turns is None:
-            conversation.limits = msgspec.structs.replace(conversation.limits, max_turns=kind.maxTurns)
+        if isinstance(kind.maxTurns, int) and conversation.options.max_turns is None:
+            conversation.options = conversation.options.replace(max_turns=kind.maxTurns)
 
     def with_initial_prompt(self, prompt: Prompt) -> Prompt:
         """Put the agent's initial prompt before the first prompt."""

@@ -6,7 +6,7 @@ built-in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import AgentDefinition
@@ -42,7 +42,7 @@ BUILT_IN = {
         omitClaudeMd=True,
     ),
     "Bash": AgentDefinition(
-        description="Runs commands and reports what they gave",
+        description="Runs commands and reports their output",
         prompt=f"You run commands for another agent, and look into what goes wrong with them. {REPORT}",
         tools=["Bash"],
         model="inherit",
@@ -54,9 +54,15 @@ BUILT_IN = {
 class AgentRegistry:
     """The definitions by name. The client can replace its own at any time."""
 
-    def __init__(self, load: Callable[[], Mapping[str, AgentDefinition]] = dict) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Mapping[str, AgentDefinition]] = dict,
+        find_source: Callable[[str], str] = lambda name: "plugin",
+    ) -> None:
         """`load` reads the definitions of files and the command line when first needed."""
         self._load = load
+        self._find_source = find_source
+        """Where a loaded definition comes from."""
         self._loaded: dict[str, AgentDefinition] | None = None
         self._host_agents: Mapping[str, AgentDefinition] = {}
         self._allowed: frozenset[str] | None = None
@@ -79,6 +85,14 @@ class AgentRegistry:
             if self._allowed is None or name in self._allowed
         }
         return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+    def custom(self) -> Iterator[tuple[str, AgentDefinition, str]]:
+        """The definitions that are not built in: name, definition and source."""
+        for name, kind in self.all().items():
+            if name in self._host_agents:
+                yield name, kind, "client"
+            elif BUILT_IN.get(name) is not kind:
+                yield name, kind, self._find_source(name)
 
     def set_host_agents(self, kinds: Mapping[str, AgentDefinition]) -> None:
         """Replace the definitions of the client."""

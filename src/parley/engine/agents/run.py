@@ -13,6 +13,9 @@ import asyncio
 import traceback
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
+from parley.engine.accounting.budget import Budget
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.agents.environment import AgentEnvironment
 from parley.engine.agents.forwarding import SubagentForwarder, describe_activity
@@ -42,9 +45,9 @@ class AgentToolExecutor(ToolExecutor):
 
     on_call: Callable[[ToolUse], None] = lambda call: None
 
-    async def run(self, call: ToolUse, mode: Callable[[], str]) -> ToolOutcome:
+    async def run(self, call: ToolUse, mode: Callable[[], str], *, may_defer: bool = False) -> ToolOutcome:
         self.on_call(call)
-        return await super().run(call, mode)
+        return await super().run(call, mode, may_defer=may_defer)
 
 
 class AgentRun:
@@ -63,7 +66,12 @@ class AgentRun:
         self._stats = stats
         self._worktrees = worktrees
         self._agent: Json = {"agent_id": task.id, "agent_type": task.call.subagent_type}
-        self._forwarder = SubagentForwarder(environment.outbox.send_raw, task, forwards_text=environment.forwards_text)
+        self._forwarder = SubagentForwarder(
+            environment.outbox.send_raw,
+            task,
+            forwards_text=environment.forwards_text,
+            new_uuid=environment.outbox.clock.new_uuid,
+        )
         self._resources = (
             AgentResources(environment, task.call.subagent_type, setup.kind) if has_resources(setup.kind) else None
         )
@@ -72,24 +80,27 @@ class AgentRun:
     def _make_conversation(self, setup: AgentSetup) -> Conversation:
         environment, config, task = self._environment, self._config, self._task
         parent = environment.conversation
+        session = replace(
+            setup.context.session,
+            pending_servers=None,
+            deferred_tools=lambda: self.conversation.find_deferral(),  # noqa: PLW0108  # made below
+        )
         executor = AgentToolExecutor(
             setup.config.tools,
             environment.gate,
-            setup.config.tool_context,
+            replace(setup.context, session=session),
             parent.hooks,
             config.warn,
             agent=self._agent,
         )
         executor.on_call = self._send_progress
+        executor.aliases = parent.tool_executor.aliases
         conversation = Conversation(
             setup.config,
-            Journal(setup.config.storage.log, config.clock, Grants(config.session_id, config.cwd)),
+            Journal(setup.config.storage.log, config.clock, Grants(config.identity, config.cwd)),
             self._forwarder.forward,
-            ledger=parent.ledger,
-            tool_executor=executor,
-            models=parent.models,
-            mode=setup.mode,
-            hooks=parent.hooks,
+            executor,
+            replace(parent.services, mode=setup.mode, memory_worker=None),
             parent_tool_use_id=task.tool_use_id,
         )
         conversation.model = setup.model
@@ -100,7 +111,7 @@ class AgentRun:
         """Load earlier runs; their cost is in the session's ledger already. Raises SessionError."""
         conversation, config = self.conversation, self._config
         conversation.journal.load(
-            Ledger(config.model.prices, config.limits.budget, config.clock.monotonic), config.warn
+            Ledger(config.model.prices, Budget.from_options(config.options), config.clock.monotonic), config.warn
         )
         conversation.close_interrupted_calls()
 
@@ -155,6 +166,7 @@ class AgentRun:
     async def _run(self, turn: Turn) -> TurnOutcome:
         """Run all turns, with the resources of the definition open."""
         task, resources = self._task, self._resources
+        summaries = self._start_summaries()
         try:
             if resources is not None:
                 turn.hook_feedback.contexts += await resources.open(task.id, self.conversation.config.tools)
@@ -167,8 +179,21 @@ class AgentRun:
                 ended = await self._run_turn(self.make_turn("\n\n".join(messages)))
             return ended
         finally:
+            if summaries is not None:
+                summaries.cancel()
+                await asyncio.gather(summaries, return_exceptions=True)
             if resources is not None:
                 resources.close()
+
+    def _start_summaries(self) -> asyncio.Task[None] | None:
+        """Report what the agent does, if the client wants it."""
+        side_query = self._environment.summarizes()
+        if side_query is None:
+            return None
+        from parley.engine.agents.progress import ProgressSummaries
+
+        summaries = ProgressSummaries(self._task, self.conversation, side_query, self._environment.outbox.send)
+        return asyncio.create_task(summaries.run())
 
     def _close(self, reason: str) -> None:
         """Close open calls with `reason`, close the log and release the task."""

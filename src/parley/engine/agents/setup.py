@@ -17,12 +17,14 @@ from parley.mcp.naming import normalize
 from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import Struct, UnsetType
 from parley.protocol.messages.requests import AgentDefinition
+from parley.tools.base import AgentCalls, Context
 from parley.tools.catalog import built_in_with
 from parley.tools.delegation.calls import AgentInput
 from parley.tools.selection import canonical_name
 from parley.workspace.base import Worktree
 
-INTERACTIVE_TOOLS = frozenset(built_in_with(needs="person"))
+SESSION_TOOLS = frozenset((*built_in_with(needs="person"), *built_in_with(only_main_agent=True)))
+"""Tools that need the user, or change the session itself."""
 MEMORY_TOOLS = ("Read", "Write", "Edit")
 """An agent with a memory can read and write it."""
 RESTRICTING_MODES = frozenset({"plan", "dontAsk"})
@@ -32,6 +34,8 @@ RESTRICTING_MODES = frozenset({"plan", "dontAsk"})
 class AgentSetup(Struct, frozen=True, kw_only=True):
     kind: AgentDefinition
     config: SessionConfig
+    context: Context
+    """For its tools."""
     model: ModelRef
     mode: Callable[[], str]
 
@@ -41,12 +45,14 @@ def build_setup(
     call: AgentInput,
     kind: AgentDefinition,
     parent: Parent | None,
-    worktree: Worktree | None = None,
+    worktree: Worktree | None,
+    open_agents: Callable[[], AgentCalls],
 ) -> AgentSetup:
+    """`open_agents` gives its tools the subagents that it calls itself."""
     own = environment.conversation
     above = own if parent is None else parent.conversation
     config, schema = above.config, own.output_schema
-    hidden = INTERACTIVE_TOOLS | ({schema.name} if schema is not None else set())
+    hidden = SESSION_TOOLS | ({schema.name} if schema is not None else set())
     requested = kind.tools if isinstance(kind.tools, list) else None
     denied = kind.disallowedTools if isinstance(kind.disallowedTools, list) else []
     servers = [name for name in kind.mcpServers if isinstance(name, str)] if isinstance(kind.mcpServers, list) else []
@@ -55,16 +61,15 @@ def build_setup(
     registry = config.tools.subset(
         lambda name, server: name not in hidden and is_offered(name, requested, denied, servers, server)
     )
-    limits = msgspec.structs.replace(
-        config.limits,
-        max_turns=kind.maxTurns if isinstance(kind.maxTurns, int) else own.config.limits.max_turns,
+    options = config.options.replace(
+        max_turns=kind.maxTurns if isinstance(kind.maxTurns, int) else own.config.options.max_turns,
+        effort=call.effort or (kind.effort if isinstance(kind.effort, str) else config.options.effort),
         fail_on_denial=False,
+        include_partial_messages=False,
+        cache_ttl=config.options.subagent_cache_ttl,
     )
-    effort = call.effort or (kind.effort if isinstance(kind.effort, str) else config.model.effort)
     mode = kind.permissionMode if isinstance(kind.permissionMode, str) else None
-    context = config.tool_context.fork()
-    if worktree is not None:
-        context.move(worktree)
+    context = above.tool_context.fork(open_agents, worktree)
     instructions = own.config.instructions
     if context.worktree:
         instructions = worktree_instructions(instructions, context.worktree)
@@ -74,14 +79,14 @@ def build_setup(
             config,
             instructions=agent_instructions(instructions, kind, agent_memory(own.config, call, kind)),
             tools=registry,
-            tool_context=context,
-            limits=limits,
-            model=msgspec.structs.replace(config.model, effort=effort),
-            client=msgspec.structs.replace(config.client, include_partial_messages=False),
+            options=options,
             compaction=agent_compaction(config.compaction, above.window, kind.autoCompactWindow),
             output_schema=None,
         ),
-        model=choose_model(call.model or kind.model or own.config.agents.subagent_model, above.model),
+        context=context,
+        model=choose_model(
+            call.model or kind.model or own.config.agents.subagent_model, above.model, config.model.resolve
+        ),
         mode=lambda: choose_mode(mode, above.mode(), may_bypass=environment.may_bypass()),
     )
 
@@ -115,11 +120,11 @@ def agent_instructions(base: Instructions, kind: AgentDefinition, memory: str = 
 
 def worktree_instructions(base: Instructions, worktree: Worktree) -> Instructions:
     """The instructions for an agent in a worktree. Memory files come from the user's checkout."""
-    facts = [fact for fact in base.environment if not fact.startswith(CWD)]
     place = (
         f"That is in a git worktree for you alone ({worktree.path}, on the branch {worktree.branch}). Work only there: "
         f"what you are told of files in {worktree.top} is meant of their copies in it."
     )
+    facts = [fact for fact in base.environment if not fact.startswith(CWD) and fact != place]
     return msgspec.structs.replace(
         base,
         environment=(f"{CWD}{worktree.cwd}", place, *facts),
@@ -149,7 +154,9 @@ def matches_tool(name: str, pattern: str, server: str = "") -> bool:
     return bool(server) and bare.removesuffix("__*") == f"{PREFIX}{server}"
 
 
-def choose_model(requested: str | UnsetType | None, parent: ModelRef) -> ModelRef:
+def choose_model(
+    requested: str | UnsetType | None, parent: ModelRef, resolve: Callable[[str], ModelRef] = resolve
+) -> ModelRef:
     """The model of an agent. A short name belongs to one backend, so another backend keeps the caller's model."""
     if not requested or requested == "inherit" or (not parent.is_messages_api and ":" not in str(requested)):
         return parent

@@ -7,8 +7,7 @@ the background: then the call returns at once, and the end is reported like that
 A message to a running agent is read before its next model call. A message to a finished agent resumes it in
 the background with its history, also in another process.
 
-    Subagents(environment).delegate_for(None)   the function behind the session's own Agent tool
-    Subagents(environment).send_for(None)       and behind its SendMessage
+    Subagents(environment).calls_of(None)    what the session's own Agent and SendMessage tools call
 
 See also: `registry.py` for the definitions, `run.py` for one run, `forwarding.py` for what the client receives.
 """
@@ -16,8 +15,6 @@ See also: `registry.py` for the definitions, `run.py` for one run, `forwarding.p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 
@@ -25,7 +22,7 @@ from parley.engine.agents.environment import AgentEnvironment
 from parley.engine.agents.run import AgentRun
 from parley.engine.agents.setup import AgentSetup, build_setup
 from parley.engine.agents.stats import AgentStats
-from parley.engine.agents.task import AgentTask, Parent
+from parley.engine.agents.task import AgentLaunch, AgentTask, Parent
 from parley.engine.agents.worktrees import AgentWorktrees, wants_worktree
 from parley.engine.tasks.task import RUNNING, TaskInfo, new_run_id
 from parley.errors import SessionError, ToolError
@@ -46,26 +43,13 @@ class Subagents:
         self._config = environment.conversation.config
         self._task_manager = environment.tasks
         self.stats = AgentStats()
-        self.worktrees = AgentWorktrees(self._config)
+        self.worktrees = AgentWorktrees(self._config, environment.conversation.hooks)
         self._lock = asyncio.Lock()
         """Of two messages to a finished agent, the first resumes it and the second reaches it running."""
 
-    def delegate_for(self, parent: Parent | None) -> Callable[[Any, str], Awaitable[ToolOutput]]:
-        """The function behind the Agent tool of an agent; None is the session itself."""
-
-        async def delegate(call: AgentInput, tool_use_id: str) -> ToolOutput:
-            return await self._run(call, tool_use_id, parent)
-
-        return delegate
-
-    def send_for(self, parent: Parent | None) -> Callable[[str, str, str], Awaitable[ToolOutput]]:
-        """The function behind the SendMessage tool of an agent."""
-
-        async def send(to: str, message: str, tool_use_id: str) -> ToolOutput:
-            async with self._lock:
-                return await self._send(to, message, tool_use_id, parent)
-
-        return send
+    def calls_of(self, parent: Parent | None) -> CallsOf:
+        """What the tools of an agent call; None is the session itself."""
+        return CallsOf(self, parent)
 
     def move_to_background(self, tool_use_id: str | None) -> None:
         """Move all foreground agents, or the one of a call, to the background."""
@@ -81,7 +65,7 @@ class Subagents:
 
     # One agent.
 
-    async def _run(self, call: AgentInput, tool_use_id: str, parent: Parent | None) -> ToolOutput:
+    async def run(self, call: AgentInput, tool_use_id: str, parent: Parent | None) -> ToolOutput:
         """Raises ToolError."""
         task = await self._start_new(call, tool_use_id, parent)
         if task.in_background:
@@ -122,10 +106,14 @@ class Subagents:
         self._check_limits(depth)
         background = call.run_in_background if call.run_in_background is not None else kind.background is True
         background = background and self._task_manager.are_allowed
-        above = config.tool_context if parent is None else parent.conversation.config.tool_context
+        above = (self._environment if parent is None else parent).conversation.tool_context
         worktree = await self.worktrees.open(id, above) if wants_worktree(call, kind) else None
         self.worktrees.enter(id, worktree or above.worktree)
-        setup = self._open_log(id, build_setup(self._environment, call, kind, parent, worktree), meta)
+
+        def open_agents() -> CallsOf:
+            return self.calls_of(Parent(id=id, depth=depth, conversation=run.conversation))
+
+        setup = self._open_log(id, build_setup(self._environment, call, kind, parent, worktree, open_agents), meta)
         info = TaskInfo(
             id=id,
             run_id=new_run_id(config.clock),
@@ -133,18 +121,15 @@ class Subagents:
             tool_use_id=tool_use_id,
             record=self._task_manager.new_output(id, again=meta is None),
         )
-        task = AgentTask(
-            info,
-            call,
-            parent,
-            config.clock.monotonic,
+        launch = AgentLaunch(
+            call=call,
+            parent=parent,
             in_background=background,
             can_continue=SEND in config.tools,
             worktree=worktree,
         )
+        task = AgentTask(info, launch, config.clock.monotonic)
         run = AgentRun(self._environment, task, setup, self.stats, self.worktrees)
-        itself, context = Parent(id=id, depth=task.depth, conversation=run.conversation), setup.config.tool_context
-        context.delegate, context.send = self.delegate_for(itself), self.send_for(itself)
         if meta is None:
             self._load_history(run, task)
         self.stats.record_start(call, task)
@@ -170,21 +155,40 @@ class Subagents:
             run.conversation.config.storage.log.close()
             task.record.close()
             self.worktrees.leave_soon(task.id)
-            raise ToolError(f"The agent {task.id} cannot go on: {exc}") from None
+            raise ToolError(f"The agent {task.id} cannot continue: {exc}") from None
 
     def _check_limits(self, depth: int) -> None:
         """Raises ToolError."""
         if depth > MAX_DEPTH:
             self.stats.refused["depth_limit"] += 1
-            raise ToolError(f"Agents may call agents {MAX_DEPTH} levels deep at most. Do this work yourself.")
+            raise ToolError(f"Agents can be nested at most {MAX_DEPTH} levels deep. Do this work yourself.")
         if sum(not task.finished.is_set() for task in self._tasks()) >= MAX_RUNNING:
             self.stats.refused["concurrency_limit"] += 1
-            raise ToolError(f"{MAX_RUNNING} agents are running. Wait until some of them are done.")
+            raise ToolError(f"{MAX_RUNNING} agents are running. Wait until some of them finish.")
+
+    def list_agents(self) -> list[Json]:
+        """The agents of this process, and those of earlier ones whose transcripts are stored. Raises ToolError."""
+        try:
+            stored = self._config.storage.list_agents()
+        except SessionError as exc:
+            raise ToolError(str(exc)) from None
+        found: dict[str, Json] = {}
+        for agent in stored:
+            kind, name = agent.meta.get("agentType"), agent.meta.get("name")
+            found[agent.id] = describe_agent(agent.id, name, str(kind), agent.meta.get("description"), "finished")
+        for task in self._tasks():
+            call = task.call
+            found[task.id] = describe_agent(task.id, call.name, call.subagent_type, call.description, task.status)
+        return list(found.values())
 
     # Messages.
 
-    async def _send(self, to: str, message: str, tool_use_id: str, parent: Parent | None) -> ToolOutput:
+    async def send(self, to: str, message: str, tool_use_id: str, parent: Parent | None) -> ToolOutput:
         """Raises ToolError."""
+        async with self._lock:
+            return await self._send(to, message, tool_use_id, parent)
+
+    async def _send(self, to: str, message: str, tool_use_id: str, parent: Parent | None) -> ToolOutput:
         task = next((one for one in reversed(self._tasks()) if to in (one.id, one.call.name)), None)
         if task is not None and task.is_ending and task.watcher is not None:
             await asyncio.wait({task.watcher})  # it has finished and is releasing its resources
@@ -193,7 +197,9 @@ class Subagents:
             return message_sent(f"Agent {task.id} is running. It reads your message before its next step.")
         id, call = (task.id, task.call) if task is not None else self._find_earlier(to)
         if not self._task_manager.are_allowed:
-            raise ToolError(f"Agent {id} is done, and nothing may run in the background here. Begin another one.")
+            raise ToolError(
+                f"Agent {id} has finished and cannot resume: background work is disabled. Start a new agent."
+            )
         self._check_rules(call, parent)
         continued = AgentInput(
             description=call.description,
@@ -207,19 +213,19 @@ class Subagents:
         )
         resumed = await self._start(id, continued, tool_use_id, parent, None)
         return message_sent(
-            f"Agent {id} goes on in the background with your message and all it knew. You will be told when it is "
-            f"done. Its output goes to {resumed.output_file}."
+            f"Agent {id} resumes in the background with your message and its earlier context. You are notified when "
+            f"it is done. Its output goes to {resumed.output_file}."
         )
 
     def _check_rules(self, call: AgentInput, parent: Parent | None) -> None:
         """Permission rules about agents apply to messages too. Raises ToolError."""
-        config = self._config
-        mode = self._environment.conversation.mode() if parent is None else parent.conversation.mode()
+        own, policy = self._environment.conversation, self._config.permissions.policy
+        mode = own.mode() if parent is None else parent.conversation.mode()
         input = {"subagent_type": call.subagent_type, "description": call.description, "prompt": call.prompt}
-        request = ToolRequest(tool=AGENT, input=input, cwd=config.tool_context.cwd, reads_only=True)
-        if not isinstance(config.permissions.policy.decide(request, mode), Allow):
+        request = ToolRequest(tool=AGENT, input=input, cwd=own.tool_context.state.cwd, reads_only=True)
+        if not isinstance(policy.decide(request, mode), Allow):
             kind = call.subagent_type
-            raise ToolError(f"A rule stands against agents of the type {kind!r}: it does not go on by a message.")
+            raise ToolError(f"A rule does not allow agents of the type {kind!r}, so the agent cannot resume.")
 
     def _find_earlier(self, to: str) -> tuple[str, AgentInput]:
         """An agent of an earlier process. Raises ToolError."""
@@ -230,12 +236,37 @@ class Subagents:
         for agent in stored:
             if to in (agent.id, agent.meta.get("name")):
                 kind, isolation = str(agent.meta.get("agentType")), agent.meta.get("isolation")
-                description = str(agent.meta.get("description") or "Go on with earlier work")
+                description = str(agent.meta.get("description") or "Continue earlier work")
                 call = AgentInput(description=description, prompt="", subagent_type=kind, isolation=isolation)
                 return agent.id, call
         known = dict.fromkeys([*(agent.id for agent in stored), *(task.id for task in self._tasks())])
         listed = ", ".join(list(known)[-MAX_NAMED:]) or "none"
-        raise ToolError(f"There is no agent {to!r} to send a message to. There are: {listed}.")
+        raise ToolError(f"There is no agent {to!r} to send a message to. The agents are: {listed}.")
+
+
+class CallsOf:
+    """The Agent and SendMessage calls of one agent, or of the session itself."""
+
+    def __init__(self, subagents: Subagents, parent: Parent | None) -> None:
+        self._subagents = subagents
+        self._parent = parent
+
+    async def delegate(self, call: AgentInput, tool_use_id: str) -> ToolOutput:
+        """Raises ToolError."""
+        return await self._subagents.run(call, tool_use_id, self._parent)
+
+    async def send(self, to: str, message: str, tool_use_id: str) -> ToolOutput:
+        """Raises ToolError."""
+        return await self._subagents.send(to, message, tool_use_id, self._parent)
+
+    def list_agents(self) -> list[Json]:
+        """Raises ToolError."""
+        return self._subagents.list_agents()
+
+
+def describe_agent(id: str, name: str | None, kind: str, description: str | None, status: str) -> Json:
+    about: Json = {"id": id, "type": kind, "description": description or "", "status": status}
+    return {**about, "name": name} if name else about
 
 
 def message_sent(text: str) -> ToolOutput:

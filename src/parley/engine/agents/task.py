@@ -30,30 +30,32 @@ class Parent(Struct, frozen=True, kw_only=True):
     conversation: Conversation
 
 
+class AgentLaunch(Struct, frozen=True, kw_only=True):
+    """How an agent was started."""
+
+    call: AgentInput
+    parent: Parent | None = None
+    """None if the session itself started it."""
+    in_background: bool
+    can_continue: bool = False
+    """The caller can send it messages."""
+    worktree: Worktree | None = None
+    """Its own checkout, if it has one."""
+
+
 class AgentTask(SessionTask):
     kind: ClassVar[str] = "local_agent"
 
-    def __init__(
-        self,
-        info: TaskInfo,
-        call: AgentInput,
-        parent: Parent | None,
-        clock: Callable[[], float],
-        *,
-        in_background: bool,
-        can_continue: bool = False,
-        worktree: Worktree | None = None,
-    ) -> None:
+    def __init__(self, info: TaskInfo, launch: AgentLaunch, clock: Callable[[], float]) -> None:
         super().__init__(info)
-        self.call = call
+        parent = launch.parent
+        self.call = launch.call
         self.depth = 1 if parent is None else parent.depth + 1
         self._parent_id = None if parent is None else parent.id
-        self.in_background = in_background
+        self.in_background = launch.in_background
         self._clock = clock
-        self._can_continue = can_continue
-        """The caller can send it messages."""
-        self.worktree = worktree
-        """Its own checkout, if it has one."""
+        self._can_continue = launch.can_continue
+        self.worktree = launch.worktree
         self.is_worktree_kept = False
         """The worktree has changes and was kept."""
         self._started_at = clock()
@@ -72,8 +74,6 @@ class AgentTask(SessionTask):
         """Set when its caller stops waiting."""
         self.text = ""
         """Its last text."""
-        self.error = ""
-        """Why it failed; empty if it did not."""
 
     @property
     def is_ending(self) -> bool:
@@ -92,7 +92,7 @@ class AgentTask(SessionTask):
         return {} if self.worktree is None else {"worktree": self.worktree.path}
 
     def cwd(self) -> str | None:
-        return None if self.conversation is None else self.conversation.config.tool_context.cwd
+        return None if self.conversation is None else self.conversation.tool_context.state.cwd
 
     def start_fields(self) -> Json:
         return {
@@ -140,8 +140,8 @@ class AgentTask(SessionTask):
 
     def launch_output(self) -> ToolOutput:
         text = (
-            f"Async agent launched successfully. Its id is {self.id}. You will be told when it is done: go on with "
-            f"other work, or end your turn. Its output goes to {self.output_file}.{self._continue_hint()}"
+            f"Async agent launched successfully. Its id is {self.id}. You are notified when it is done: continue "
+            f"with other work, or end your turn. Its output goes to {self.output_file}.{self._continue_hint()}"
         )
         detail = {
             "isAsync": True,
@@ -158,7 +158,7 @@ class AgentTask(SessionTask):
 
     def output(self) -> ToolOutput:
         if self.failed:
-            last = f"\nIt had said: {self.text}" if self.text else ""
+            last = f"\nIts last text: {self.text}" if self.text else ""
             text = f"The agent failed: {self.error}{self._worktree_hint()}{last}"
             return ToolOutput(content=text, detail=f"Error: {text}", is_error=True)
         used = list(dict.fromkeys(self._calls))
@@ -192,7 +192,7 @@ class AgentTask(SessionTask):
         if self.worktree is None:
             return ""
         if not self.is_worktree_kept:
-            return " It changed nothing in its git worktree, which is gone."
+            return " It changed nothing in its git worktree, which was removed."
         return f" Its changes are in the git worktree {self.worktree.path}, on the branch {self.worktree.branch}."
 
     def _statistics(self) -> Json:

@@ -16,21 +16,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.config import SessionConfig
 from parley.errors import ToolError
 from parley.tools.base import Context
 from parley.tools.delegation.calls import AgentInput
+from parley.workspace.base import Worktree
 
 if TYPE_CHECKING:
     from parley.protocol.messages.requests import AgentDefinition
-    from parley.workspace.base import Worktree, Worktrees
+    from parley.workspace.base import Worktrees
 
 WORKTREE = "worktree"
 
 
 class AgentWorktrees:
-    def __init__(self, config: SessionConfig) -> None:
+    def __init__(self, config: SessionConfig, hooks: HookRegistry) -> None:
         self._config = config
+        self._hooks = hooks
+        self._made_by_hook: set[str] = set()
+        """Folders that a WorktreeCreate hook made."""
         self._worktrees: Worktrees | None = None
         self._occupants: dict[str, Worktree] = {}
         """The worktree of each running agent, by agent id."""
@@ -49,13 +54,20 @@ class AgentWorktrees:
 
     async def _create(self, id: str, parent: Context) -> Worktree:
         if self._config.agents.make_worktrees is None:
-            raise ToolError("isolation 'worktree' is not possible in a restricted session: leave it out.")
+            raise ToolError("isolation 'worktree' is not allowed in a restricted session: leave it out.")
         if self._worktrees is None:
             self._worktrees = self._config.agents.make_worktrees()
         if (leaving := self._leaving.pop(id, None)) is not None:
             await asyncio.wait({leaving})  # a resumed agent that has not left yet
-        outer = parent.worktree
-        made = await self._worktrees.open(self._config.cwd if outer is None else outer.cwd, f"agent-{id}")
+        outer, name = parent.worktree, f"agent-{id}"
+        cwd = self._config.cwd if outer is None else outer.cwd
+        dispatcher = self._hooks.dispatcher
+        path = None if dispatcher is None else await dispatcher.session_hooks.create_worktree(name)
+        if path is not None:  # a hook replaces git
+            self._made_by_hook.add(path)
+            top = cwd if outer is None else outer.top
+            return Worktree(top=top, path=path, cwd=path, branch=name)
+        made = await self._worktrees.open(cwd, name)
         # Rules refer to the user's checkout, also for nested agents.
         return made if outer is None else msgspec.structs.replace(made, top=outer.top)
 
@@ -97,7 +109,14 @@ class AgentWorktrees:
     async def _remove_if_clean(self, worktree: Worktree) -> bool:
         if self._worktrees is None or worktree.path in self._occupied():
             return True
-        return await self._worktrees.leave(worktree)
+        dispatcher = self._hooks.dispatcher
+        if worktree.path in self._made_by_hook:
+            # Only the hook that removes it knows whether it may go.
+            return dispatcher is None or not await dispatcher.session_hooks.remove_worktree(worktree.path)
+        is_kept = await self._worktrees.leave(worktree)
+        if not is_kept and dispatcher is not None:
+            await dispatcher.session_hooks.remove_worktree(worktree.path)
+        return is_kept
 
     def _occupied(self) -> set[str]:
         return {worktree.path for worktree in self._occupants.values()}
@@ -126,5 +145,5 @@ def wants_worktree(call: AgentInput, kind: AgentDefinition) -> bool:
     """Raises ToolError for any other kind of isolation."""
     isolation = call.isolation or kind.isolation
     if isolation and isolation != WORKTREE:
-        raise ToolError(f"isolation {isolation!r} is not possible here: 'worktree' is, or leave it out.")
+        raise ToolError(f"isolation {isolation!r} is not supported here: use 'worktree' or leave it out.")
     return bool(isolation)

@@ -5,46 +5,47 @@
 A permission request waits without a deadline. Only a clear allow is an allow: an error, an unreadable reply, a reply
 for another call, or a client that is gone denies the call.
 
-See also: `request.py` builds the request, `hook_opinion.py` weighs PreToolUse hooks against rules,
-`permissions/decision.py` applies the rules.
+See also: `request.py` builds the request and `channel.py` sends it, `hook_opinion.py` weighs PreToolUse hooks against
+rules, `permissions/decision.py` applies the rules.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.engine.approval.channel import ApprovalChannel, Approver
 from parley.engine.approval.input_digest import input_digest
 from parley.engine.approval.request import PendingCall, build_can_use_tool, permission_request
 from parley.engine.approval.session_mode import SessionMode
 from parley.engine.hooks.registry import HookRegistry
-from parley.engine.recovery.pending_approvals import PendingApprovals
 from parley.engine.session.config import PermissionConfig
 from parley.engine.session.journal import Journal
-from parley.engine.session.outbox import Activity, Outbox
 from parley.host import HostError, HostGone
 from parley.permissions.base import Allow, Ask, Decision, Deny, InvalidUpdate, Policy, ToolRequest
 from parley.protocol.base import Json, Struct, UnsetType, convert
 from parley.protocol.blocks import ToolUse
-from parley.protocol.messages.dialects import PermissionRequest
 from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
-from parley.tools.base import Context, InvalidInput, Tool, read_input
+from parley.tools.base import Context, InvalidInput, Tool, read_input, server_of
 
 if TYPE_CHECKING:
     from parley.engine.approval.hook_opinion import HookOpinion
     from parley.engine.hooks.dispatcher import HookDispatcher
 
-GUARDED_REASON = "The guard wants to be asked about every call"
+AUTOMATIC_MODES = ("bypassPermissions", "auto")
+"""Modes that allow calls without asking. An override for one server applies in these only."""
+GUARDED_REASON = "guard is set, so every call is sent to the client"
 
 
-class Approver(Protocol):
-    """Answers permission requests: the client, or an MCP tool."""
+class CallDeferred(Exception):
+    """A hook defers the call: it is neither allowed nor denied, and waits for a later session."""
 
-    async def request(self, request: CanUseTool, request_id: str | None = None) -> Any:
-        """The reply as JSON. Raises HostGone or HostError."""
+    def __init__(self, call: ToolUse) -> None:
+        super().__init__(call.id)
+        self.call = call
 
 
 class Approval(Struct, frozen=True, kw_only=True):
@@ -92,45 +93,49 @@ class ApprovalGate:
     def __init__(
         self,
         config: PermissionConfig,
-        approver: Approver | None,
+        channel: ApprovalChannel,
         journal: Journal,
-        outbox: Outbox,
-        *,
         mode: SessionMode,
-        activity: Activity,
         hooks: HookRegistry,
-        pending: PendingApprovals,
         warn: Callable[[str], None],
     ) -> None:
         self.policy = config.policy
         self._guarded = config.guarded
         self._prompt_tool = config.prompt_tool
-        self._approver = approver
-        """Answers can_use_tool; None if the call is denied instead."""
+        self._channel = channel
         self._journal = journal
-        self._outbox = outbox
         self._mode = mode
-        self._activity = activity
         self._hooks = hooks
-        self._pending = pending
         self._warn = warn
+        self.mode_overrides: dict[str, str] = {}
+        """The mode for the tools of an MCP server, by its name, while the session's mode allows without asking."""
 
     def guard(self, client: Approver) -> None:
         """Ask the client about every call from now on. This cannot be undone."""
         self._guarded = True
-        self._approver, self._prompt_tool = client, None
+        self._channel.redirect(client)
+        self._prompt_tool = None
 
     async def decide(
-        self, call: ToolUse, tool: Tool, context: Context, mode: Callable[[], str], agent: Json | None = None
+        self,
+        call: ToolUse,
+        tool: Tool,
+        context: Context,
+        mode: Callable[[], str],
+        agent: Json | None = None,
+        *,
+        may_defer: bool = False,
     ) -> Approval:
-        """Decide on a call and journal the decision. Raises InvalidInput if a hook returns an invalid input."""
+        """Decide on a call and journal the decision. Raises InvalidInput for one of a hook, and CallDeferred."""
         contexts: tuple[str, ...] = ()
         opinions: list[HookOpinion] = []
         stop_reason = None
 
         # Hooks first: PreToolUse may deny, ask, allow, or change the input.
         if self._hooks.dispatcher is not None:
-            before = await self._hooks.dispatcher.tool_hooks.before(call, tool, agent)
+            before = await self._hooks.dispatcher.tool_hooks.before(
+                call, tool, agent, lambda: permission_request(tool, call.input, context)
+            )
             contexts, stop_reason = before.contexts, before.stop_reason
             opinions = [before.opinion] if before.opinion is not None else []
             if before.updated_input is not None:
@@ -140,21 +145,18 @@ class ApprovalGate:
                 check_hook_input(tool, call.input)
 
         # Rules and mode, weighed against the hooks.
-        current_mode, started_at = mode(), context.clock()
+        current_mode, started_at = self._narrow_mode(tool, mode()), context.clock()
         request, shown_sha256 = permission_request(tool, call.input, context), input_digest(call.input)
+        if any(opinion.behavior == "defer" for opinion in opinions):
+            self._defer(call, request, current_mode, may_defer=may_defer)
         decision = evaluate(self.policy, request, current_mode, *opinions, guarded=self._guarded)
 
         # Ask the client. Its reply is checked against the rules again: it may change the input.
         was_asked = isinstance(decision, Ask)
         if isinstance(decision, Ask):
             pending = PendingCall(call=call, tool=tool, request=request, agent=agent)
-            dispatcher = self._hooks.dispatcher
             with context.observer.permission(call.name, call.id) as observation:
-                # A hook must not answer for a guard.
-                if dispatcher is None or self._guarded or not dispatcher.has_hooks("PermissionRequest", agent):
-                    decision = await self._ask(decision, pending)
-                else:
-                    decision = await self._race_hooks(dispatcher, decision, pending)
+                decision = await self._ask_anyone(decision, pending)
                 is_allowed = isinstance(decision, Allow)
                 observation.set_attributes(decision="allow" if is_allowed else "deny", source=decision.source)
 
@@ -174,6 +176,35 @@ class ApprovalGate:
         self.record(approval, tool, agent)
         return approval
 
+    async def _ask_anyone(self, question: Ask, pending: PendingCall) -> Allow | Deny:
+        """Ask the client, and the PermissionRequest hooks if there are any."""
+        dispatcher = self._hooks.dispatcher
+        # A hook must not answer for a guard.
+        if dispatcher is None or self._guarded or not dispatcher.has_hooks("PermissionRequest", pending.agent):
+            return await self._ask(question, pending)
+        return await self._race_hooks(dispatcher, question, pending)
+
+    def _defer(self, call: ToolUse, request: ToolRequest, mode: str, *, may_defer: bool) -> None:
+        """Journal that a call waits for a later session, and raise CallDeferred; or warn that it cannot wait."""
+        if isinstance(self.policy.decide(request, mode), Deny):
+            return  # what a rule or the mode denies is denied now
+        if not may_defer:
+            text = f"a PreToolUse hook deferred {call.name} ({call.id}), which is only possible for a single call"
+            self._warn(f"{text}; permission is requested instead")
+            self._channel.report(f"{text}; permission is requested instead")
+            return
+        self._journal.append_event(
+            "deferred", {"tool_use_id": call.id, "tool": call.name, "input": call.input, "mode": mode}
+        )
+        raise CallDeferred(call)
+
+    def _narrow_mode(self, tool: Tool, mode: str) -> str:
+        """The mode for a tool. An override of its server only restricts."""
+        server = server_of(tool)
+        if server is None or mode not in AUTOMATIC_MODES:
+            return mode
+        return self.mode_overrides.get(server["name"], mode)
+
     def record(self, approval: Approval, tool: Tool, agent: Json | None) -> None:
         """Journal a decision. Raises SessionError."""
         record = approval.json(reads_only=tool.reads_only)
@@ -183,15 +214,15 @@ class ApprovalGate:
 
     async def _ask(self, question: Ask, pending: PendingCall) -> Allow | Deny:
         """Ask the client, or the MCP tool that answers for it, and check the reply."""
-        self._outbox.send(PermissionRequest(tool=pending.call.name, params=pending.call.input))
-        approver, why = self._approver, f" {question.reason}." if question.reason else ""
-        if approver is None:
-            text = f"Permission to use {pending.call.name} was not given: there is nobody to ask.{why}"
+        self._channel.announce(pending.call)
+        why = f" {question.reason}." if question.reason else ""
+        if not self._channel.can_ask:
+            text = f"Permission to use {pending.call.name} was not given: there is no one to ask.{why}"
             return Deny(message=text, source="nobody", reason=question.reason, reason_type=question.reason_type)
         asked = build_can_use_tool(question, pending)
         try:
-            with self._activity.waiting(), self._notify_when_slow(asked):
-                reply = await self._pending.request(asked, lambda request_id: approver.request(asked, request_id))
+            with self._channel.waiting(), self._notify_when_slow(asked):
+                reply = await self._channel.request(asked)
         except HostGone:
             return self._attribute(deny_unclear(f"Permission could not be asked for: the stream was closed.{why}"))
         except HostError as exc:
@@ -217,7 +248,9 @@ class ApprovalGate:
         names = tool_names(pending.call, pending.tool)
         first = await race(
             self._ask(question, pending),
-            dispatcher.tool_hooks.request_permission(build_can_use_tool(question, pending), names, pending.agent),
+            dispatcher.tool_hooks.request_permission(
+                build_can_use_tool(question, pending), names, pending.agent, pending.request
+            ),
         )
         if not isinstance(first, dict):
             return first
@@ -239,11 +272,11 @@ class ApprovalGate:
         if reply.behavior != "allow":
             return deny_unclear("The answer to the permission request was neither allow nor a deny with a message.")
         if unknown := [key for key in answer if key not in PermissionAnswer.__struct_fields__]:
-            self._warn(f"the answer to a permission request has keys that are not known: {', '.join(unknown):.200}")
+            self._warn(f"the answer to a permission request has unknown keys: {', '.join(unknown):.200}")
             if (misspelt := find_misspelt_key(answer, unknown)) is not None:
-                return deny_unclear(f"The answer to the permission request has a key that is not known: {misspelt}")
+                return deny_unclear(f"The answer to the permission request has an unknown key: {misspelt}")
         try:
-            self._apply_updates(reply.updatedPermissions)
+            self.apply_updates(reply.updatedPermissions)
         except InvalidUpdate as exc:
             text = f"The answer to the permission request has updates that are wrong: {exc}"
             self._warn(f"{text}; none of them is applied or stored")
@@ -256,8 +289,8 @@ class ApprovalGate:
         # An unchanged input keeps the scope that was shown.
         return Allow(input=input, source="host", scope=question.scope if input == request.input else again.scope)
 
-    def _apply_updates(self, updates: list[Json] | None | UnsetType) -> None:
-        """Raises InvalidUpdate."""
+    def apply_updates(self, updates: list[Json] | None | UnsetType) -> None:
+        """Apply updates of the client, and journal those for the session. Raises InvalidUpdate, SessionError."""
         if not isinstance(updates, list):
             return
         mode = self.policy.update(updates, may_bypass=self._mode.may_bypass())
@@ -292,7 +325,7 @@ def check_hook_input(tool: Tool, input: Json) -> None:
     try:
         read_input(tool, input)
     except InvalidInput as exc:
-        raise InvalidInput(f"the input a hook gave: {exc}") from None
+        raise InvalidInput(f"the input from a hook is invalid: {exc}") from None
 
 
 def deny_unclear(text: str) -> Deny:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from parley.engine.session.identity import SessionIdentity
 from parley.permissions.base import InvalidUpdate, Policy
 from parley.protocol.base import Json
 from parley.stores.base import Entry
@@ -21,8 +22,9 @@ STRICT_MODES = frozenset({"default", "plan", "dontAsk"})
 
 
 class Grants:
-    def __init__(self, session_id: str, cwd: str) -> None:
-        self._given_to: Json = {"session_id": session_id, "cwd": cwd}
+    def __init__(self, identity: SessionIdentity, cwd: str) -> None:
+        self._identity = identity
+        self._cwd = cwd
         self._updates: list[list[Json]] = []
         self.mode: str | None = None
         """The journalled mode; None if none applies here."""
@@ -54,6 +56,20 @@ class Grants:
 
     def mode_record(self, mode: str, before: str) -> Json:
         return {"mode": mode, "before": before, **self._given_to}
+
+    def take_records(self) -> list[tuple[str, Json]]:
+        """The kinds and records that give the next session the same permissions. What is folded is forgotten."""
+        records: list[tuple[str, Json]] = [
+            ("grant", {"updates": updates, **self._given_to}) for updates in self._updates if updates
+        ]
+        if self.mode is not None:
+            records.append(("mode", self.mode_record(self.mode, self.previous_mode)))
+        self._updates, self.mode = [], None
+        return records
+
+    @property
+    def _given_to(self) -> Json:
+        return {"session_id": self._identity.id, "cwd": self._cwd}
 
     def _effective_mode(self, record: Json, mode: str) -> str | None:
         return str(mode) if mode in STRICT_MODES or self._is_own(record) else None

@@ -23,7 +23,7 @@ BINDING = frozenset({"rule", "safetyCheck"})
 class HookOpinion(Struct, frozen=True, kw_only=True):
     """What PreToolUse hooks decided about a call."""
 
-    behavior: Literal["allow", "ask", "deny"]
+    behavior: Literal["allow", "ask", "defer", "deny"]
     reason: str = ""
     event: str = "PreToolUse"
 
@@ -37,7 +37,7 @@ def apply_hook_decision(
     if opinion.behavior == "deny":
         why = opinion.reason or "denied without a reason"
         return Deny(message=f"{opinion.event} hook error: {why}", source=HOOK, reason=why, reason_type=HOOK)
-    if opinion.behavior == "ask":
+    if opinion.behavior in ("ask", "defer"):  # a call that cannot be deferred is asked about
         if isinstance(decision, Deny):
             return decision  # this mode never asks
         return Ask(reason=opinion.reason, reason_type=HOOK, scope=decision.scope)

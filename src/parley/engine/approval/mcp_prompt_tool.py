@@ -34,7 +34,7 @@ class PromptTool:
         try:
             answer = await self._servers.call_hidden_tool(self.name, arguments)
         except ToolError as exc:
-            raise HostError(f"the tool {self.name} that answers such questions failed: {exc}") from None
+            raise HostError(f"the tool {self.name} that answers permission requests failed: {exc}") from None
         return self._read(answer)
 
     def _read(self, answer: Json) -> Any:
@@ -42,11 +42,11 @@ class PromptTool:
         blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
         text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
         if answer.get("isError") is True:
-            raise HostError(f"the tool {self.name} that answers such questions failed: {printable(text)}")
+            raise HostError(f"the tool {self.name} that answers permission requests failed: {printable(text)}")
         try:
             decoded = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
-            raise HostError(f"the tool {self.name} gave no JSON for an answer: {printable(text)!r}") from None
+            raise HostError(f"the tool {self.name} returned an answer that is not JSON: {printable(text)!r}") from None
         if (doubled := find_duplicate_key(text)) is not None:
-            raise HostError(f"the answer of the tool {self.name} cannot be understood: {doubled}")
+            raise HostError(f"the answer of the tool {self.name} is ambiguous: {doubled}")
         return decoded

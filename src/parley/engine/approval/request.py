@@ -42,7 +42,7 @@ def permission_request(tool: Tool, input: Json, context: Context) -> ToolRequest
     return ToolRequest(
         tool=tool.name,
         input=input,
-        cwd=context.cwd,
+        cwd=context.state.cwd,
         reads_only=tool.reads_only,
         asks_user=always_asks(tool),
         plan_file=context.plan_file,

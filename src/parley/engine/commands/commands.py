@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from parley.engine.commands.local import LOCAL, TERMINAL, CommandCall, CommandReply, unavailable_reply
+from parley.engine.commands.local import LOCAL, TERMINAL, CommandCall, CommandReply, find_aliases, unavailable_reply
 from parley.engine.commands.standard import STANDARD
 from parley.engine.context.conversation import Conversation
 from parley.engine.mcp.manager import ServerManager
 from parley.engine.session.prompt_queue import Prompt, PromptQueue
 from parley.engine.turn import outcome
-from parley.errors import ToolError
+from parley.errors import NotPossible, ToolError
 from parley.protocol.base import UNSET, Json
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import Assistant, AssistantContent
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from parley.engine.commands.turn_overrides import TurnOverrides
     from parley.engine.turn.outcome import TurnOutcome
     from parley.engine.turn.turn import Turn
+    from parley.models.catalog import ModelRef
 
 SKILL = "Skill"
 NAME = r"\w[\w:.-]*"
@@ -92,6 +93,10 @@ class Commands:
                 self._templates.setdefault(template.name, template)
         return self._templates
 
+    def allows_for_turn(self, tool: str, server: str) -> bool:
+        """Whether a template allows calls of a tool until the end of the turn."""
+        return self._overrides is not None and self._overrides.allows(tool, server)
+
     def reload(self) -> None:
         """Read the files again."""
         self._templates = None
@@ -112,13 +117,14 @@ class Commands:
     def restrict(self, names: Iterable[str] | None) -> None:
         """Limit the skills that models can use; None for all."""
         self._allowed = None if names is None else frozenset(names)
-        for name in sorted(self._allowed or ()):
-            if name not in self.templates():
-                self._config.warn(f"initialize: there is no skill {name!r}")
         self.register_tool()
 
     def _for_model(self) -> dict[str, PromptTemplate]:
         return {name: one for name, one in self.templates().items() if one.model_invocable and self._is_allowed(one)}
+
+    def offered(self) -> list[PromptTemplate]:
+        """The templates that the model is told about."""
+        return list(self._for_model().values()) if SKILL in self._config.tools else []
 
     def find_usable(self, name: str) -> PromptTemplate | None:
         """The template that a model can use under a name."""
@@ -140,7 +146,6 @@ class Commands:
         # Python 3.12 loads `inspect` for the check of a protocol.
         if tool is not None and isinstance(tool, ListsSkills):
             registry.add(tool.with_skills(offered))
-            self._config.tool_context.follow = self.run_skill
 
     async def run_skill(self, name: str, arguments: str) -> str | list[Json]:
         """The text of a skill, for the Skill tool. Raises ToolError."""
@@ -149,7 +154,7 @@ class Commands:
             raise ToolError(f"{name!r} is not a valid skill name.")
         template = self._for_model().get(name)
         if template is None:
-            raise ToolError(f"There is no skill {name!r}. There are: {', '.join(self._for_model()) or 'none'}.")
+            raise ToolError(f"There is no skill {name!r}. The skills are: {', '.join(self._for_model()) or 'none'}.")
         blocks = await self.expand_template(template, arguments)
         return str(blocks[0]["text"]) if len(blocks) == 1 else blocks
 
@@ -160,12 +165,23 @@ class Commands:
         if self.are_off:
             return []
         files = [
-            {"name": template.name, "description": template.description, "argumentHint": template.hint}
+            {
+                "name": template.name,
+                "description": template.description,
+                "argumentHint": template.hint,
+                **({"builtin": True} if template.source == "builtin" else {}),
+            }
             for template in self.templates().values()
             if template.user_invocable
         ]
         own = [
-            {"name": name, "description": row.description, "argumentHint": row.hint}
+            {
+                "name": name,
+                "description": row.description,
+                "argumentHint": row.hint,
+                **({"aliases": aliases} if (aliases := find_aliases(name)) else {}),
+                "builtin": True,
+            }
             for name, row in LOCAL.items()
             if not row.alias_of and name not in self.templates()
         ]
@@ -197,7 +213,11 @@ class Commands:
         if len(turn.prompts) == 1 and (called := self._parse_local(turn.prompts[0])):
             row = LOCAL.get(called[0])
             if row is None or row.run is not None:
-                return self._answer(turn.prompts[0], *called)
+                before = self._conversation.model
+                refusal = await self._guard_model(*called)
+                reply = self._answer(turn.prompts[0], *called, refusal)
+                await self._report_model(before, called[1])
+                return reply
             from parley.engine.commands import compact_clear
 
             return await compact_clear.run(turn, row.alias_of or called[0], called[1], self._send_init)
@@ -229,8 +249,17 @@ class Commands:
         template = self.templates().get(called[0]) if called is not None else None
         if called is None or template is None or not template.user_invocable:
             return await self._with_files(prompt)
+        contexts = await self._check_expansion(called[0], called[1], template.source, first_text(prompt))
         blocks = await self.expand_template(template, called[1])
-        return msgspec.structs.replace(prompt, expansion=[*blocks, *prompt.content[1:]])
+        return msgspec.structs.replace(prompt, expansion=[*blocks, *prompt.content[1:], *contexts])
+
+    async def _check_expansion(self, name: str, arguments: str, source: str, text: str) -> list[Json]:
+        """Run the hooks before a command becomes a prompt. Returns their context. Raises ToolError."""
+        dispatcher = self._conversation.hooks.dispatcher
+        if dispatcher is None:
+            return []
+        contexts = await dispatcher.session_hooks.before_expansion("slash_command", name, arguments, source, text)
+        return [{"type": "text", "text": context} for context in contexts]
 
     async def _with_files(self, prompt: Prompt) -> Prompt:
         """Put the files that a prompt mentions before it."""
@@ -259,9 +288,31 @@ class Commands:
 
     # Local commands.
 
-    def _answer(self, prompt: Prompt, name: str, arguments: str) -> TurnOutcome:
+    async def _guard_model(self, name: str, arguments: str) -> CommandReply | None:
+        """Run the hooks before `/model NAME`. Returns the reply if a hook denies it."""
+        conversation, dispatcher = self._conversation, self._conversation.hooks.dispatcher
+        if name != "model" or not arguments or dispatcher is None:
+            return None
+        before = conversation.model
+        try:
+            after = conversation.find_model(arguments)
+            if after != before:
+                await dispatcher.session_hooks.before_model_switch(before, after, arguments, "command")
+        except NotPossible as exc:
+            return CommandReply(text=str(exc), was_run=False)
+        return None
+
+    async def _report_model(self, before: ModelRef, asked: str) -> None:
+        """Run the hooks after `/model NAME`."""
+        after, dispatcher = self._conversation.model, self._conversation.hooks.dispatcher
+        if dispatcher is not None and after != before:
+            await dispatcher.session_hooks.after_model_switch(before, after, asked, "command")
+
+    def _answer(self, prompt: Prompt, name: str, arguments: str, refusal: CommandReply | None = None) -> TurnOutcome:
         conversation, row = self._conversation, LOCAL.get(name)
-        if row is None or row.run is None:
+        if refusal is not None:
+            reply = refusal
+        elif row is None or row.run is None:
             reply = unavailable_reply(name)
         else:
             reply = row.run(

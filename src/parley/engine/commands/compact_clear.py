@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from parley.engine.context.compactor import make_compactor
 from parley.engine.turn import outcome
 from parley.engine.turn.heartbeat import keep_alive
-from parley.engine.turn.outcome import TurnOutcome
-from parley.engine.turn.turn import StopCause, Turn
+from parley.engine.turn.outcome import StopCause, TurnOutcome
+from parley.engine.turn.turn import Turn
 from parley.errors import BudgetSpent, ModelError
 from parley.hooks.base import format_context
 from parley.protocol.blocks import Text
@@ -74,29 +74,37 @@ async def compact(turn: Turn, arguments: str, send_init: Callable[[], None]) -> 
 
 
 async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> TurnOutcome:
-    """The session keeps its id and its log; a resumed session is cleared too. Raises SessionError."""
+    """Begin a new session, if sessions here do not keep their id. Raises SessionError.
+
+    A session that keeps its id is cleared when it is resumed, too. Otherwise the old session can be resumed as it was.
+    """
     conversation = turn.conversation
     clock, dispatcher = conversation.clock, conversation.hooks.dispatcher
     if dispatcher is not None:
         with keep_alive(conversation.send, conversation.limits.heartbeat_seconds):
             await dispatcher.fire("SessionEnd", {"reason": "clear"})
-    id = clock.new_uuid()
-    conversation.append_and_send(
-        ConversationReset(
-            new_conversation_id=id,
-            uuid=id,
-            trigger="clear",
-            user_message_uuid=turn.prompts[0].uuid,
-            timestamp=clock.now(),
-        )
+    id, prompt, begin = clock.new_uuid(), turn.prompts[0], conversation.config.storage.begin_session
+    reset = ConversationReset(
+        new_conversation_id=id,
+        uuid=id,
+        trigger="clear",
+        user_message_uuid=prompt.uuid,
+        timestamp=clock.now(),
+        session_id=conversation.config.session_id,
     )
+    if begin is None:
+        conversation.append_and_send(reset)
+    else:
+        conversation.journal.append_event(
+            "command", {"uuid": prompt.uuid, "command": "clear", "args": arguments, "text": ""}
+        )
+        conversation.journal.begin(begin())
+        conversation.send(reset)
     conversation.ledger.restart()
     conversation.gauge.reset(0)
     if dispatcher is not None:
         with keep_alive(conversation.send, conversation.limits.heartbeat_seconds):
-            started = await dispatcher.fire(
-                "SessionStart", {"source": "clear", "model": conversation.model.display_name}
-            )
+            started = await dispatcher.turn_hooks.start_session("clear")
         conversation.append_contexts([format_context("SessionStart:clear", text) for text in started.contexts])
     send_init()
     return outcome.local_command("clear")

@@ -22,6 +22,7 @@ from parley.settings.base import PromptTemplate
 RUN = re.compile(r"(?:^|(?<=\s))!`([^`\n]+)`", re.MULTILINE)
 ARGUMENT = re.compile(r"\$ARGUMENTS(?:\[(\d{1,2})\])?|\$([1-9])(?!\d)")
 SKILL_FOLDER = "${CLAUDE_SKILL_DIR}"
+SHELL_DISABLED = "[shell command disabled by the setting disableSkillShellExecution]"
 
 
 async def expand_template(conversation: Conversation, template: PromptTemplate, arguments: str) -> list[Json]:
@@ -65,12 +66,14 @@ def fill_arguments(template: str, arguments: str, words: list[str]) -> str:
 
 async def run_command(conversation: Conversation, template: PromptTemplate, command: str) -> str:
     """The output of a command. Raises ToolError if it is not allowed to run."""
+    if not template.runs_commands:
+        return SHELL_DISABLED
     if not template.is_trusted:
         raise ToolError(
             f"/{template.name} was not sent: it runs `{command}`, and the project it comes from is not trusted "
-            f"with it as it is now (`parley trust` trusts it)"
+            f"with this command (to trust it, run `parley trust`)"
         )
-    json = {"type": "tool_use", "id": f"toolu_{conversation.config.tool_context.new_id()}", "name": "Bash"}
+    json = {"type": "tool_use", "id": f"toolu_{conversation.config.workspace.new_id()}", "name": "Bash"}
     call = ToolUse({**json, "input": {"command": command, "description": f"Part of /{template.name}"}})
     outcome = await conversation.tool_executor.run(call, conversation.mode)
     content = outcome.output.content

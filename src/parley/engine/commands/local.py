@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from parley.engine.accounting.ledger import format_usd
 from parley.engine.context.conversation import Conversation
+from parley.engine.context.history import tokens_from_chars
 from parley.errors import NotPossible
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.settings.base import PromptTemplate
@@ -89,12 +90,29 @@ def context(call: CommandCall) -> CommandReply:
         "raw_max_tokens": usage.rawMaxTokens,
         "percentage": usage.percentage,
         "categories": [{key: row[key] for key in ("name", "tokens", "kind")} for row in usage.categories],
-        "mcp_tools": usage.mcpTools,
+        "mcp_tools": [
+            {"name": tool["name"], "server_name": tool["serverName"], "tokens": tool["tokens"]}
+            for tool in usage.mcpTools
+        ],
         "memory_files": usage.memoryFiles,
-        "agents": usage.agents,
-        "skills": [{"name": skill.name, "source": skill.source} for skill in call.skills],
+        "agents": [
+            {"agent_type": agent["agentType"], "source": agent["source"], "tokens": agent["tokens"]}
+            for agent in usage.agents
+        ],
+        "skills": [describe_skill(skill) for skill in call.skills],
     }
+    if usage.totalTokens > usage.rawMaxTokens:
+        kind = "hard_limit" if call.conversation.config.compaction.window is None else "compaction_window"
+        report["over_limit"] = {"tokens_over": usage.totalTokens - usage.rawMaxTokens, "kind": kind}
     return CommandReply(text=text, context_usage=report)
+
+
+def describe_skill(skill: PromptTemplate) -> Json:
+    plugin, colon, _ = skill.name.partition(":")
+    about: Json = {"name": skill.name, "source": skill.source}
+    if skill.source == "plugin" and colon:
+        about["plugin_name"] = plugin
+    return {**about, "tokens": tokens_from_chars(len(f"- {skill.name}: {skill.description}"))}
 
 
 def format_count(count: int) -> str:
@@ -130,11 +148,11 @@ def unavailable_reply(name: str) -> CommandReply:
 
 
 LOCAL: dict[str, LocalCommand] = {
-    "clear": LocalCommand(run=None, description="Begin the conversation anew"),
-    "reset": LocalCommand(run=None, description="Begin the conversation anew", alias_of="clear"),
-    "new": LocalCommand(run=None, description="Begin the conversation anew", alias_of="clear"),
+    "clear": LocalCommand(run=None, description="Start a new conversation"),
+    "reset": LocalCommand(run=None, description="Start a new conversation", alias_of="clear"),
+    "new": LocalCommand(run=None, description="Start a new conversation", alias_of="clear"),
     "compact": LocalCommand(
-        run=None, description="Go on from a summary of the conversation", hint="[what the summary should heed]"
+        run=None, description="Go on from a summary of the conversation", hint="[what the summary should focus on]"
     ),
     "context": LocalCommand(run=context, description="Show what fills the context window"),
     "help": LocalCommand(run=help, description="List the commands"),
@@ -142,6 +160,13 @@ LOCAL: dict[str, LocalCommand] = {
     "usage": LocalCommand(run=cost, description="Show what the session has used and cost"),
     "cost": LocalCommand(run=cost, description="Show what the session has used and cost", alias_of="usage"),
 }
+
+
+def find_aliases(name: str) -> list[str]:
+    """The other names of a command."""
+    return [alias for alias, row in LOCAL.items() if row.alias_of == name]
+
+
 TERMINAL = frozenset(
     {
         *("bug", "config", "doctor", "exit", "export", "hooks", "ide", "login", "logout", "memory", "permissions"),

@@ -52,6 +52,12 @@ class TurnOverrides:
             else:
                 self._granted.append(rule)
 
+    def allows(self, tool: str, server: str) -> bool:
+        """Whether one of the rules of this turn is about a tool."""
+        from parley.permissions.rules import matches_tool
+
+        return any(matches_tool(rule["toolName"], tool, "allow", server) for rule in self._granted)
+
     def _change_model(self, template: PromptTemplate) -> None:
         before = self._conversation.model
         try:

@@ -96,6 +96,10 @@ class ContextGauge:
         counted, then = self._measured
         return max(0, counted + own - then)
 
+    def is_due(self, context_tokens: int, history_tokens: int, threshold: int) -> bool:
+        """Whether the conversation must be compacted before the next call."""
+        return context_tokens > threshold and self.has_grown(history_tokens, threshold)
+
     def has_grown(self, history_tokens: int, threshold: int) -> bool:
         return not self._after_last or history_tokens - self._after_last > threshold * GROWTH_SHARE
 

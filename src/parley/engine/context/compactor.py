@@ -33,7 +33,8 @@ from parley.models.catalog import ModelRef
 from parley.protocol.base import UNSET, Json, Message, Struct
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import User, UserContent
-from parley.protocol.messages.system import CompactBoundary, Status
+from parley.protocol.messages.occasional import CompactBoundary
+from parley.protocol.messages.system import Status
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
@@ -185,10 +186,9 @@ class Compactor:
 
     async def _notify_hooks(self, dispatcher: HookDispatcher, trigger: str, text: str) -> tuple[str, ...]:
         """Fire SessionStart and PostCompact. Returns context for the model."""
-        started = await dispatcher.fire(
-            "SessionStart", {"source": "compact", "model": self._conversation.model.display_name}
-        )
+        started = await dispatcher.turn_hooks.start_session("compact")
         await dispatcher.fire("PostCompact", {"trigger": trigger, "compact_summary": text})
+        await dispatcher.report_instructions("compact")
         return tuple(format_context("SessionStart:compact", context) for context in started.contexts)
 
     # Summary.
@@ -241,6 +241,7 @@ class Compactor:
             > conversation.window
         ):
             raise ModelError("the conversation does not fit", kind="prompt_too_long")
+        messages, _ = conversation.refer_to_tools(messages)
         request = msgspec.structs.replace(
             conversation.build_request(), messages=with_cache_marker(messages), output_schema=None
         )
@@ -293,7 +294,7 @@ class Compactor:
             conversation.ledger.last_usage = None
         self._send(boundary)
         self._send(stamped)
-        conversation.append_contexts(list(done.contexts))
+        conversation.append_contexts([*done.contexts, *conversation.excluded_facts()])
 
     def _kept_tokens(self, kept: list[str]) -> int:
         uuids = set(kept)

@@ -3,7 +3,7 @@
 The session has one. Each subagent has another, with its own journal, instructions, tools and model; its messages
 carry the id of the call that started it. The ledger, the model pool and the hooks are shared.
 
-    conversation = Conversation(config, journal, send, ledger=..., tool_executor=..., models=..., mode=..., hooks=...)
+    conversation = Conversation(config, journal, send, tool_executor, services)
     conversation.append_user(Text.of("Hi"))      # written to the journal, then sent
     request = conversation.build_request()
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,26 +21,41 @@ import msgspec
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.context.compaction import ContextGauge, threshold
 from parley.engine.context.history import estimate_tokens, tokens_from_chars, with_cache_marker
-from parley.engine.context.system_prompt import DATE, render, system_blocks
+from parley.engine.context.system_prompt import DATE, find_date, render, render_excluded, system_blocks
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.models.pool import ModelPool
-from parley.engine.models.thinking import thinking_field
+from parley.engine.models.thinking import ThinkingOptions, limit_effort, thinking_field
 from parley.engine.recovery import interrupted_calls
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.text import sanitize
-from parley.engine.turn.structured_output import OutputSchema
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import ModelRef, model_info, resolve
-from parley.protocol.base import UNSET, Json, Message, UnsetType
+from parley.models.catalog import ModelRef
+from parley.protocol.base import Json, Message, Struct
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
+from parley.protocol.options import OFF
+from parley.tools.base import Context
 
 if TYPE_CHECKING:
+    from parley.engine.context.tool_deferral import ToolDeferral
+    from parley.engine.turn.structured_output import OutputSchema
     from parley.memory.base import MemoryWorker
+
+
+class ConversationServices(Struct, frozen=True, kw_only=True):
+    """What a conversation uses of its session."""
+
+    ledger: Ledger
+    models: ModelPool
+    hooks: HookRegistry
+    mode: Callable[[], str]
+    """The permission mode, which can change."""
+    memory_worker: MemoryWorker | None = None
+    """The long-term memory; only the session's own conversation can have one."""
 
 
 class Conversation:
@@ -50,54 +64,58 @@ class Conversation:
         config: SessionConfig,
         journal: Journal,
         send: Callable[[Message], None],
-        *,
-        ledger: Ledger,
         tool_executor: ToolExecutor,
-        models: ModelPool,
-        mode: Callable[[], str],
-        hooks: HookRegistry,
+        services: ConversationServices,
         parent_tool_use_id: str | None = None,
-        memory_worker: MemoryWorker | None = None,
     ) -> None:
         self.config = config
         self.journal = journal
-        self.ledger = ledger
         self.tool_executor = tool_executor
-        self.mode = mode
-        """The permission mode, which can change."""
-        self.hooks = hooks
+        self.services = services
+        self.ledger = services.ledger
+        self.models = services.models
+        self.hooks = services.hooks
+        self.mode = services.mode
+        self.memory_worker = services.memory_worker
         self.parent_tool_use_id = parent_tool_use_id
         self.transcript_path = ""
         """The transcript of a subagent, for hooks; the session's own is in `config.storage`."""
+        self.options = config.options
+        """The options of the session; the main agent can limit its turns."""
         self.limits = config.limits
         self.clock = config.clock
-        self.include_partial_messages = config.client.include_partial_messages
-        self.model = resolve(config.model.name)
+        self.include_partial_messages = config.options.include_partial_messages
+        self.model = config.model.resolve(config.model.name)
         self.instructions = config.instructions
-        self.thinking = config.model.thinking
-        self.effort = config.model.effort
+        self.records_prompt = config.options.system_prompt_snapshot not in OFF
+        """Whether every request has the system prompt of the first one; otherwise each has its own."""
+        self.thinking = ThinkingOptions.from_options(config.options)
+        self.effort = config.options.effort
         self._send_to_host = send
-        self.models = models
         self.output_schema: OutputSchema | None = None
         """The schema that answers must match."""
         if config.output_schema is not None:
             self.set_output_schema(config.output_schema)
+        self._deferral: ToolDeferral | None = None
+        """The deferred tools; None until there are any that could be."""
         self._sent_rate_limit: RateLimitInfo | None = None
         self.gauge = ContextGauge()
-        self.memory_worker = memory_worker
-        """The long-term memory; only the session's own conversation can have one."""
+
+    @property
+    def tool_context(self) -> Context:
+        """What the tools of this conversation work with."""
+        return self.tool_executor.context
 
     # Model calls.
 
     def use_model(self, name: str) -> ModelRef:
         """Switch to a model by name. Raises NotPossible if there is no such model."""
         self.model = choice = self.find_model(name)
-        self.config.tool_context.strict_reads = model_info(choice.name).must_read_first
         return choice
 
     def find_model(self, name: str) -> ModelRef:
         """Resolve the name of a model and check that it exists. Raises NotPossible."""
-        choice = resolve(self.config.model.name if name == "default" else name)
+        choice = self.config.model.resolve(self.config.model.name if name == "default" else name)
         try:
             self.open_model(choice)
         except UsageError as exc:
@@ -112,22 +130,38 @@ class Conversation:
 
     def build_request(self) -> ModelRequest:
         """The next model call. It starts with the bytes of the last one."""
+        schema = self.output_schema
         known = self.config.model.get_info(self.model)
-        max_tokens = self.limits.max_output_tokens or known.max_output_tokens
+        system = self._system_prompt()
+        if (deferral := self.find_deferral()) is not None and (names := deferral.announce()):
+            self.append_contexts([names])
+        return self._make_request(
+            system,
+            self.journal.history.render(),
+            schema.schema if schema is not None and known.supports_schemas else None,
+        )
+
+    def build_side_request(self, messages: list[Json]) -> ModelRequest:
+        """A call with these messages that is not part of the conversation. Nothing is journalled."""
+        return self._make_request(self.journal.system_text or render(self.instructions), messages)
+
+    def _make_request(self, system: str, messages: list[Json], output_schema: Json | None = None) -> ModelRequest:
+        known = self.config.model.get_info(self.model)
+        max_tokens = self.options.max_output_tokens or known.max_output_tokens
+        cache_ttl = self.options.cache_ttl
+        messages, tools = self.refer_to_tools(messages)
         return ModelRequest(
             model=self.model.request_name,
-            system=system_blocks(self._system_prompt()),
-            messages=with_cache_marker(self.journal.history.render()),
-            tools=self._tool_schemas(),
+            system=system_blocks(system, cache_ttl),
+            messages=with_cache_marker(messages, cache_ttl),
+            tools=tools,
             max_tokens=max_tokens,
             thinking=thinking_field(self.thinking, known, max_tokens),
-            effort=self.effort if known.supports_effort else None,
-            betas=self.config.model.betas,
-            task_budget=self.limits.task_budget if known.supports_task_budget else None,
+            effort=limit_effort(self.effort, self.options.max_effort) if known.supports_effort else None,
+            betas=self.options.betas,
+            task_budget=self.options.task_budget if known.supports_task_budget else None,
             session_id=self.config.session_id,
-            output_schema=self.output_schema.schema
-            if self.output_schema is not None and known.supports_schemas
-            else None,
+            output_schema=output_schema,
         )
 
     # Context window.
@@ -139,7 +173,7 @@ class Conversation:
 
     @property
     def answer_tokens(self) -> int:
-        return self.limits.max_output_tokens or self.config.model.get_info(self.model).max_output_tokens
+        return self.options.max_output_tokens or self.config.model.get_info(self.model).max_output_tokens
 
     @property
     def compacts_at(self) -> int | None:
@@ -171,13 +205,14 @@ class Conversation:
 
     def overhead_tokens(self) -> int:
         """The tokens of the system prompt and the tools, estimated."""
-        system = self.journal.system_text if self.journal.system_text is not None else render(self.instructions)
-        return tokens_from_chars(len(system)) + sum(map(estimate_tokens, self._tool_schemas()))
+        recorded = self.journal.system_text if self.records_prompt else None
+        system = recorded if recorded is not None else render(self.instructions)
+        return tokens_from_chars(len(system)) + sum(map(estimate_tokens, self.tool_schemas()))
 
     def is_nearly_full(self) -> bool:
         """Whether the conversation must be compacted before the next call."""
-        at, history_tokens = self.compacts_at, self.journal.history.tokens
-        return at is not None and self.context_tokens() > at and self.gauge.has_grown(history_tokens, at)
+        at = self.compacts_at
+        return at is not None and self.gauge.is_due(self.context_tokens(), self.journal.history.tokens, at)
 
     def set_output_schema(self, schema: OutputSchema) -> None:
         """Require structured output from now on."""
@@ -190,21 +225,49 @@ class Conversation:
         return self.output_schema is not None and not self.config.model.get_info(self.model).supports_schemas
 
     def tool_names(self) -> list[str]:
-        """The tools that the model is offered."""
+        """The tools that the model is offered, deferred or not."""
+        self.find_deferral()
         withheld = self.output_schema.name if self.output_schema is not None and not self.uses_output_tool else None
         return [name for name in self.config.tools if name != withheld]
 
-    def _tool_schemas(self) -> list[Json]:
+    def find_deferral(self) -> ToolDeferral | None:
+        """The deferred tools; None if the model is given the definitions of all tools."""
+        policy, registry = self.config.tool_search, self.config.tools
+        if self._deferral is None:
+            if policy.mode == "never" or not registry.has_external:
+                return None
+            from parley.engine.context.tool_deferral import ToolDeferral
+
+            self._deferral = ToolDeferral(registry, self.journal, policy)
+        return self._deferral if self._deferral.is_active(self.model, self.window) else None
+
+    def refer_to_tools(self, messages: list[Json]) -> tuple[list[Json], list[Json]]:
+        """The messages with the references to tools that the backend takes, and the definitions of the tools."""
+        if not self.journal.has_references:
+            return messages, self.tool_schemas()
+        from parley.models.tool_references import find_references, replace_references
+
+        if not self.config.tool_search.uses_references(self.model) or self.find_deferral() is None:
+            return replace_references(messages), self.tool_schemas()
+        tools = self.tool_schemas(frozenset(find_references(messages)))
+        names = frozenset(tool["name"] for tool in tools)
+        return replace_references(messages, names.__contains__), tools
+
+    def tool_schemas(self, referenced: Collection[str] = ()) -> list[Json]:
+        """The definitions that the model is given. `referenced` are marked as deferred."""
         # Fake models need no schemas, and loading the tools is slow.
         if self.model.is_fake:
             return []
-        schemas = self.config.tools.schemas()
+        deferral = self.find_deferral()
+        schemas = self.config.tools.schemas() if deferral is None else deferral.schemas(referenced)
         if self.output_schema is None or self.uses_output_tool:
             return schemas
         return [schema for schema in schemas if schema["name"] != self.output_schema.name]
 
     def _system_prompt(self) -> str:
         """The system prompt: rendered once per session, then read from the journal."""
+        if not self.records_prompt:
+            return render(self.instructions)
         if self.journal.system_text is None:
             self.journal.append_event("prompt", {"text": render(self.instructions)})
         return self.journal.system_text or ""
@@ -217,6 +280,13 @@ class Conversation:
             self.journal.append(self.clock.stamp_message(line, self.config.session_id))
             self.journal.append_event("date", {"date": today})
 
+    def excluded_facts(self) -> list[str]:
+        """What the model is told in a message because the system prompt excludes it."""
+        text = render_excluded(self.instructions)
+        if text and (date := find_date(text)) is not None:
+            self.journal.append_event("date", {"date": date})
+        return [text] if text else []
+
     # Messages.
 
     def send(self, message: Message) -> None:
@@ -227,8 +297,7 @@ class Conversation:
         self,
         raw: bytes,
         message_id: str,
-        ttft_ms: int | UnsetType = UNSET,
-        abandoned_blocks: Json | UnsetType = UNSET,
+        **fields: Any,
     ) -> None:
         """Send one event of a stream. An answer has thousands, so it is built in one step."""
         self._send_to_host(
@@ -238,8 +307,7 @@ class Conversation:
                 parent_tool_use_id=self.parent_tool_use_id,
                 uuid=self.clock.new_uuid(),
                 api_message_id=message_id,
-                ttft_ms=ttft_ms,
-                abandoned_blocks=abandoned_blocks,
+                **fields,
             )
         )
 
@@ -253,20 +321,23 @@ class Conversation:
             self._sent_rate_limit = limits
             self.send(RateLimitEvent(rate_limit_info=limits))
 
-    def append_and_send(self, message: Message) -> None:
-        """Write a message to the journal, then send it. Raises SessionError."""
+    def append_and_send(self, message: Message, shown: AssistantContent | None = None) -> None:
+        """Write a message to the journal, then send it, with other content if `shown` is given. Raises SessionError."""
         stamped = self.clock.stamp_message(message, self.config.session_id)
         self.journal.append(stamped)
-        self._send_to_host(stamped)
+        self._send_to_host(stamped if shown is None else msgspec.structs.replace(stamped, message=shown))
 
-    def append_assistant(self, inner: AssistantContent, **fields: Any) -> None:
-        """Raises SessionError."""
+    def append_assistant(
+        self, inner: AssistantContent, *, shown: AssistantContent | None = None, **fields: Any
+    ) -> None:
+        """`shown` is what the client receives instead. Raises SessionError."""
         place = self.parent_tool_use_id
-        if self.config.client.extension_fields:
+        if self.options.extension_fields:
             from parley.engine.session import extension_fields
 
             fields |= extension_fields.extension_fields(self)
-        self.append_and_send(Assistant(message=inner, parent_tool_use_id=place, timestamp=self.clock.now(), **fields))
+        message = Assistant(message=inner, parent_tool_use_id=place, timestamp=self.clock.now(), **fields)
+        self.append_and_send(message, shown)
 
     def append_user(self, *content: Block, **fields: Any) -> None:
         """Raises SessionError."""
@@ -295,7 +366,7 @@ class Conversation:
                 # A client that received a call may have run it, whatever the journal says.
                 allowed=call in self.journal.allowed_calls or self.tool_executor.runs_elsewhere(tool),
                 reads_only=self.tool_executor.is_harmless(tool),
-                changes=partial(self.config.tool_context.files.changed_by, call),
+                changes=partial(self.config.workspace.files.changed_by, call),
             )
             self.journal.append(self.clock.stamp_message(self._interrupted_result(call, text), self.config.session_id))
 
@@ -309,7 +380,3 @@ class Conversation:
             timestamp=self.clock.now(),
             **fields,
         )
-
-    def new_result_file(self, ending: str) -> Path:
-        context = self.config.tool_context
-        return context.results_folder / f"{context.new_id()}.{ending}"

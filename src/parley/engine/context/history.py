@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
+from parley.engine.context.system_prompt import cache_marker
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry
@@ -220,13 +221,13 @@ def order_results(content: list[Json], asked: list[Json]) -> list[Json]:
     return sorted(content, key=lambda block: places.pop(block.get("tool_use_id"), len(asked)))
 
 
-def with_cache_marker(messages: list[Json]) -> list[Json]:
+def with_cache_marker(messages: list[Json], ttl: str | None = None) -> list[Json]:
     """Put a cache marker on the last block; the next request reads the cache up to there."""
     if not messages:
         return messages
     *before, last = messages
     *blocks, block = last["content"]
-    marked_block = {**block, "cache_control": {"type": "ephemeral"}}
+    marked_block = {**block, "cache_control": cache_marker(ttl)}
     return [*before, {**last, "content": [*blocks, marked_block]}]
 
 

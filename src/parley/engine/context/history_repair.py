@@ -30,9 +30,11 @@ from parley.engine.text import sanitize
 from parley.protocol.base import Json
 
 THOUGHTS = ("thinking", "redacted_thinking")
-NO_RESULT = "There is no result of this call on record."
-NO_IMAGE = "[An image stood here that could not be read.]"
-NO_DOCUMENT = "[A document stood here that could not be read.]"
+ABOUT_THOUGHTS = ("thinking", "signature", "encrypted_content", "encrypted content", "'reasoning'")
+"""Words in an error about thinking, of the Messages API and of the Responses API."""
+NO_RESULT = "No result of this call was recorded."
+NO_IMAGE = "[An image that could not be read was here.]"
+NO_DOCUMENT = "[A document that could not be read was here.]"
 PLACEHOLDERS = {"image": NO_IMAGE, "document": NO_DOCUMENT}
 ERROR_PATH = re.compile(r"messages\.(\d+)\.content\.(\d+)")
 """How the API names a rejected block."""
@@ -47,7 +49,7 @@ def repair_messages(messages: list[Json], error: str = "", refused: Container[st
 
     `refused` has the keys of images and documents that it rejected.
     """
-    bare = any(word in error.lower() for word in ("thinking", "signature"))
+    bare = any(word in error.lower() for word in ABOUT_THOUGHTS)
     sound = merge_neighbours(
         {**message, "content": list(repair_blocks(message, refused, bare=bare))} for message in messages
     )

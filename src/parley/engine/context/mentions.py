@@ -63,7 +63,7 @@ async def attach_mentions(conversation: Conversation, texts: Iterable[str], *, r
 
 
 def resolve_mention(conversation: Conversation, name: str) -> str:
-    cwd = conversation.config.tool_context.cwd
+    cwd = conversation.tool_context.state.cwd
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(name) if name.startswith("~/") else name))
 
 
@@ -72,7 +72,7 @@ def looks_like_path(name: str) -> bool:
 
 
 async def read_mention(conversation: Conversation, mention: Mention, path: str) -> list[Json]:
-    context = conversation.config.tool_context
+    workspace = conversation.config.workspace
     is_folder = await asyncio.to_thread(os.path.isdir, path)
     tool, what = ("Glob", "Files in") if is_folder else ("Read", "Contents of")
     if tool not in conversation.config.tools:
@@ -80,7 +80,7 @@ async def read_mention(conversation: Conversation, mention: Mention, path: str) 
     input: Json = {"pattern": "*", "path": path} if is_folder else {"file_path": path}
     if mention.first is not None and mention.last is not None and not is_folder:
         input |= {"offset": mention.first, "limit": max(1, mention.last - mention.first + 1)}
-    call = ToolUse({"type": "tool_use", "id": f"toolu_{context.new_id()}", "name": tool, "input": input})
+    call = ToolUse({"type": "tool_use", "id": f"toolu_{workspace.new_id()}", "name": tool, "input": input})
     outcome = await conversation.tool_executor.run(call, conversation.mode)
     content = outcome.output.content
     if outcome.executed_input is None or outcome.output.is_error or outcome.stop_reason is not None:

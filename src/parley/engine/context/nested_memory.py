@@ -6,6 +6,7 @@ whose instructions have no memory files gets none of these.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,11 @@ from parley.tools.catalog import find_traits
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
+    from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.turn.tool_executor import ToolOutcome
 
+MARK = r"^Contents of (/.*):$"
+"""The line before the text of a memory file."""
 HEADING = "Instructions from files near what you looked at. Follow them where they apply to the task."
 
 
@@ -34,6 +38,17 @@ def find_instructions(conversation: Conversation, call: ToolUse, outcome: ToolOu
     found = conversation.instructions.nested(path)
     new = [text for mark, text in found if not is_sent(conversation, mark)]
     return ["\n\n".join([HEADING, *new])] if new else []
+
+
+async def report_instructions(dispatcher: HookDispatcher, call: ToolUse, texts: list[str]) -> None:
+    """Fire InstructionsLoaded for the memory files in the texts of `find_instructions`."""
+    if not dispatcher.has_hooks("InstructionsLoaded"):
+        return
+    paths = [path for text in texts for path in re.findall(MARK, text, re.MULTILINE)]
+    files = [(path, "Local" if path.endswith(".local.md") else "Project") for path in paths]
+    values = (call.input.get(field) for field in find_traits(call.name).path_fields)
+    trigger = next((value for value in values if isinstance(value, str)), "")
+    await dispatcher.session_hooks.instructions_loaded(files, "nested_traversal", trigger_file_path=trigger)
 
 
 def is_sent(conversation: Conversation, mark: str) -> bool:

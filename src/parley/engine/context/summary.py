@@ -29,7 +29,7 @@ PIECE_REQUEST = (
     "[Here is part {number} of {count} of a conversation between a person and an agent that works for them.]"
 )
 SUMMARY_INTRO = (
-    "This session goes on from an earlier conversation, which was compacted to make room. What matters of it:"
+    "This session continues from an earlier conversation, which was compacted to make room. What matters of it:"
 )
 LAST_REQUEST = "The last request of the person, word for word:"
 BODY_CHARS = 300

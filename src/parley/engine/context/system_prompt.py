@@ -13,6 +13,8 @@ from parley.protocol.base import Json, Struct
 CWD = "Working directory: "
 DATE = "Today's date: "
 """Starts the line with the date: in the system prompt, and in a message when the day changes."""
+BOUNDARY = "__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__"
+"""A line of its own in the user's prompt: what follows differs from session to session. Models never see it."""
 DEFAULT = """\
 You are an agent that works for a person through tools on their machine, run by Parley.
 
@@ -36,6 +38,8 @@ class Instructions(Struct, frozen=True, kw_only=True):
     appended: str = ""
     environment: tuple[str, ...] = ()
     """Facts about the machine, one per line; not added to a replaced prompt."""
+    excludes_dynamic: bool = False
+    """Facts and memory go into the first user message, so that the prompt is the same on all machines."""
     style: str = ""
     """How to answer; not added to a replaced prompt."""
     memory: Callable[[], str] = lambda: ""
@@ -46,18 +50,46 @@ class Instructions(Struct, frozen=True, kw_only=True):
     """The instructions of MCP servers; not added to a replaced prompt."""
     memory_files: Callable[[], list[tuple[str, str, int]]] = list
     """Path, kind and characters of each memory file, for the context report."""
+    memory_imports: Callable[[], dict[str, str]] = dict
+    """The memory files that others import, and the files that import them."""
+    usual_memory_files: tuple[tuple[str, str], ...] = ()
+    """Kind and path of the memory files that users write, whether they exist or not."""
 
 
 def render(instructions: Instructions) -> str:
     """The text of the system prompt."""
+    return "\n\n".join(text for _, text in list_sections(instructions))
+
+
+def list_sections(instructions: Instructions) -> list[tuple[str, str]]:
+    """The parts of the system prompt, each with a name for users."""
     if is_replaced(instructions):
-        parts = [instructions.replaced or "", instructions.appended]
+        sections = [("Custom prompt", instructions.replaced or ""), ("Appended", instructions.appended)]
     else:
-        facts = "\n".join(f"- {fact}" for fact in instructions.environment)
-        surroundings = f"Surroundings:\n{facts}" if facts else ""
-        parts = [instructions.role or DEFAULT, surroundings, instructions.style, instructions.appended]
-        parts += [instructions.memory(), instructions.servers]
-    return "\n\n".join(part for part in parts if part)
+        facts, memory = (
+            ("", "") if instructions.excludes_dynamic else (format_facts(instructions), instructions.memory())
+        )
+        sections = [
+            ("Agent" if instructions.role else "Instructions", instructions.role or DEFAULT),
+            ("Environment", facts),
+            ("Output style", instructions.style),
+            ("Appended", instructions.appended),
+            ("Memory", memory),
+            ("MCP servers", instructions.servers),
+        ]
+    return [(name, text) for name, text in sections if text]
+
+
+def format_facts(instructions: Instructions) -> str:
+    facts = "\n".join(f"- {fact}" for fact in instructions.environment)
+    return f"Surroundings:\n{facts}" if facts else ""
+
+
+def render_excluded(instructions: Instructions) -> str:
+    """What the first user message has instead of the system prompt; empty if nothing is excluded."""
+    if not instructions.excludes_dynamic or is_replaced(instructions):
+        return ""
+    return "\n\n".join(part for part in (format_facts(instructions), instructions.memory()) if part)
 
 
 def is_replaced(instructions: Instructions) -> bool:
@@ -71,6 +103,28 @@ def find_date(text: str) -> str | None:
     return rest[:10] if found else None
 
 
-def system_blocks(text: str) -> list[Json]:
-    """The `system` field of a request, with a cache marker."""
-    return [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}] if text else []
+def system_blocks(text: str, cache_ttl: str | None = None) -> list[Json]:
+    """The `system` field of a request. The cache marker is at its end, or where the user's prompt has the boundary."""
+    if BOUNDARY not in text:
+        return cached_block(text, cache_ttl)
+    parts: list[list[str]] = [[]]
+    for line in text.split("\n"):
+        if line.strip() == BOUNDARY:
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    first, *others = ("\n".join(lines).strip("\n") for lines in parts)
+    rest = "\n\n".join(filter(None, others))
+    if not first or not others:
+        return cached_block(first or rest, cache_ttl)
+    return [*cached_block(first, cache_ttl), *([{"type": "text", "text": rest}] if rest else [])]
+
+
+def cached_block(text: str, cache_ttl: str | None) -> list[Json]:
+    """One block with a cache marker."""
+    return [{"type": "text", "text": text, "cache_control": cache_marker(cache_ttl)}] if text else []
+
+
+def cache_marker(ttl: str | None) -> Json:
+    """`ttl` is how long the cache lives; None for the server's default."""
+    return {"type": "ephemeral", **({"ttl": ttl} if ttl else {})}

@@ -8,16 +8,18 @@ difference is in `unattributedTokens`, which is part of the sum that decides abo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import estimate_tokens, tokens_from_chars
-from parley.engine.context.system_prompt import render
+from parley.engine.context.system_prompt import list_sections, render
 from parley.models.catalog import ModelRef, model_info
 from parley.protocol.base import UNSET, Json, Struct
-from parley.protocol.messages.requests import ContextUsage
+from parley.protocol.messages.panel_requests import ContextUsage
+from parley.protocol.messages.requests import AgentDefinition
+from parley.settings.base import PromptTemplate
 
 ROWS, COLUMNS = 10, 20
 """The grid that clients draw."""
@@ -32,6 +34,13 @@ class RequestContents(Struct, frozen=True, kw_only=True):
     memory: list[tuple[str, str, int]] = []
     """Path, kind and characters of the memory files, which are part of `system`."""
     tools: list[Json] = []
+    deferred: list[Json] = []
+    """The definitions that the model does not have yet."""
+    sections: list[tuple[str, int]] = []
+    """Name and characters of the parts of `system`, without those that have rows of their own."""
+    server_notes: dict[str, int] = {}
+    """Characters of what MCP servers say in `system`, by server."""
+    agents: list[Json] = []
     messages: list[Json] = []
     last_usage: Json | None = None
     counted_tokens: int = 0
@@ -54,15 +63,24 @@ class UsageCategory(Struct, frozen=True, kw_only=True):
         return json
 
 
-def report_context(conversation: Conversation) -> ContextUsage:
-    """Report what the next model call of a conversation would contain."""
+def report_context(conversation: Conversation, server_notes: Mapping[str, str] | None = None) -> ContextUsage:
+    """Report what the next model call of a conversation would contain.
+
+    `server_notes` is what the MCP servers say in the system prompt; None leaves it in the row of the prompt.
+    """
+    deferral = conversation.find_deferral()
+    # Before the first turn nothing was sent, and a report must not write to the log.
+    system = conversation.journal.system_text or render(conversation.instructions)
     return report_usage(
         RequestContents(
             model=conversation.model,
-            # Before the first turn nothing was sent, and a report must not write to the log.
-            system=conversation.journal.system_text or render(conversation.instructions),
+            system=system,
+            sections=[(name, len(text)) for name, text in list_sections(conversation.instructions) if text in system],
+            server_notes={name: len(text) for name, text in (server_notes or {}).items() if text in system},
+            agents=[describe_agent(*found) for found in conversation.config.agents.registry.custom()],
             memory=conversation.instructions.memory_files(),
-            tools=conversation.config.tools.schemas() if not conversation.model.is_fake else [],
+            tools=conversation.tool_schemas(),
+            deferred=[] if deferral is None or conversation.model.is_fake else deferral.withheld_schemas(),
             messages=conversation.journal.history.render(),
             last_usage=conversation.ledger.last_usage,
             counted_tokens=conversation.context_tokens(),
@@ -77,20 +95,28 @@ def report_usage(contents: RequestContents) -> ContextUsage:
     memory = [{"path": path, "type": kind, "tokens": tokens_from_chars(chars)} for path, kind, chars in contents.memory]
     own = [describe_tool(tool) for tool in contents.tools if not tool["name"].startswith(MCP)]
     mcp = [describe_mcp_tool(tool) for tool in contents.tools if tool["name"].startswith(MCP)]
+    own_deferred = [describe_tool(tool) for tool in contents.deferred if not tool["name"].startswith(MCP)]
+    mcp_deferred = [
+        {**describe_mcp_tool(tool), "isLoaded": False} for tool in contents.deferred if tool["name"].startswith(MCP)
+    ]
     breakdown = message_breakdown(contents.messages)
     around = tokens_from_chars(len(contents.system)) + total_tokens(own) + total_tokens(mcp)
     # Tokens that the backend counts beyond the estimates fill the window too.
     breakdown["unattributedTokens"] = max(0, contents.counted_tokens - around - sum_breakdown(breakdown))
     of_memory = total_tokens(memory)
+    of_servers = [
+        {"serverName": name, "tokens": tokens_from_chars(size)} for name, size in contents.server_notes.items()
+    ]
     used = [
         UsageCategory(
             id="system_prompt",
             name="System prompt",
-            tokens=max(0, tokens_from_chars(len(contents.system)) - of_memory),
+            tokens=max(0, tokens_from_chars(len(contents.system)) - of_memory - total_tokens(of_servers)),
             color="promptBorder",
         ),
         UsageCategory(id="system_tools", name="System tools", tokens=total_tokens(own), color="inactive"),
         UsageCategory(id="mcp_tools", name="MCP tools", tokens=total_tokens(mcp), color="cyan"),
+        UsageCategory(id="mcp_instructions", name="MCP instructions", tokens=total_tokens(of_servers), color="cyan"),
         UsageCategory(id="memory_files", name="Memory files", tokens=of_memory, color="blue"),
         UsageCategory(id="messages", name="Messages", tokens=sum_breakdown(breakdown), color="purple"),
     ]
@@ -100,10 +126,11 @@ def report_usage(contents: RequestContents) -> ContextUsage:
     buffer = UsageCategory(
         id="autocompact_buffer", name="Autocompact buffer", tokens=held, color="inactive", kind="buffer"
     )
+    withheld = list(deferred_rows(total_tokens(own_deferred), total_tokens(mcp_deferred)))
     left = max(0, window - filled - held)
     free = UsageCategory(id="free_space", name="Free space", tokens=left, color="promptBorder", kind="free")
     return ContextUsage(
-        categories=[row.json() for row in (*rows, *([buffer] if held else ()), free)],
+        categories=[row.json() for row in (*rows, *withheld, *([buffer] if held else ()), free)],
         totalTokens=filled,
         maxTokens=window,
         rawMaxTokens=window,
@@ -112,13 +139,29 @@ def report_usage(contents: RequestContents) -> ContextUsage:
         isAutoCompactEnabled=contents.threshold is not None,
         autoCompactThreshold=UNSET if contents.threshold is None else contents.threshold,
         memoryFiles=memory,
-        mcpTools=mcp,
-        agents=[],
+        mcpTools=[*mcp, *mcp_deferred],
+        deferredBuiltinTools=[{**tool, "isLoaded": False} for tool in own_deferred] or UNSET,
+        agents=contents.agents,
         gridRows=grid(rows, free, window),
         apiUsage=api_usage(contents.last_usage),
+        mcpInstructions=of_servers or UNSET,
+        systemPromptSections=[{"name": name, "tokens": tokens_from_chars(size)} for name, size in contents.sections]
+        or UNSET,
         systemTools=own or UNSET,
         messageBreakdown=breakdown,
     )
+
+
+def deferred_rows(own: int, mcp: int) -> Iterator[UsageCategory]:
+    """The definitions that are not in the window."""
+    if own:
+        yield UsageCategory(
+            id="system_tools_deferred", name="System tools (deferred)", tokens=own, color="inactive", kind="deferred"
+        )
+    if mcp:
+        yield UsageCategory(
+            id="mcp_tools_deferred", name="MCP tools (deferred)", tokens=mcp, color="inactive", kind="deferred"
+        )
 
 
 def total_tokens(items: Iterable[Json]) -> int:
@@ -127,6 +170,39 @@ def total_tokens(items: Iterable[Json]) -> int:
 
 def describe_tool(tool: Json) -> Json:
     return {"name": tool["name"], "tokens": estimate_tokens(tool)}
+
+
+def describe_agent(name: str, kind: AgentDefinition, source: str) -> Json:
+    """An agent as the description of the Agent tool has it."""
+    return {"agentType": name, "source": source, "tokens": tokens_from_chars(len(name) + len(kind.description))}
+
+
+def describe_template(template: PromptTemplate) -> Json:
+    """A skill or command as the description of the Skill tool has it."""
+    found: Json = {
+        "name": template.name,
+        "source": template.source,
+        "tokens": tokens_from_chars(len(template.name) + len(template.description)),
+    }
+    if template.source == "plugin":
+        found["pluginName"] = template.name.partition(":")[0]
+    return {**found, "path": template.path} if template.path else found
+
+
+def report_templates(templates: Iterable[PromptTemplate], offered: Sequence[PromptTemplate]) -> tuple[Json, Json]:
+    """The skills and the commands of a session. Those that are offered are part of the Skill tool's description."""
+    kinds = Counter(template.kind for template in templates)
+    skills = [describe_template(template) for template in offered if template.kind == "skill"]
+    commands = [describe_template(template) for template in offered if template.kind == "command"]
+    return (
+        {
+            "totalSkills": kinds["skill"],
+            "includedSkills": len(skills),
+            "tokens": total_tokens(skills),
+            "skillFrontmatter": skills,
+        },
+        {"totalCommands": kinds["command"], "includedCommands": len(commands), "tokens": total_tokens(commands)},
+    )
 
 
 def describe_mcp_tool(tool: Json) -> Json:

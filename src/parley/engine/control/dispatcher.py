@@ -5,7 +5,7 @@ Most handlers answer at once. A slow one runs in a task of its own, so the reade
     changes of files    one after the other, in order; no turn starts before they are done
     anything else       answered as soon as it is done
 
-See also: the handlers in `handlers/`.
+See also: `routes.py` for the table of handlers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Coroutine
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from parley.engine.control.handlers.session import HANDLERS
+from parley.engine.control.routes import LongAnswer, explain_refusal, find_handler
 from parley.engine.session.prompt_queue import RejectedPrompt
 from parley.errors import ModelError, NotPossible, SessionError, ToolError
 from parley.protocol.base import UNSET, Json, Refused, to_builtins
@@ -30,6 +30,7 @@ from parley.protocol.messages.control import (
     Success,
 )
 from parley.protocol.messages.dialects import SystemFault
+from parley.protocol.messages.system import ApiRetry
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
@@ -40,7 +41,9 @@ PENDING: dict[str, type[requests.Request]] = {
     "pending_elicitation_requests": requests.Elicitation,
 }
 """The fields of the answer to `initialize` that list open requests of the engine."""
-CONNECTING = (requests.McpSetServers, requests.McpReconnect, requests.McpToggle)
+CHANGING = ("rewind_files", "set_model", "update_settings")
+"""Requests that change files or the model. No turn starts before they are done."""
+CONNECTING = ("mcp_set_servers", "mcp_reconnect", "mcp_toggle")
 """Requests that wait for servers. At the end of the session they get a few seconds to finish."""
 CONNECTING_SECONDS = 3.0
 
@@ -58,29 +61,31 @@ class ControlDispatcher:
 
     def receive(self, message: ControlRequest) -> None:
         session, request = self._session, message.request
-        handler = HANDLERS.get(type(request))
+        handler = find_handler(request.subtype)
         if handler is None:
-            text = f"Unsupported control request subtype: {request.subtype}"
-            self.refuse(message.request_id, text, "unsupported_request")
+            self.refuse(message.request_id, explain_refusal(request.subtype), "unsupported_request")
             return
         try:
             answer = handler(session, request)
         except Exception as exc:
             self._fail(message.request_id, exc)
             return
+        if isinstance(answer, LongAnswer):
+            self._send_progress(message.request_id, status="started")
+            answer = answer.run(lambda retry: self._report_retry(message.request_id, retry))
         if isinstance(answer, Awaitable):
             self._await(message, answer)
             return
         self._send_answer(message.request_id, answer)
         if isinstance(request, requests.Interrupt):
-            session.abort()
+            session.interrupt()
         elif isinstance(request, requests.EndSession):
             session.close_input()
 
     def reject(self, refused: Refused) -> None:
         """Report a message that cannot be read: as an error reply, a failed result, or a fault."""
         session = self._session
-        session.config.warn(f"a line from the host was refused: {refused.reason}")
+        session.config.warn(f"a line from the client was refused: {refused.reason}")
         if refused.request_id is not None:
             self.refuse(refused.request_id, refused.reason, "invalid_request")
         elif refused.kind == "user":
@@ -126,12 +131,12 @@ class ControlDispatcher:
                 task.cancel()
 
     def _await(self, message: ControlRequest, answer: Awaitable[Any]) -> None:
-        changes = isinstance(message.request, requests.RewindFiles)
+        changes = message.request.subtype in CHANGING
         task = asyncio.create_task(self._finish(message.request_id, answer, changes))
         self._slow[message.request_id] = task
         if changes:
             self._changing.add(task)
-        if isinstance(message.request, CONNECTING):
+        if message.request.subtype in CONNECTING:
             self._connecting.add(task)
         task.add_done_callback(lambda task: self._on_done(message.request_id, answer, task))
 
@@ -153,7 +158,24 @@ class ControlDispatcher:
         if task.cancelled():
             if isinstance(answer, Coroutine):
                 answer.close()  # it may not have started
-            self.refuse(request_id, "The session ended before the answer was there.", "cancelled")
+            self.refuse(request_id, "The session ended before the answer was ready.", "cancelled")
+
+    # Progress.
+
+    def _report_retry(self, request_id: RequestId, retry: ApiRetry) -> None:
+        self._send_progress(
+            request_id,
+            status="api_retry",
+            attempt=retry.attempt,
+            max_retries=retry.max_retries,
+            retry_delay_ms=retry.retry_delay_ms,
+            error_status=retry.error_status,
+        )
+
+    def _send_progress(self, request_id: RequestId, **fields: Any) -> None:
+        from parley.protocol.messages.occasional import ControlRequestProgress
+
+        self._session.outbox.send(ControlRequestProgress(request_id=str(request_id), **fields))
 
     # Answers.
 

@@ -18,52 +18,60 @@ from typing import Any
 
 import msgspec
 
+from parley.engine.hooks.session_hooks import SessionHooks
+from parley.engine.hooks.state import SessionActions, SessionState
 from parley.engine.hooks.tool_hooks import ToolHooks
 from parley.engine.hooks.turn_hooks import TurnHooks
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.outbox import Outbox
 from parley.engine.tasks.manager import TaskManager
-from parley.hooks.base import EVENTS, Hook, HookInvocation, HookRun, format_context, guess_event, parse_failure_policy
+from parley.errors import ToolError
+from parley.hooks.base import Hook, HookInvocation, HookRun, format_context, guess_event, parse_failure_policy
+from parley.hooks.events import EVENTS, NEVER_FIRED
 from parley.hooks.merge import HookResult, HookVerdict, merge_results
-from parley.hooks.output import HookFailed
-from parley.protocol.base import UNSET, Json, Struct, to_builtins
+from parley.hooks.output import HookFailed, inert_keys
+from parley.permissions.base import ToolRequest
+from parley.protocol.base import UNSET, Json, to_builtins
+from parley.protocol.messages.occasional import HookProgress, HookResponse, HookStarted
 from parley.protocol.messages.requests import HookMatcher
-from parley.protocol.messages.system import HookProgress, HookResponse, HookStarted, Informational
+from parley.protocol.messages.system import Informational
 
 ALWAYS_REPORTED = frozenset({"SessionStart"})
 """Events whose command hooks are reported without --include-hook-events."""
+HOOK_AGENT = "hook-agent"
+"""The type of the agent that an agent hook runs (verifier.py)."""
 MAX_REPORT_CHARS = 30_000
 MAX_REPORTED_KEYS = 256
 """Limits how many unknown keys are remembered, because they come from outside."""
-
-
-class SessionState(Struct, frozen=True, kw_only=True):
-    """What hook inputs say about the session at the moment of an event."""
-
-    mode: str
-    model: str
-    effort: str | None
-    agent: Json
-    """The fields of the agent that the session runs as; empty without one."""
 
 
 class HookDispatcher:
     """Runs the hooks of a session."""
 
     def __init__(
-        self, config: SessionConfig, outbox: Outbox, tasks: TaskManager, get_state: Callable[[], SessionState]
+        self,
+        config: SessionConfig,
+        outbox: Outbox,
+        tasks: TaskManager,
+        get_state: Callable[[], SessionState],
+        actions: SessionActions,
     ) -> None:
         self.config = config
         self.outbox = outbox
         self.tasks = tasks
         self.get_state = get_state
+        self.actions = actions
         self.warn = config.warn
         self.new_id = config.clock.new_uuid
         self._transcript_path = config.storage.transcript_path()
         self.tool_hooks = ToolHooks(self)
         self.turn_hooks = TurnHooks(self)
+        self.session_hooks = SessionHooks(self)
         self.callbacks: Sequence[Hook] = ()
         self.commands: Sequence[Hook] = ()
+        """Those of settings."""
+        self.extensions: Sequence[Hook] = ()
+        """Those of other packages."""
         self.agent_hooks: dict[str, Sequence[Hook]] = {}
         """The hooks of subagents, by agent id."""
         self.prompt_id = ""
@@ -71,17 +79,19 @@ class HookDispatcher:
         self._background: set[asyncio.Task[object]] = set()
         self._reported: set[tuple[str, str, tuple[str, ...]]] = set()
         """Unknown keys that were reported."""
+        self._spent: set[tuple[str, str, str]] = set()
+        """Hooks with `once` that have run."""
         self._late_contexts: list[str] = []
         """Context for the model from hooks that run in the background."""
 
     # Lookup.
 
     def list_hooks(self) -> list[Hook]:
-        return [*self.callbacks, *self.commands]
+        return [*self.callbacks, *self.extensions, *self.commands]
 
     def list_reachable(self) -> list[Hook]:
         """The hooks that can run at the end of a session: callbacks need a connected client."""
-        return [*(self.callbacks if not self.outbox.is_client_gone else ()), *self.commands]
+        return [*(self.callbacks if not self.outbox.is_client_gone else ()), *self.extensions, *self.commands]
 
     def has_hooks(self, event: str, agent: Json | None = None) -> bool:
         return any(hook.event == event for hook in self._hooks_for(agent))
@@ -103,9 +113,9 @@ class HookDispatcher:
         if never:
             self.warn(f"hooks for these events are never called: {', '.join(never)}")
         for event, meant in never.items():
-            if meant is not None:
-                text = f"hooks for the event {event!r:.100} are never called (did you mean {meant}?)"
-                self.outbox.send(Informational(content=text, level="warning"))
+            why = f" (did you mean {meant}?)" if meant is not None else f": {NEVER_FIRED.get(event, 'unknown event')}"
+            text = f"hooks for the event {event!r:.100} are never called{why}"
+            self.outbox.send(Informational(content=text, level="warning"))
         for error in {hook.matcher.problem for hook in self.callbacks} - {None}:
             self.warn(f"hooks: {error}")
         return not any(
@@ -125,10 +135,12 @@ class HookDispatcher:
         tool_use_id: str | None = None,
         agent: Json | None = None,
         among: Sequence[Hook] | None = None,
+        get_call: Callable[[], ToolRequest] | None = None,
     ) -> HookVerdict:
         """The merged answers of all hooks of an event; an empty verdict if there are none.
 
-        `agent` has the `agent_id` and `agent_type` of a subagent. `among` limits the hooks that run.
+        `agent` has the `agent_id` and `agent_type` of a subagent. `among` limits the hooks that run. `get_call` gives
+        the tool call that the event is about, for hooks with `if`.
         """
         kind = EVENTS[event]
         subjects = subjects or tuple(str(details[name]) for name in (kind.matched,) if name in details)
@@ -137,6 +149,7 @@ class HookDispatcher:
             for hook in (self._hooks_for(agent) if among is None else among)
             if hook.event == event and hook.matcher.matches(subjects)
         ]
+        hooks = self._select(hooks, agent, get_call) if hooks else hooks
         if not hooks:
             return HookVerdict()
         fired = HookInvocation(
@@ -156,13 +169,27 @@ class HookDispatcher:
         self._send_system_message(fired, verdict)
         return verdict
 
+    def _select(self, hooks: list[Hook], agent: Json | None, get_call: Callable[[], ToolRequest] | None) -> list[Hook]:
+        """The hooks whose condition holds, that have not run if they run once, and that do not start each other."""
+        within = agent is not None and agent.get("agent_type") == HOOK_AGENT
+        found = [hook for hook in hooks if not (hook.starts_agent and within)]
+        if any(hook.condition is not None for hook in found):
+            call = get_call() if get_call is not None else None
+            found = [hook for hook in found if hook.condition is None or (call is not None and hook.condition(call))]
+        keys = {(hook.event, hook.label, hook.matcher.text) for hook in found if hook.once}
+        found = [
+            hook for hook in found if not hook.once or (hook.event, hook.label, hook.matcher.text) not in self._spent
+        ]
+        self._spent |= keys
+        return found
+
     def _common_input(self, event: str, agent: Json | None) -> Json:
         """The fields that start every hook input."""
         state, kind = self.get_state(), EVENTS[event]
         common: Json = {
             "session_id": self.config.session_id,
             "transcript_path": self._transcript_path,
-            "cwd": self._cwd_of(agent),
+            "cwd": self._cwd_of(agent) or state.cwd,
             "prompt_id": self.prompt_id,
         }
         if kind.includes_mode:
@@ -172,13 +199,14 @@ class HookDispatcher:
             common["effort"] = {"level": state.effort}
         return {**common, "hook_event_name": event}
 
-    def _cwd_of(self, agent: Json | None) -> str:
+    def _cwd_of(self, agent: Json | None) -> str | None:
+        """The working directory of a subagent, if it has one of its own."""
         task = None if agent is None else self.tasks.find(agent.get("agent_id", ""))
-        return (task.cwd() if task is not None else None) or self.config.tool_context.cwd
+        return None if task is None else task.cwd()
 
     async def _run(self, hook: Hook, fired: HookInvocation) -> HookRun:
         """Run one hook and report on it. Raises only CancelledError."""
-        is_reported = self.config.client.hook_events or (
+        is_reported = self.config.options.include_hook_events or (
             fired.event.name in ALWAYS_REPORTED and hook not in self.callbacks
         )
         report = HookReport(self.outbox, fired, is_sent=is_reported)
@@ -202,7 +230,7 @@ class HookDispatcher:
             self.warn("".join(traceback.format_exception(exc)))
             ran = HookRun(failure=f"internal error: {exc!r}")
         if ran.background is not None:
-            self.run_in_background(self._finish(hook, fired, ran.background, report))
+            self.run_in_background(self._finish(hook, fired, ran.background, report, wakes=ran.wakes))
         else:
             self._report(hook, fired, ran, report)
         return ran
@@ -219,8 +247,12 @@ class HookDispatcher:
             self.warn(f"hook {fired.shown} ({hook.label}) failed: {ran.failure}; {follows}")
         elif ran.blocks is not None and not fired.event.block:
             self.warn(f"hook {fired.shown} ({hook.label}) cannot block this: {ran.blocks}")
+        if not ran.output.is_async and (inert := inert_keys(fired.event, ran.output)):
+            self.report_once(
+                f"hook {fired.shown} ({hook.label}): keys of its answer have no effect: {', '.join(inert)}"
+            )
         if ran.output.continues is False and not ran.output.is_async and not fired.event.stops:
-            self.warn(f"hook {fired.shown} ({hook.label}) cannot end anything here: continue has no effect")
+            self.warn(f"hook {fired.shown} ({hook.label}) cannot stop the turn at this event: `continue` has no effect")
         report.send_ended(ran, "error" if ran.failure is not None or ran.blocks is not None else "success")
 
     def _report_keys(self, hook: Hook, fired: HookInvocation, keys: tuple[str, ...]) -> None:
@@ -230,16 +262,26 @@ class HookDispatcher:
         if len(self._reported) >= MAX_REPORTED_KEYS:
             self._reported.clear()
         self._reported.add((hook.event, hook.label, keys))
-        text = f"hook {fired.shown} ({hook.label}): keys of its answer are not known: {', '.join(keys)}"
+        self._warn_client(f"hook {fired.shown} ({hook.label}): its answer has unknown keys: {', '.join(keys)}")
+
+    def report_once(self, text: str) -> None:
+        """Warn about something that has no effect, once."""
+        if ("", text, ()) not in self._reported:
+            self._reported.add(("", text, ()))
+            self._warn_client(text)
+
+    def _warn_client(self, text: str) -> None:
         self.warn(text)
         self.outbox.send(Informational(content=text, level="warning"))
 
     def _send_system_message(self, fired: HookInvocation, verdict: HookVerdict) -> None:
+        call = fired.input.get("tool_use_id", UNSET)
         for message in verdict.messages:
-            self.outbox.send(Informational(content=f"{fired.shown} says: {message}", level="notice"))
+            text = f"{fired.shown} says: {message}"
+            self.outbox.send(Informational(content=text, level="notice", tool_use_id=call))
         if verdict.stopped:
             text = f"{fired.shown} hook stopped {fired.event.stops}: {verdict.stopped}"
-            self.outbox.send(Informational(content=text, level="warning", prevent_continuation=True))
+            self.outbox.send(Informational(content=text, level="warning", prevent_continuation=True, tool_use_id=call))
 
     # In the background.
 
@@ -249,18 +291,43 @@ class HookDispatcher:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def _finish(self, hook: Hook, fired: HookInvocation, later: Awaitable[HookRun], report: HookReport) -> None:
+    async def _finish(
+        self, hook: Hook, fired: HookInvocation, later: Awaitable[HookRun], report: HookReport, *, wakes: bool
+    ) -> None:
         try:
             ran = await later
         except asyncio.CancelledError:
             report.send_ended(HookRun(), "cancelled")
             raise
         self._report(hook, fired, ran, report, is_late=True)
+        if wakes and ran.blocks is not None:
+            reason = ran.blocks or "blocked without a reason"
+            self.actions.wake(format_context(fired.shown, f"The hook objects: {reason}"))
         verdict = merge_results(
             fired.event, [HookResult(label=hook.label, source=hook.source, on_failure="continue", run=ran)]
         )
-        self._late_contexts += [format_context(fired.shown, text) for text in verdict.contexts]
+        self.add_late_contexts(fired.shown, verdict.contexts)
         self._send_system_message(fired, msgspec.structs.replace(verdict, stopped=None))
+
+    async def check_task(self, task: Json | None, agent: Json | None) -> None:
+        """Fire the event of a task that a call adds or completes. Raises ToolError with the reason if it is blocked."""
+        if task is None:
+            return
+        details = {name: value for name, value in task.items() if name != "event"}
+        verdict = await self.fire(task["event"], details, agent=agent)
+        if verdict.blocked is not None:
+            raise ToolError(f"{task['event']} hook feedback: {verdict.blocked}")
+
+    async def report_instructions(self, reason: str) -> None:
+        """Fire InstructionsLoaded for the memory files of the session."""
+        if self.has_hooks("InstructionsLoaded"):
+            instructions = self.config.instructions
+            files = [(path, kind) for path, kind, _ in instructions.memory_files()]
+            await self.session_hooks.instructions_loaded(files, reason, instructions.memory_imports())
+
+    def add_late_contexts(self, shown: str, texts: Sequence[str]) -> None:
+        """Context that reaches the model with the next message."""
+        self._late_contexts += [format_context(shown, text) for text in texts]
 
     def take_late_contexts(self) -> list[str]:
         """Return and clear the context from background hooks."""
@@ -269,6 +336,7 @@ class HookDispatcher:
 
     async def close(self) -> None:
         """Cancel the hooks that still run in the background."""
+        self.session_hooks.close()
         running = set(self._background)
         for task in running:
             task.cancel()

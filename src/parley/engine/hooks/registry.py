@@ -16,14 +16,26 @@ from parley.settings.base import MergedSettings, SettingsValue
 
 if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher
+    from parley.hooks.base import Hook, HookServices
 
 
 class HookRegistry:
-    def __init__(self, config: SessionConfig, host: Host, make_dispatcher: Callable[[], HookDispatcher]) -> None:
+    def __init__(
+        self,
+        config: SessionConfig,
+        host: Host,
+        make_dispatcher: Callable[[], HookDispatcher],
+        make_services: Callable[[], HookServices],
+        report: Callable[[str], None],
+    ) -> None:
         self._config = config
         self._host = host
         """The client, as callback hooks reach it."""
         self._make_dispatcher = make_dispatcher
+        self._make_services = make_services
+        """What hooks from settings use of the session."""
+        self._report = report
+        """Tells the client of a problem, after `system/init`."""
         self.dispatcher: HookDispatcher | None = None
         self._main_agent_hooks: tuple[SettingsValue, ...] = ()
         """The hooks of the agent that the session runs as."""
@@ -38,9 +50,27 @@ class HookRegistry:
 
     def set_commands(self, merged: MergedSettings) -> None:
         """Replace the command hooks by those of the settings."""
-        wanted = (*merged.hooks, *self._main_agent_hooks) if merged.get("disableAllHooks") is not True else ()
+        enabled = merged.get("disableAllHooks") is not True
+        wanted = (*merged.enabled_hooks(), *(self._main_agent_hooks if enabled else ()))
+        if self._config.extensions.hooks:
+            self._get_dispatcher().extensions = self._config.extensions.hooks if enabled else ()
         if wanted or self.dispatcher is not None:
-            self._get_dispatcher().commands = self._config.extensions.make_command_hooks(wanted)
+            dispatcher = self._get_dispatcher()
+            dispatcher.commands = self._load(wanted)
+            dispatcher.session_hooks.start_watching()
+
+    def add_extensions(self) -> None:
+        """Add the hooks of other installed packages."""
+        if self._config.extensions.hooks:
+            self._get_dispatcher().extensions = self._config.extensions.hooks
+
+    def _load(self, layers: Sequence[SettingsValue]) -> Sequence[Hook]:
+        """The hooks of settings. Problems are reported on stderr, and to the client after `system/init`."""
+        hooks, problems = self._config.extensions.make_command_hooks(layers, self._make_services())
+        for problem in problems:
+            self._config.warn(problem)
+            self._report(problem)
+        return hooks
 
     def add_main_agent(self, hooks: SettingsValue) -> None:
         """Add the hooks of the agent that the session runs as."""
@@ -52,7 +82,7 @@ class HookRegistry:
         """Add the hooks of a subagent. They run for its events only."""
         settings = self._config.settings
         if settings is None or settings.merged.get("disableAllHooks") is not True:
-            self._get_dispatcher().agent_hooks[agent_id] = self._config.extensions.make_command_hooks([hooks])
+            self._get_dispatcher().agent_hooks[agent_id] = self._load([hooks])
 
     def remove_agent(self, agent_id: str) -> None:
         if self.dispatcher is not None:

@@ -7,27 +7,30 @@ all calls of the answer, where model backends accept it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from parley.engine.approval.hook_opinion import HOOK, HookOpinion
+from parley.engine.approval.request import permission_request
 from parley.engine.hooks.output_blocks import to_content
 from parley.hooks.base import format_context
 from parley.hooks.merge import HookVerdict
-from parley.permissions.base import Allow, Deny
+from parley.permissions.base import Allow, Deny, ToolRequest
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
-from parley.tools.base import Tool, ToolOutput, server_of
+from parley.tools.base import Context, Tool, ToolOutput, server_of
 from parley.tools.selection import model_name
 
 if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher
 
 MCP = "mcp__"
+CLIENT_DECIDED = ("host", "prompt_tool", "internal")
+"""Denials that a person or a client decided, or a bug of ours: no PermissionDenied."""
 NOTIFICATION_SECONDS = 6.0
 """How long a permission request is open before a Notification is fired."""
 MAX_STEPS_TO_VERDICT = 4
@@ -41,6 +44,17 @@ class BeforeTool(Struct, frozen=True, kw_only=True):
     updated_input: Json | None = None
     contexts: tuple[str, ...] = ()
     stop_reason: str | None = None
+
+
+class ToolRun(Struct, frozen=True, kw_only=True):
+    """A call that ran."""
+
+    call: ToolUse
+    tool: Tool
+    input: Json
+    output: ToolOutput
+    seconds: float
+    context: Context
 
 
 class AfterTool(Struct, frozen=True, kw_only=True):
@@ -66,10 +80,14 @@ class ToolHooks:
     def __init__(self, dispatcher: HookDispatcher) -> None:
         self._dispatcher = dispatcher
 
-    async def before(self, call: ToolUse, tool: Tool, agent: Json | None) -> BeforeTool:
+    async def before(
+        self, call: ToolUse, tool: Tool, agent: Json | None, get_call: Callable[[], ToolRequest]
+    ) -> BeforeTool:
         known = tool_names(call, tool)
         details = {"tool_name": known[0], "tool_input": call.input, "tool_use_id": call.id, **server_fields(tool)}
-        verdict = await self._dispatcher.fire("PreToolUse", details, subjects=known, tool_use_id=call.id, agent=agent)
+        verdict = await self._dispatcher.fire(
+            "PreToolUse", details, subjects=known, tool_use_id=call.id, agent=agent, get_call=get_call
+        )
         shown = f"PreToolUse:{known[0]}"
         opinion = None
         if verdict.stopped is not None:
@@ -84,13 +102,30 @@ class ToolHooks:
             stop_reason=verdict.stopped,
         )
 
-    async def after(
-        self, call: ToolUse, tool: Tool, input: Json, result: ToolOutput, seconds: float, agent: Json | None
-    ) -> AfterTool:
+    async def denied(self, call: ToolUse, tool: Tool, denial: Deny, agent: Json | None, context: Context) -> list[str]:
+        """Fire PermissionDenied. Returns context for the model: a hook may say that it can try again."""
+        known = tool_names(call, tool)
+        if denial.source in CLIENT_DECIDED or not self._dispatcher.has_hooks("PermissionDenied", agent):
+            return []
+        details = {"tool_name": known[0], "tool_input": call.input, "tool_use_id": call.id}
+        reason = {"reason": denial.reason or denial.message}
+        verdict = await self._dispatcher.fire(
+            "PermissionDenied",
+            {**details, **reason, **server_fields(tool)},
+            subjects=known,
+            tool_use_id=call.id,
+            agent=agent,
+            get_call=lambda: permission_request(tool, call.input, context),
+        )
+        retry = f"The call {call.id} of {known[0]} was denied. You may try it again."
+        return [format_context(f"PermissionDenied:{known[0]}", retry)] if verdict.fields.get("retry") else []
+
+    async def after(self, ran: ToolRun, agent: Json | None) -> AfterTool:
         """Fire PostToolUse or PostToolUseFailure. The hooks can replace the result of a successful call."""
+        call, tool, input, result = ran.call, ran.tool, ran.input, ran.output
         known = tool_names(call, tool)
         common: Json = {"tool_name": known[0], "tool_input": input, **server_fields(tool)}
-        duration = {"duration_ms": round(seconds * 1000)}
+        duration = {"duration_ms": round(ran.seconds * 1000)}
         if result.is_error:
             event = "PostToolUseFailure"
             error = {"error": join_text(result.content), "is_interrupt": False}
@@ -99,7 +134,14 @@ class ToolHooks:
             event = "PostToolUse"
             response = result.content if result.detail is None else result.detail
             details = {**common, "tool_response": response, "tool_use_id": call.id, **duration}
-        verdict = await self._dispatcher.fire(event, details, subjects=known, tool_use_id=call.id, agent=agent)
+        verdict = await self._dispatcher.fire(
+            event,
+            details,
+            subjects=known,
+            tool_use_id=call.id,
+            agent=agent,
+            get_call=lambda: permission_request(tool, input, ran.context),
+        )
         contexts, stopped = model_contexts(f"{event}:{known[0]}", verdict), verdict.stopped
         if verdict.withheld is not None:
             return AfterTool(output=withhold_output(verdict.withheld), contexts=contexts, stop_reason=stopped)
@@ -115,7 +157,7 @@ class ToolHooks:
         return self._dispatcher.has_guard("PostToolUse", tool_names(call, tool), agent)
 
     async def request_permission(
-        self, asked: CanUseTool, known: tuple[str, ...], agent: Json | None
+        self, asked: CanUseTool, known: tuple[str, ...], agent: Json | None, request: ToolRequest
     ) -> Json | Deny | None:
         """The answer or decision of the PermissionRequest hooks; None if they have no opinion."""
         details: Json = {"tool_name": known[0], "tool_input": asked.input}
@@ -124,7 +166,9 @@ class ToolHooks:
         if asked.permission_suggestions is not UNSET:
             details["permission_suggestions"] = asked.permission_suggestions
         id = asked.tool_use_id if isinstance(asked.tool_use_id, str) else None
-        verdict = await self._dispatcher.fire("PermissionRequest", details, subjects=known, tool_use_id=id, agent=agent)
+        verdict = await self._dispatcher.fire(
+            "PermissionRequest", details, subjects=known, tool_use_id=id, agent=agent, get_call=lambda: request
+        )
         if verdict.stopped is not None:
             why = f"a hook ended the turn{': ' + verdict.stopped if verdict.stopped else ''}"
             text = f"PermissionRequest:{known[0]} hook error: {why}"
@@ -145,13 +189,17 @@ class ToolHooks:
         }
 
         def notify() -> None:
-            self._dispatcher.run_in_background(self._dispatcher.fire("Notification", details))
+            self._dispatcher.run_in_background(self._notify(details))
 
         timer = asyncio.get_running_loop().call_later(NOTIFICATION_SECONDS, notify)
         try:
             yield
         finally:
             timer.cancel()
+
+    async def _notify(self, details: Json) -> None:
+        verdict = await self._dispatcher.fire("Notification", details)
+        self._dispatcher.add_late_contexts("Notification", verdict.contexts)
 
 
 def model_contexts(shown: str, verdict: HookVerdict) -> tuple[str, ...]:

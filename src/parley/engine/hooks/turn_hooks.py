@@ -6,6 +6,7 @@ See also: `dispatcher.py` runs the hooks, `feedback.py` collects what they say d
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from parley.errors import ModelError
 from parley.hooks.base import format_context
 from parley.hooks.merge import HookVerdict
 from parley.hooks.output import shorten
+from parley.models.catalog import resolve
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.system import Informational, Status
@@ -24,6 +26,7 @@ from parley.tools.base import ToolOutput
 
 if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher
+    from parley.hooks.base import Hook
 
 MAX_STOPS = 8
 """How often hooks can keep a turn from ending, so that one that always objects cannot block it forever."""
@@ -69,17 +72,41 @@ class TurnHooks:
         dispatcher.prompt_id = prompts[0].uuid
         contexts += dispatcher.take_late_contexts()
         if not self._has_started:
-            contexts += await self._start()
+            contexts += await self._start(prompts)
             self._has_started = True  # after an interrupt before this line, the next turn does it
         return await self.submit(prompts, prompt_contexts)
 
-    async def _start(self) -> tuple[str, ...]:
+    async def _start(self, prompts: list[Prompt]) -> tuple[str, ...]:
         """Fire SessionStart. Callbacks are left out: the client has just started the session itself."""
         dispatcher = self._dispatcher
         source = dispatcher.config.storage.start_source
-        details = {"source": source, "model": dispatcher.get_state().model}
-        verdict = await self._fire("SessionStart", details, among=dispatcher.commands)
+        among = [*dispatcher.extensions, *dispatcher.commands]
+        with self._keep_alive():
+            verdict = await self.start_session(source, among)
+        await dispatcher.report_instructions("session_start")
+        if first := verdict.fields.get("initialUserMessage"):
+            content = [{"type": "text", "text": first}]
+            prompts.insert(0, Prompt(content=content, uuid=dispatcher.new_id(), verbatim=True))
         return model_contexts(f"SessionStart:{source}", verdict)
+
+    async def start_session(self, source: str, among: Sequence[Hook] | None = None) -> HookVerdict:
+        """Fire SessionStart, and do what its hooks say about the session."""
+        dispatcher = self._dispatcher
+        state, title = dispatcher.get_state(), dispatcher.get_state().title
+        details: Json = {"source": source, "model": state.model, **({} if title is None else {"session_title": title})}
+        if source in ("resume", "fork") and dispatcher.has_hooks("SessionStart"):
+            from parley.engine.hooks.cache_facts import find_last_response, resume_facts
+
+            config = dispatcher.config
+            last = find_last_response(config.storage.log)
+            details |= resume_facts(last, config.clock.seconds(), resolve(config.model.name), config.model.prices)
+        verdict = await dispatcher.fire("SessionStart", details, among=among)
+        if title := verdict.fields.get("sessionTitle"):
+            dispatcher.actions.set_title(title)
+        if verdict.fields.get("reloadSkills"):
+            dispatcher.actions.reload_skills()
+        dispatcher.session_hooks.watch_from(verdict)
+        return verdict
 
     async def submit(self, prompts: list[Prompt], contexts: list[str]) -> Informational | None:
         """Fire UserPromptSubmit. Returns the message that reports it if the prompts are blocked."""
@@ -87,12 +114,17 @@ class TurnHooks:
         if not typed or not self._dispatcher.has_hooks("UserPromptSubmit"):
             return None
         text = "\n".join(str(block["text"]) for block in join_content(typed) if block.get("type") == "text")
-        verdict = await self._fire("UserPromptSubmit", {"prompt": text})
+        title = self._dispatcher.get_state().title
+        details = {"prompt": text, "source": "sdk", **({} if title is None else {"session_title": title})}
+        verdict = await self._fire("UserPromptSubmit", details)
         why = verdict.blocked if verdict.blocked is not None else verdict.stopped
+        if title := verdict.fields.get("sessionTitle"):
+            self._dispatcher.actions.set_title(title)
         if why is None:
             contexts += [format_context("UserPromptSubmit", context) for context in verdict.contexts]
             return None
-        content = f"UserPromptSubmit operation blocked by hook:\n{why}\n\nOriginal prompt: {shorten(text)}"
+        original = "" if verdict.fields.get("suppressOriginalPrompt") else f"\n\nOriginal prompt: {shorten(text)}"
+        content = f"UserPromptSubmit operation blocked by hook:\n{why}{original}"
         how: Json = {"kind": "blocked_by_hook", "prompt_kept": False, "reason": why}
         return Informational(content=content, level="warning", prevent_continuation=True, prompt_submit_outcome=how)
 
@@ -114,11 +146,13 @@ class TurnHooks:
         verdict = await self._dispatcher.fire("SubagentStart", {}, subjects=(agent["agent_type"],), agent=agent)
         return model_contexts("SubagentStart", verdict)
 
-    async def before_display(self, turn_id: str, text: str) -> None:
-        """Fire MessageDisplay before a text of the model is sent."""
+    async def before_display(self, turn_id: str, text: str) -> str | None:
+        """Fire MessageDisplay before a text of the model is sent. Returns the text to send instead, if any."""
         id = self._dispatcher.new_id()
         details = {"turn_id": turn_id, "message_id": id, "index": 0, "final": True, "delta": text}
-        await self._dispatcher.fire("MessageDisplay", details, tool_use_id=f"{id}-0")
+        verdict = await self._dispatcher.fire("MessageDisplay", details, tool_use_id=f"{id}-0")
+        shown: str | None = verdict.fields.get("displayContent")
+        return shown
 
     # End.
 
@@ -135,7 +169,7 @@ class TurnHooks:
             **({} if agent is None else {"agent_transcript_path": transcript}),
             "last_assistant_message": text,
             "background_tasks": self._list_tasks(),
-            "session_crons": [],
+            "session_crons": self._list_crons(),
         }
         subjects = () if agent is None else (agent["agent_type"],)
         verdict = await self._fire(event, details, subjects=subjects, agent=agent)
@@ -143,9 +177,16 @@ class TurnHooks:
         if verdict.stopped is not None or not objections:
             return TurnEndOpinion(stop_reason=verdict.stopped)
         if stops >= MAX_STOPS:
-            self._dispatcher.warn(f"hooks of {event} kept the turn from ending {stops} times; it ends now")
+            self._dispatcher.warn(f"hooks of {event} blocked the end of the turn {stops} times; the turn ends now")
             return TurnEndOpinion()
         return TurnEndOpinion(feedback=format_context(event, "\n".join(objections)))
+
+    def _list_crons(self) -> list[Json]:
+        """The scheduled prompts."""
+        return [
+            {"id": job.id, "schedule": job.schedule, "recurring": job.recurring, "prompt": clip(job.prompt)}
+            for job in self._dispatcher.tasks.list_scheduled()
+        ]
 
     def _list_tasks(self) -> list[Json]:
         """The running background tasks."""
@@ -176,6 +217,11 @@ class TurnHooks:
             async with asyncio.timeout(SESSION_END_SECONDS):
                 await dispatcher.fire("SessionEnd", {"reason": reason}, among=dispatcher.list_reachable())
         except TimeoutError:
-            dispatcher.warn(f"hooks of SessionEnd were ended after {SESSION_END_SECONDS:g} s")
+            dispatcher.warn(f"SessionEnd hooks were stopped after {SESSION_END_SECONDS:g} s")
         finally:
             await dispatcher.close()
+
+
+def clip(text: str) -> str:
+    more = len(text) - MAX_TEXT_CHARS
+    return text if more <= 0 else f"{text[:MAX_TEXT_CHARS]}… [+{more} chars]"

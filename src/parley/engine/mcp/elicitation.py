@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
 from parley.errors import SessionError
@@ -16,11 +17,15 @@ from parley.mcp.base import ServerError
 from parley.mcp.content import clean, clean_value
 from parley.mcp.server import McpServer, method_not_found
 from parley.protocol.base import UNSET, Json, UnsetType, convert
+from parley.protocol.messages.occasional import ElicitationComplete
 from parley.protocol.messages.requests import Elicitation, ElicitationAnswer
-from parley.protocol.messages.system import ElicitationComplete
 
 ACTIONS = ("accept", "decline", "cancel")
 INVALID_PARAMS = -32602
+DISPLAY_KEY = "anthropic/permissionDisplay"
+DISPLAY_FIELDS = {"title": "title", "display_name": "displayName", "description": "description"}
+"""How a server can title its question: our field, and its key in `_meta`."""
+MAX_DISPLAY_CHARS = 500
 
 
 class ServerRequests:
@@ -34,6 +39,7 @@ class ServerRequests:
         outbox: Outbox,
         journal: Journal,
         waiting: Callable[[], AbstractContextManager[None]],
+        hooks: HookRegistry,
         on_change: Callable[[McpServer], None],
     ) -> None:
         self._cwd = cwd
@@ -41,6 +47,7 @@ class ServerRequests:
         self._journal = journal
         self._waiting = waiting
         """A context in which the session reports `requires_action`."""
+        self._hooks = hooks
         self.on_change = on_change
 
     async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
@@ -65,14 +72,27 @@ class ServerRequests:
         if isinstance(url, str) and clean(url) != url:
             raise ServerError(INVALID_PARAMS, "a URL with invisible characters is not shown to users")
         schema = params.get("requestedSchema")
+        schema = clean_value(schema) if isinstance(schema, dict) else UNSET
         question = Elicitation(
             mcp_server_name=server.spec.name,
             message=clean(str(params.get("message", ""))),
             mode=text_or_unset(params.get("mode")),
             url=url,
             elicitation_id=text_or_unset(params.get("elicitationId")),
-            requested_schema=clean_value(schema) if isinstance(schema, dict) else UNSET,
+            requested_schema=schema,
+            property_order=list_properties(schema),
+            **read_display(params.get("_meta")),
         )
+        dispatcher = self._hooks.dispatcher
+        if dispatcher is None:
+            return await self._ask_client(question)
+        # A hook may answer instead of the user, and replace what the user answers.
+        answer = await dispatcher.session_hooks.answer_elicitation(question)
+        if answer is None:
+            answer = await self._ask_client(question)
+        return await dispatcher.session_hooks.check_elicitation(question, answer)
+
+    async def _ask_client(self, question: Elicitation) -> Json:
         try:
             answer: ElicitationAnswer = convert(await self._request_recorded(question), ElicitationAnswer)
         except (HostGone, HostError, SessionError, msgspec.ValidationError):
@@ -95,6 +115,24 @@ class ServerRequests:
             # Also after a cancellation: only the end of the process leaves the record open.
             with suppress(SessionError):
                 append("elicited", {"request_id": request_id})
+
+
+def read_display(meta: Any) -> Json:
+    """How the server wants the question to be shown."""
+    display = meta.get(DISPLAY_KEY) if isinstance(meta, dict) else None
+    if not isinstance(display, dict):
+        return {}
+    return {
+        field: clean(display[key])[:MAX_DISPLAY_CHARS]
+        for field, key in DISPLAY_FIELDS.items()
+        if isinstance(display.get(key), str)
+    }
+
+
+def list_properties(schema: Json | UnsetType) -> list[str] | UnsetType:
+    """The fields of a form in the server's order, for clients that lose the order of keys."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return list(properties) if isinstance(properties, dict) else UNSET
 
 
 def text_or_unset(value: Any) -> str | UnsetType:

@@ -12,27 +12,33 @@ See also: `elicitation.py`, `notifications.py`, `prompts.py`, `server_tool.py`; 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompt_queue import Prompt, PromptQueue
 from parley.errors import ToolError
-from parley.mcp.base import PREFIX, ServerSources, ServerSpec
-from parley.protocol.base import Json
+from parley.mcp.base import PREFIX, ServerSources, ServerSpec, ServerTransport
+from parley.protocol.base import Json, UnsetType
 from parley.protocol.messages import requests
 from parley.protocol.messages.system import ServerState
 
 if TYPE_CHECKING:
+    from parley.engine.mcp.login import Logins
+    from parley.engine.mcp.manifests import ParkedManifests
     from parley.engine.mcp.notifications import StatusNotifier
+    from parley.engine.mcp.resources import ResourceReader
     from parley.mcp.server import McpServer
 
 RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
+DIRECTORY_TOOL = "ReadMcpResourceDirTool"
+WAIT_TOOL = "WaitForMcpServers"
 FAILED_STATES = ("failed", "needs-auth")
 REFRESH_WAIT_SECONDS = 1.0
 
@@ -45,6 +51,7 @@ class ServerManager:
         journal: Journal,
         prompt_queue: PromptQueue,
         waiting: Callable[[], AbstractContextManager[None]],
+        hooks: HookRegistry,
     ) -> None:
         """`waiting` is entered while the user is asked for an elicitation."""
         self._config = config
@@ -52,20 +59,31 @@ class ServerManager:
         self._journal = journal
         self._prompt_queue = prompt_queue
         self._waiting = waiting
+        self._hooks = hooks
         self._sources = config.extensions.mcp
         self._servers: dict[str, McpServer] = {}
+        self._hurry = asyncio.Event()
         self._dynamic: set[str] = set()
         """Servers that the client added during the session."""
+        self._of_plugins: set[str] = set() if self._sources is None else set(self._sources.plugin_servers)
         self._answered: set[str] = set()
         """Servers whose errors are reported in a control response."""
         self._has_started = False
+        self._has_late_servers = False
+        """Whether a turn has started without a server that was still connecting."""
+        self.pending = ServerWaiter(self._servers, self._hurry)
         self._notifier: StatusNotifier | None = None
         """Reports changes; None before the first server is made."""
-        self._hurry = asyncio.Event()
         self._tools: frozenset[str] = frozenset()
+        self._readers: Mapping[str, ResourceReader] = {}
         self._warned: set[str] = set()
         self._retiring: set[asyncio.Task[None]] = set()
-        """Servers of subagents that are closing."""
+        """Servers of subagents and plugins that are closing."""
+        self._logins: Logins | None = None
+        self._manifests: ParkedManifests | None = None
+        """The handshakes that the client has performed in advance."""
+        self.parked: dict[str, str] = {}
+        """What became of each of them."""
         self._error = ""
         """Why a prompt of the turn could not be expanded."""
         self._unstarted: list[ServerSpec] = list(self._sources.specs) if self._sources is not None else []
@@ -106,15 +124,29 @@ class ServerManager:
 
         sources = self._sources
         assert sources is not None
-        handler = ServerRequests(self._config.cwd, self._outbox, self._journal, self._waiting, on_change)
+        if spec.tool_policies:
+            self._add_policies(spec.name, spec.tool_policies)
+        handler = ServerRequests(self._config.cwd, self._outbox, self._journal, self._waiting, self._hooks, on_change)
         capabilities = {} if spec.kind == "sdk" else handler.capabilities
         return McpServer(
             spec,
-            lambda: sources.open_transport(spec, self._outbox.host),
+            lambda: self._open_transport(sources, spec),
             handler,
             sources.timeouts,
             capabilities,
         )
+
+    async def _open_transport(self, sources: ServerSources, spec: ServerSpec) -> ServerTransport:
+        """Raises ConnectionLost."""
+        opened = await sources.open_transport(spec, self._outbox.host)
+        return opened if self._manifests is None else self._manifests.wrap(spec.name, opened)
+
+    def _add_policies(self, server: str, policies: Mapping[str, str]) -> None:
+        """Make the client's policies for tools of a server rules of the session."""
+        from parley.mcp.naming import qualify
+
+        rules = {qualify(server, tool): policy for tool, policy in policies.items()}
+        self._config.permissions.policy.add_server_rules(server, rules)
 
     def names(self) -> list[str]:
         """The names in use. A refused server does not hold its name."""
@@ -147,12 +179,33 @@ class ServerManager:
             return False
         self._load()
         if self._sources is not None and named:
-            for spec in self._sources.build_host_specs([name for name in named if name not in self._servers], configs):
+            known = [name for name in named if name in self._servers]
+            for spec in self._sources.build_host_specs([name for name in named if name not in known], configs):
                 self._add(spec)
+            for name in known if configs else ():
+                self._add_host_policies(name, configs)
+        self._park_manifests(request.sdkMcpServerManifests, named)
         waiting = [server for server in self if server.spec.kind == "sdk" and server.status == "pending"]
         for server in waiting:
             server.start()
         return bool(waiting)
+
+    def _park_manifests(self, entries: Json | None | UnsetType, named: list[str]) -> None:
+        self.parked = {}
+        if not isinstance(entries, dict) and self._manifests is None:
+            return
+        from parley.engine.mcp.manifests import ParkedManifests
+
+        self._manifests = self._manifests or ParkedManifests()
+        self.parked = self._manifests.park(entries or {}, named, self._servers)
+
+    def _add_host_policies(self, name: str, configs: Json | None) -> None:
+        """Add the policies of a repeated handshake. It never removes one."""
+        from parley.mcp.tool_policies import parse_host_policies
+
+        policies = parse_host_policies(configs, name)
+        if policies:
+            self._add_policies(name, policies)
 
     def start(self) -> None:
         """Start all servers."""
@@ -170,6 +223,9 @@ class ServerManager:
         seconds = None if self._prompt_queue.is_closed else self._sources.timeouts.turn_seconds
         await wait_ready(waiting, self._hurry, seconds)
         await wait_ready([server for server in waiting if server.spec.required], self._hurry, None)
+        if not self._has_late_servers and self.pending.names():
+            self._has_late_servers = True
+            self._register_tools(self._sources)
 
     async def wait_refreshed(self) -> None:
         """Wait briefly for lists that servers announced as changed, so that the model sees the current ones."""
@@ -223,6 +279,14 @@ class ServerManager:
 
         return instructions(self)
 
+    def quoted_instructions(self) -> dict[str, str]:
+        """The instructions of each server, as they are in the system prompt."""
+        if self._notifier is None:
+            return {}
+        from parley.engine.mcp.notifications import quote_instructions
+
+        return {server.spec.name: quote_instructions(server) for server in self if server.instructions}
+
     def _register_tools(self, sources: ServerSources) -> None:
         """Offer the current tools and resources to the model."""
         from parley.engine.mcp.server_tool import make_readers, make_tools
@@ -230,9 +294,21 @@ class ServerManager:
         config = self._config
         tools = make_tools(self, sources, self._outbox.send, self._warn_once)
         self._tools = frozenset(tools)
-        readers = config.tool_context.resources = make_readers(self, sources, config.tool_context)
-        own = {name: config.tools.builtin(name) for name in RESOURCE_TOOLS if readers and name not in sources.denied}
+        readers = self._readers = make_readers(self, sources, config.workspace.new_result_file)
+        names = [*(RESOURCE_TOOLS if readers else ()), *self._further_tools()]
+        own = {name: config.tools.builtin(name) for name in names if name not in sources.denied}
         config.tools.set_external({**own, **tools}, self._explain_missing)
+
+    def _further_tools(self) -> Iterator[str]:
+        """The built-in tools that some servers need."""
+        if any(server.has_directories for server in self._servers.values()):
+            yield DIRECTORY_TOOL
+        if self._has_late_servers and self.pending.names():
+            yield WAIT_TOOL
+
+    def resource_servers(self) -> Mapping[str, ResourceReader]:
+        """The connected servers that have resources, by name."""
+        return self._readers
 
     def _warn_once(self, text: str) -> None:
         """Warn about a tool once, however often the tools are listed."""
@@ -296,7 +372,7 @@ class ServerManager:
             return prompt
         from parley.engine.mcp.prompts import expand_prompt
 
-        return await expand_prompt(prompt, self)
+        return await expand_prompt(prompt, self, self._hooks)
 
     async def expand_prompts(self, prompts: list[Prompt]) -> list[Prompt]:
         """Expand the prompts of a turn. An error is kept for `find_obstacle`."""
@@ -315,7 +391,8 @@ class ServerManager:
         self._load()
         found = {spec.name: spec for spec in self._sources.parse(servers).specs}
         errors = {spec.name: spec.problem for spec in found.values() if spec.problem}
-        errors |= {name: "there is a server of this name already" for name in found if self._is_fixed(name)}
+        self._report_notes(found.values())
+        errors |= {name: "a server with this name already exists" for name in found if self._is_fixed(name)}
         held = [name for name in self.names() if self._is_fixed(name)]
         for name in found:
             if name not in errors and (reason := self._name_conflict(name, held)):
@@ -325,6 +402,8 @@ class ServerManager:
         wanted = {name: spec for name, spec in found.items() if name not in errors}
         gone = sorted(name for name in self._dynamic if wanted.get(name) != self._servers[name].spec)
         leaving = [self._servers.pop(name) for name in gone]
+        for name in gone:
+            self._config.permissions.policy.drop_server_rules(name)
         self._dynamic -= set(gone)
         # The lists are final before the first await: the next request can arrive meanwhile.
         new = [self._add(spec) for name, spec in wanted.items() if name not in self._servers]
@@ -335,6 +414,42 @@ class ServerManager:
             one.spec.name: one.reason for one in new if one.status in FAILED_STATES or self.find(one.spec.name) != one
         }
         return {"added": [server.spec.name for server in new], "removed": gone, "errors": errors}
+
+    def _report_notes(self, specs: Iterable[ServerSpec]) -> None:
+        """Name what has no effect in configurations of the client."""
+        from parley.protocol.messages.system import Informational
+
+        for text in (f"MCP server {spec.name!a}: {note}" for spec in specs for note in spec.notes):
+            self._config.warn(text)
+            self._outbox.send(Informational(content=text, level="warning"))
+
+    def compare_plugin_servers(self, specs: Iterable[ServerSpec]) -> tuple[list[str], list[str]]:
+        """Which servers of plugins would be added and removed; one that changes is in both lists."""
+        self._load()
+        held = {name: self._servers[name].spec for name in self._of_plugins if name in self._servers}
+        wanted = {spec.name: spec for spec in specs if spec.name in held or spec.name not in self._servers}
+        added = sorted(name for name, spec in wanted.items() if held.get(name) != spec)
+        return added, sorted(name for name, spec in held.items() if wanted.get(name) != spec)
+
+    def replace_plugin_servers(self, specs: Iterable[ServerSpec]) -> None:
+        """Replace the servers of plugins that are not the same any more. They connect in the background."""
+        specs = tuple(specs)
+        added, removed = self.compare_plugin_servers(specs)
+        if self._sources is None or not (added or removed):
+            return
+        leaving = [self._servers.pop(name) for name in removed]
+        for name in removed:
+            self._config.permissions.policy.drop_server_rules(name)
+        new = [self._add(spec) for spec in specs if spec.name in added]
+        self._of_plugins = (self._of_plugins - set(removed)) | set(added)
+        self._register_tools(self._sources)
+        self._keep(self._swap(leaving, new))
+
+    async def _swap(self, leaving: list[McpServer], new: list[McpServer]) -> None:
+        """Close some servers, then start others."""
+        await asyncio.gather(*(server.close() for server in leaving))
+        for server in new:
+            server.start()
 
     async def _replace_running(self, leaving: list[McpServer], new: list[McpServer]) -> None:
         """Close some servers, then start others: a new one can need what the old one holds."""
@@ -355,13 +470,45 @@ class ServerManager:
 
     def retire(self, server: McpServer) -> None:
         """Close a server of a subagent in the background."""
-        closing = asyncio.create_task(server.close())
-        self._retiring.add(closing)
-        closing.add_done_callback(self._retiring.discard)
+        self._keep(server.close())
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run in the background; `close` waits for it."""
+        task = asyncio.create_task(work)
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    def logins(self) -> Logins:
+        """The logins to servers; loaded at the first use."""
+        if self._logins is None:
+            from parley.engine.mcp.login import Logins
+
+            assert self._sources is not None
+            self._logins = Logins(self._sources, self._config.warn)
+        return self._logins
 
     async def close(self) -> None:
         """Close all servers."""
+        if self._logins is not None:
+            await self._logins.close()
         await asyncio.gather(*(server.close() for server in self), *self._retiring)
+
+
+class ServerWaiter:
+    """The servers that are still connecting, as tools see them."""
+
+    def __init__(self, servers: Mapping[str, McpServer], stop_waiting: asyncio.Event) -> None:
+        self._servers = servers
+        self._stop_waiting = stop_waiting
+
+    def names(self) -> list[str]:
+        return [name for name, server in self._servers.items() if not server.settled.is_set()]
+
+    async def wait(self, names: Collection[str], seconds: float) -> dict[str, str]:
+        """Wait until these servers have connected or failed. Returns the states of those that exist."""
+        named = {name: self._servers[name] for name in names if name in self._servers}
+        await wait_ready([one for one in named.values() if not one.settled.is_set()], self._stop_waiting, seconds)
+        return {name: f"{one.status}: {one.reason}" if one.reason else str(one.status) for name, one in named.items()}
 
 
 async def wait_ready(servers: list[McpServer], stop_waiting: asyncio.Event, seconds: float | None) -> None:

@@ -65,13 +65,14 @@ class StatusNotifier:
 
 def instructions(servers: Iterable[McpServer]) -> str:
     """The instructions of the servers, for the system prompt."""
-    texts = [
+    return "\n\n".join(quote_instructions(server) for server in servers if server.instructions)
+
+
+def quote_instructions(server: McpServer) -> str:
+    return (
         f"About the tools of the MCP server {server.spec.name!r}, in its own words:\n"
         f"{server.instructions[:MAX_INSTRUCTIONS_CHARS]}"
-        for server in servers
-        if server.instructions
-    ]
-    return "\n\n".join(texts)
+    )
 
 
 def last_stderr_line(stderr: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.prompt_queue import Prompt
 from parley.errors import ToolError
 from parley.mcp.base import PREFIX
@@ -53,7 +54,7 @@ def parameter_name(parameter: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-async def expand_prompt(prompt: Prompt, servers: Iterable[McpServer]) -> Prompt:
+async def expand_prompt(prompt: Prompt, servers: Iterable[McpServer], hooks: HookRegistry) -> Prompt:
     """Expand a prompt that is a command of a server; any other is returned unchanged. Raises ToolError."""
     first = prompt.content[0] if prompt.content else {}
     text = first.get("text", "") if first.get("type") == "text" else ""
@@ -62,11 +63,17 @@ async def expand_prompt(prompt: Prompt, servers: Iterable[McpServer]) -> Prompt:
     name, _, rest = text[1:].partition(" ")
     for known, server, described in list_prompts(servers):
         if known == name:
+            dispatcher, contexts = hooks.dispatcher, list[str]()
+            if dispatcher is not None:
+                contexts = await dispatcher.session_hooks.before_expansion(
+                    "mcp_prompt", name, rest.strip(), server.spec.name, text
+                )
             try:
                 answer = await server.prompt(described["name"], parse_arguments(rest, parameter_names(described)))
             except ToolError as exc:
                 raise ToolError(f"/{name} could not be expanded: {exc}") from None
-            return msgspec.structs.replace(prompt, expansion=[*convert_messages(answer), *prompt.content[1:]])
+            said = [{"type": "text", "text": context} for context in contexts]
+            return msgspec.structs.replace(prompt, expansion=[*convert_messages(answer), *prompt.content[1:], *said])
     return prompt
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from parley.engine.mcp.resources import ResourceReader
+from parley.engine.mcp.resources import ResourceReader, save_binary_content
 from parley.engine.turn.result_spill import shorten_values, spill_text
 from parley.mcp.base import McpTimeouts, ServerSources
-from parley.mcp.content import clean, clean_schema, convert_result
+from parley.mcp.content import clean, clean_schema, convert_result, text_block
 from parley.mcp.naming import MAX_NAME_CHARS, is_denied, normalize, qualify, title
 from parley.mcp.server import McpServer
 from parley.models.catalog import CHARS_PER_TOKEN
@@ -23,9 +23,12 @@ from parley.tools.base import Context, Tool, ToolOutput
 from parley.workspace.base import Scope
 
 MAX_DESCRIPTION_CHARS = 20_000
+MAX_HINT_CHARS = 1_000
 MAX_RESULT_CHARS = 500_000
 """Upper limit for the result size that a server requests."""
 SIZE_KEY = "anthropic/maxResultSizeChars"
+ALWAYS_LOAD_KEY = "anthropic/alwaysLoad"
+HINT_KEY = "anthropic/searchHint"
 PROGRESS_SECONDS = 1.0
 """Minimum time between progress messages."""
 
@@ -47,8 +50,11 @@ class ServerTool:
         )
         self.hints: Json = listed["annotations"] if isinstance(listed.get("annotations"), dict) else {}
         self.reads_only = self.hints.get("readOnlyHint") is True
-        meta = listed.get("_meta")
-        wanted = meta.get(SIZE_KEY) if isinstance(meta, dict) else None
+        meta: Json = listed["_meta"] if isinstance(listed.get("_meta"), dict) else {}
+        wanted = meta.get(SIZE_KEY)
+        self.is_deferrable = not is_always_loaded(server.spec.always_load, meta.get(ALWAYS_LOAD_KEY))
+        hint = meta.get(HINT_KEY)
+        self.search_hint = clean(hint)[:MAX_HINT_CHARS] if isinstance(hint, str) else ""
         self._max_chars = min(wanted, MAX_RESULT_CHARS) if isinstance(wanted, int) else max_chars
         self.timeout_seconds = timeouts.for_call(server.spec, self.own_name)
         self._send = send
@@ -73,19 +79,24 @@ class ServerTool:
 
     async def run(self, call: Json, context: Context, reach: Scope) -> ToolOutput:
         """Raises ToolError."""
-        tool_use_id = context.tool_use_id  # read before anything else can run
         answer = await self.server.call(
             self.own_name,
             call,
-            meta={"claudecode/toolUseId": tool_use_id},
+            meta={"claudecode/toolUseId": reach.call},
             seconds=self.timeout_seconds,
-            progress=ProgressReporter(self._send, tool_use_id, self.name, context.clock),
+            progress=ProgressReporter(self._send, reach.call, self.name, context.clock),
         )
-        return limit_output(
-            convert_result(answer),
-            self._max_chars,
-            lambda ending: context.results_folder / f"{context.new_id()}.{ending}",
-        )
+        answer, saved = save_binary_content(answer, self.server.spec.name, context.new_result_file)
+        output = convert_result(answer)
+        if saved and isinstance(output.content, str) and not output.is_error:
+            # Structured content replaces the blocks, but only they name the files.
+            output = ToolOutput(content=[text_block(output.content), *saved], detail=output.detail)
+        return limit_output(output, self._max_chars, context.new_result_file)
+
+
+def is_always_loaded(by_server: bool | None, by_tool: object) -> bool:
+    """Whether the model gets a tool's definition at once: as its server is configured, else as the tool declares."""
+    return by_tool is not False if by_server else by_server is None and by_tool is True
 
 
 class ProgressReporter:
@@ -127,15 +138,13 @@ def limit_output(result: ToolOutput, max_chars: int, new_file: Callable[[str], P
     return ToolOutput(content=[{"type": "text", "text": short}, *others], detail=shorten_values(result.detail))
 
 
-def make_readers(servers: Iterable[McpServer], sources: ServerSources, context: Context) -> dict[str, Any]:
+def make_readers(
+    servers: Iterable[McpServer], sources: ServerSources, new_file: Callable[[str], Path]
+) -> dict[str, ResourceReader]:
     """Resource readers for the connected servers, by name."""
     max_chars = sources.max_output_tokens * CHARS_PER_TOKEN
     return {
-        server.spec.name: ResourceReader(
-            server, max_chars, lambda ending: context.results_folder / f"{context.new_id()}.{ending}"
-        )
-        for server in servers
-        if server.has("resources")
+        server.spec.name: ResourceReader(server, max_chars, new_file) for server in servers if server.has("resources")
     }
 
 
@@ -148,7 +157,8 @@ def make_tools(
         for listed in server.tools if server.status == "connected" else ():
             tool = ServerTool(server, listed, sources.timeouts, sources.max_output_tokens * CHARS_PER_TOKEN, send)
             if len(tool.name) > MAX_NAME_CHARS or tool.name in found:
-                warn(f"MCP server {server.spec.name!a}: the tool {tool.own_name[:200]!a} has no name of its own here")
+                shown = f"the tool {tool.own_name[:200]!a}"
+                warn(f"MCP server {server.spec.name!a}: {shown} is left out: its name is too long or already used")
             elif not is_denied(server.spec.name, tool.name, sources.denied):
                 # Its attributes belong to the instance, not the class; the protocol cannot express both.
                 found[tool.name] = cast(Tool, tool)

@@ -28,7 +28,7 @@ class ModelPool:
             return model
         from parley.engine.models.tracing import TracedModel
 
-        return TracedModel(model, choice.adapter, self._observer)
+        return TracedModel(model, choice.backend.provider or choice.adapter, self._observer)
 
     async def close(self) -> None:
         for model in self._opened.values():

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from parley.tools.catalog import find_traits
 
-NOT_RUN = "The engine ended before this call was run. It did not run."
-READ_ONLY = "The engine ended while this call ran. It changes nothing, so it can be made again."
-NOT_DONE = "The engine ended while this call ran. It has changed nothing."
-DONE = "The engine ended just after this call had changed {paths}. The change was made; do not make it again."
+NOT_RUN = "The engine exited before this call started. It did not run."
+READ_ONLY = "The engine exited during this call. It only reads, so it is safe to repeat."
+NOT_DONE = "The engine exited during this call. It has changed nothing."
+DONE = "The engine exited just after this call had changed {paths}. The change was made; do not make it again."
 UNKNOWN = (
-    "The engine ended while this call ran. Its outcome is unknown: it may have done all, some or nothing of its work. "
+    "The engine exited during this call. Its outcome is unknown: it may have done all, some or nothing of its work. "
     "Look at what is there before you run it again."
 )
 

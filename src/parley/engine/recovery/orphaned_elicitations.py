@@ -15,10 +15,7 @@ from parley.protocol.base import Json, Message
 from parley.protocol.messages.system import Informational
 from parley.stores.base import Entry
 
-LOST = (
-    "The MCP server {server} had asked: {message!r}. "
-    "The engine ended before there was an answer, and the server with it."
-)
+LOST = "The MCP server {server} asked: {message!r}. The engine exited before it was answered, and the server with it."
 
 
 class ElicitationLog:

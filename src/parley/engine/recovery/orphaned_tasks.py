@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterable
 
 from parley.engine.tasks.delivery import PendingNotifications
 from parley.engine.tasks.task import RUNNING, notification_text
-from parley.protocol.base import Json, convert
+from parley.protocol.base import UNSET, Json, convert
 from parley.protocol.messages.system import TaskNotification, TaskUpdated
 from parley.stores.base import Entry
 
-LOST = "was lost: the engine that ran it ended"
+LOST = "was lost: the engine that ran it exited"
+RESTARTED = "worker_restart"
+"""The `reason` of the notification."""
 
 
 class TaskLog:
@@ -75,12 +77,19 @@ class TaskLog:
             end = {"task_id": task["task_id"], "status": "failed", "notice": uuid, "text": text}
             about = {"task_id": task["task_id"], "run_id": task["run_id"]}
             at, summary = round(seconds() * 1000), f"{task['description']} {LOST}"
+            patch = {"status": "killed", "end_time": at, "error": LOST}
             notifications.append_and_send(
                 end,
                 (
-                    TaskUpdated(**about, patch={"status": "failed", "end_time": at}, uuid=new_uuid()),
+                    TaskUpdated(**about, patch=patch, uuid=new_uuid()),
                     TaskNotification(
-                        **about, status="failed", output_file=task["output_file"], summary=summary, uuid=new_uuid()
+                        **about,
+                        status="stopped",
+                        reason=RESTARTED,
+                        output_file=task["output_file"],
+                        summary=summary,
+                        ambient=task.get("ambient", UNSET),
+                        uuid=new_uuid(),
                     ),
                 ),
             )
@@ -109,7 +118,7 @@ def continue_hint(task: Json) -> str:
         return ""
     place = task.get("worktree")
     apart = f" It worked in the git worktree {place}, which is kept if it changed anything." if place else ""
-    return f"{apart} SendMessage to {task['task_id']} lets it go on."
+    return f"{apart} SendMessage to {task['task_id']} resumes it."
 
 
 def find_texts(line: Json) -> list[str]:

@@ -94,7 +94,7 @@ class RecordingHost:
 
         if not is_denial(parse_output(answer)):
             raise HookFailed(
-                f"the input does not fit into a line of {self._max_bytes} bytes, so it saw only a part of it"
+                f"the input does not fit into a line of {self._max_bytes} bytes, so the hook received only part of it"
             )
 
     def _fit(self, request: HookCallback) -> HookCallback:
@@ -102,5 +102,5 @@ class RecordingHost:
         if input is request.input:
             return request
         event = input.get("hook_event_name")
-        self._warn(f"callback {request.callback_id} of {event}: what it is told is cut, a line would be too long")
+        self._warn(f"callback {request.callback_id} of {event}: its input is truncated: the line would be too long")
         return msgspec.structs.replace(request, input=input)

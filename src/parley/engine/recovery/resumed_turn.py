@@ -9,7 +9,7 @@ from parley.protocol.base import convert
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.conversation import Assistant
 from parley.protocol.messages.dialects import AnswerComplete
-from parley.stores.base import Entry, Log
+from parley.stores.base import Entry
 
 
 class ResumedTurn:
@@ -23,7 +23,9 @@ class ResumedTurn:
             if call["id"] not in journal.decided_calls or call["id"] in journal.awaited_calls
         ]
         # A fork leaves the open requests to the session that it was forked from.
-        waits = not is_fork and any(call["id"] in journal.questions for call in undecided)
+        waits = not is_fork and any(
+            call["id"] in journal.questions or call["id"] in journal.deferred_calls for call in undecided
+        )
         self._calls = [ToolUse(call) for call in undecided] if waits else []
 
     @property
@@ -36,12 +38,12 @@ class ResumedTurn:
         if calls:
             self._prompt_queue.put(ResumedTurnItem(uuid=calls[0].id, calls=calls))
 
-    def resend_client_calls(self, calls: list[ToolUse], log: Log) -> None:
+    def resend_client_calls(self, calls: list[ToolUse]) -> None:
         """Send the messages again that hand calls to the client: it may be another client now."""
         ids = [call.id for call in calls if call.id in self._journal.awaited_calls]
         if not ids:
             return
-        messages = [entry.message for entry in log.entries() if has_call(entry, ids)]
+        messages = [entry.message for entry in self._journal.log.entries() if has_call(entry, ids)]
         for message in messages:
             self._outbox.send_raw(convert(message, Assistant))
         message_id = str(messages[-1]["message"].get("id")) if messages else ""

@@ -3,61 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from parley.engine.accounting.budget import Budget
 from parley.engine.agents.registry import AgentRegistry
 from parley.engine.clock import Clock
 from parley.engine.context.compaction import CompactionPolicy
 from parley.engine.context.system_prompt import Instructions
-from parley.engine.models.thinking import ThinkingOptions
+from parley.engine.session.identity import SessionIdentity
 from parley.engine.tasks.task import OutputDirectory
 from parley.engine.turn.heartbeat import INTERVAL_SECONDS
 from parley.engine.turn.result_spill import LINE_CAP_BYTES
-from parley.engine.turn.structured_output import OutputSchema
-from parley.mcp.base import ServerSources
+from parley.mcp.base import ServerSources, ServerSpec
 from parley.models.base import Model
-from parley.models.catalog import ModelInfo, ModelRef, model_info
+from parley.models.catalog import ModelInfo, ModelRef, model_info, resolve
 from parley.models.prices import Prices
 from parley.observer import NULL_OBSERVER, Observer
 from parley.permissions.base import Policy
 from parley.protocol.base import Json, Message, Struct
+from parley.protocol.options import CliOptions
 from parley.settings.base import DEFAULT_STYLE, PromptTemplate, SettingsAccess, SettingsValue
 from parley.stores.base import AgentInfo, Log
-from parley.tools.base import Context
+from parley.tools.base import Workspace
 from parley.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from parley.engine.session.memory_host import MemoryHost
-    from parley.engine.turn.client_tools import ClientToolSpec
-    from parley.hooks.base import Hook
+    from parley.engine.turn.client_tool_specs import ClientToolSpec
+    from parley.engine.turn.structured_output import OutputSchema
+    from parley.hooks.base import Hook, HookServices
     from parley.host import Host
-    from parley.memory.base import MemoryWorker
-    from parley.protocol.messages.requests import HookMatcher
-    from parley.workspace.base import Worktrees
+    from parley.memory.base import MemoryWorker, Recall
+    from parley.protocol.messages.requests import HookMatcher, PluginEntry
+    from parley.workspace.base import Worktree, Worktrees
 
 
 class SessionLimits(Struct, frozen=True, kw_only=True):
-    max_turns: int | None = None
-    budget: Budget = Budget()
-    task_budget: int | None = None
-    """Tokens for one turn: sent to models that support it, and enforced in any case."""
-    max_retries: int = 8
-    max_schema_attempts: int = 5
-    """How often an answer may fail to match the output schema."""
-    max_output_tokens: int | None = None
+    """Limits that are computed from options and variables. Those that are only given are in the options."""
+
     max_parallel_tools: int = 10
     max_line_bytes: int = LINE_CAP_BYTES
     """The longest line; longer results go to a file."""
-    fail_on_denial: bool = False
-    """A turn with a denied call ends as an error."""
-    allow_background_tasks: bool = True
     heartbeat_seconds: float | None = INTERVAL_SECONDS
     """How long a turn may be silent before a heartbeat is sent; None for no heartbeat."""
+    summary_seconds: float = 30.0
+    """The time between two summaries of what a subagent does."""
     background_wait_seconds: float | None = 600.0
     """How long background tasks may keep the process alive after the input has ended; None for no limit."""
+
+
+LARGE_TOKENS = 5_000
+SearchMode = Literal["default", "always", "auto", "never"]
+
+
+class ToolSearchPolicy(Struct, frozen=True, kw_only=True):
+    """Whether definitions of tools are deferred, so that the model searches for the tools it needs."""
+
+    mode: SearchMode = "never"
+    """`auto` defers if the definitions of MCP tools take much of the window. The default is `always` on Anthropic's own
+    API; elsewhere, it defers what `auto` would, and more than LARGE_TOKENS in any window."""
+    percent: int = 10
+    """The share of the context window above which `auto` defers."""
+    is_first_party: bool = False
+    """Whether the Messages API is Anthropic's own."""
+    may_refer: bool = False
+    """Whether the Messages API takes `defer_loading` and `tool_reference`."""
+
+    def max_tokens(self, model: ModelRef, window_tokens: int) -> float | None:
+        """The most tokens of definitions that are not deferred; None to defer nothing."""
+        if self.mode == "never":
+            return None
+        if self.mode == "always" or (self.mode == "default" and self.is_first_party and model.is_messages_api):
+            return 0
+        share = window_tokens * self.percent / 100
+        return min(share, LARGE_TOKENS) if self.mode == "default" else share
+
+    def uses_references(self, model: ModelRef) -> bool:
+        """Whether requests mark deferred tools; other servers get the definitions as if there were no tool search."""
+        return self.may_refer and model.is_messages_api
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True):
@@ -70,26 +94,30 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """The command line names the model, so an agent's own does not apply."""
     get_info: Callable[[ModelRef], ModelInfo] = lambda choice: model_info(choice.name)
     """What is known of a model and its server."""
+    is_allowed: Callable[[ModelRef], bool] = lambda choice: True
+    """Whether the settings permit a model; `open` refuses the others."""
     fallbacks: tuple[str, ...] = ()
     """Models that continue a turn whose own model fails, in this order."""
     small: str = "haiku"
     """The model for side queries, if the session's model is on the API."""
-    thinking: ThinkingOptions = ThinkingOptions()
-    effort: str | None = None
-    betas: tuple[str, ...] = ()
     prices: Prices = msgspec.field(default_factory=Prices)
     api_key_source: str = "none"
+    aliases: Mapping[str, str] = {}
+    """Short names of models that the environment redefines."""
+
+    def resolve(self, name: str) -> ModelRef:
+        """What the name of a model stands for."""
+        return resolve(name, self.aliases)
 
 
 class StorageConfig(Struct, frozen=True, kw_only=True):
     """Where the session and its subagents are stored."""
 
     log: Log
-    sync: str = "off"
-    """When to wait for the device: `always`, `turn` or `off`."""
     start_source: str = "startup"
     """How the session started: `startup`, `resume` or `fork`."""
-    title: str | None = None
+    begin_session: Callable[[], Log] | None = None
+    """Changes the id of the session and returns a log for it; None if the id never changes. Raises SessionError."""
     transcript_path: Callable[[], str] = lambda: ""
     """Where hooks find the transcript; empty if it is not in a file."""
     mirror_log: Callable[[Log, Callable[[Message], None]], Log] = lambda log, send: log
@@ -121,30 +149,18 @@ class PermissionConfig(Struct, frozen=True, kw_only=True):
 
 
 class ClientConfig(Struct, frozen=True, kw_only=True):
-    """What the client wants to receive, and what it may do."""
+    """What the client understands, and its tools."""
 
-    include_partial_messages: bool = False
-    replay_user_messages: bool = False
-    prompt_suggestions: bool = False
-    """Send suggestions for the next prompt."""
     include_tool_schemas: bool = False
     """`system/init` lists the tools with their schemas."""
-    extension_fields: bool = False
-    """Assistant messages carry the fields that the editor extension shows."""
     prompt_separator: str = "\n"
     """Joins prompts that enter the conversation together."""
     merge_prompts: bool = True
     """Prompts that arrived during a turn make up the next one together; otherwise each has its own turn."""
-    hook_events: bool = False
-    """Send an event for every run of a hook."""
-    forwards_subagent_text: bool = False
-    """Send the text of subagents."""
     send_rate_limits: bool = True
     """The client understands rate limit events."""
     state_events: str | None = None
     """Who reads session_state_changed: `sdk`, `everybody`, or None."""
-    may_rewind: bool = False
-    """The client may rewind files. Checkpoints are stored in any case."""
     tools: Sequence[ClientToolSpec] = ()
     """Tools that the client runs."""
 
@@ -163,16 +179,30 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
     """Creates checkouts for agents with `isolation: worktree`; None if they are not allowed."""
 
 
+class PluginReload(Struct, frozen=True, kw_only=True):
+    """The plugins as they are now on disk. Nothing changes before `apply`."""
+
+    servers: tuple[ServerSpec, ...] = ()
+    """The MCP servers of the plugins."""
+    apply: Callable[[], None] = lambda: None
+
+
 class ExtensionConfig(Struct, frozen=True, kw_only=True):
     """What users add: MCP servers, hooks, plugins, commands, skills, output styles."""
 
     mcp: ServerSources | None = None
     make_callback_hooks: Callable[[Host, Mapping[str, Sequence[HookMatcher]]], Sequence[Hook]] = lambda host, hooks: ()
     """The hooks that a client registers."""
-    make_command_hooks: Callable[[Sequence[SettingsValue]], Sequence[Hook]] = lambda layers: ()
-    """The hooks in settings."""
-    list_plugins: Callable[[bool], tuple[list[Json], list[Json]]] = lambda reload: ([], [])
-    """The plugins, and the errors of others; True reads them again."""
+    make_command_hooks: Callable[[Sequence[SettingsValue], HookServices], tuple[Sequence[Hook], Sequence[str]]] = (
+        lambda layers, services: ((), ())
+    )
+    """The hooks in settings, and what is wrong with them."""
+    hooks: Sequence[Hook] = ()
+    """The hooks of other installed packages."""
+    list_plugins: Callable[[], tuple[list[Json], list[Json]]] = lambda: ([], [])
+    """The plugins, and the errors of others."""
+    prepare_plugins: Callable[[Sequence[PluginEntry]], PluginReload] = lambda added: PluginReload()
+    """Reads the plugins again, with further ones."""
     load_templates: Callable[[], Sequence[PromptTemplate]] | None = tuple
     """Reads the commands and skills; None if they are disabled."""
     output_style: str = "default"
@@ -183,8 +213,10 @@ class ExtensionConfig(Struct, frozen=True, kw_only=True):
 class SessionConfig(Struct, frozen=True, kw_only=True):
     """Everything a session needs from outside. Built by compose/."""
 
-    session_id: str
+    identity: SessionIdentity
     cwd: str
+    options: CliOptions = msgspec.field(default_factory=CliOptions)
+    """What flags, variables and settings say. An option that nothing is computed from is read here."""
     model: ModelConfig
     storage: StorageConfig
     permissions: PermissionConfig
@@ -193,13 +225,16 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     extensions: ExtensionConfig = ExtensionConfig()
     instructions: Instructions = Instructions()
     tools: ToolRegistry
-    tool_context: Context
+    tool_search: ToolSearchPolicy = ToolSearchPolicy()
+    workspace: Workspace
     task_output: OutputDirectory
     """Where background tasks write their output."""
     settings: SettingsAccess | None = None
     """The settings, and how the client changes them."""
     limits: SessionLimits = SessionLimits()
     compaction: CompactionPolicy = CompactionPolicy()
+    open_memory: Callable[[], Recall] | None = None
+    """Opens the long-term memory for the tools; None if the session has none."""
     make_memory: Callable[[MemoryHost], MemoryWorker] | None = None
     """Makes the long-term memory, which opens its files when first needed; None if the session has none."""
     output_schema: OutputSchema | None = None
@@ -210,10 +245,28 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     """Is notified when work starts and ends."""
     warn: Callable[[str], None] = lambda text: None
     """Writes a warning to stderr."""
+    worktree: Worktree | None = None
+    """The git worktree that the session works in, in place of the checkout that it was started in."""
+    notices: tuple[str, ...] = ()
+    """Warnings about the configuration for the client, which has not seen stderr."""
+
+    @property
+    def session_id(self) -> str:
+        return self.identity.id
 
     def with_log(self, log: Log) -> SessionConfig:
         """The same session with another log."""
         return msgspec.structs.replace(self, storage=msgspec.structs.replace(self.storage, log=log))
+
+    def with_wrapped_log(self, wrap: Callable[[Log], Log]) -> SessionConfig:
+        """The same session with something around its log, and around the logs of sessions that follow it."""
+        begin = self.storage.begin_session
+        storage = msgspec.structs.replace(
+            self.storage,
+            log=wrap(self.storage.log),
+            begin_session=None if begin is None else lambda: wrap(begin()),
+        )
+        return msgspec.structs.replace(self, storage=storage)
 
     def with_model_opener(self, open: Callable[[ModelRef], Model]) -> SessionConfig:
         """The same session with other models."""

@@ -19,7 +19,7 @@ TODOS = "TodoWrite"
 
 def extension_fields(conversation: Conversation) -> dict[str, Any]:
     """The fields for an assistant line that is told now."""
-    return {"thinkingMetadata": thinking_field(conversation), **todo_field(conversation.config.tool_context.notes)}
+    return {"thinkingMetadata": thinking_field(conversation), **todo_field(conversation.tool_context.state.notes)}
 
 
 def thinking_field(conversation: Conversation) -> Json:

@@ -20,36 +20,35 @@ from parley.stores.base import Log
 
 class Hub:
     def __init__(self) -> None:
-        self._sessions: dict[str, Session] = {}
+        self._sessions: list[Session] = []
 
     def open(self, config: SessionConfig, host: Host) -> Session:
-        """Open a session. Raises SessionError if it is open already."""
-        if config.session_id in self._sessions:
-            raise SessionError(f"session {config.session_id} is open already")
+        """Open a session. Raises SessionError if it is already open."""
+        if self.find(config.session_id) is not None:
+            raise SessionError(f"session {config.session_id} is already open")
 
         storage = config.storage
 
         def agent_log(agent_id: str, meta: Json | None) -> Log:
             return storage.mirror_agent_log(agent_id, meta, storage.open_agent_log(agent_id, meta), host.send)
 
-        mirrored = msgspec.structs.replace(
-            storage, log=storage.mirror_log(storage.log, host.send), open_agent_log=agent_log
-        )
-        config = msgspec.structs.replace(config, storage=mirrored)
-        session = self._sessions[config.session_id] = Session(config, host, ControlDispatcher)
+        config = msgspec.structs.replace(config, storage=msgspec.structs.replace(storage, open_agent_log=agent_log))
+        mirrored = config.with_wrapped_log(lambda log: storage.mirror_log(log, host.send))
+        session = Session(mirrored, host, ControlDispatcher)
+        self._sessions.append(session)
         return session
 
     def find(self, session_id: str) -> Session | None:
-        return self._sessions.get(session_id)
+        return next((session for session in self._sessions if session.id == session_id), None)
 
-    def close(self, session_id: str) -> None:
+    def close(self, session: Session) -> None:
         """Close the log of a session whose turns have ended."""
-        session = self._sessions.pop(session_id, None)
-        if session is not None:
-            session.config.storage.log.close()
+        if session in self._sessions:
+            self._sessions.remove(session)
+            session.journal.close()
 
     def __iter__(self) -> Iterator[Session]:
-        return iter(list(self._sessions.values()))
+        return iter(list(self._sessions))
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -14,6 +14,7 @@ from parley.engine.approval.grants import Grants
 from parley.engine.clock import Clock
 from parley.engine.context.history import History
 from parley.engine.context.system_prompt import find_date
+from parley.errors import SessionError
 from parley.protocol.base import Json, Message, to_builtins
 from parley.stores.base import FOREIGN, USAGE, Entry, Log, later_time
 
@@ -34,14 +35,24 @@ def callback_id(entry: Entry) -> str:
 if TYPE_CHECKING:
     from parley.engine.recovery.orphaned_elicitations import ElicitationLog
     from parley.engine.recovery.orphaned_tasks import TaskLog
+    from parley.engine.schedule.schedule_log import ScheduleLog
 
 
 class Journal:
     def __init__(self, log: Log, clock: Clock, grants: Grants, sync: str = SYNC_OFF) -> None:
-        self.history = History()
         self.grants = grants
+        self.carried: list[Callable[[], list[tuple[str, Json]]]] = [grants.take_records]
+        """What the log of the next session starts with: kinds and records."""
         self.known_uuids: set[str] = set()
         """The uuids of received messages. A duplicate is not run again."""
+        self._clock = clock
+        self._sync = sync
+        self._start(log)
+
+    def _start(self, log: Log) -> None:
+        """The state before the first entry of a log."""
+        self.log = log
+        self.history = History()
         self.system_text: str | None = None
         """The system prompt as it was first sent; None before that."""
         self.allowed_calls: set[str] = set()
@@ -54,16 +65,27 @@ class Journal:
         """The ids of the open questions, by call and by callback."""
         self.awaited_calls: set[str] = set()
         """The calls that were handed to the client, whether or not it has run them."""
+        self.deferred_calls: set[str] = set()
+        """The calls that a hook deferred, to be taken up when the session is resumed."""
         self.sent_date: str | None = None
         """The date that the model was last given; None if it has none."""
+        self.loaded_tools: dict[str, None] = {}
+        """The deferred tools whose definitions the model has, in the order it asked for them."""
+        self.listed_tools: frozenset[str] = frozenset()
+        """The deferred tools whose names the conversation contains."""
+        self.has_references = False
+        """Whether a result contains references to tools."""
         self.title: str | None = None
         self.tasks: TaskLog | None = None
         """The background tasks in the log; None if there are none."""
         self.elicitations: ElicitationLog | None = None
         """The elicitations in the log; None if there are none."""
-        self._log = log
-        self._clock = clock
-        self._sync = sync
+        self.schedule: ScheduleLog | None = None
+        """The scheduled prompts in the log; None if there are none."""
+        self.worktree: Json | None = None
+        """The git worktree that the session works in; None if it works in its own checkout."""
+        self.report_lost: Callable[[SessionError], None] = lambda error: None
+        """Called with the error of a write that failed, before it is raised."""
         self._next_seq = 0
         self._last_at = ""
         """The time of the last entry. Times rise, because other programs order the blocks of one answer by them."""
@@ -75,7 +97,7 @@ class Journal:
 
     def load(self, ledger: Ledger, warn: Callable[[str], None]) -> None:
         """Fold the entries of the log, and count what they cost."""
-        for entry in self._log.entries():
+        for entry in self.log.entries():
             try:
                 self._fold(entry)
                 if entry.kind == "result":
@@ -85,6 +107,22 @@ class Journal:
             except (KeyError, TypeError, AttributeError, ValueError) as exc:
                 # Another program may have written to the file; one invalid entry must not fail the session.
                 warn(f"entry {entry.seq} of the session cannot be read and is skipped: {exc!r}")
+
+    def begin(self, log: Log) -> None:
+        """Continue in the empty log of another session. Permissions and known messages stay. Raises SessionError."""
+        carried = [row for take in self.carried for row in take()]
+        if self.schedule is not None:
+            carried += self.schedule.records()
+        if self.worktree is not None:
+            carried.append(("worktree", self.worktree))
+        self.close()
+        self._start(log)
+        for kind, record in carried:
+            self.append_event(kind, record)
+
+    def close(self) -> None:
+        """Close the log."""
+        self.log.close()
 
     def append(self, message: Message, **context: Any) -> None:
         """Append a message. Raises SessionError."""
@@ -104,14 +142,26 @@ class Journal:
         self._write(Entry(seq=self._next_seq, kind=kind, at=at, message=message))
 
     def _write(self, entry: Entry) -> None:
-        self._log.append(entry)
-        if self._sync == SYNC_ALWAYS or (self._sync == SYNC_TURN and is_milestone(entry)):
-            self._log.sync()
+        try:
+            self.log.append(entry)
+            if self._sync == SYNC_ALWAYS or (self._sync == SYNC_TURN and is_milestone(entry)):
+                self.log.sync()
+        except SessionError as exc:
+            self.report_lost(exc)
+            raise
         self._fold(entry)
 
     def _remember_uuid(self, uuid: object) -> None:
         if isinstance(uuid, str):
             self.known_uuids.add(uuid)
+
+    def _fold_references(self, message: Json) -> None:
+        """The result of a tool search names the tools that it has loaded."""
+        content = message["message"]["content"]
+        found = content[0].get("content") if isinstance(content, list) and content else None
+        if isinstance(found, list) and found and found[0].get("type") == "tool_reference":
+            self.has_references = True
+            self.loaded_tools |= dict.fromkeys(str(block.get("tool_name")) for block in found)
 
     def _fold_task(self, entry: Entry) -> None:
         if self.tasks is None and entry.kind == "task":
@@ -128,13 +178,24 @@ class Journal:
             self.elicitations = ElicitationLog()
         self.elicitations.apply(entry)
 
+    def get_schedule(self) -> ScheduleLog:
+        """The scheduled prompts; loaded with the first."""
+        if self.schedule is None:
+            from parley.engine.schedule.schedule_log import ScheduleLog
+
+            self.schedule = ScheduleLog()
+        return self.schedule
+
     def _fold(self, entry: Entry) -> None:
         self._next_seq = max(self._next_seq, entry.seq + 1)
         self._last_at = max(self._last_at, entry.at)
         self.history.apply(entry)
         if self.tasks is not None or entry.kind == "task":
             self._fold_task(entry)
+        if entry.kind == "schedule" or (self.schedule is not None and entry.kind == "user"):
+            self.get_schedule().apply(entry)
         if entry.kind == "user":
+            self._fold_references(entry.message)
             self._remember_uuid(entry.message.get("uuid"))
             for uuid in entry.message.get("user_message_uuids") or ():
                 self._remember_uuid(uuid)
@@ -164,19 +225,31 @@ class Journal:
                 asked.pop(callback_id(entry), None)
                 if not asked:
                     self.questions.pop(entry.message["tool_use_id"], None)
+            case "deferred":
+                self.deferred_calls.add(entry.message["tool_use_id"])
             case "elicitation" | "elicited":
                 self._fold_elicitation(entry)
             case "cut":
                 # A prompt that was cut off may be sent again.
                 self.known_uuids -= self.history.cut_off
+                self.listed_tools = frozenset()
+            case "tools_loaded":
+                self.loaded_tools |= dict.fromkeys(map(str, entry.message["names"]))
+            case "tools_listed":
+                self.listed_tools = frozenset(map(str, entry.message["names"]))
+            case "system" if entry.message.get("subtype") == "compact_boundary":
+                self.listed_tools = frozenset()
             case "prompt":
                 self.system_text = entry.message.get("text")
-                self.sent_date = find_date(self.system_text or "")
+                self.sent_date = find_date(self.system_text or "") or self.sent_date
             case "conversation_reset":
                 self.system_text = self.sent_date = None
+                self.loaded_tools, self.listed_tools = {}, frozenset()
             case "command":
                 self.known_uuids.add(str(entry.message.get("uuid")))
             case "title":
                 self.title = entry.message.get("title")
+            case "worktree":
+                self.worktree = None if "left" in entry.message else entry.message
             case "date":
                 self.sent_date = entry.message.get("date")

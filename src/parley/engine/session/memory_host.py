@@ -20,4 +20,6 @@ class MemoryHost(Struct, frozen=True, kw_only=True):
     get_model: Callable[[], ModelRef]
     get_mode: Callable[[], str]
     small_model: str
+    resolve_model: Callable[[str], ModelRef]
+    """What the name of a model stands for."""
     warn: Callable[[str], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +19,28 @@ if TYPE_CHECKING:
     from parley.engine.mcp.manager import ServerManager
     from parley.engine.turn.turn import Turn
 
-CAPABILITIES = ["interrupt_receipt_v1", "interrupt_cancel_queued_v1", "msg_lifecycle_v1"]
+CAPABILITIES = [
+    "interrupt_receipt_v1",
+    "interrupt_cancel_queued_v1",
+    "msg_lifecycle_v1",
+    "ask_user_question_unanswered_v1",
+    "reload_plugins_refuse_if_busy_v1",
+    "sdk_mcp_tools_list_changed",
+    "sdk_mcp_manifests",
+    "mcp_read_resource_v1",
+    "mcp_tool_ui_meta_v1",
+    "mcp_call_result_not_for_model_v1",
+    "mcp_call_check_permissions_v1",
+]
 """What clients may rely on."""
 
 
 def init_message(conversation: Conversation, servers: ServerManager, commands: Commands) -> Init:
     """The facts of a session, sent at the start of every turn."""
     config = conversation.config
-    plugins, plugin_errors = config.extensions.list_plugins(False)
+    plugins, plugin_errors = config.extensions.list_plugins()
     return Init(
-        cwd=config.cwd,
+        cwd=conversation.tool_context.state.cwd,
         tools=list_tools(conversation),
         mcp_servers=servers.states(),
         model=conversation.model.display_name,
@@ -41,16 +54,23 @@ def init_message(conversation: Conversation, servers: ServerManager, commands: C
         skills=[recipe.name for recipe in commands.skills()],
         plugins=plugins,
         plugin_errors=plugin_errors or UNSET,
-        betas=list(config.model.betas) or UNSET,
+        betas=list(config.options.betas) or UNSET,
         capabilities=CAPABILITIES,
         analytics_disabled=True,
         product_feedback_disabled=True,
         original_cwd=config.cwd,
-        additional_directories=[],
+        additional_directories=list_other_folders(conversation),
         fast_mode_state="off",
         effort=conversation.effort or UNSET,
         view_mode="default",
     )
+
+
+def list_other_folders(conversation: Conversation) -> list[str]:
+    """The working directories outside the one that the session started in."""
+    config = conversation.config
+    inside = os.path.join(config.cwd, "")
+    return [folder for folder in config.permissions.policy.list_folders() if not f"{folder}/".startswith(inside)]
 
 
 def list_tools(conversation: Conversation) -> list[Any]:
@@ -77,7 +97,9 @@ def result_message(
     has_called_model = turn.model_call_count > 0
     prompt_ids = [*refused_ids, *(prompt.uuid for prompt in turn.prompts if prompt.has_client_uuid)]
     origin = next((prompt.origin for prompt in turn.prompts if prompt.origin), None)
-    first_token = turn.first_token_seconds
+    timings = turn.model_call.timings.since(turn.started_at, has_client_uuid=bool(prompt_ids))
+    if outcome.subtype != "success":
+        timings = {"ttft_ms": timings["ttft_ms"]} if "ttft_ms" in timings else {}
     return Result(
         session_id=conversation.config.session_id,
         uuid=clock.new_uuid(),
@@ -85,7 +107,8 @@ def result_message(
         is_error=outcome.is_error,
         duration_ms=round((clock.monotonic() - turn.started_at) * 1000),
         duration_api_ms=round(ledger.api_seconds * 1000),
-        num_turns=turn.num_turns,
+        # The model call that the limit prevented counts too, as clients expect.
+        num_turns=turn.num_turns + (outcome.terminal_reason == "max_turns"),
         result=outcome.text,
         stop_reason=outcome.stop_reason,
         terminal_reason=outcome.terminal_reason,
@@ -97,13 +120,15 @@ def result_message(
         errors=outcome.errors,
         structured_output=outcome.structured_output,
         structured_output_report=outcome.structured_output_report,
+        deferred_tool_use=outcome.deferred_tool_use,
         api_error_status=outcome.api_error_status,
         api_error_type=outcome.api_error_type,
         api_error=outcome.api_error,
         fault_type=outcome.fault_type,
         local_command=outcome.local_command,
         origin=origin or UNSET,
-        ttft_ms=UNSET if first_token is None else round(first_token * 1000),
+        **timings,
+        resume_reason=turn.resume_reason,
         user_message_uuid=prompt_ids[0] if prompt_ids else UNSET,
         user_message_uuids=prompt_ids or UNSET,
         fast_mode_state="off",

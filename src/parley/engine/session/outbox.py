@@ -3,6 +3,7 @@
     outbox.send(message)        stamps the message with the session's id and an id of its own, and sends it
     outbox.send_raw(message)    sends a message that is stamped already
     outbox.send_state("idle")   sends `session_state_changed`, if the client reads it
+    outbox.send_notices()       sends the warnings about the configuration, once
     activity.waiting()          the state is `requires_action` while something waits for the client
 
 Messages of the conversation are journalled before they are sent: see `context/conversation.py`.
@@ -14,28 +15,56 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from parley.engine.clock import Clock
+from parley.engine.session.identity import SessionIdentity
+from parley.errors import SessionError
 from parley.host import Host
 from parley.protocol.base import UNSET, Message
-from parley.protocol.messages.system import SessionStateChanged
+from parley.protocol.messages.system import Informational, SessionStateChanged
 
 
 class Outbox:
-    def __init__(self, session_id: str, clock: Clock, host: Host, state_events: str | None = None) -> None:
-        self.session_id = session_id
+    def __init__(self, identity: SessionIdentity, clock: Clock, host: Host, state_events: str | None = None) -> None:
+        self._identity = identity
         self.clock = clock
         self.host = host
         self._state_events = state_events
         """Who reads session_state_changed: `sdk`, `everybody`, or None."""
+        self._lost: list[str] = []
+        """The sessions whose transcripts lost lines."""
         self.is_client_gone = False
         """The client has closed its end, so it can no longer be asked."""
+        self._notices: dict[str, str] = {}
+        """Warnings about the configuration that the client has not received: text to tag."""
 
     def send(self, message: Message) -> None:
         """Stamp a message and send it. It is not written to the journal."""
-        self.host.send(self.clock.stamp_message(message, self.session_id))
+        self.host.send(self.clock.stamp_message(message, self._identity.id))
+
+    def add_notice(self, text: str, tag: str = "settings") -> None:
+        """Add a warning about the configuration. It is sent once."""
+        self._notices[text] = tag
+
+    def send_notices(self) -> None:
+        """Send the waiting notices. Called after `system/init`, which clients expect first."""
+        notices, self._notices = self._notices, {}
+        for text, tag in notices.items():
+            self.send(Informational(content=text, level="warning", tag=tag))
 
     def send_raw(self, message: Message) -> None:
         """Send a message as it is."""
         self.host.send(message)
+
+    def send_lost_write(self, error: SessionError) -> None:
+        """Report a transcript that lost lines because there is no space, once per session."""
+        if error.error_code and self._identity.id not in self._lost:
+            from parley.protocol.messages.occasional import SessionWritesLost
+
+            self._lost.append(self._identity.id)
+            self.send(
+                SessionWritesLost(
+                    error_code=error.error_code, lost=["transcript"], transcript_session_ids=list(self._lost)
+                )
+            )
 
     def send_state(self, state: str) -> None:
         if self._state_events is not None:

@@ -14,7 +14,7 @@ def apply_prompt_context(conversation: Conversation, provisions: Provisions) -> 
     """They take effect at once, also for a running turn."""
     if isinstance(provisions.environment, dict):
         fit = {name: value for name, value in provisions.environment.items() if is_environment_variable(name, value)}
-        conversation.config.tool_context.environment.update(fit)
+        conversation.config.workspace.environment.update(fit)
         if unfit := [name for name in provisions.environment if name not in fit]:
             text = f"environment: no variables, and left out: {', '.join(map(repr, unfit))}"
             conversation.send(SystemFault(message=text, error={"type": "validation_error", "message": text}))

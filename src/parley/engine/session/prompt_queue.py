@@ -133,6 +133,12 @@ class PromptQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    async def wait_arrival(self) -> None:
+        """Wait until an item arrives, also after the end of the input."""
+        while not self._waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
+
     async def take(self, merge: bool) -> list[Prompt] | RejectedPrompt | ResumedTurnItem | None:
         """The prompts of the next turn; None at the end of the input.
 

@@ -45,9 +45,15 @@ class PromptIntake:
         has_uuid = isinstance(message.uuid, str) and message.uuid != ""
         uuid = str(message.uuid) if has_uuid else self._outbox.clock.new_uuid()
         content, known = as_json(message.message.content), self._journal.known_uuids
+        if message.pasted_content or message.inline_pastes:
+            from parley.engine.session.pastes import add_pastes
+
+            content = add_pastes(content, message.pasted_content, message.inline_pastes, self._config.warn)
         if has_uuid and uuid in known:
-            if self._config.client.replay_user_messages:
-                self._echo_one(Prompt(content=content, uuid=uuid, has_client_uuid=has_uuid))
+            if self._config.options.replay_user_messages:
+                self._echo_one(
+                    Prompt(content=content, uuid=uuid, has_client_uuid=has_uuid, origin=message.origin or None)
+                )
             return None
         known.add(uuid)
         return Prompt(
@@ -87,7 +93,7 @@ class PromptIntake:
     def append(self, prompts: list[Prompt]) -> None:
         """Make prompts one message of the conversation. Raises SessionError."""
         for prompt in prompts:
-            self._config.tool_context.files.begin_message(prompt.uuid)
+            self._config.workspace.files.begin_message(prompt.uuid)
         json: Json = {
             "type": "user",
             "message": {
@@ -105,7 +111,7 @@ class PromptIntake:
 
     def echo(self, prompts: list[Prompt]) -> None:
         """Send prompts back if the client asks for it."""
-        if self._config.client.replay_user_messages:
+        if self._config.options.replay_user_messages:
             for prompt in prompts:
                 if not prompt.is_notification:
                     self._echo_one(prompt)
@@ -120,6 +126,7 @@ class PromptIntake:
                 parent_tool_use_id=None,
                 uuid=prompt.uuid,
                 timestamp=self._outbox.clock.now(),
+                origin=prompt.origin or UNSET,
                 isReplay=True,
             )
         )

@@ -54,7 +54,9 @@ class Pump:
 
     async def request(self, request: Request, request_id: str | None = None) -> Any:
         if self._is_closed or not self._connection.can_request:
-            raise HostGone("the host has hung up" if self._is_closed else "the host cannot be asked in its dialect")
+            raise HostGone(
+                "the client has disconnected" if self._is_closed else "the dialect has no requests to the client"
+            )
         request_id = request_id or self._new_id()
         if request_id in self._waiting:
             raise LocalProtocolError(f"request id {request_id!r} is still open")

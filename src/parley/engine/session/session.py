@@ -11,49 +11,55 @@ control requests, `compose/` builds the configuration.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from parley.engine.accounting.budget import Budget
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.approval.gate import ApprovalGate, Approver
+from parley.engine.approval.channel import ApprovalChannel, Approver
+from parley.engine.approval.gate import ApprovalGate
 from parley.engine.approval.grants import Grants
 from parley.engine.approval.session_mode import SessionMode
 from parley.engine.commands.commands import Commands
-from parley.engine.context.conversation import Conversation
+from parley.engine.context.conversation import Conversation, ConversationServices
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
 from parley.engine.models.pool import ModelPool
 from parley.engine.recovery.pending_approvals import PendingApprovals, RecordingHost
 from parley.engine.recovery.resumed_turn import ResumedTurn
 from parley.engine.session.config import SessionConfig
+from parley.engine.session.declarations import ClientDeclarations
 from parley.engine.session.journal import Journal
 from parley.engine.session.messages import init_message
 from parley.engine.session.outbox import Activity, Outbox
-from parley.engine.session.prompt_queue import PromptQueue
+from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.session.prompts import PromptIntake, has_tool_results
-from parley.engine.session.tool_services import connect_tools
-from parley.engine.side.query import SideQuery
+from parley.engine.side.query import QueryModels, SideQuery
 from parley.engine.tasks.manager import TaskManager
 from parley.engine.turn.runner import TurnRunner
 from parley.engine.turn.tool_executor import ToolExecutor
-from parley.engine.turn.turn import Turn
 from parley.host import Host
 from parley.models.base import Model
-from parley.models.catalog import ModelRef, resolve
+from parley.models.catalog import ModelRef
 from parley.protocol.base import Message, Refused, Unknown
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.result import Denial
-from parley.tools.base import ToolOutput as ToolResult
+from parley.tools.base import Context, SessionServices, make_context
 
 if TYPE_CHECKING:
     from parley.engine.agents.environment import AgentEnvironment
     from parley.engine.agents.main_agent import MainAgent
+    from parley.engine.agents.session_worktree import SessionWorktree
     from parley.engine.agents.subagents import Subagents
     from parley.engine.hooks.dispatcher import HookDispatcher
+    from parley.engine.schedule.scheduler import Scheduler
     from parley.engine.side.suggestion import Suggester
     from parley.engine.turn.client_tools import ClientTools
+    from parley.engine.turn.turn import Turn
+    from parley.hooks.base import HookServices
     from parley.memory.base import MemoryWorker
 
 
@@ -74,21 +80,24 @@ class Control(Protocol):
 
 class Session:
     def __init__(self, config: SessionConfig, host: Host, make_control: Callable[[Session], Control]) -> None:
-        self.id = config.session_id
         self.config = config
         self.clock = config.clock
         self.limits = config.limits
         self.started_at = config.clock.monotonic()
-        self.forwards_subagent_text = config.client.forwards_subagent_text
-        self.outbox = Outbox(config.session_id, config.clock, host, config.client.state_events)
+        self.forwards_subagent_text = config.options.forward_subagent_text
+        self.outbox = Outbox(config.identity, config.clock, host, config.client.state_events)
+        for text in config.notices:
+            self.outbox.add_notice(text)
         self.activity = Activity(self.outbox)
+        self.declared = ClientDeclarations()
         self.prompt_queue = PromptQueue()
         self.control = make_control(self)
 
         # The log, and the state that follows from it.
-        grants = Grants(config.session_id, config.cwd)
-        self.journal = Journal(config.storage.log, config.clock, grants, config.storage.sync)
-        self.ledger = Ledger(config.model.prices, config.limits.budget, config.clock.monotonic)
+        grants = Grants(config.identity, config.cwd)
+        self.journal = Journal(config.storage.log, config.clock, grants, config.options.fsync)
+        self.journal.report_lost = self.outbox.send_lost_write
+        self.ledger = Ledger(config.model.prices, Budget.from_options(config.options), config.clock.monotonic)
         pending = PendingApprovals(self.journal, config.clock.new_uuid)
         self.journal.load(self.ledger, config.warn)
         grants.restore(config.permissions.policy, config.warn)
@@ -97,11 +106,13 @@ class Session:
         self.hooks = self._make_hooks(pending)
         self.models = ModelPool(config.model.open, config.observer)
         self.tasks = TaskManager(config, self.outbox, self.journal, self.prompt_queue)
-        self.servers = ServerManager(config, self.outbox, self.journal, self.prompt_queue, self.activity.waiting)
+        self.servers = ServerManager(
+            config, self.outbox, self.journal, self.prompt_queue, self.activity.waiting, self.hooks
+        )
         self.permission_mode = SessionMode(config.permissions, config.settings, self.journal, self.outbox, config.warn)
         self.gate = self._make_gate(pending)
-        self.tool_executor = ToolExecutor(config.tools, self.gate, config.tool_context, self.hooks, config.warn)
         self.side_query = self._make_side_query()
+        self.tool_executor = ToolExecutor(config.tools, self.gate, self._make_tool_context(), self.hooks, config.warn)
         self.memory_worker = self._make_memory_worker()
         self.conversation = self._make_conversation()
 
@@ -124,17 +135,15 @@ class Session:
         self._apply_config()
 
     def _apply_config(self) -> None:
-        """Connect the tools, and load the parts that the configuration asks for."""
+        """Load the parts that the configuration asks for."""
         config = self.config
-        connect_tools(
-            self.conversation, self.tasks, self.side_query, self.permission_mode, self._delegate, self._send_message
-        )
         self.commands.register_tool()
+        self.hooks.add_extensions()
         if config.settings is not None:
             self.hooks.set_commands(config.settings.merged)
         if config.client.tools:
             self.get_client_tools().declare(config.client.tools)
-        if config.client.prompt_suggestions:
+        if config.options.prompt_suggestions:
             self.enable_suggestions(True)
         if config.agents.main is not None:
             from parley.engine.agents.main_agent import MainAgent
@@ -144,30 +153,52 @@ class Session:
     def _make_hooks(self, pending: PendingApprovals) -> HookRegistry:
         config = self.config
         recording = RecordingHost(self.outbox.host, pending, config.limits.max_line_bytes, config.warn)
-        return HookRegistry(config, recording, self._make_dispatcher)
+        return HookRegistry(config, recording, self._make_dispatcher, self._make_hook_services, self.outbox.add_notice)
+
+    def _make_hook_services(self) -> HookServices:
+        from parley.engine.hooks.services import SessionHookServices
+
+        return SessionHookServices(self.conversation, self.side_query, self.servers, self._make_silent_gate)
 
     def _make_side_query(self) -> SideQuery:
-        return SideQuery(
-            open_model=self.models.open,
+        models = QueryModels(
+            open=self.models.open,
             current=lambda: self.conversation.model,
-            small=resolve(self.config.model.small),
-            ledger=self.ledger,
-            clock=self.clock.monotonic,
-            session_id=self.id,
+            small=self.config.model.resolve(self.config.model.small),
         )
+        return SideQuery(models, self.ledger, self.clock.monotonic, self.config.identity)
+
+    def _make_tool_context(self) -> Context:
+        """What the session's own tools work with. What does not exist yet is looked up at the call."""
+        config = self.config
+        services = SessionServices(
+            tasks=self.tasks,
+            models=self.side_query,
+            open_agents=lambda: self.get_subagents().calls_of(None),
+            run_skill=lambda name, arguments: self.commands.run_skill(name, arguments),  # noqa: PLW0108  # made later
+            resource_servers=self.servers.resource_servers,
+            pending_servers=self.servers.pending,
+            deferred_tools=lambda: self.conversation.find_deferral(),  # noqa: PLW0108  # made later
+            set_mode=self.permission_mode.change,
+            open_schedule=lambda: self.scheduler,
+            open_worktrees=lambda: self.worktree,
+            describe_plan_mode=self.declared.describe_plan_mode,
+            open_memory=config.open_memory,
+            in_view=lambda: frozenset((self.id, entry.seq) for entry in self.journal.history.list_entries()),
+            must_read_first=lambda: config.model.get_info(self.conversation.model).must_read_first,
+        )
+        context = make_context(config.workspace, config.cwd, services, config.permissions.policy.is_hidden)
+        return context if config.worktree is None else context.move_to(config.worktree)
 
     def _make_conversation(self) -> Conversation:
-        return Conversation(
-            self.config,
-            self.journal,
-            self.outbox.host.send,
+        services = ConversationServices(
             ledger=self.ledger,
-            tool_executor=self.tool_executor,
             models=self.models,
-            mode=lambda: self.mode,
             hooks=self.hooks,
+            mode=lambda: self.mode,
             memory_worker=self.memory_worker,
         )
+        return Conversation(self.config, self.journal, self.outbox.host.send, self.tool_executor, services)
 
     def _make_memory_worker(self) -> MemoryWorker | None:
         if self.config.make_memory is None:
@@ -182,35 +213,46 @@ class Session:
                 get_model=lambda: self.conversation.model,
                 get_mode=lambda: self.mode,
                 small_model=self.config.model.small,
+                resolve_model=self.config.model.resolve,
                 warn=self.config.warn,
             )
         )
 
     def _make_dispatcher(self) -> HookDispatcher:
-        from parley.engine.hooks.dispatcher import HookDispatcher, SessionState
+        from parley.engine.hooks.dispatcher import HookDispatcher
+        from parley.engine.hooks.state import SessionActions, SessionState
 
         def get_state() -> SessionState:
             return SessionState(
                 mode=self.mode,
+                cwd=self.conversation.tool_context.state.cwd,
                 model=self.conversation.model.display_name,
                 effort=self.conversation.effort,
                 agent={} if self.main_agent is None else self.main_agent.hook_fields,
+                title=self.journal.title,
             )
 
-        return HookDispatcher(self.config, self.outbox, self.tasks, get_state)
-
-    def _make_gate(self, pending: PendingApprovals) -> ApprovalGate:
-        return ApprovalGate(
-            self.config.permissions,
-            self._find_approver(),
-            self.journal,
-            self.outbox,
-            mode=self.permission_mode,
-            activity=self.activity,
-            hooks=self.hooks,
-            pending=pending,
-            warn=self.config.warn,
+        actions = SessionActions(
+            set_title=lambda title: self.journal.append_event("title", {"title": title}),
+            wake=self._wake,
+            reload_skills=self.commands.reload,
         )
+        return HookDispatcher(self.config, self.outbox, self.tasks, get_state, actions)
+
+    def _wake(self, text: str) -> None:
+        """Give the model the text of a hook, in a turn of its own if none runs."""
+        origin = {"kind": NOTIFICATION, "producer": "hook"}
+        content = [{"type": "text", "text": text}]
+        self.prompts.queue(Prompt(content=content, uuid=self.clock.new_uuid(), origin=origin, verbatim=True))
+
+    def _make_silent_gate(self) -> ApprovalGate:
+        """A gate that asks no one: what rules and mode do not allow is denied."""
+        return self._make_gate(PendingApprovals(self.journal, self.clock.new_uuid), asks=False)
+
+    def _make_gate(self, pending: PendingApprovals, *, asks: bool = True) -> ApprovalGate:
+        config = self.config
+        channel = ApprovalChannel(self._find_approver() if asks else None, self.outbox, self.activity, pending)
+        return ApprovalGate(config.permissions, channel, self.journal, self.permission_mode, self.hooks, config.warn)
 
     def _find_approver(self) -> Approver | None:
         """An MCP tool, the client, or None if requests are denied."""
@@ -220,12 +262,6 @@ class Session:
 
             return PromptTool(config.prompt_tool, self.servers)
         return self.outbox.host if config.asks_host else None
-
-    async def _delegate(self, call: Any, tool_use_id: str) -> ToolResult:
-        return await self.get_subagents().delegate_for(None)(call, tool_use_id)
-
-    async def _send_message(self, to: str, message: str, tool_use_id: str) -> ToolResult:
-        return await self.get_subagents().send_for(None)(to, message, tool_use_id)
 
     def _agent_environment(self) -> AgentEnvironment:
         from parley.engine.agents.environment import AgentEnvironment
@@ -243,6 +279,7 @@ class Session:
             commands=self.commands,
             may_bypass=self.may_bypass,
             forwards_text=lambda: self.forwards_subagent_text,
+            summarizes=lambda: self.side_query if self.declared.summarizes_agents else None,
             add_denials=add_denials,
         )
 
@@ -254,19 +291,37 @@ class Session:
             self.subagents = Subagents(self._agent_environment())
         return self.subagents
 
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        """The scheduled prompts; loaded at the first use."""
+        from parley.engine.schedule.scheduler import Scheduler
+
+        return Scheduler(self.journal, self.prompt_queue, self.clock, self.config.warn)
+
+    @cached_property
+    def worktree(self) -> SessionWorktree:
+        """The session's own worktree; loaded at the first use."""
+        from parley.engine.agents.session_worktree import SessionWorktree
+
+        return SessionWorktree(self.config, self.journal, self.tool_executor, self.hooks)
+
+    def _resume(self) -> None:
+        """Continue with what an earlier process of the session left: scheduled prompts, and the worktree it is in."""
+        # A fork shares neither with the session that it comes from.
+        if self.config.storage.start_source == "fork":
+            self.journal.schedule = self.journal.worktree = None
+        if self.journal.schedule is not None:
+            self.scheduler.resume()
+        if self.journal.worktree is not None:
+            self.worktree.resume()
+
     def get_client_tools(self) -> ClientTools:
         """The tools that the client runs; loaded at the first use."""
         if self.client_tools is None:
             from parley.engine.turn.client_tools import ClientTools
 
             self.client_tools = ClientTools(
-                self.config.tools,
-                self.journal,
-                self.outbox,
-                activity=self.activity,
-                prompt_queue=self.prompt_queue,
-                resumed_turn=self.resumed_turn,
-                warn=self.config.warn,
+                self.config, self.journal, self.outbox, self.activity, self.prompt_queue, self.resumed_turn
             )
         return self.client_tools
 
@@ -274,11 +329,14 @@ class Session:
         """Send suggestions for the next prompt, or stop sending them."""
         from parley.engine.side.suggestion import Suggester
 
-        self.suggester = Suggester(self.config, self.outbox, self.journal, self.prompt_queue) if enabled else None
+        self.suggester = (
+            Suggester(self.config, self.outbox, self.journal, self.prompt_queue, self.side_query) if enabled else None
+        )
 
     def send_init(self) -> None:
         """Send `system/init`, as at the start of every turn."""
         self.outbox.send(init_message(self.conversation, self.servers, self.commands))
+        self.outbox.send_notices()
 
     # Messages of the client.
 
@@ -330,12 +388,16 @@ class Session:
         self.config.warn(f"a line of the unknown type {message.kind!r} is ignored")
 
     def _warn_foreign(self, message: Message) -> None:
-        self.config.warn("a line of the dialect miriad or jsonrpc is ignored: they are spoken with --stdio")
+        self.config.warn("a line of the dialect miriad or jsonrpc is ignored: they require --stdio")
 
     def _apply_prompt_context(self, provisions: dialects.Provisions) -> None:
         from parley.engine.session.prompt_context import apply_prompt_context
 
         apply_prompt_context(self.conversation, provisions)
+
+    @property
+    def id(self) -> str:
+        return self.config.session_id
 
     @property
     def mode(self) -> str:
@@ -365,6 +427,7 @@ class Session:
         """Run turn after turn until the input has ended and nothing waits."""
         self.outbox.send(dialects.SessionOpened(client_tools=[tool.name for tool in self.config.client.tools]))
         try:
+            self._resume()
             await self.runner.run()
         finally:
             await self._close()
@@ -375,6 +438,8 @@ class Session:
             await self.hooks.dispatcher.turn_hooks.end_session("other")
         if self.suggester is not None:
             await self.suggester.close()
+        if self.journal.schedule is not None:
+            self.scheduler.close()
         self.tasks.end()
         await self.tasks.wait_closed()
         if self.subagents is not None:
@@ -383,8 +448,8 @@ class Session:
             await self.memory_worker.close()
         await self.control.close()
         await self.servers.close()
-        await self.config.tool_context.processes.close()
-        self.config.tool_context.files.close()
+        await self.config.workspace.processes.close()
+        self.config.workspace.files.close()
         await self.models.close()
         self.config.observer.close()
 
@@ -393,6 +458,12 @@ class Session:
         if self.memory_worker is not None:
             self.memory_worker.stop()
         self.runner.abort()
+
+    def interrupt(self) -> None:
+        """Stop the running turn for the client, and the background agents if it has no other way to stop them."""
+        self.abort()
+        if self.declared.can_stop_tasks is False:
+            self.tasks.stop_agents()
 
     def stop(self) -> None:
         """End after the result of the running turn. Waiting prompts are cancelled. For signals."""
@@ -407,7 +478,7 @@ class Session:
         """End at once, because the client is gone. Commands are killed."""
         self.outbox.is_client_gone = True
         self.stop()
-        self.config.tool_context.processes.hurry()
+        self.config.workspace.processes.hurry()
 
     def open_model(self, choice: ModelRef) -> Model:
         """Raises UsageError or ModelError."""

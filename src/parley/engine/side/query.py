@@ -1,6 +1,7 @@
 """Model calls outside the conversation, which its history does not contain.
 
     ask_small()   a question to the small model (WebFetch)
+    ask()         a question to any model (prompt hooks)
     consult()     a question to the session's own model with tools of its backend (WebSearch)
     converse()    one step of a conversation with any model and tools (memory consolidation)
 
@@ -16,41 +17,50 @@ from contextlib import aclosing
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.context.history import with_cache_marker
 from parley.engine.context.system_prompt import system_blocks
+from parley.engine.session.identity import SessionIdentity
 from parley.errors import BudgetSpent, ModelError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import Model, ModelRequest
 from parley.models.catalog import ModelRef, model_info
-from parley.protocol.base import Json
+from parley.protocol.base import Json, Struct
 
 TIMEOUT_SECONDS = 120
 MAX_TOKENS = 8_192
 
 
+class QueryModels(Struct, frozen=True, kw_only=True):
+    """The models that can be asked."""
+
+    open: Callable[[ModelRef], Model]
+    """Raises UsageError or ModelError."""
+    current: Callable[[], ModelRef]
+    """The session's own model, which can change."""
+    small: ModelRef
+    """The small model, if the session's own is on the API."""
+
+
 class SideQuery:
     def __init__(
         self,
-        *,
-        open_model: Callable[[ModelRef], Model],
-        current: Callable[[], ModelRef],
-        small: ModelRef,
+        models: QueryModels,
         ledger: Ledger,
         clock: Callable[[], float],
-        session_id: str,
+        identity: SessionIdentity,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        self._open_model = open_model
-        self._current = current
-        """The session's own model, which can change."""
-        self._small = small
+        self._models = models
         self._ledger = ledger
         self._clock = clock
-        self._session_id = session_id
+        self._identity = identity
         self._timeout_seconds = timeout_seconds
 
     async def ask_small(self, prompt: str) -> str:
         """The answer of the small model, or of the session's own on other backends. Raises ModelError."""
-        own = self._current()
-        choice = self._small if own.is_messages_api else own
+        own = self._models.current()
+        return await self.ask(self._models.small if own.is_messages_api else own, prompt)
+
+    async def ask(self, choice: ModelRef, prompt: str) -> str:
+        """The answer of a model. Raises ModelError."""
         blocks = await self._call_model(choice, self._build_request(choice, user_messages(prompt)))
         text = "".join(block.get("text") or "" for block in blocks if block.get("type") == "text").strip()
         if not text:
@@ -59,9 +69,9 @@ class SideQuery:
 
     async def consult(self, prompt: str, tools: list[Json]) -> list[Json]:
         """The blocks of an answer for which the backend can use its own tools. Raises ModelError."""
-        own = self._current()
+        own = self._models.current()
         if not own.is_messages_api:
-            raise ModelError(f"the model {own.display_name} has no tools of its own")
+            raise ModelError(f"the model {own.display_name} has no server-side tools")
         return await self._call_model(own, self._build_request(own, user_messages(prompt), tools))
 
     async def converse(self, choice: ModelRef, system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
@@ -86,12 +96,12 @@ class SideQuery:
         except TimeoutError:
             raise ModelError("the model did not answer in time", kind="timeout_error", retryable=True) from None
         if not accumulator.finished:
-            raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
+            raise ModelError("the model's stream ended early", kind="connection_failed", retryable=True)
         return [block.json for block in accumulator.blocks]
 
     async def _read(self, choice: ModelRef, request: ModelRequest, accumulator: MessageAccumulator) -> None:
         async with asyncio.timeout(self._timeout_seconds):
-            stream = self._open_model(choice).stream(request)
+            stream = self._models.open(choice).stream(request)
             async with aclosing(stream) as events:
                 async for event in events:
                     accumulator.feed(event)
@@ -105,7 +115,7 @@ class SideQuery:
             messages=messages,
             tools=tools or [],
             max_tokens=min(MAX_TOKENS, model_info(choice.name).max_output_tokens),
-            session_id=self._session_id,
+            session_id=self._identity.id,
         )
 
 

@@ -37,13 +37,13 @@ async def call_with_retry(
             failures += 1
             since = since if failures > 1 else now()
             delay = retry.delay_seconds(
-                exc, failures, conversation.limits.max_retries, conversation.config.random(), now() - since
+                exc, failures, conversation.options.max_retries, conversation.config.random(), now() - since
             )
             if delay is None:
                 raise
             line = ApiRetry(
                 attempt=failures,
-                max_retries=retry.max_retries_for(exc, conversation.limits.max_retries),
+                max_retries=retry.max_retries_for(exc, conversation.options.max_retries),
                 retry_delay_ms=round(delay * 1000),
                 error_status=exc.status,
                 error=outcome.error_name(exc),
@@ -67,13 +67,13 @@ async def call_once(conversation: Conversation, request: ModelRequest, choice: M
                     choice.display_name, accumulator.final_usage, clock() - started_at, is_side_query=True
                 )
     if not accumulator.is_complete:
-        raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
+        raise ModelError("the model's stream ended early", kind="connection_failed", retryable=True)
     text = "\n\n".join(block.text for block in accumulator.blocks if isinstance(block, Text)).strip()
     if not text:
         raise ModelError("the model's answer has no text", kind=NO_WORDS)
     if accumulator.stop_reason == REFUSAL or any(isinstance(block, ToolUse) for block in accumulator.blocks):
         # Text before a tool call or with a refusal is not a summary.
-        raise ModelError("the model did not do what it was asked for", kind=NO_WORDS)
+        raise ModelError("the model did not return what was requested", kind=NO_WORDS)
     return text
 
 

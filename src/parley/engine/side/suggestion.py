@@ -13,6 +13,7 @@ from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompt_queue import PromptQueue
+from parley.engine.side.query import SideQuery
 from parley.engine.turn.outcome import TurnOutcome
 from parley.errors import ModelError
 from parley.protocol.base import Json
@@ -38,16 +39,33 @@ nothing suggests itself.
 class Suggester:
     """Looks for a suggestion, one at a time."""
 
-    def __init__(self, config: SessionConfig, outbox: Outbox, journal: Journal, prompt_queue: PromptQueue) -> None:
+    def __init__(
+        self,
+        config: SessionConfig,
+        outbox: Outbox,
+        journal: Journal,
+        prompt_queue: PromptQueue,
+        side_query: SideQuery,
+    ) -> None:
         self._config = config
+        self._side_query = side_query
         self._outbox = outbox
         self._journal = journal
         self._prompt_queue = prompt_queue
         self._search: asyncio.Task[None] | None = None
+        self._is_paused = False
+
+    def pause(self, paused: bool) -> None:
+        """Pause or resume: the client shows nothing, so no model need be asked."""
+        self._is_paused = paused
+        if paused:
+            self.cancel()
 
     def start(self, outcome: TurnOutcome) -> None:
         """Start after a successful turn, if no prompt is waiting and more input can come."""
         queue = self._prompt_queue
+        if self._is_paused:
+            return
         if outcome.terminal_reason == "completed" and not len(queue) and not queue.is_closed:
             self._search = asyncio.create_task(self._suggest())
             self._search.add_done_callback(self._on_done)
@@ -73,13 +91,12 @@ class Suggester:
 
     async def _suggest(self) -> None:
         """Send a suggestion, if the model has one."""
-        ask = self._config.tool_context.ask_small_model
         messages = self._journal.history.render()
-        if ask is None or len(messages) < 2:
+        if len(messages) < 2:
             return
         user, agent = (last_text(messages, role) for role in ("user", "assistant"))
         try:
-            answer = await ask(QUESTION.format(nothing=NOTHING, user=user, agent=agent))
+            answer = await self._side_query.ask_small(QUESTION.format(nothing=NOTHING, user=user, agent=agent))
         except ModelError as exc:
             self._config.warn(f"no prompt can be suggested: {exc}")
             return

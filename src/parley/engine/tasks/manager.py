@@ -13,6 +13,7 @@ tools that start, read and stop tasks.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -34,30 +35,36 @@ from parley.engine.tasks.task import (
     short_id,
 )
 from parley.errors import SessionError, ToolError
-from parley.protocol.base import Json
+from parley.protocol.base import UNSET, Json
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskStarted, TaskUpdated
 from parley.tools.base import CommandOrder
 from parley.workspace import private_files
 from parley.workspace.process.output import BELOW, CommandOutput, OutputRecord
-from parley.workspace.process.processes import Finished
+from parley.workspace.process.processes import Finished, RunningCommand
 
 if TYPE_CHECKING:
     from parley.engine.tasks.delivery import PendingNotifications
     from parley.engine.tasks.foreground import ForegroundCommand
+    from parley.tools.schedule.jobs import ScheduledJob
+
+
+AGENT = "local_agent"
 
 
 class TaskManager:
     """The background tasks of a session. Every `task_id` is one that `find` knows."""
 
     def __init__(self, config: SessionConfig, outbox: Outbox, journal: Journal, prompt_queue: PromptQueue) -> None:
-        self._processes = config.tool_context.processes
+        self._processes = config.workspace.processes
         self._directory = config.task_output
         self._clock = outbox.clock
         self.send = outbox.send
-        self.are_allowed = config.limits.allow_background_tasks
+        self.are_allowed = not config.options.disable_background_tasks
         """Whether background tasks are allowed."""
         self._prompt_queue = prompt_queue
+        self._journal = journal
         self._append_event = journal.append_event
+        journal.carried.append(lambda: [("task", start_record(task)) for task in self._live()])
         self._drain = outbox.host.drain
         """Waits until all messages are written."""
         self._tasks: dict[str, SessionTask] = {}
@@ -70,27 +77,60 @@ class TaskManager:
 
     async def start_command(self, order: CommandOrder) -> CommandTask:
         """Raises ToolError if it cannot be started."""
+        info = self._new_info(order)
+        started = await self._start_process(order, info.record, info.record.take)
+        task = CommandTask(info, order.command, started)
+        self.register(task, asyncio.create_task(self._watch(task, order.timeout_seconds)))
+        return task
+
+    async def start_monitor(self, order: CommandOrder) -> CommandTask:
+        """Start a command whose lines are reported to the model. Raises ToolError."""
+        from parley.engine.tasks.monitor import LineReporter, MonitorTask
+
+        info = self._new_info(order)
+        about = {"task_id": info.id, "run_id": info.run_id, "description": info.description}
+        about["output_file"] = str(info.record.path)
+        reporter = LineReporter(self._prompt_queue, self._clock.new_uuid, about)
+
+        def take(data: bytes) -> None:
+            info.record.take(data)
+            reporter.take(data)
+
+        started = await self._start_process(order, info.record, take, info.record.take)
+        if started.feed is not None:
+            started.feed.close()  # its stdin is empty, like that of other commands
+        task = MonitorTask(info, order.command, started, reporter)
+        self.register(task, asyncio.create_task(self._watch(task, order.timeout_seconds)))
+        return task
+
+    def _new_info(self, order: CommandOrder) -> TaskInfo:
+        """Raises ToolError if the output file cannot be created."""
         id = f"b{short_id(self._clock.new_uuid(), 8)}"
-        record = self.new_output(id)
+        return TaskInfo(
+            id=id,
+            record=self.new_output(id),
+            run_id=new_run_id(self._clock),
+            description=order.description,
+            tool_use_id=order.tool_use_id,
+        )
+
+    async def _start_process(
+        self,
+        order: CommandOrder,
+        record: OutputRecord,
+        take: Callable[[bytes], None],
+        take_errors: Callable[[bytes], None] | None = None,
+    ) -> RunningCommand:
+        """Raises ToolError; then the output file is removed."""
         try:
-            started = await self._processes.start(
-                order.argv, cwd=order.cwd, environment=order.environment, take=record.take
+            return await self._processes.start(
+                order.argv, cwd=order.cwd, environment=order.environment, take=take, take_errors=take_errors
             )
         except BaseException:
             record.close()
             with suppress(OSError):
                 private_files.remove(record.path, below=BELOW)
             raise
-        info = TaskInfo(
-            id=id,
-            run_id=new_run_id(self._clock),
-            description=order.description,
-            tool_use_id=order.tool_use_id,
-            record=record,
-        )
-        task = CommandTask(info, order.command, started)
-        self.register(task, asyncio.create_task(self._watch(task, order.timeout_seconds)))
-        return task
 
     async def run_command(self, order: CommandOrder, output: CommandOutput) -> Finished | CommandTask:
         """Run a command in the foreground; the client can move it to the background. Raises ToolError."""
@@ -117,11 +157,11 @@ class TaskManager:
     def new_output(self, id: str, *, again: bool = False) -> OutputRecord:
         """The output file of a new task, or `again` of a resumed one. Raises ToolError."""
         if self._is_closed:
-            raise ToolError("The session is ending: nothing can be started in the background any more.")
+            raise ToolError("The session is ending: nothing can be started in the background.")
         try:
             return OutputRecord(self._directory.create() / f"{id}.output", again=again)
         except OSError as exc:
-            raise ToolError(f"The file for its output cannot be made: {exc}") from None
+            raise ToolError(f"The output file cannot be created: {exc}") from None
 
     def register(self, task: SessionTask, watcher: asyncio.Task[None]) -> None:
         """Record and announce a task. Its watcher has not run yet and calls `finish` at the end."""
@@ -138,6 +178,7 @@ class TaskManager:
                 description=task.description,
                 is_backgrounded=task.in_background,
                 task_type=task.kind,
+                ambient=True if task.is_ambient else UNSET,
                 **task.start_fields(),
             )
         )
@@ -152,9 +193,7 @@ class TaskManager:
     def _append_start(self, task: SessionTask) -> None:
         """Record a background task, for recovery after a crash. Raises SessionError."""
         try:
-            self._append_event(
-                "task", {**task.json(), **task.log_fields(), "status": RUNNING, "output_file": task.output_file}
-            )
+            self._append_event("task", start_record(task))
         except SessionError:
             self.stop(task.id)
             raise
@@ -172,6 +211,16 @@ class TaskManager:
             task.drop()
             self._close(task, "killed", task.description)
 
+    def has_agents(self) -> bool:
+        """Whether a background agent runs."""
+        return any(task.kind == AGENT for task in self._live())
+
+    def stop_agents(self) -> None:
+        """Stop the background agents. Commands go on."""
+        for task in self._live():
+            if task.kind == AGENT:
+                self.stop(task.id)
+
     async def wait(self, task_id: str, timeout_seconds: float) -> None:
         """Wait for the end of a task, up to a limit."""
         try:
@@ -186,17 +235,27 @@ class TaskManager:
         if task.notice is not None and self._prompt_queue.remove(task.notice):
             self._append_end({"task_id": task.id, "status": task.status, "known": [task.notice]})
 
+    def list_scheduled(self) -> list[ScheduledJob]:
+        """The prompts that will wake the session later."""
+        return [] if self._journal.schedule is None else list(self._journal.schedule.jobs.values())
+
     def tail(self, task_id: str, limit_bytes: int) -> TaskTail:
         return self._tasks[task_id].tail(limit_bytes)
 
     # End of the session.
 
     async def wait_any(self, ceiling_seconds: float | None) -> bool:
-        """Wait until a task ends; False if none runs or none ends in time."""
+        """Wait until a task ends or has something to report; False if none runs, or nothing happens in time."""
         watchers = {task.watcher for task in self._live() if task.watcher is not None and not task.watcher.done()}
         if not watchers:
             return False
-        done, _ = await asyncio.wait(watchers, timeout=ceiling_seconds, return_when=asyncio.FIRST_COMPLETED)
+        arrival = asyncio.create_task(self._prompt_queue.wait_arrival())  # a monitor reports before it ends
+        try:
+            done, _ = await asyncio.wait(
+                {*watchers, arrival}, timeout=ceiling_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            arrival.cancel()
         return bool(done)
 
     def end(self) -> None:
@@ -223,8 +282,10 @@ class TaskManager:
         task.exit_code = None if end.error else shell_exit_code(end.exit_code)
         status = "completed" if end.exit_code == 0 and not timed_out else "failed"
         how = describe_end(end, timeout_seconds if timed_out else None)
-        news = f"The background command {task.id} ({task.description}) {how}."
-        self.finish(task, status, f'Background command "{task.description}" {how}', news)
+        task.error = how if status == "failed" else ""
+        task.flush()
+        news = f"The {task.noun} {task.id} ({task.description}) {how}."
+        self.finish(task, status, f'{task.noun.capitalize()} "{task.description}" {how}', news)
 
     def finish(self, task: SessionTask, status: str, summary: str, notice: str) -> None:
         """Record the end of a task. The end of a background task becomes a prompt."""
@@ -274,3 +335,8 @@ class TaskManager:
 
     def _send_live(self) -> None:
         self.send(BackgroundTasksChanged(tasks=[task.json() for task in self._live()]))
+
+
+def start_record(task: SessionTask) -> Json:
+    """What the log says of a task that runs in the background."""
+    return {**task.json(), **task.log_fields(), "status": RUNNING, "output_file": task.output_file}

@@ -58,6 +58,8 @@ class SessionTask:
     """The common part of all tasks."""
 
     kind: ClassVar[str] = ""
+    is_ambient: ClassVar[bool] = False
+    """It watches something, so that clients do not show it as activity."""
 
     def __init__(self, info: TaskInfo) -> None:
         self.id = info.id
@@ -69,6 +71,8 @@ class SessionTask:
         self.command = ""
         self.status = RUNNING
         self.exit_code: int | None = None
+        self.error = ""
+        """Why it failed; empty if it did not."""
         self.in_background = True
         """No call waits for it, so its end is reported."""
         self.notice: str | None = None
@@ -83,6 +87,7 @@ class SessionTask:
             "run_id": self.run_id,
             "task_type": self.kind,
             "description": self.description,
+            **({"ambient": True} if self.is_ambient else {}),
         }
 
     def start_fields(self) -> Json:
@@ -121,6 +126,7 @@ class SessionTask:
 
 class CommandTask(SessionTask):
     kind: ClassVar[str] = "local_bash"
+    noun: ClassVar[str] = "background command"
 
     def __init__(self, info: TaskInfo, command: str, process: RunningCommand) -> None:
         super().__init__(info)
@@ -131,6 +137,9 @@ class CommandTask(SessionTask):
         # A watcher that has not started would not end the process.
         super().drop()
         self.process.drop()
+
+    def flush(self) -> None:
+        """The command has ended by itself, and all its output is here."""
 
 
 def new_run_id(clock: Clock) -> str:
@@ -144,7 +153,7 @@ def end_messages(task: SessionTask, status: str, summary: str, clock: Clock) -> 
         TaskUpdated(
             task_id=task.id,
             run_id=task.run_id,
-            patch={"status": status, "end_time": at},
+            patch={"status": status, "end_time": at, **({"error": task.error} if task.error else {})},
             uuid=clock.new_uuid(),
         ),
         TaskNotification(
@@ -155,6 +164,7 @@ def end_messages(task: SessionTask, status: str, summary: str, clock: Clock) -> 
             output_file=task.output_file,
             summary=summary,
             usage=task.usage(),
+            ambient=True if task.is_ambient else UNSET,
             uuid=clock.new_uuid(),
         ),
     )
@@ -177,7 +187,7 @@ def notification_text(text: str, status: str, output_file: str) -> str:
     """The text for the model about a finished task."""
     return (
         f"<task-notification>\n{text}\nStatus: {status}\nOutput file: {output_file}\n</task-notification>\n"
-        "This was sent by the engine, not by the user. Read the output if you need it, and go on with the work."
+        "This was sent by the engine, not by the user. Read the output if you need it, and continue with the work."
     )
 
 

@@ -7,62 +7,35 @@
 
 An interrupt ends the wait, and so does a client that disconnects. A session that is resumed while a call waits sends
 the call again (recovery/resumed_turn.py).
+
+See also: `client_tool_specs.py` for the declarations.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import msgspec
-from msgspec import Meta
 
 from parley.engine.hooks.output_blocks import to_content
 from parley.engine.recovery.resumed_turn import ResumedTurn
+from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.session.prompt_queue import PromptQueue, RejectedPrompt
-from parley.errors import SessionError, ToolError, UsageError
-from parley.protocol.base import UNSET, Json, Struct
+from parley.engine.turn.client_tool_specs import ClientToolSpec
+from parley.errors import SessionError, ToolError
+from parley.protocol.base import UNSET, Json
 from parley.protocol.blocks import Block, ToolResult
 from parley.protocol.messages.conversation import User
 from parley.tools.base import Context, Tool, ToolOutput
-from parley.tools.registry import ToolRegistry
 from parley.workspace.base import Scope
 
 CLIENT = "client"
 """What a journalled question waits for, if it is not about permission."""
 CLIENT_CLOSED = "The client closed the stream before it gave the result of this call. It may have run."
-
-
-class ClientToolSpec(Struct, frozen=True, kw_only=True):
-    """A tool as a client declares it. Names follow the rules of the model API."""
-
-    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
-    description: str = ""
-    input_schema: Json = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
-
-
-def parse_client_tools(tools: object) -> list[ClientToolSpec]:
-    """Raises UsageError if the declarations are invalid."""
-    try:
-        found = msgspec.convert(tools, list[ClientToolSpec])
-    except msgspec.ValidationError as exc:
-        raise UsageError(f"client tools must be a list of {{name, description, input_schema}}: {exc}") from None
-    names = [tool.name for tool in found]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise UsageError(f"client tools must have names of their own; {', '.join(twice)} comes twice")
-    return found
-
-
-def parse_client_tools_json(text: str) -> list[ClientToolSpec]:
-    """Raises UsageError."""
-    try:
-        return parse_client_tools(msgspec.json.decode(text))
-    except (msgspec.DecodeError, RecursionError) as exc:
-        raise UsageError(f"client tools are no JSON: {exc}") from None
 
 
 class ClientTool:
@@ -86,22 +59,20 @@ class ClientTools:
 
     def __init__(
         self,
-        tools: ToolRegistry,
+        config: SessionConfig,
         journal: Journal,
         outbox: Outbox,
-        *,
         activity: Activity,
         prompt_queue: PromptQueue,
         resumed_turn: ResumedTurn,
-        warn: Callable[[str], None],
     ) -> None:
-        self._tools = tools
+        self._tools = config.tools
         self._journal = journal
         self._outbox = outbox
         self._activity = activity
         self._prompt_queue = prompt_queue
         self._resumed_turn = resumed_turn
-        self._warn = warn
+        self._warn = config.warn
         self._waiting: dict[str, asyncio.Future[ToolOutput]] = {}
         self._early: dict[str, ToolOutput] = {}
         """Results that arrived before their calls waited for them."""
@@ -134,7 +105,7 @@ class ClientTools:
         try:
             journal.append_event("question", {"request_id": call, "tool_use_id": call, "waits_for": CLIENT})
         except SessionError as exc:
-            raise ToolError(f"The call was not handed to the client: {exc}") from None
+            raise ToolError(f"The call was not sent to the client: {exc}") from None
 
     def receive_results(self, message: User) -> User | None:
         """Deliver the results in a message; the message without them, or None if nothing is left."""

@@ -23,6 +23,8 @@ from parley.engine.session.prompt_queue import Prompt
 from parley.engine.turn import outcome, retry
 from parley.engine.turn.fallback import Fallback
 from parley.engine.turn.heartbeat import IdleTimer
+from parley.engine.turn.refusal import REFUSAL, Refusals
+from parley.engine.turn.reply_marks import ReplyMarks, TurnTimings
 from parley.engine.turn.retry import FailureStreak
 from parley.errors import BudgetSpent, ModelError, SessionError
 from parley.models.accumulator import MessageAccumulator
@@ -36,13 +38,13 @@ if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher
 
 CONTINUE = (
-    "[The connection broke and your answer was cut off here. What you have said so far has arrived. "
-    "Go on from where it ends, without repeating any of it.]"
+    "[The connection broke and your answer was cut off here. Everything before this point has arrived. "
+    "Continue from where it ends, without repeating any of it.]"
 )
 REFUSED = 400
 MAX_REPAIRS = 3
 """Of one request. A backend may find something else each time."""
-REPAIRED = "The backend refused the conversation ({error}); it is tried again without what is wrong in it"
+REPAIRED = "The backend refused the conversation ({error}); it is sent again without the invalid parts"
 PAUSED = "pause_turn"
 """The stop reason of a backend whose own tools take long. It continues when it gets its message back."""
 MAX_PAUSES = 20
@@ -51,16 +53,21 @@ MAX_PAUSES = 20
 class ModelCall:
     """The model calls of one turn."""
 
-    def __init__(self, conversation: Conversation, prompts: list[Prompt]) -> None:
+    def __init__(
+        self, conversation: Conversation, prompts: list[Prompt], resume_reason: str | UnsetType = UNSET
+    ) -> None:
         self._conversation = conversation
         self._prompts = prompts
         """The prompts of the turn; the first message of the answer names them."""
         self.fallback = Fallback(conversation)
+        self.refusals = Refusals(conversation, self.fallback, prompts)
         self.call_count = 0
-        self.first_token_at: float | None = None
+        self.timings = TurnTimings()
+        self.has_bug = False
+        """The backend failed with an error that no backend should raise."""
         self.accumulator = MessageAccumulator()
         """The current answer, or the last one."""
-        self._has_sent_reply = False
+        self._marks = ReplyMarks(prompts, resume_reason)
         self._first_tokens: int | None = None
         """The tokens of the first request of the turn."""
         self.context_tokens = 0
@@ -71,6 +78,8 @@ class ModelCall:
         """Texts of broken answers that the last answer continues."""
         self._idle_timer = IdleTimer(conversation.send, conversation.limits.heartbeat_seconds)
         self._turn_id = prompts[0].uuid if prompts else ""
+        self._displayed: dict[str, str] = {}
+        """Texts that a MessageDisplay hook replaced for the client, and what it sees instead."""
 
     async def run(self) -> MessageAccumulator:
         """One model call, with retries. The answer may be cut off after a tool call.
@@ -122,12 +131,22 @@ class ModelCall:
     async def run_until_complete(self) -> MessageAccumulator:
         """One model call, continued while the backend pauses its own tools. Raises ModelError."""
         accumulator = await self.run()
+        while accumulator.stop_reason == REFUSAL and self.refusals.try_next(accumulator):
+            self._texts = []
+            accumulator = await self.run()
         for _ in range(MAX_PAUSES):
             if accumulator.stop_reason != PAUSED or accumulator.calls():
                 break
             self._texts += accumulator.texts()[-1:]
             accumulator = await self.run()
         return accumulator
+
+    def display_text(self) -> str:
+        """The final text as the client sees it."""
+        if not self._displayed:
+            return self.final_text()
+        parts = [*self._texts, *self.accumulator.texts()[-1:]]
+        return "\n\n".join(self._displayed.get(text, text) for text in parts)
 
     def final_text(self) -> str:
         """The last text of the model, for `result`."""
@@ -149,7 +168,7 @@ class ModelCall:
                 if not accumulator.is_complete:
                     raise
         if not accumulator.is_complete:
-            raise ModelError("the model's stream broke off", kind="connection_failed", retryable=True)
+            raise ModelError("the model's stream ended early", kind="connection_failed", retryable=True)
         if not accumulator.finished:
             self._send_event({"type": "message_stop"})
         conversation.send_rate_limit(accumulator.quota)
@@ -161,11 +180,17 @@ class ModelCall:
         started_at, choice = clock(), conversation.model  # the client may change the model during the answer
         try:
             model = conversation.open_model(choice)
+            self.timings.record_request(clock, conversation.clock.seconds)
             async with aclosing(model.stream(conversation.build_request())) as events:
                 async for event in events:
                     if event.type == "content_block_stop" and conversation.hooks.dispatcher is not None:
                         await self._dispatch_text(conversation.hooks.dispatcher, accumulator)
                     self._handle_event(event, accumulator, started_at)
+        except (ModelError, SessionError):
+            raise
+        except Exception:
+            self.has_bug = True
+            raise
         finally:
             if accumulator.started:
                 self._count_usage(choice, accumulator.final_usage, clock() - started_at)
@@ -199,7 +224,7 @@ class ModelCall:
 
     def _check_task_budget(self) -> None:
         """The task budget limits the tokens added since the first request of the turn. Raises BudgetSpent."""
-        most = self._conversation.limits.task_budget
+        most = self._conversation.options.task_budget
         if most is not None and self._first_tokens is not None and self.context_tokens - self._first_tokens >= most:
             raise BudgetSpent("task", f"Reached the task budget ({most} tokens)")
 
@@ -209,7 +234,7 @@ class ModelCall:
         """Wait before the next retry, which continues after the finished blocks. Raises the error if there is none."""
         conversation, accumulator, trouble = self._conversation, self.accumulator, self._failures
         lasts_seconds = trouble.record(conversation.clock.monotonic(), made_progress=bool(accumulator.blocks))
-        most = conversation.limits.max_retries
+        most = conversation.options.max_retries
         delay = retry.delay_seconds(error, trouble.failures, most, conversation.config.random(), lasts_seconds)
         if accumulator.blocks:
             self._broken_ids.add(accumulator.id)
@@ -236,6 +261,7 @@ class ModelCall:
                     retry_delay_ms=round(delay * 1000),
                     error_status=error.status,
                     error=outcome.error_name(error),
+                    no_response=describe_wait(error.waited_seconds),
                 )
             )
             await conversation.clock.sleep(delay)
@@ -265,18 +291,28 @@ class ModelCall:
         if event.type == "ping":
             return
         conversation = self._conversation
-        ttft_ms: int | UnsetType = UNSET
+        fields: Json = {}
         block = accumulator.feed(event)
         if block is not None:
             self._handle_block(block, accumulator)
+        elif event.type == "content_block_start":
+            self.timings.record_content(conversation.clock.monotonic)
         elif event.type == "message_start":
-            ttft_ms = self._time_to_first_token(started_at)
+            fields["ttft_ms"] = self.timings.record_answer(conversation.clock.monotonic, started_at)
+            fields |= self._marks.take("event")
             if accumulator.id in self._broken_ids:
                 # A server may repeat an id; blocks of two answers must not become one message.
                 accumulator.id = f"msg_{conversation.clock.new_uuid()}"
         if conversation.include_partial_messages:
             self._idle_timer.checks = 0
-            conversation.send_event(event.raw, accumulator.id, ttft_ms)
+            if event.delta is not None and event.delta.type == "thinking_delta":
+                self._send_thinking(len(event.delta.thinking))
+            conversation.send_event(event.raw, accumulator.id, **fields)
+
+    def _send_thinking(self, chars: int) -> None:
+        """Report the progress of thinking, which the client may not show."""
+        if chars and self._conversation.parent_tool_use_id is None:
+            self._conversation.send(self._marks.count_thinking(chars))
 
     def _handle_block(self, block: Block, accumulator: MessageAccumulator) -> None:
         if isinstance(block, ToolUse):
@@ -290,24 +326,25 @@ class ModelCall:
         if self._conversation.parent_tool_use_id is None and dispatcher.has_hooks("MessageDisplay"):
             for block in accumulator.partial():
                 if isinstance(block, Text):
-                    await dispatcher.turn_hooks.before_display(self._turn_id, block.text)
-
-    def _time_to_first_token(self, started_at: float) -> int:
-        """Record the time of the first token of the turn; the milliseconds until the first token of this answer."""
-        now = self._conversation.clock.monotonic()
-        if self.first_token_at is None:
-            self.first_token_at = now
-        return round((now - started_at) * 1000)
+                    shown = await dispatcher.turn_hooks.before_display(self._turn_id, block.text)
+                    if shown is not None and shown != block.text:
+                        self._displayed[block.text] = shown
 
     def send_block(self, block: Block, *, aborted: bool = False) -> None:
         """Journal and send one block of the answer. Raises SessionError."""
-        named = [prompt.uuid for prompt in self._prompts if prompt.has_client_uuid]
-        first, self._has_sent_reply = named and not self._has_sent_reply, True
+        replaced, self.refusals.retracted = self.refusals.retracted, []
+        shown = self._displayed.get(block.text) if isinstance(block, Text) else None
         self._conversation.append_assistant(
             self.accumulator.message(block),
+            shown=None if shown is None else self.accumulator.message(Text.of(shown)),
             request_id=self.accumulator.request_id or UNSET,
             aborted=True if aborted else UNSET,
-            user_message_uuid=named[0] if first else UNSET,
-            user_message_uuids=named if first else UNSET,
+            supersedes=replaced or UNSET,
+            **self._marks.take("message"),
             tool_use_meta=self._conversation.tool_executor.call_meta(block) or UNSET,
         )
+
+
+def describe_wait(seconds: float | None) -> Json | UnsetType:
+    """How long a backend was waited for that sent nothing, and how long the retry waits."""
+    return UNSET if seconds is None else dict.fromkeys(("waited_ms", "retry_wait_ms"), round(seconds * 1000))

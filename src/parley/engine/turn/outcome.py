@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import msgspec
 
 from parley.errors import BudgetSpent, ModelError
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
+
+
+class StopCause(enum.Enum):
+    """Why a turn is stopped, as the results of its unfinished calls say it."""
+
+    INTERRUPT = "The user interrupted"
+    GIVE_WAY = "A newer message from the user arrived"
 
 
 class TurnOutcome(Struct, frozen=True, kw_only=True):
@@ -29,6 +37,8 @@ class TurnOutcome(Struct, frozen=True, kw_only=True):
     """The slash command that was the whole turn."""
     structured_output: Any = UNSET
     structured_output_report: Json | UnsetType = UNSET
+    deferred_tool_use: Json | UnsetType = UNSET
+    """The call that waits for the session to be resumed."""
 
     @property
     def is_aborted(self) -> bool:
@@ -65,9 +75,32 @@ def not_structured(report: Json, stop_reason: str | None) -> TurnOutcome:
     )
 
 
-def stopped_by_hook(outcome: TurnOutcome) -> TurnOutcome:
-    """The same outcome, caused by a hook."""
-    return msgspec.structs.replace(outcome, terminal_reason="hook_stopped")
+def stopped_by_hook(outcome: TurnOutcome, *, at_end: bool = False) -> TurnOutcome:
+    """The same outcome, caused by a hook. `at_end`: a Stop hook, after the model had finished."""
+    return msgspec.structs.replace(outcome, terminal_reason="stop_hook_prevented" if at_end else "hook_stopped")
+
+
+def deferred(call: Json) -> TurnOutcome:
+    """A hook deferred a call. The session continues with it when it is resumed."""
+    return TurnOutcome(
+        terminal_reason="tool_deferred",
+        stop_reason="tool_deferred",
+        text="",
+        api_error_status=None,
+        deferred_tool_use={"id": call["id"], "name": call["name"], "input": call["input"]},
+    )
+
+
+def deferred_unavailable(tool: str) -> TurnOutcome:
+    """The session was resumed, and the tool of its deferred call is gone."""
+    text = f"The deferred call cannot continue: the tool {tool} is not available."
+    return TurnOutcome(
+        is_error=True,
+        terminal_reason="tool_deferred_unavailable",
+        stop_reason="tool_deferred_unavailable",
+        text=text,
+        api_error_status=None,
+    )
 
 
 def blocked(text: str) -> TurnOutcome:
@@ -142,9 +175,26 @@ def out_of_turns(limit: int, stop_reason: str | None) -> TurnOutcome:
     )
 
 
-def failed(reason: str, fault_type: str = "system_error") -> TurnOutcome:
+def failed(reason: str, fault_type: str = "system_error", terminal_reason: str | UnsetType = UNSET) -> TurnOutcome:
     """The turn could not run, or there is a bug in the engine."""
-    return TurnOutcome(subtype="error_during_execution", is_error=True, errors=[reason], fault_type=fault_type)
+    return TurnOutcome(
+        subtype="error_during_execution",
+        is_error=True,
+        errors=[reason],
+        fault_type=fault_type,
+        terminal_reason=terminal_reason,
+    )
+
+
+def malformed(count: int, stop_reason: str | None) -> TurnOutcome:
+    """The model kept calling tools with arguments that are not JSON."""
+    return TurnOutcome(
+        subtype="error_during_execution",
+        is_error=True,
+        terminal_reason="malformed_tool_use_exhausted",
+        errors=[f"The model called tools {count} times in a row with input that is not a JSON object"],
+        stop_reason=stop_reason,
+    )
 
 
 # The values of `assistant.error`, by status. Without a status, the error type of the API decides.
@@ -193,7 +243,8 @@ def is_too_large(error: ModelError) -> bool:
 
 def terminal_reason(error: ModelError) -> str:
     if is_too_long(error):
-        return "prompt_too_long"
+        # Without a status no backend was asked: the prompt exceeds the window by itself.
+        return "blocking_limit" if error.status is None else "prompt_too_long"
     return "image_error" if error.status == 413 else "api_error"
 
 

@@ -22,7 +22,7 @@ ENVELOPE_BYTES = 4_096
 """The part of a line that is not the result."""
 LONGEST_TEXT_CHARS = 10_000
 PREVIEW_CHARS = 2_000
-TOO_LARGE = "(too large to be told here)"
+TOO_LARGE = "(too large to show here)"
 
 
 def spill_to_file(result: ToolOutput, max_bytes: int, new_file: Callable[[str], Path]) -> ToolOutput:
@@ -96,8 +96,14 @@ def spill_text(text: str, new_file: Callable[[str], Path]) -> str:
 
 def save(data: bytes, path: Path) -> str:
     """Save the data and say where. A full disk loses the rest of an output, not the turn."""
+    error = write_result(data, path)
+    return f"saved to: {path}" if error is None else f"could not be saved: {error}"
+
+
+def write_result(data: bytes, path: Path) -> str | None:
+    """Write a result file; returns the error if that fails."""
     try:
         private_files.write(path, data, below=BELOW)
     except OSError as exc:
-        return f"could not be saved: {exc.strerror}"
-    return f"saved to: {path}"
+        return exc.strerror or str(exc)
+    return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from parley.errors import ModelError
 
-DEFAULT_RETRIES = 8
 KEY_RETRIES = 2
 FIRST_DELAY_SECONDS = 0.5
 MAX_DELAY_SECONDS = 30.0

@@ -24,10 +24,9 @@ from parley.engine.session.prompt_queue import Prompt, RejectedPrompt, ResumedTu
 from parley.engine.session.prompts import check_not_empty, check_size, injected_message
 from parley.engine.turn import outcome
 from parley.engine.turn.heartbeat import keep_alive
-from parley.engine.turn.outcome import TurnOutcome
-from parley.engine.turn.turn import StopCause, Turn
+from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.errors import SessionError, ToolsMissing
-from parley.protocol.base import UNSET
+from parley.protocol.base import UNSET, UnsetType
 from parley.protocol.messages.result import Result
 from parley.workspace.base import WORKTREES
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.recovery.orphaned_tasks import OrphanedTasks
     from parley.engine.session.session import Session
+    from parley.engine.turn.turn import Turn
 
 
 class TurnRunner:
@@ -59,7 +59,7 @@ class TurnRunner:
             if isinstance(item, RejectedPrompt):
                 session.ledger.begin_turn()
                 refused = outcome.failed(f"The prompt was refused: {item.reason}", "validation_error")
-                self._end(Turn(session.conversation, []), refused, [] if item.uuid is None else [item.uuid])
+                self._end(self._make_turn([]), refused, [] if item.uuid is None else [item.uuid])
             else:
                 turn = self._make_turn(item)
                 self._end(turn, await self._run_task(turn))
@@ -83,6 +83,8 @@ class TurnRunner:
         return item
 
     def _make_turn(self, item: list[Prompt] | ResumedTurnItem) -> Turn:
+        from parley.engine.turn.turn import Turn  # with the first prompt: `initialize` is answered without it
+
         session = self._session
         if isinstance(item, ResumedTurnItem):
             turn = Turn(session.conversation, [], prompt_queue=session.prompt_queue, resumed_calls=item.calls)
@@ -133,12 +135,19 @@ class TurnRunner:
                 turn.end(ended)
             return turn.outcome
         except SessionError as exc:
-            return outcome.failed(str(exc), exc.fault_type)
+            return outcome.failed(str(exc), exc.fault_type, self._failure_reason(turn))
         except Exception as exc:
             # A bug of ours ends the turn with a result, too.
             self._session.config.warn("".join(traceback.format_exception(exc)))
             self._close_calls_after_bug()
-            return outcome.failed(f"internal error: {type(exc).__name__}: {exc}")
+            reason = self._failure_reason(turn)
+            return outcome.failed(f"internal error: {type(exc).__name__}: {exc}", terminal_reason=reason)
+
+    def _failure_reason(self, turn: Turn) -> str | UnsetType:
+        """The terminal reason of a turn that failed before or in a model call; none for other failures."""
+        if turn.model_call.has_bug:
+            return "model_error"
+        return UNSET if turn.model_call_count or turn.resumed_calls else "turn_setup_failed"
 
     async def _prepare(self, turn: Turn) -> None:
         """Wait for servers and file changes, collect what the model has to know, and expand commands."""
@@ -157,7 +166,9 @@ class TurnRunner:
     async def _admit(self, turn: Turn) -> TurnOutcome | None:
         """The outcome if hooks refuse the prompts, or a command answers them."""
         session, feedback = self._session, turn.hook_feedback
-        if turn.resumed_calls or turn.stop_cause is not None:
+        if turn.resumed_calls:
+            return self._find_missing_tool(turn)
+        if turn.stop_cause is not None:
             return None
         refused = None
         with interruptible(turn):
@@ -172,6 +183,17 @@ class TurnRunner:
             if refused is None and session.main_agent is not None:
                 await session.main_agent.start_turn(turn)
         return refused
+
+    def _find_missing_tool(self, turn: Turn) -> TurnOutcome | None:
+        """The outcome if the tool of a deferred call is gone."""
+        session, deferred = self._session, self._session.journal.deferred_calls
+        calls = [call for call in turn.resumed_calls if call.id in deferred]
+        gone = [call for call in calls if not session.tool_executor.has_tool(call.name)]
+        if not gone:
+            return None
+        session.send_init()
+        session.conversation.close_interrupted_calls()
+        return outcome.deferred_unavailable(gone[0].name)
 
     def _collect_news(self, turn: Turn) -> None:
         """Collect news about MCP servers and tasks, and the instructions of servers, for the model."""
@@ -189,6 +211,7 @@ class TurnRunner:
         if asked is not None:
             turn.hook_feedback.contexts += asked.report(session.journal.append_event, session.outbox.send)
         turn.hook_feedback.contexts += session.servers.news_for_model()
+        turn.hook_feedback.contexts += session.declared.plan_news(session.mode, session.conversation.tool_context)
         said, conversation = session.servers.instructions(), session.conversation
         if said and session.journal.system_text is None:
             conversation.instructions = msgspec.structs.replace(conversation.instructions, servers=said)
@@ -207,12 +230,14 @@ class TurnRunner:
         session.servers.announce()
         if turn.resumed_calls:
             conversation.close_interrupted_calls(excluded=turn.resumed_calls)
-            session.resumed_turn.resend_client_calls(turn.resumed_calls, session.config.storage.log)
+            session.resumed_turn.resend_client_calls(turn.resumed_calls)
         else:
             check_not_empty(turn.prompts)
             check_size(turn.prompts, conversation.model)
             conversation.close_interrupted_calls()
             conversation.append_date()
+            if not session.journal.history.list_entries():
+                conversation.append_contexts(conversation.excluded_facts())
             session.prompts.append(turn.prompts)
             session.permission_mode.append()
             self._record_title()
@@ -225,9 +250,12 @@ class TurnRunner:
             raise ToolsMissing(obstacle)
 
     def _record_title(self) -> None:
-        """Journal the title from the command line, once the session has a prompt."""
-        title, record = self._session.config.storage.title, self._session.journal
-        if title is not None and title != record.title:
+        """Journal the title from the command line or the client, once the session has a prompt."""
+        record, config = self._session.journal, self._session.config
+        title = " ".join((config.options.name or "").split())
+        if not title and record.title is None and config.storage.start_source == "startup":
+            title = self._session.declared.title
+        if title and title != record.title:
             record.append_event("title", {"title": title})
 
     async def _join_waiting(self, turn: Turn) -> None:

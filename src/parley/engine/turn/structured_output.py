@@ -21,7 +21,6 @@ from parley.tools.base import Context, ToolOutput
 from parley.workspace.base import Scope
 
 TOOL = "StructuredOutput"
-DEFAULT_ATTEMPTS = 5
 MOST_ERRORS = 10
 LONGEST_ERROR_CHARS = 300
 DATA = frozenset({"const", "default", "enum", "examples"})
@@ -34,7 +33,7 @@ class OutputSchema:
     name: ClassVar[str] = TOOL
     """The name of the tool that takes the answer."""
 
-    def __init__(self, schema: Json, max_attempts: int = DEFAULT_ATTEMPTS) -> None:
+    def __init__(self, schema: Json, max_attempts: int) -> None:
         """Raises UsageError if the schema is invalid."""
         self.schema = schema
         self._validator = make_validator(schema)
@@ -179,7 +178,7 @@ def make_validator(schema: Any) -> Any:
     try:
         list(made.iter_errors({}))
     except RecursionError:
-        raise UsageError("the JSON schema refers to itself without end") from None
+        raise UsageError("the JSON schema refers to itself endlessly") from None
     return made
 
 

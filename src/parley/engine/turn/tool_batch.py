@@ -43,10 +43,14 @@ class ToolBatch:
         self.open_calls = list(resumed_calls)
         """Calls without a result."""
         self.denials: list[Denial] = []
+        self._batch_size = 0
+        self.deferred: ToolUse | None = None
+        """The call that a hook deferred; it has no result and ends the turn."""
 
     async def run(self, calls: list[ToolUse]) -> bool:
         """Run the calls; True if the client or a hook ends the turn."""
         self.open_calls = list(calls)
+        self._batch_size = len(calls)
         executor = self._conversation.tool_executor
         if len(calls) > 1 and all(executor.is_read_only(call) for call in calls):
             return await self._run_parallel(calls)
@@ -72,23 +76,42 @@ class ToolBatch:
         """Run one call and send its result; True if the client or a hook ends the turn."""
         async with slots or contextlib.nullcontext():
             conversation = self._conversation
+            if (deferral := conversation.find_deferral()) is not None:
+                deferral.load([call.name])
             with (
                 conversation.config.observer.tool(call.name, call.id) as observation,
                 ToolHeartbeat(conversation.send, call, conversation.limits.heartbeat_seconds),
             ):
-                outcome = await conversation.tool_executor.run(call, conversation.mode)
+                outcome = await conversation.tool_executor.run(call, conversation.mode, may_defer=self._may_defer())
                 observation.set_attributes(
                     error_type="denied" if outcome.denied is not None else None, is_error=outcome.output.is_error
                 )
+        if outcome.deferred is not None:
+            self.deferred = outcome.deferred
+            return True
         if outcome.denied is not None and outcome.stop_reason is None:
             self._deny(call, outcome.denied)
+        if outcome.output.memories:
+            from parley.protocol.messages.occasional import MemoryRecall
+
+            conversation.send(MemoryRecall(mode="select", memories=list(outcome.output.memories)))
+        if isinstance(change := outcome.output.detail, dict) and "structuredPatch" in change:
+            conversation.ledger.count_lines(change)
         self.send_result(call, outcome.output, outcome.meta)
         self._feedback.add_result(call, outcome)
-        if find_traits(call.name).opens_folders:
-            from parley.engine.context.nested_memory import find_instructions
+        resolved = conversation.tool_executor.resolve_alias(call)
+        if find_traits(resolved.name).opens_folders:
+            from parley.engine.context.nested_memory import find_instructions, report_instructions
 
-            self._feedback.contexts += find_instructions(self._conversation, call, outcome)
+            found = find_instructions(conversation, resolved, outcome)
+            self._feedback.contexts += found
+            if found and conversation.hooks.dispatcher is not None:
+                await report_instructions(conversation.hooks.dispatcher, resolved, found)
         return outcome.stops_turn or self._feedback.stop_reason is not None
+
+    def _may_defer(self) -> bool:
+        """Whether a hook may defer the call: it is the only one, and the session's own."""
+        return self._batch_size == 1 and self._conversation.parent_tool_use_id is None
 
     def _deny(self, call: ToolUse, denial: Deny) -> None:
         self.denials.append(Denial(tool_name=call.name, tool_use_id=call.id, tool_input=call.input))
@@ -106,7 +129,9 @@ class ToolBatch:
 
     def send_result(self, call: ToolUse, result: ToolOutput, meta: Json | None = None) -> None:
         conversation = self._conversation
-        result = spill_to_file(clean_output(result), conversation.limits.max_line_bytes, conversation.new_result_file)
+        result = spill_to_file(
+            clean_output(result), conversation.limits.max_line_bytes, conversation.config.workspace.new_result_file
+        )
         conversation.append_user(
             ToolResult.of(call.id, result.content, result.is_error),
             tool_use_result=UNSET if result.detail is None else result.detail,

@@ -14,10 +14,11 @@ import asyncio
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.approval.gate import Approval, ApprovalGate
+from parley.engine.approval.gate import Approval, ApprovalGate, CallDeferred
 from parley.engine.approval.input_digest import input_digest
 from parley.engine.hooks.registry import HookRegistry
 from parley.errors import ToolError
@@ -39,6 +40,9 @@ from parley.tools.registry import ToolRegistry
 from parley.tools.selection import canonical_name
 from parley.workspace.base import Files
 
+if TYPE_CHECKING:
+    from parley.engine.hooks.dispatcher import HookDispatcher
+
 ACCEPTED = {"host": "user_temporary", "hook": "hook"}
 """Who allowed a call, as `tool_result_meta` spells it."""
 NOT_RUN = {"host": ("permission-rule", "user_reject"), "nobody": ("user-rejected", "config")}
@@ -46,7 +50,7 @@ NOT_RUN = {"host": ("permission-rule", "user_reject"), "nobody": ("user-rejected
 BY_RULE = ("permission-rule", "config")
 BY_HOOK = ("permission-rule", "hook")
 STOPPED_TEXT = "The user did not want this tool call and ended the turn. Wait for what they say next."
-CUT_OFF = "the turn was cut off before the hooks had seen it that must see it"
+CUT_OFF = "the turn was cut off before the required hooks ran"
 ALTERED = "The input is not the one that was approved"
 
 
@@ -63,6 +67,8 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
     """Why a hook ends the turn, if one does."""
     executed_input: Json | None = None
     """The input that it ran with, if it ran."""
+    deferred: ToolUse | None = None
+    """The call, if a hook deferred it. It has no result yet."""
 
     @property
     def stops_turn(self) -> bool:
@@ -131,12 +137,14 @@ class ToolExecutor:
     ) -> None:
         self.tools = tools
         self._gate = gate
-        self._context = context
+        self.context = context
         self._hooks = hooks
         self._warn = warn
         self.agent = agent
         """The `agent_id` and `agent_type` of the subagent that calls; None for the session's own model."""
         self.in_flight = InFlightCalls()
+        self.aliases: Mapping[str, str] = {}
+        """Other names for tools, which the client declares: a call of the key runs the tool that is its value."""
 
     def is_read_only(self, call: ToolUse) -> bool:
         """Whether a call changes nothing here, so that others may run at the same time."""
@@ -150,12 +158,19 @@ class ToolExecutor:
         tool = self._find(name)
         return tool is not None and tool.reads_only and not always_asks(tool)
 
+    def resolve_alias(self, call: ToolUse) -> ToolUse:
+        """The call of the tool that an alias stands for. One step: an alias of an alias is not followed."""
+        name = self.aliases.get(call.name)
+        return call if name is None else ToolUse({**call.json, "name": name})
+
     def prepare(self, call: ToolUse) -> ToolUse:
         """The call with its input as it is shown, allowed and run."""
-        tool = self._find(call.name)
+        return self._prepare(self._find(call.name), call)
+
+    def _prepare(self, tool: Tool | None, call: ToolUse) -> ToolUse:
         if not isinstance(tool, PreparesInput) or is_unreadable(call):
             return call
-        return ToolUse({**call.json, "input": tool.prepare(call.input, self._context)})
+        return ToolUse({**call.json, "input": tool.prepare(call.input, self.context)})
 
     def call_meta(self, block: Block) -> list[Json] | None:
         """How a client may show a call, if its tool says so."""
@@ -168,59 +183,96 @@ class ToolExecutor:
         why = self.tools.explain_absence(name) if isinstance(self.tools, ToolRegistry) else ""
         return why or f"Available tools: {', '.join(self.tools) or 'none'}"
 
+    def has_tool(self, name: str) -> bool:
+        return self._find(name) is not None
+
     def _find(self, name: str) -> Tool | None:
+        name = self.aliases.get(name, name)
         return self.tools.get(name) or self.tools.get(canonical_name(name))
 
-    async def run(self, call: ToolUse, mode: Callable[[], str]) -> ToolOutcome:
-        """Run one call from lookup to hooks. `mode` gives the permission mode at the time of the decision."""
+    async def run(self, call: ToolUse, mode: Callable[[], str], *, may_defer: bool = False) -> ToolOutcome:
+        """Run one call from lookup to hooks. `mode` gives the permission mode at the time of the decision.
+
+        `may_defer`: a hook may defer the call, because it is the only one of its answer.
+        """
         dispatcher = self._hooks.dispatcher
         with self.in_flight.track(call.id):
-            # Find the tool and check the input.
-            tool = self._find(call.name)
+            # Find the tool and check the input. Rules, hooks and the client see the tool, not its alias.
+            tool, call = self._find(call.name), self.resolve_alias(call)
             if tool is None:
                 why = self._explain_missing(call.name)
                 return unusable_call(f"Error: No such tool available: {call.name}. {why}")
             if is_unreadable(call):
                 return unusable_call(f"InputValidationError: {call.name} was called with input that is not JSON")
-            call = self.prepare(call)  # again: a plan may have been written since the call was sent
+            call = self._prepare(tool, call)  # again: a plan may have been written since the call was sent
             try:
                 read_input(tool, call.input)
                 # Decide: rules, hooks, the client. The decision is journalled.
-                approval = await self._gate.decide(call, tool, self._context, mode, self.agent)
+                approval = await self._gate.decide(call, tool, self.context, mode, self.agent, may_defer=may_defer)
             except InvalidInput as exc:
                 return unusable_call(f"InputValidationError: {exc}")
+            except CallDeferred as exc:
+                return ToolOutcome(output=ToolOutput(content=""), deferred=exc.call)
 
             # Run, if allowed.
             if dispatcher is not None and dispatcher.tool_hooks.guard_output(approval.call, tool, self.agent):
                 self.in_flight.guard(call.id)
-            started_at = self._context.clock()
+            started_at, cwd = self.context.clock(), self.context.state.cwd
             if isinstance(approval.decision, Deny):
                 outcome = denied_outcome(approval.decision)
             else:
                 outcome = await self._execute(tool, approval.decision, approval)
             if dispatcher is None:
                 return outcome
+            seconds = self.context.clock() - started_at
+            return await self._finish(dispatcher, tool, approval, outcome, seconds, cwd)
 
-            # Hooks after the call.
-            contexts, output = approval.contexts, outcome.output
-            stop_reason = outcome.stop_reason if approval.stop_reason is None else approval.stop_reason
-            if outcome.executed_input is not None:
-                seconds = self._context.clock() - started_at
-                after = await dispatcher.tool_hooks.after(
-                    approval.call, tool, outcome.executed_input, output, seconds, self.agent
-                )
-                contexts, stop_reason, output = (*contexts, *after.contexts), after.stop_reason, after.output
-            return msgspec.structs.replace(outcome, output=output, contexts=contexts, stop_reason=stop_reason)
+    async def _finish(
+        self,
+        dispatcher: HookDispatcher,
+        tool: Tool,
+        approval: Approval,
+        outcome: ToolOutcome,
+        seconds: float,
+        old_cwd: str,
+    ) -> ToolOutcome:
+        """Run the hooks after a call."""
+        from parley.engine.hooks.tool_hooks import ToolRun
+
+        contexts, output = approval.contexts, outcome.output
+        stop_reason = outcome.stop_reason if approval.stop_reason is None else approval.stop_reason
+        hooks = dispatcher.tool_hooks
+        if isinstance(approval.decision, Deny):
+            contexts = (
+                *contexts,
+                *await hooks.denied(approval.call, tool, approval.decision, self.agent, self.context),
+            )
+        if outcome.executed_input is not None:
+            if self.context.state.cwd != old_cwd:
+                await dispatcher.session_hooks.cwd_changed(old_cwd, self.context.state.cwd, self.agent)
+            after = await hooks.after(
+                ToolRun(
+                    call=approval.call,
+                    tool=tool,
+                    input=outcome.executed_input,
+                    output=output,
+                    seconds=seconds,
+                    context=self.context,
+                ),
+                self.agent,
+            )
+            contexts, stop_reason, output = (*contexts, *after.contexts), after.stop_reason, after.output
+        return msgspec.structs.replace(outcome, output=output, contexts=contexts, stop_reason=stop_reason)
 
     async def _execute(self, tool: Tool, decision: Allow, approval: Approval) -> ToolOutcome:
         permission = {"decision": "accept", "source": ACCEPTED.get(decision.source, "config")}
         if decision.source != "host":
             permission["reason_type"] = decision.reason_type
         meta: Json = {"permission_decision": permission}
-        id = self._context.tool_use_id = approval.call.id
+        id = approval.call.id
         self.in_flight.start(id)
         try:
-            async with track_changes(self._context.files, tool):
+            async with track_changes(self.context.files, tool):
                 # The approved input runs, byte for byte. Nothing is awaited between this line and the next.
                 if input_digest(decision.input) != approval.input_sha256:
                     return self._deny_altered(tool, decision, approval)
@@ -233,8 +285,11 @@ class ToolExecutor:
 
     async def _call_tool(self, tool: Tool, decision: Allow, id: str) -> ToolOutput:
         reach = msgspec.structs.replace(decision.scope, call=id)
+        dispatcher = self._hooks.dispatcher
         try:
-            return await tool.run(read_input(tool, decision.input), self._context, reach)
+            if dispatcher is not None and (task_event := getattr(tool, "task_event", None)) is not None:
+                await dispatcher.check_task(task_event(decision.input, self.context), self.agent)
+            return await tool.run(read_input(tool, decision.input), self.context, reach)
         except InvalidInput as exc:
             return unusable_output(f"InputValidationError: {exc}")
         except ToolError as exc:

@@ -17,7 +17,6 @@ See also: `model_call.py` calls the model, `tool_batch.py` runs the tools.
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -26,24 +25,20 @@ from parley.engine.hooks.feedback import HookFeedback
 from parley.engine.session.prompt_queue import Prompt, PromptQueue
 from parley.engine.turn import outcome
 from parley.engine.turn.model_call import ModelCall
-from parley.engine.turn.outcome import TurnOutcome
+from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.engine.turn.structured_output import OutputSchema
 from parley.engine.turn.tool_batch import ToolBatch
 from parley.errors import BudgetSpent, ModelError
-from parley.protocol.base import UNSET
+from parley.models.accumulator import is_unreadable
+from parley.protocol.base import UNSET, UnsetType
 from parley.protocol.blocks import Text, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.dialects import AnswerComplete
 
+MAX_MALFORMED = 5
+"""A model that cannot write the arguments of a call is not asked again after this many answers."""
 INTERRUPTED = "[Request interrupted by user]"
 INTERRUPTED_TOOL = "[Request interrupted by user for tool use]"
-
-
-class StopCause(enum.Enum):
-    """Why a turn is stopped, as the results of its unfinished calls say it."""
-
-    INTERRUPT = "The user interrupted"
-    GIVE_WAY = "A newer message of the user came"
 
 
 class Turn:
@@ -61,7 +56,9 @@ class Turn:
         """The calls of a turn that an earlier engine started."""
         self._queue = PromptQueue() if prompt_queue is None else prompt_queue
         """An urgent prompt in it ends the turn."""
-        self.model_call = ModelCall(conversation, prompts)
+        reason = conversation.options.resume_reason or "interrupted_turn"
+        self.resume_reason: str | UnsetType = reason if self.resumed_calls else UNSET
+        self.model_call = ModelCall(conversation, prompts, self.resume_reason)
         self.stop_cause: StopCause | None = None
         self.is_cancellable = False
         """Whether an interrupt cancels the task. Before the first message is sent it only sets `stop_cause`."""
@@ -69,6 +66,8 @@ class Turn:
         self.tool_batch = ToolBatch(conversation, self.hook_feedback, self._queue, self.resumed_calls)
         self.started_at = conversation.clock.monotonic()
         self._answered_by_tool = False
+        self._malformed = 0
+        """Answers in a row whose calls all had unreadable input."""
         self._outcome: TurnOutcome | None = None
 
     @property
@@ -79,11 +78,6 @@ class Turn:
     def num_turns(self) -> int:
         """The count that clients expect: an answer by the output tool saves one model call, which still counts."""
         return self.model_call_count + self._answered_by_tool
-
-    @property
-    def first_token_seconds(self) -> float | None:
-        at = self.model_call.first_token_at
-        return None if at is None else at - self.started_at
 
     @property
     def is_running_tools(self) -> bool:
@@ -121,7 +115,7 @@ class Turn:
                     raise
                 self._outcome = self._abort()
             finally:
-                self.model_call.fallback.restore()
+                self.model_call.refusals.report_return(self.model_call.fallback.restore())
             ended = self.outcome
             reason = None if ended.terminal_reason is UNSET else ended.terminal_reason
             observation.set_attributes(
@@ -138,7 +132,7 @@ class Turn:
         self._outcome = ended
 
     async def step(self) -> TurnOutcome | None:
-        """One answer of the model and its tool calls; the outcome if the turn ends with them."""
+        """One answer of the model and its tool calls; the outcome if the turn ends with them. Raises BudgetSpent."""
         if self.stop_cause is not None:
             return self._abort()
         self.hook_feedback.append()
@@ -149,13 +143,18 @@ class Turn:
             calls, stop_reason = accumulator.calls(), accumulator.stop_reason
             self.conversation.send(AnswerComplete(message_id=accumulator.id))
         if calls:
+            self._malformed = self._malformed + 1 if all(map(is_unreadable, calls)) else 0
             is_stopped = await self.tool_batch.run(calls)
             ended = await self._finish_tools(calls, stop_reason, is_stopped=is_stopped)
         else:
             ended = self._conclude(stop_reason)
         if ended is not None and not await self._hooks_continue(ended):
-            return ended if self.hook_feedback.stop_reason is None else outcome.stopped_by_hook(ended)
-        max_turns = self.conversation.limits.max_turns
+            if ended.terminal_reason == "completed" and not self.conversation.tool_executor.agent:
+                self.conversation.ledger.check_cost()  # clients expect the turn that spends the budget to fail
+            if self.hook_feedback.stop_reason is None:
+                return ended
+            return outcome.stopped_by_hook(ended, at_end=ended.terminal_reason == "completed")
+        max_turns = self.conversation.options.max_turns
         if max_turns is not None and self.model_call_count >= max_turns:
             return outcome.out_of_turns(max_turns, stop_reason)
         return None
@@ -170,6 +169,9 @@ class Turn:
         self, calls: list[ToolUse], stop_reason: str | None, *, is_stopped: bool
     ) -> TurnOutcome | None:
         """The outcome if the turn ends after these calls. `is_stopped`: the client or a hook ended it."""
+        if self.tool_batch.deferred is not None:
+            self.tool_batch.open_calls = []  # it stays open until the session is resumed
+            return outcome.deferred(self.tool_batch.deferred.json)
         if is_stopped and self.hook_feedback.stop_reason is None:
             return self._abort(in_tools=True)
         if self.hook_feedback.stop_reason is not None:
@@ -183,6 +185,8 @@ class Turn:
             self._answered_by_tool = schema.is_satisfied
             if schema.is_satisfied or schema.is_exhausted:
                 return schema_outcome(schema, stop_reason)
+        if self._malformed >= MAX_MALFORMED:
+            return outcome.malformed(self._malformed, stop_reason)
         if self._queue.is_urgent():
             self.stop_cause = StopCause.GIVE_WAY
             return self._abort(in_tools=True)
@@ -191,11 +195,11 @@ class Turn:
     def _conclude(self, stop_reason: str | None) -> TurnOutcome | None:
         """The model asks for nothing more: the outcome, unless its answer does not match the output schema."""
         denials = self.tool_batch.denials
-        if denials and self.conversation.limits.fail_on_denial:
+        if denials and self.conversation.options.fail_on_denial:
             return outcome.denied([denial.tool_name for denial in denials], stop_reason)
         schema = self.conversation.output_schema
         if schema is None:
-            return outcome.completed(self.model_call.final_text(), stop_reason)
+            return outcome.completed(self.model_call.display_text(), stop_reason)
         schema.attempts += 1
         if schema.accept_text(self.model_call.final_text()) or schema.is_exhausted:
             return schema_outcome(schema, stop_reason)

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from parley.errors import ModelError
 from parley.models.backends.rate_limits import parse_quota
+from parley.models.backends.reasoning_items import without_reasoning_items
 from parley.models.backends.unsupported_fields import UnsupportedFields
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, read_event
 from parley.models.endpoint import ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
+from parley.models.tool_references import DEFER, REFERENCE, replace_references
 from parley.protocol.base import Json
 
 API_VERSION = "2023-06-01"
 CACHE_MARK = "cache_control"
 OPTIONAL = ("thinking", "output_config", "metadata", CACHE_MARK)
 """Fields of the API that compatible servers may not support."""
+DEFERRAL = (DEFER, REFERENCE)
+"""They need each other, so both are left out if a server does not support one."""
 BETA_HEADER = "anthropic-beta"
 TASK_BUDGET_BETA = "task-budgets-2026-03-13"
+TOOL_SEARCH_BETA = "advanced-tool-use-2025-11-20"
 
 
 class Anthropic:
@@ -72,8 +77,7 @@ class Anthropic:
                     endpoint.url("/v1/messages"), head, msgspec.json.encode(fields), parse_error
                 ) as answer:
                     async for batch in answer.batches():
-                        for data in batch:
-                            event = parse_event(data)
+                        for event in parse_events(batch):
                             if event.type == "message_start":
                                 event.request_id = answer.headers.get("request-id")
                                 event.quota = parse_quota(answer.headers) if has_quota(endpoint) else None
@@ -116,7 +120,7 @@ def build_body(request: ModelRequest, extra: Json) -> Json:
         fields["output_config"] = output
     if request.session_id:
         fields["metadata"] = {"user_id": request.session_id}
-    return {**fields, **extra, "messages": request.messages, "stream": True}
+    return {**fields, **extra, "messages": without_reasoning_items(request.messages), "stream": True}
 
 
 def collect_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:
@@ -124,6 +128,8 @@ def collect_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:
     if BETA_HEADER in dropped:
         return []
     needed = [TASK_BUDGET_BETA] if request.task_budget is not None else []
+    if not drops_deferral(dropped) and any(DEFER in tool for tool in request.tools):
+        needed.append(TOOL_SEARCH_BETA)
     return [beta for beta in dict.fromkeys([*request.betas, *needed]) if beta not in dropped]
 
 
@@ -143,7 +149,14 @@ def drop_fields(fields: Json, dropped: Collection[str]) -> Json:
     if not dropped:
         return fields
     remaining = {name: value for name, value in fields.items() if name not in dropped}
+    if drops_deferral(dropped):
+        remaining["tools"] = [{key: tool[key] for key in tool if key != DEFER} for tool in fields.get("tools", ())]
+        remaining["messages"] = replace_references(fields["messages"])
     return without_cache_mark(remaining) if CACHE_MARK in dropped else remaining
+
+
+def drops_deferral(dropped: Collection[str]) -> bool:
+    return any(name in dropped for name in DEFERRAL)
 
 
 def without_cache_mark(value: Any) -> Any:
@@ -161,6 +174,8 @@ def optional_fields(fields: Json, betas: Sequence[str]) -> Iterator[str]:
     # Without its schema the answer would differ, so it is not optional.
     has_schema = "format" in fields.get("output_config", {})
     yield from (name for name in OPTIONAL if name in fields and not (name == "output_config" and has_schema))
+    if any(DEFER in tool for tool in fields.get("tools", ())):
+        yield from DEFERRAL
     if CACHE_MARK.encode() in msgspec.json.encode(fields):
         yield CACHE_MARK
 
@@ -191,6 +206,30 @@ def is_content(event: ModelEvent) -> bool:
     return event.type.startswith(("content_block_", "message_"))
 
 
+def parse_events(batch: Iterable[bytes]) -> Iterator[ModelEvent]:
+    """The events of a batch. An answer in one piece becomes the events that would stream it. Raises ModelError."""
+    for data in batch:
+        event = parse_event(data)
+        if event.type == "message":
+            yield from stream_message(data)
+        else:
+            yield event
+
+
+def stream_message(data: bytes) -> Iterator[ModelEvent]:
+    """Raises ModelError if the message is invalid."""
+    from parley.models.event_synthesis import message_json, synthesize_events
+
+    try:
+        given = msgspec.json.decode(data)
+        empty = message_json(list(given["content"]), id="", model="", usage={})
+        # Servers leave out what they do not count.
+        message = {**empty, **{name: value for name, value in given.items() if value is not None}}
+        yield from synthesize_events(message, chunk_chars=max(1, len(data)))
+    except (KeyError, TypeError, AttributeError) as exc:
+        raise ModelError(f"the model sent an invalid message: {exc!r}", retryable=True) from None
+
+
 def parse_event(data: bytes) -> ModelEvent:
     """Raises ModelError for an error event or invalid data."""
     try:
@@ -201,6 +240,4 @@ def parse_event(data: bytes) -> ModelEvent:
         error = event.error or {}
         kind = str(error.get("type", "api_error"))
         raise ModelError(str(error.get("message", "the model's stream ended early")), kind=kind, retryable=True)
-    if event.type == "message":
-        raise ModelError("the model's server did not stream its answer")
     return event

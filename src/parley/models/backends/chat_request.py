@@ -76,15 +76,21 @@ def convert_assistant(blocks: list[Json], keeps_reasoning: bool) -> list[Json]:
     calls = [convert_call(block) for block in blocks if block.get("type") == "tool_use"]
     if not text and not calls:
         return []
-    converted: Json = {"role": "assistant", "content": text or None}
+    # Some servers reject `null` beside calls; all accept an empty text.
+    converted: Json = {"role": "assistant", "content": text}
     if reasoning:
         converted["reasoning_content"] = reasoning
     return [{**converted, "tool_calls": calls} if calls else converted]
 
 
 def convert_call(block: Json) -> Json:
-    arguments = msgspec.json.encode(block["input"]).decode()
-    return {"id": block["id"], "type": "function", "function": {"name": block["name"], "arguments": arguments}}
+    function = {"name": block["name"], "arguments": encode_arguments(block)}
+    return {"id": block["id"], "type": "function", "function": function}
+
+
+def encode_arguments(block: Json) -> str:
+    """The arguments of a call as the JSON text that the API expects."""
+    return msgspec.json.encode(block["input"]).decode()
 
 
 def convert_user(blocks: list[Json]) -> list[Json]:

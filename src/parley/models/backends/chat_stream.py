@@ -82,7 +82,7 @@ class ChatStream:
     def _take(self, chunk: Json) -> Iterator[ModelEvent]:
         if not self._started:
             self._started = True
-            yield self._start(chunk)
+            yield message_start(self._new_id(), str(chunk.get("model") or self._model), self._usage)
         usage = chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage") or {}
         if usage.get("completion_tokens") is not None:
             self._reported_usage = convert_usage(usage)
@@ -121,19 +121,6 @@ class ChatStream:
             {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage}
         )
         yield make_event({"type": "message_stop"})
-
-    def _start(self, chunk: Json) -> ModelEvent:
-        message: Json = {
-            "id": f"msg_{self._new_id()}",
-            "type": "message",
-            "role": "assistant",
-            "model": str(chunk.get("model") or self._model),
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": self._usage,
-        }
-        return make_event({"type": "message_start", "message": message})
 
     def _grow(self, delta: Json) -> Iterator[ModelEvent]:
         for key in REASONING:
@@ -242,18 +229,24 @@ def read_stop_reason(choice: Json) -> str | None:
     return reason if isinstance(reason, str) and reason else None
 
 
-def parse_chunk(data: bytes) -> Json:
-    """Raises ModelError."""
+def parse_object(data: bytes) -> Json:
+    """The JSON object of an event. Raises ModelError."""
     try:
         chunk = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         if (repaired := replace_lone_surrogates(data)) is not None:
-            return parse_chunk(repaired)
+            return parse_object(repaired)
         raise ModelError(f"the model sent an invalid event: {exc}", retryable=True) from None
     except RecursionError:
         raise ModelError("the model sent an event that is nested too deeply", retryable=True) from None
     if not isinstance(chunk, dict):
         raise ModelError("the model sent an event that is not a JSON object", retryable=True)
+    return chunk
+
+
+def parse_chunk(data: bytes) -> Json:
+    """A chunk of the answer. Raises ModelError."""
+    chunk = parse_object(data)
     error = chunk.get("error")
     if error:
         details = error if isinstance(error, dict) else {"message": str(error)}
@@ -281,6 +274,20 @@ def is_complete(arguments: str) -> bool:
     except (msgspec.DecodeError, RecursionError):
         return False
     return True
+
+
+def message_start(id: str, model: str, usage: Json) -> ModelEvent:
+    message: Json = {
+        "id": f"msg_{id}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage,
+    }
+    return make_event({"type": "message_start", "message": message})
 
 
 def delta_event(index: int, delta: Json) -> ModelEvent:

@@ -1,13 +1,15 @@
 """`openai:NAME`: any server with the chat completions API, streamed.
 
 The request (chat_request.py) and the stream (chat_stream.py) are converted, so that the engine sees the Messages API.
+`responses.py` is the same for the Responses API.
 The server and its key come from the environment. They never come from the model's name, which project settings can set.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -36,8 +38,29 @@ OUT_OF_MONEY = ("insufficient_quota", "billing_hard_limit_reached", "billing_not
 TOO_LONG = ("context_length_exceeded", "string_above_max_length")
 
 
+class AnswerStream(Protocol):
+    """Converts the data of server-sent events to Messages API events."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the server sent the end of the answer."""
+
+    @property
+    def can_end_early(self) -> bool:
+        """Whether the answer was complete before the connection broke."""
+
+    def feed(self, data: bytes) -> list[ModelEvent]:
+        """Raises ModelError."""
+
+    def end(self) -> Iterator[ModelEvent]:
+        """The events after the last data. Raises ModelError."""
+
+
 class OpenAI:
     """One model on one server."""
+
+    service: ClassVar[str] = "openai"
+    path: ClassVar[str] = "/chat/completions"
 
     def __init__(
         self,
@@ -59,7 +82,7 @@ class OpenAI:
     @classmethod
     def open(cls, setup: ModelSetup, name: str) -> Model:
         return cls(
-            lambda: setup.find_endpoint("openai"),
+            lambda: setup.find_endpoint(cls.service),
             name,
             setup.new_id,
             deadlines=setup.deadlines(),
@@ -72,14 +95,12 @@ class OpenAI:
         endpoint = await asyncio.to_thread(self._find)
         pool = self._pool = self._pool or ConnectionPool(endpoint.base_url, self._deadlines, self._trust)
         while True:
-            fields = {**build_body(request, self._name, endpoint.declared, self._dropped.names), **endpoint.extra_body}
+            fields = {**self._build_body(request, endpoint), **endpoint.extra_body}
             content = msgspec.json.encode(fields)
-            stream = ChatStream(
-                model=self._name, new_id=self._new_id, taken=collect_ids(request.messages), input_chars=len(content)
-            )
+            stream = self._open_stream(request, len(content))
             try:
                 async with pool.post(
-                    endpoint.url("/chat/completions"), build_headers(request, endpoint), content, parse_error
+                    endpoint.url(self.path), build_headers(request, endpoint), content, parse_error
                 ) as answer:
                     async for batch in answer.batches():
                         for data in batch:
@@ -98,8 +119,23 @@ class OpenAI:
                     for event in stream.end():
                         yield event
                     return
-                exc.message = endpoint.without_key(exc.message)
-                self._dropped.record(exc, [field for field in OPTIONAL if field in fields])
+                exc.message = endpoint.without_key(self._locate(exc, stream))
+                self._dropped.record(exc, self._optional_fields(fields))
+
+    def _build_body(self, request: ModelRequest, endpoint: ModelEndpoint) -> Json:
+        return build_body(request, self._name, endpoint.declared, self._dropped.names)
+
+    def _open_stream(self, request: ModelRequest, input_chars: int) -> AnswerStream:
+        taken = collect_ids(request.messages)
+        return ChatStream(model=self._name, new_id=self._new_id, taken=taken, input_chars=input_chars)
+
+    def _optional_fields(self, fields: Json) -> Iterable[str]:
+        """The optional fields of a body."""
+        return [field for field in OPTIONAL if field in fields]
+
+    def _locate(self, exc: ModelError, stream: AnswerStream) -> str:
+        """The text of an error, with what is known of its place in the stream."""
+        return exc.message
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -117,7 +153,10 @@ def build_headers(request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, s
 def parse_error(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
     """The error of a response other than 200, with the error types of the Messages API."""
     error = parse_refusal(status, headers, content)
-    code = read_error(content).get("code")
+    details = read_error(content)
+    code, field = details.get("code"), details.get("param")
+    if isinstance(field, str) and field not in error.message:
+        error.message += f" (field {field!r})"
     if code in OUT_OF_MONEY:
         # The status is 429, but waiting does not help.
         error.kind, error.retryable = "billing_error", False

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable
 
 from parley.errors import ModelError
 
-BAD_REQUEST = (400, 422)
+BAD_REQUEST = (400, 422, 500)
+"""Some servers report a request that they cannot validate as 500."""
 REFUSAL_PATTERN = (
     r"(?i)extra (inputs|fields|parameters|arguments)|un(known|recogni[sz]ed|supported|expected)|additional propert"
     r"|(is|are|was) not (supported|permitted|allowed|recogni[sz]ed|available)|(does|do) not support"

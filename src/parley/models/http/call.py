@@ -14,6 +14,7 @@ The contents of bodies and events are in `backends/`.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +24,7 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.endpoint import is_loopback, without_userinfo
 from parley.models.http.chunk_merging import merge_chunks
-from parley.models.http.sse import EventReader
+from parley.models.http.sse import EventReader, event_data
 from parley.models.http.timeouts import StreamTimeout
 from parley.protocol.base import Struct
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 RETRYABLE = frozenset({401, 408, 409, 429, 500, 502, 503, 504, 529})
 """Includes 401: a key helper or gateway may have refreshed the key."""
+INVALID_REQUEST = re.compile(r"""['"]loc['"]: ?[(\[]|\bvalidation errors? for \w|RequestValidationError""")
+"""Some servers report a request that they cannot validate as 500. It gets the same answer if it is repeated."""
 BAD_PROXY = (
     "cannot reach the model: the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is invalid "
     "(expected http://host:port or https://host:port)"
@@ -137,7 +140,9 @@ class ConnectionPool:
                     raise failure(response.status_code, response.headers, body)
                 yield StreamedResponse(response, timeout, limits.silence_seconds)
         except TimeoutError:
-            raise ModelError(LATE, kind="timeout_error", retryable=True) from None
+            late = ModelError(LATE, kind="timeout_error", retryable=True)
+            late.waited_seconds = min(limits.first_byte_seconds, limits.request_seconds) if response is None else None
+            raise late from None
         except (httpx2.LocalProtocolError, UnicodeEncodeError):
             # The exception's text may contain the header, and so the key.
             raise ModelError("cannot send the request: a header has an invalid value") from None
@@ -209,14 +214,16 @@ def parse_refusal(status: int, headers: Mapping[str, str], content: bytes) -> Mo
         text,
         status=status,
         kind=str(error.get("type") or "api_error"),
-        retryable=status in RETRYABLE or status >= 500,
+        retryable=(status in RETRYABLE or status >= 500) and not (status == 500 and INVALID_REQUEST.search(text)),
         retry_after_seconds=parse_retry_after(headers.get("retry-after")),
         request_id=headers.get("request-id") or headers.get("x-request-id"),
     )
 
 
 def read_error(content: bytes) -> dict[str, Any]:
-    """The `error` object of a body, or {}."""
+    """The `error` object of a body, or {}. Gateways may send it as an event of the stream that was asked for."""
+    if content.startswith(b"data:"):
+        content = event_data(content.partition(b"\n\n")[0]) or b""
     try:
         error: Any = msgspec.json.decode(content).get("error")
     except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, RecursionError):

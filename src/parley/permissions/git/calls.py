@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from parley.permissions.base import Assessment, Filesystem, ResolvedPath
+from parley.permissions.base import Assessment, Filesystem, ResolvedPath, word_set
 from parley.permissions.git import config
 from parley.permissions.git.repository import (
     GITLINK,
@@ -51,7 +51,7 @@ from parley.permissions.shell.readonly.git import (
 from parley.permissions.shell.wrappers import unwrap
 
 MAX_FOLDERS = 16
-NEEDS_NO_INDEX = config.word_set(
+NEEDS_NO_INDEX = word_set(
     "log show rev-parse branch tag show-ref config remote version blame for-each-ref cat-file ls-tree rev-list "
     "merge-base name-rev reflog shortlog count-objects init clone"
 )
@@ -105,7 +105,7 @@ def find_git_concern(command: ProvenCommand, by: ApprovedBy) -> str:
         return ""
     folders = _find_folders(command.line, command.request.cwd)
     if folders is None:
-        return "It runs git in a folder that is not known"
+        return "It runs git in an unknown folder"
     created = {name for resolved in command.files.writes for name in resolved.names}
     for simple, words in calls:
         call = parse_git_call(words)

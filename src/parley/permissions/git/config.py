@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
 
+from parley.permissions.base import word_set
 from parley.protocol.base import Struct
 
 Concern = Literal["", "program", "network", "alias"]
@@ -112,10 +113,6 @@ def _parse_value(raw: bytes, number: int) -> str:
 
 
 # Harmless keys.
-
-
-def word_set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
 
 
 SECTIONS = {

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 
-from parley.permissions.base import Filesystem, Finding, ResolvedPath, SessionRepository
+from parley.permissions.base import Filesystem, Finding, ResolvedPath, SessionRepository, word_set
 from parley.permissions.git import config
 from parley.permissions.memo import SETTLED_NANOSECONDS, memoize
 from parley.permissions.paths.filesystem import possible_names, prefetch, signature, watch_folder
@@ -42,7 +42,7 @@ GITLINK = b"\xe0\0"
 """The mode of a submodule in the index, without the two zero bytes before it, which are slow to search for."""
 READ_HOOKS = ("post-index-change", "reference-transaction")
 """Hooks that read-only commands may run, because they refresh the index."""
-HOOKS = frozenset(READ_HOOKS) | config.word_set(
+HOOKS = frozenset(READ_HOOKS) | word_set(
     "applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg "
     "post-commit pre-rebase post-checkout post-merge pre-push post-rewrite pre-auto-gc sendemail-validate pre-receive "
     "update post-update post-receive proc-receive push-to-checkout fsmonitor-watchman"

@@ -154,7 +154,7 @@ class CachedFilesystem:
         """Raises OverBudget if the decision takes too many steps."""
         self.steps += steps
         if self.steps > MAX_STEPS:
-            raise OverBudget("It names too many files to check, or too many for the number of rules")
+            raise OverBudget("It names too many files to check against the rules")
 
     def readlink(self, path: str) -> str | None:
         if path not in self._links:

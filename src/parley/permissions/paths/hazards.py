@@ -27,7 +27,7 @@ from parley.workspace.globs import WILD, name_test
 
 CLIMBS_PAST_LINK = "A path in it has `..` after a symlink, so it does not lead where it seems to"
 MAY_READ_DENIED = "It may read files that a rule denies, without naming them"
-MOVES_DENIED_FILES = "It moves a folder that contains files which a rule denies by their current path"
+MOVES_DENIED_FILES = "It moves a folder with files that a rule denies, and the rule would not match their new paths"
 
 PARENT_PART = re.compile(r"(^|[/=])\.\.(/|$)")
 MAX_PATHS = 1_000

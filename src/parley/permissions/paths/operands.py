@@ -14,14 +14,13 @@ import re
 from collections.abc import Sequence
 from itertools import islice, zip_longest
 
-from parley.permissions.base import RESTRICTING, ResolvedPath
+from parley.permissions.base import RESTRICTING, ResolvedPath, word_set
 from parley.permissions.paths.filesystem import MAX_ENTRIES
 from parley.permissions.paths.patterns import may_be_path, relative_parts
 from parley.permissions.paths.programs import SHADOWED, explain_shadowing
 from parley.permissions.paths.protected import FILES, is_protected
 from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.shell import SimpleCommand
-from parley.permissions.shell.ast import word_set
 from parley.permissions.shell.edits import EDITS
 from parley.permissions.shell.expansion import GlobLookup, expand
 from parley.permissions.shell.prefix_rules import file_words, find_concern, shorten, writes_no_operand
@@ -35,7 +34,7 @@ IS_RESTRICTED = "{word} names a file that the rule {rule} ({source}) restricts"
 COPIES_PROTECTED = "{word} contains {name}, a protected file that decides what runs later"
 IS_FLAG = "{word} expands to the file name {name}, which {program} takes for a flag"
 TOO_MANY = "It names too many files to check"
-UNKNOWN_FOLDER = "The folder in which it names files is not known"
+UNKNOWN_FOLDER = "The folder of the files it names is unknown"
 MAX_NAMES = 1_000
 XARGS = "xargs"
 RUNS_THE_TREE = word_set("npm yarn pnpm bun make cargo go pytest tox nox gradle mvn dotnet mix rake")

@@ -15,12 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 
-from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
+from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest, word_set
 from parley.permissions.paths.filesystem import normalize_path
 from parley.permissions.paths.patterns import relative_parts
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand, Step
-from parley.permissions.shell.ast import word_set
 from parley.permissions.shell.edits import EDITS
 from parley.permissions.shell.readonly.check import TRUSTED_FOLDERS
 from parley.permissions.shell.readonly.special import CHECKS

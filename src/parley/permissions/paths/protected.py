@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from parley.permissions.base import word_set
 from parley.permissions.paths.patterns import normalize_name
-
-
-def word_set(names: str) -> frozenset[str]:
-    return frozenset(names.split())
-
 
 FOLDERS = word_set(
     ".git .hg .svn .jj .claude .parley .vscode .vscode-server .cursor .idea .fleet .zed .husky .devcontainer "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from parley.permissions.base import word_set
 from parley.permissions.shell import assignments
-from parley.permissions.shell.ast import CommandLine, SimpleCommand, word_set
+from parley.permissions.shell.ast import CommandLine, SimpleCommand
 from parley.permissions.shell.readonly.check import files_read, leaves_folder
 from parley.permissions.shell.rule_patterns import PatternSet, compile_patterns, is_open_ended, matches
 from parley.permissions.shell.wrappers import WRAPPERS, UnwrappedCommand, unwrap

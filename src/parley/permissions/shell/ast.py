@@ -62,8 +62,3 @@ class Unclear(Struct, frozen=True):
     """The text cannot be proven; the reason is shown to people."""
 
     reason: str
-
-
-def word_set(text: str) -> frozenset[str]:
-    """A table of words, written as one text."""
-    return frozenset(text.split())

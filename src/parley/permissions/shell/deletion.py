@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
+from parley.permissions.base import word_set
 from parley.permissions.budget import OverBudget
-from parley.permissions.shell.ast import CommandLine, word_set
+from parley.permissions.shell.ast import CommandLine
 from parley.permissions.shell.change_directory import find_cd_target
 from parley.permissions.shell.denied.search import survey_command
 

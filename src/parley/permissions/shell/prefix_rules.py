@@ -19,8 +19,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import Program, parse_arguments
-from parley.permissions.shell.ast import word_set
 from parley.permissions.shell.readonly import git
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS

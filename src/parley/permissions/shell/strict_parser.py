@@ -17,7 +17,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from parley.permissions.shell.ast import CommandLine, Redirect, SimpleCommand, Unclear, word_set
+from parley.permissions.base import word_set
+from parley.permissions.shell.ast import CommandLine, Redirect, SimpleCommand, Unclear
 
 MAX_COMMAND_CHARACTERS = 10_000
 MAX_COMMANDS = 80
@@ -153,7 +154,7 @@ class _Command:
         if word is not None and operator[0] != "&" and DESCRIPTOR.fullmatch(source, word.start, word.end):
             descriptor, start = word.value, word.start
         elif word is not None and operator[0] != "&" and NUMBER.fullmatch(source, word.start, word.end):
-            raise _NotProvable("a descriptor of many digits")
+            raise _NotProvable("a file descriptor with too many digits")
         elif word is not None:
             self.add_word(word, source)
         if self.pending is not None:
@@ -178,7 +179,7 @@ class _Command:
         text = source[self.start : self.end]
         if self.document is not None:
             if any(redirect.descriptor == "0" or redirect.operator in ("<", "<>") for redirect in self.redirects):
-                raise _NotProvable("a here-document and another input")
+                raise _NotProvable("a here-document together with another input")
             text += self.document
         assignments, rest = _split_assignments(self.words, source)
         words = tuple(source[word.start : word.end] for word in rest)
@@ -332,7 +333,7 @@ def _make_redirect(descriptor: str, operator: str, word: _Word, source: str) -> 
     if word.glob or not word.value:
         raise _NotProvable("a redirection to a glob or to nothing")
     if operator == ">&" and not DESCRIPTOR.fullmatch(source, word.start, word.end):
-        raise _NotProvable("a redirection of two streams at once")
+        raise _NotProvable("a redirection of stdout and stderr together")
     if SOCKET.search(word.value):
         raise _NotProvable("a redirection to the network")
     return Redirect(descriptor, operator, word.value)
@@ -361,7 +362,7 @@ def _check_command(rest: list[_Word], words: tuple[str, ...]) -> None:
         if words == ("[", *words[1:-1], "]") and not index:
             return
         if word.glob or word.value != words[index] or not COMMAND.fullmatch(word.value):
-            raise _NotProvable("a command name that is not plain")
+            raise _NotProvable("a command name that is not a plain word")
         if word.value != "time":
             return
         index += 1

@@ -42,7 +42,7 @@ MAX_LISTED_BYTES = 64_000
 TOO_MANY_FOLDERS = f"It changes the folder so often that its files may be in more than {MAX_FOLDERS} folders"
 DEPENDS_ON_STATUS = "A file name in it depends on the exit status of another command"
 LIST_UNKNOWN = "{name} reads files that are named in a list, and the list cannot be checked"
-TOO_MANY_NAMES = "It names too many files, or too long paths, to check each"
+TOO_MANY_NAMES = "It names too many files to check, or their paths are too long"
 
 
 class Step(Struct, frozen=True):

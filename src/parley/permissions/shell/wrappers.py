@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import Program, parse_arguments
-from parley.permissions.shell.ast import SimpleCommand, word_set
+from parley.permissions.shell.ast import SimpleCommand
 from parley.permissions.shell.strict_parser import ASSIGNMENT, COMMAND, RESERVED
 from parley.protocol.base import Struct
 

@@ -49,7 +49,8 @@ from parley.protocol.messages.dialects import (
     SystemFault,
 )
 from parley.protocol.messages.notices import CommandLifecycle
-from parley.protocol.messages.requests import Interrupt, McpSetServers
+from parley.protocol.messages.panel_requests import McpSetServers
+from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry, Informational
 
@@ -244,7 +245,7 @@ class Miriad:
         if message.state != "cancelled" or message.command_uuid not in self.prompts.queued:
             return []
         place = self.prompts.queued.index(message.command_uuid) + 1
-        return [fault(f"The queued message at position {place} was taken back: it was not run")]
+        return [fault(f"The queued message at position {place} was cancelled: it did not run")]
 
     def encode_answered(self, message: ControlResponse) -> list[Json]:
         """The outcome of our requests: an interrupt is acknowledged, server errors are reported."""

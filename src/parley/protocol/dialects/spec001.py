@@ -25,8 +25,9 @@ from parley.protocol.messages.control import ControlCancelRequest, ControlReques
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.dialects import AnswerComplete, PermissionRequest, SystemFault
 from parley.protocol.messages.notices import KeepAlive, TranscriptMirror
+from parley.protocol.messages.occasional import HookResponse
 from parley.protocol.messages.result import Result
-from parley.protocol.messages.system import ApiRetry, HookResponse, Informational, Init, SessionStateChanged
+from parley.protocol.messages.system import ApiRetry, Informational, Init, SessionStateChanged
 
 SHOWN_BLOCKS = (Text, ToolUse)
 TOOL_EVENTS = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest"})

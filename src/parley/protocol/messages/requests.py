@@ -3,13 +3,14 @@
 `@request` registers a class under its `subtype`. The union is open: an unknown subtype is an `UnknownRequest`, which is
 answered with an error.
 
-`answer` of a class is the struct of its success payload.
+`answer` of a class is the struct of its success payload. Requests that few clients send are in `panel_requests.py`.
 """
 
 # No `from __future__ import annotations`: msgspec compiles and evaluates string annotations one by one when the first
 # request comes, which takes 3 million instructions of the start for `initialize` alone.
 from abc import ABCMeta
-from typing import Any, ClassVar, TypeVar
+from importlib import import_module
+from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
@@ -28,8 +29,34 @@ class Payload(JsonBacked, metaclass=ABCMeta):
         subtype = json.get("subtype")
         if not isinstance(subtype, str):
             raise msgspec.ValidationError("`request` needs a `subtype`")
-        known = SUBTYPES.get(subtype)
-        return UnknownRequest(json) if known is None else convert(json, known)
+        known = find_request(subtype)
+        if known is None:
+            return UnknownRequest(json)
+        found = convert(json, known)
+        if known is Initialize:
+            found.__dict__["unknown_fields"] = list_unknown(json)
+        return found
+
+
+def list_unknown(json: Json) -> list[str]:
+    """The unknown fields of an `initialize` request, of its agents and of its hooks."""
+    agents, hooks = json.get("agents") or {}, json.get("hooks") or {}
+    return [
+        *(key for key in json if key not in Initialize.__struct_fields__ and key != "subtype"),
+        *(
+            f"agents.{name}.{key}"
+            for name, kind in agents.items()
+            for key in kind
+            if key not in AgentDefinition.__struct_fields__
+        ),
+        *(
+            f"hooks.{event}[{index}].{key}"
+            for event, matchers in hooks.items()
+            for index, matcher in enumerate(matchers)
+            for key in matcher
+            if key not in HookMatcher.__struct_fields__
+        ),
+    ]
 
 
 class UnknownRequest(Payload):
@@ -63,6 +90,17 @@ def request(cls: R) -> R:
     """Register a request class under its subtype."""
     SUBTYPES[str(cls.__struct_config__.tag)] = cls
     return cls
+
+
+def find_request(subtype: str) -> type[Request] | None:
+    """The class of a subtype; None if it is unknown."""
+    return SUBTYPES.get(subtype) or list_requests().get(subtype)
+
+
+def list_requests() -> dict[str, type[Request]]:
+    """The classes of all requests by subtype, those of `panel_requests.py` too."""
+    import_module("parley.protocol.messages.panel_requests")  # registers its classes
+    return SUBTYPES
 
 
 # Requests from the client to the engine.
@@ -102,6 +140,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     autoCompactWindow: Any = UNSET
     omitClaudeMd: bool | None | UnsetType = UNSET
     observer: Any = UNSET
+    """No effect, as `observerMessage`: this engine starts no observers."""
     observerMessage: Any = UNSET
     criticalSystemReminder_EXPERIMENTAL: str | None | UnsetType = UNSET
 
@@ -122,7 +161,8 @@ class InitializeAnswer(Struct, frozen=True, kw_only=True):
     hook_on_failure_supported: bool | UnsetType = UNSET
     hooks_applied: bool | UnsetType = UNSET
     plugins_applied: bool | UnsetType = UNSET
-    sdk_mcp_manifests_parked: list[str] | UnsetType = UNSET
+    sdk_mcp_manifests_parked: dict[str, str] | UnsetType = UNSET
+    """What became of each entry of `sdkMcpServerManifests`."""
     fast_mode_state: str | UnsetType = UNSET
     fast_mode_disabled_reason: str | UnsetType = UNSET
     session_state: str | UnsetType = UNSET
@@ -138,8 +178,17 @@ class InitializeAnswer(Struct, frozen=True, kw_only=True):
     ide_rc_auto_enable_gate: bool | UnsetType = UNSET
 
 
+class PluginEntry(Struct, frozen=True, kw_only=True):
+    """A plugin that the client delivers in `initialize`."""
+
+    type: Literal["local"]
+    path: str
+    skipMcpDiscovery: bool | None | UnsetType = UNSET
+    """Load the plugin without its MCP servers."""
+
+
 @request
-class Initialize(Request, frozen=True, kw_only=True, tag="initialize"):
+class Initialize(Request, frozen=True, kw_only=True, tag="initialize", dict=True):
     """The handshake. Optional and repeatable; the last one applies."""
 
     answer = InitializeAnswer
@@ -156,21 +205,37 @@ class Initialize(Request, frozen=True, kw_only=True, tag="initialize"):
     sdkMcpServers: list[str] | None | UnsetType = UNSET
     sdkMcpServerConfigs: Json | None | UnsetType = UNSET
     sdkMcpServerManifests: Json | None | UnsetType = UNSET
+    """What servers of the client answered to `initialize` and `tools/list`, so that they are not asked again."""
     sdkMcpServerManifestsOrigin: Any = UNSET
+    """For remote transports; over stdio nothing depends on it."""
     clientTools: list[Json] | None | UnsetType = UNSET
     guard: bool | None | UnsetType = UNSET
     """Parley only: ask the client about every call, whatever the rules and the mode say. It cannot be revoked."""
     title: str | None | UnsetType = UNSET
-    toolAliases: Any = UNSET
-    planModeInstructions: Any = UNSET
-    promptSuggestions: Any = UNSET
-    agentProgressSummaries: Any = UNSET
-    perTaskStopAffordance: Any = UNSET
-    supportedDialogKinds: Any = UNSET
-    plugins: Any = UNSET
+    """The title of a new session. A resumed one keeps its own."""
+    toolAliases: dict[str, str] | None | UnsetType = UNSET
+    """A call of a key runs the tool that is its value."""
+    planModeInstructions: str | None | UnsetType = UNSET
+    """What the model does in plan mode, instead of the usual advice."""
+    promptSuggestions: bool | None | UnsetType = UNSET
+    agentProgressSummaries: bool | None | UnsetType = UNSET
+    """Report what running subagents do, as `summary` of `task_progress`."""
+    perTaskStopAffordance: bool | None | UnsetType = UNSET
+    """The client can stop single tasks, so an interrupt spares background agents."""
+    supportedDialogKinds: list[str] | None | UnsetType = UNSET
+    """The dialogs that the client can show. No dialog is ever sent."""
+    plugins: list[PluginEntry] | None | UnsetType = UNSET
+    """Loaded with `--await-initialize` only."""
+    managedSettings: Json | None | UnsetType = UNSET
+    """An administrator's settings. Needs `--managed-settings-in-initialize`."""
     protocolVersion: Any = UNSET
-    """Accepted without effect, as is `features`."""
+    """Only "1.0" is known. `features` has no effect."""
     features: Any = UNSET
+
+    @property
+    def unknown_fields(self) -> list[str]:
+        """The fields of the request and of its agents that this version does not know."""
+        return list(self.__dict__.get("unknown_fields", ()))
 
 
 class InterruptAnswer(Struct, frozen=True, kw_only=True):
@@ -207,291 +272,6 @@ class SetModel(Request, frozen=True, kw_only=True, tag="set_model"):
 
     answer = SetModelAnswer
     model: str | None | UnsetType = UNSET
-
-
-class RewindAnswer(Struct, frozen=True, kw_only=True):
-    """Whether files can be restored, and which ones change."""
-
-    canRewind: bool
-    error: str | UnsetType = UNSET
-    filesChanged: list[str] | UnsetType = UNSET
-    insertions: int | UnsetType = UNSET
-    deletions: int | UnsetType = UNSET
-    skippedLinks: int | list[str] | UnsetType = UNSET
-    """Claude Code sends a count."""
-
-
-@request
-class RewindFiles(Request, frozen=True, kw_only=True, tag="rewind_files"):
-    """Restores files to their state before a user message."""
-
-    answer = RewindAnswer
-    user_message_id: str
-    dry_run: bool | None | UnsetType = UNSET
-
-
-@request
-class SetMaxThinkingTokens(Request, frozen=True, kw_only=True, tag="set_max_thinking_tokens"):
-    """An absent key changes nothing; null restores the session's default."""
-
-    max_thinking_tokens: int | None | UnsetType = UNSET
-    thinking_display: str | None | UnsetType = UNSET
-
-
-class McpStatusAnswer(Struct, frozen=True, kw_only=True):
-    """The state of all MCP servers."""
-
-    mcpServers: list[Json]
-
-
-@request
-class McpStatus(Request, frozen=True, kw_only=True, tag="mcp_status"):
-    """Requests the state of all MCP servers."""
-
-    answer = McpStatusAnswer
-    liveReply: bool | None | UnsetType = UNSET
-
-
-class ContextUsage(Struct, frozen=True, kw_only=True):
-    """How the context window is used."""
-
-    categories: list[Json]
-    totalTokens: int
-    maxTokens: int
-    rawMaxTokens: int
-    percentage: Number
-    model: str
-    isAutoCompactEnabled: bool
-    memoryFiles: list[Json]
-    mcpTools: list[Json]
-    agents: list[Json]
-    gridRows: list[Any]
-    apiUsage: Json | None
-    autoCompactThreshold: int | UnsetType = UNSET
-    autocompactSource: str | UnsetType = UNSET
-    mcpInstructions: list[Any] | UnsetType = UNSET
-    deferredBuiltinTools: Any = UNSET
-    systemTools: Any = UNSET
-    systemPromptSections: Any = UNSET
-    slashCommands: Json | UnsetType = UNSET
-    skills: Json | UnsetType = UNSET
-    messageBreakdown: Json | UnsetType = UNSET
-
-
-@request
-class GetContextUsage(Request, frozen=True, kw_only=True, tag="get_context_usage"):
-    """Requests how the context window is used."""
-
-    answer = ContextUsage
-    detail: str | None | UnsetType = UNSET
-
-
-@request
-class McpReconnect(Request, frozen=True, kw_only=True, tag="mcp_reconnect"):
-    """Reconnects an MCP server."""
-
-    serverName: str
-
-
-@request
-class McpToggle(Request, frozen=True, kw_only=True, tag="mcp_toggle"):
-    """Enables or disables an MCP server."""
-
-    serverName: str
-    enabled: bool
-
-
-@request
-class StopTask(Request, frozen=True, kw_only=True, tag="stop_task"):
-    """Stops a background task."""
-
-    task_id: str
-
-
-@request
-class McpSetServers(Request, frozen=True, kw_only=True, tag="mcp_set_servers"):
-    """Replaces the MCP servers that the client configured."""
-
-    servers: Json
-
-
-@request
-class SetMcpPermissionModeOverride(Request, frozen=True, kw_only=True, tag="set_mcp_permission_mode_override"):
-    """Sets a permission mode for the tools of one MCP server. Answered with an error: not supported."""
-
-    serverName: str
-    mode: str | None = None
-
-
-@request
-class ApplyFlagSettings(Request, frozen=True, kw_only=True, tag="apply_flag_settings"):
-    """Merges settings into the flag settings of the session."""
-
-    settings: Json
-
-
-@request
-class UpdateSettings(Request, frozen=True, kw_only=True, tag="update_settings"):
-    """Changes a settings file."""
-
-    source: str
-    settings: Json
-
-
-@request
-class GetSettings(Request, frozen=True, kw_only=True, tag="get_settings"):
-    """Requests the settings in effect and their sources."""
-
-
-@request
-class GetHooksListing(Request, frozen=True, kw_only=True, tag="get_hooks_listing"):
-    """Requests all registered hooks."""
-
-
-@request
-class ListPermissionRules(Request, frozen=True, kw_only=True, tag="list_permission_rules"):
-    """Requests all permission rules."""
-
-
-@request
-class ListModels(Request, frozen=True, kw_only=True, tag="list_models"):
-    """Requests the known models."""
-
-
-@request
-class GetUsage(Request, frozen=True, kw_only=True, tag="get_usage"):
-    """Requests the usage of the session."""
-
-    skip_behaviors: bool | None | UnsetType = UNSET
-
-
-@request
-class GetSessionCost(Request, frozen=True, kw_only=True, tag="get_session_cost"):
-    """Requests the cost of the session."""
-
-
-@request
-class GetBinaryVersion(Request, frozen=True, kw_only=True, tag="get_binary_version"):
-    """Requests the version of the engine."""
-
-
-@request
-class CancelAsyncMessage(Request, frozen=True, kw_only=True, tag="cancel_async_message"):
-    """Cancels a queued prompt."""
-
-    message_uuid: str
-
-
-@request
-class BackgroundTasks(Request, frozen=True, kw_only=True, tag="background_tasks"):
-    """Moves running commands to the background."""
-
-    tool_use_id: str | None | UnsetType = UNSET
-
-
-@request
-class GetTaskOutput(Request, frozen=True, kw_only=True, tag="get_task_output"):
-    """Requests the output of a background task."""
-
-    task_id: str
-
-
-@request
-class ReadFile(Request, frozen=True, kw_only=True, tag="read_file"):
-    """Reads a file for the client."""
-
-    path: str
-    max_bytes: int | None | UnsetType = UNSET
-    encoding: str | None | UnsetType = UNSET
-
-
-@request
-class SeedReadState(Request, frozen=True, kw_only=True, tag="seed_read_state"):
-    """Marks a file as read, so that the model may edit it."""
-
-    path: str
-    mtime: Number
-
-
-@request
-class FileSuggestions(Request, frozen=True, kw_only=True, tag="file_suggestions"):
-    """Completes a file path."""
-
-    query: str
-
-
-@request
-class RegisterRepoRoot(Request, frozen=True, kw_only=True, tag="register_repo_root"):
-    """Adds a working directory. Answered with an error: not supported."""
-
-    directory: str
-    reload_claude_md: bool | None | UnsetType = UNSET
-    reload_plugins: bool | None | UnsetType = UNSET
-    reload_skills: bool | None | UnsetType = UNSET
-
-
-@request
-class ReloadPlugins(Request, frozen=True, kw_only=True, tag="reload_plugins"):
-    """Reloads plugins."""
-
-    hold_on_cache_impact: bool | None | UnsetType = UNSET
-    add_plugins: Any = UNSET
-    refuse_if_busy: bool | None | UnsetType = UNSET
-
-
-@request
-class ReloadSkills(Request, frozen=True, kw_only=True, tag="reload_skills"):
-    """Reloads commands and skills."""
-
-
-@request
-class ReloadOutputStyles(Request, frozen=True, kw_only=True, tag="reload_output_styles"):
-    """Reloads output styles."""
-
-
-@request
-class RenameSession(Request, frozen=True, kw_only=True, tag="rename_session"):
-    """Sets the title of a session."""
-
-    title: str
-    source: str | None | UnsetType = UNSET
-    session_id: str | None | UnsetType = UNSET
-
-
-@request
-class SetColor(Request, frozen=True, kw_only=True, tag="set_color"):
-    """Acknowledged without effect."""
-
-    color: Any = UNSET
-
-
-@request
-class SetHasSubscribers(Request, frozen=True, kw_only=True, tag="set_has_subscribers"):
-    """Acknowledged without effect."""
-
-    has_subscribers: bool
-
-
-@request
-class McpCall(Request, frozen=True, kw_only=True, tag="mcp_call"):
-    """Calls an MCP tool directly."""
-
-    tool: str
-    arguments: Json | None | UnsetType = UNSET
-    timeout_ms: Number | None | UnsetType = UNSET
-    expires_at: Any = UNSET
-    check_permissions: bool | None | UnsetType = UNSET
-    result_not_for_model: bool | None | UnsetType = UNSET
-    input_files: Any = UNSET
-    output_files: Any = UNSET
-
-
-@request
-class McpReadResource(Request, frozen=True, kw_only=True, tag="mcp_read_resource"):
-    """Reads a resource of an MCP server."""
-
-    serverName: str
-    uri: str
 
 
 @request
@@ -595,6 +375,9 @@ class Elicitation(Request, frozen=True, kw_only=True, tag="elicitation"):
     requested_schema: Json | UnsetType = UNSET
     property_order: list[str] | UnsetType = UNSET
     title: str | UnsetType = UNSET
+    """From the server's `_meta`, as `display_name` and `description` are."""
+    display_name: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
 
 
 @request

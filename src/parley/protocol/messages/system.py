@@ -74,17 +74,6 @@ class Status(Message, frozen=True, kw_only=True, tag="system"):
     request_id: Any = UNSET
 
 
-@message
-class CompactBoundary(Message, frozen=True, kw_only=True, tag="system"):
-    """The history before this point was replaced by a summary."""
-
-    subtype: Literal["compact_boundary"] = "compact_boundary"
-    compact_metadata: Json
-    logical_parent_uuid: str | None | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
 class TaskUsage(Struct, frozen=True, kw_only=True):
     """Usage of a task so far."""
 
@@ -186,61 +175,6 @@ class SessionStateChanged(Message, frozen=True, kw_only=True, tag="system"):
 
 
 @message
-class HookStarted(Message, frozen=True, kw_only=True, tag="system"):
-    """A hook started."""
-
-    subtype: Literal["hook_started"] = "hook_started"
-    hook_id: str
-    hook_name: str
-    hook_event: str
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class HookProgress(Message, frozen=True, kw_only=True, tag="system"):
-    """Output of a running hook so far."""
-
-    subtype: Literal["hook_progress"] = "hook_progress"
-    hook_id: str
-    hook_name: str
-    hook_event: str
-    stdout: str
-    stderr: str
-    output: str
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class HookResponse(Message, frozen=True, kw_only=True, tag="system"):
-    """A hook finished."""
-
-    subtype: Literal["hook_response"] = "hook_response"
-    hook_id: str
-    hook_name: str
-    hook_event: str
-    output: str
-    stdout: str
-    stderr: str
-    outcome: str
-    exit_code: int | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class MirrorError(Message, frozen=True, kw_only=True, tag="system"):
-    """Created by a client whose session store failed, never by the engine."""
-
-    subtype: Literal["mirror_error"] = "mirror_error"
-    error: str
-    key: Json | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
 class ApiRetry(Message, frozen=True, kw_only=True, tag="system"):
     """A model call failed and will be retried."""
 
@@ -251,20 +185,6 @@ class ApiRetry(Message, frozen=True, kw_only=True, tag="system"):
     error_status: int | None
     error: str
     no_response: Json | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class ControlRequestProgress(Message, frozen=True, kw_only=True, tag="system"):
-    """A control request takes long. Read but never sent."""
-
-    subtype: Literal["control_request_progress"] = "control_request_progress"
-    request_id: str
-    status: str
-    attempt: int | UnsetType = UNSET
-    max_retries: int | UnsetType = UNSET
-    retry_delay_ms: Number | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
     uuid: str | UnsetType = UNSET
 
@@ -302,148 +222,12 @@ class Informational(Message, frozen=True, kw_only=True, tag="system"):
 
 
 @message
-class Notification(Message, frozen=True, kw_only=True, tag="system"):
-    """A short notification for the user. Read but never sent."""
-
-    subtype: Literal["notification"] = "notification"
-    key: str
-    text: str
-    priority: str
-    color: str | UnsetType = UNSET
-    timeout_ms: Number | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class LocalCommandOutput(Message, frozen=True, kw_only=True, tag="system"):
-    """Output of a slash command that ran without the model. Read but never sent."""
-
-    subtype: Literal["local_command_output"] = "local_command_output"
-    content: str
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class CommandsChanged(Message, frozen=True, kw_only=True, tag="system"):
-    """The list of slash commands changed."""
-
-    subtype: Literal["commands_changed"] = "commands_changed"
-    commands: list[Json]
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
 class ThinkingTokens(Message, frozen=True, kw_only=True, tag="system"):
-    """An estimate of the thinking tokens, while they are streamed. Read but never sent."""
+    """An estimate of the thinking tokens while they are streamed, for clients that get partial messages."""
 
     subtype: Literal["thinking_tokens"] = "thinking_tokens"
     estimated_tokens: int
     estimated_tokens_delta: int
     user_message_uuid: str | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class ModelRefusalFallback(Message, frozen=True, kw_only=True, tag="system"):
-    """The model refused; the turn is retried with another model. Read but never sent."""
-
-    subtype: Literal["model_refusal_fallback"] = "model_refusal_fallback"
-    trigger: str
-    direction: str
-    original_model: str
-    fallback_model: str
-    request_id: str
-    content: str
-    scope: str | UnsetType = UNSET
-    api_refusal_category: str | UnsetType = UNSET
-    api_refusal_explanation: str | UnsetType = UNSET
-    retracted_message_uuids: list[str] | UnsetType = UNSET
-    refused_user_message_uuid: str | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class ModelRefusalNoFallback(Message, frozen=True, kw_only=True, tag="system"):
-    """The model refused, without another model to retry with. Read but never sent."""
-
-    subtype: Literal["model_refusal_no_fallback"] = "model_refusal_no_fallback"
-    original_model: str
-    request_id: str
-    content: str
-    api_refusal_category: str | UnsetType = UNSET
-    api_refusal_explanation: str | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class MemoryRecall(Message, frozen=True, kw_only=True, tag="system"):
-    """Memories were added to the context. Read but never sent."""
-
-    subtype: Literal["memory_recall"] = "memory_recall"
-    mode: str
-    memories: list[Json]
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class ElicitationComplete(Message, frozen=True, kw_only=True, tag="system"):
-    """An elicitation that the user completed outside the client has finished."""
-
-    subtype: Literal["elicitation_complete"] = "elicitation_complete"
-    mcp_server_name: str
-    elicitation_id: str
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class FilesPersisted(Message, frozen=True, kw_only=True, tag="system"):
-    """Files were saved. Read but never sent."""
-
-    subtype: Literal["files_persisted"] = "files_persisted"
-    files: list[Json]
-    failed: list[Json]
-    processed_at: str
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class PluginInstall(Message, frozen=True, kw_only=True, tag="system"):
-    """Progress of a plugin installation. Read but never sent."""
-
-    subtype: Literal["plugin_install"] = "plugin_install"
-    status: str
-    name: str | UnsetType = UNSET
-    error: str | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class SessionWritesLost(Message, frozen=True, kw_only=True, tag="system"):
-    """The transcript could not be written because the disk is full. Read but never sent."""
-
-    subtype: Literal["session_writes_lost"] = "session_writes_lost"
-    error_code: str
-    lost: list[Any]
-    transcript_session_ids: list[str] | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
-    uuid: str | UnsetType = UNSET
-
-
-@message
-class WorkerShuttingDown(Message, frozen=True, kw_only=True, tag="system"):
-    """The engine process is about to exit. Read but never sent."""
-
-    subtype: Literal["worker_shutting_down"] = "worker_shutting_down"
-    reason: str
     session_id: str | UnsetType = UNSET
     uuid: str | UnsetType = UNSET

@@ -57,7 +57,8 @@ class InProcessEngine:
         from parley.engine.session.hub import Hub
         from parley.engine.session.no_session import no_session_result
         from parley.engine.session.pump import Pump, serve
-        from parley.errors import SessionError, UsageError
+        from parley.errors import SessionError, StartRefused, UsageError
+        from parley.protocol.base import UNSET
         from parley.protocol.connection import Connection
         from parley.protocol.options import parse
         from parley.protocol.roles import Role
@@ -70,19 +71,21 @@ class InProcessEngine:
             options = parsed.options
             connection = Connection(Role.ENGINE, make_dialect(options, clock))
             pump = Pump(connection, transport, clock.new_uuid)
-            config = Composer(options, self._environment, self._cwd, clock).make_config(self.warn)
+            config = Composer(options, self._environment, self._cwd, clock).make_config(self.warn, parsed.warnings)
             session = self.session = hub.open(config, pump)
         except UsageError as exc:
             self.warn(f"Error: {exc}")
         except (SessionError, OSError) as exc:
             self.warn(str(exc))
             session_id = options.resume or options.session_id or clock.new_uuid()
-            transport.write(connection.send(no_session_result(str(exc), session_id, clock)))
+            reason = exc.reason if isinstance(exc, StartRefused) else UNSET
+            refusal = no_session_result(str(exc), session_id, clock, startup_failure_reason=reason)
+            transport.write(connection.send(refusal))
         else:
             try:
                 await serve(transport, pump, session)
             finally:
-                hub.close(session.id)  # release the session for others, even if we are cancelled
+                hub.close(session)  # release the session for others, even if we are cancelled
             last = session.runner.last_result
             self.exit_code = 1 if last is not None and last.is_error is True else 0
 

@@ -82,6 +82,9 @@ class EngineProcess:
         except FileNotFoundError:
             self._cleanup()
             raise CLINotFoundError("the engine does not exist", self._argv[0]) from None
+        except KeyError:  # from the password database
+            self._cleanup()
+            raise CLIConnectionError(f"cannot start the engine: there is no user {self._user!r}") from None
         except (OSError, ValueError, subprocess.SubprocessError) as exc:
             self._cleanup()
             raise CLIConnectionError(f"cannot start the engine {self._argv[0]}: {exc}") from None

@@ -11,7 +11,7 @@ from typing import Any
 
 from parley.protocol import base
 from parley.protocol.base import UNSET, Json, to_builtins
-from parley.protocol.messages import conversation, notices, system
+from parley.protocol.messages import conversation, notices, occasional, system
 from parley.protocol.messages.result import Result
 from parley.sdk.types import messages as ours
 from parley.sdk.types.blocks import read_block, read_content
@@ -179,7 +179,7 @@ def parse_task_updated(message: system.TaskUpdated) -> ours.Message:
     )
 
 
-def parse_hook(message: system.HookStarted | system.HookProgress | system.HookResponse) -> ours.Message:
+def parse_hook(message: occasional.HookStarted | occasional.HookProgress | occasional.HookResponse) -> ours.Message:
     return ours.HookEventMessage(
         subtype=message.subtype,
         data=as_dict(message),
@@ -189,7 +189,7 @@ def parse_hook(message: system.HookStarted | system.HookProgress | system.HookRe
     )
 
 
-def parse_mirror_error(message: system.MirrorError) -> ours.Message:
+def parse_mirror_error(message: occasional.MirrorError) -> ours.Message:
     data = as_dict(message)
     return ours.MirrorErrorMessage(
         subtype=message.subtype, data=data, key=data.get("key"), error=as_text(data.get("error"))
@@ -229,10 +229,10 @@ PARSERS: dict[type[base.Message], Callable[[Any], ours.Message]] = {
         ours.TaskNotificationMessage, *TASK, "status", "output_file", "summary", "usage"
     ),
     system.TaskUpdated: parse_task_updated,
-    system.HookStarted: parse_hook,
-    system.HookProgress: parse_hook,
-    system.HookResponse: parse_hook,
-    system.MirrorError: parse_mirror_error,
+    occasional.HookStarted: parse_hook,
+    occasional.HookProgress: parse_hook,
+    occasional.HookResponse: parse_hook,
+    occasional.MirrorError: parse_mirror_error,
     base.Unknown: parse_unknown,
     base.Refused: parse_refused,
 }

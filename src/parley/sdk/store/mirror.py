@@ -16,8 +16,8 @@ from typing import Any
 from parley.protocol import base
 from parley.protocol.base import Json
 from parley.protocol.messages.notices import TranscriptMirror
+from parley.protocol.messages.occasional import MirrorError
 from parley.protocol.messages.result import Result
-from parley.protocol.messages.system import MirrorError
 from parley.sdk.runtime.background import Job, is_stray, log, start
 from parley.sdk.types.shapes import SessionKey
 

@@ -34,6 +34,7 @@ LISTS = ("tools", "disallowedTools", "skills")
 WIDENING = ("permissionMode", "hooks", "mcpServers", "initialPrompt")
 NOT_TRUSTED = "the project is not trusted"
 OF_PLUGIN = "an agent of a plugin cannot set it"
+NOT_OBSERVED = "agents are not observed"
 KNOWN = frozenset(AgentDefinition.__struct_fields__)
 
 
@@ -63,6 +64,8 @@ def load_agents(
         ) as exc:
             problems.append(SettingsProblem(path=str(path), text=f"not used as an agent: {exc}"))
             continue
+        if kind.observer or kind.observerMessage:
+            problems.append(SettingsProblem(path=str(path), text=f"no effect: observer: {NOT_OBSERVED}"))
         if dropped:
             problems.append(SettingsProblem(path=str(path), text=f"no effect: {', '.join(dropped)}: {reason}"))
         if name in found:
@@ -106,19 +109,36 @@ def parse_agent(text: str, stem: str, *, trusted: bool) -> tuple[str, AgentDefin
 
 def from_command_line(text: str | None) -> Mapping[str, AgentDefinition]:
     """Parse `--agents`, which is JSON or the path of a file. Raises UsageError."""
-    if text is None:
-        return {}
-    try:
-        read = text if text.lstrip().startswith("{") else Path(text).read_bytes()
-        given: dict[str, Any] = msgspec.json.decode(read, type=dict[str, Any])
-    except (msgspec.DecodeError, OSError, UnicodeDecodeError) as exc:
-        raise UsageError(
-            f"option '--agents' must be a JSON object of agents by name, or a file with one: {exc}"
-        ) from None
     kinds: dict[str, AgentDefinition] = {}
-    for name, fields in given.items():
+    for name, fields in read_command_line(text).items():
         try:
             kinds[name] = convert(fields, AgentDefinition)
         except msgspec.ValidationError as exc:
             raise UsageError(f"option '--agents': invalid agent {name!r}: {exc}") from None
     return kinds
+
+
+def list_unused(text: str) -> list[str]:
+    """A warning for every field of `--agents` that has no effect. Raises UsageError."""
+    found: list[str] = []
+    for name, fields in read_command_line(text).items():
+        for key in fields if isinstance(fields, dict) else ():
+            if key in ("observer", "observerMessage"):
+                found.append(f"option '--agents': {name}.{key} has no effect: {NOT_OBSERVED}")
+            elif key not in KNOWN:
+                found.append(f"option '--agents': {name}.{key} is unknown and has no effect")
+    return found
+
+
+def read_command_line(text: str | None) -> dict[str, Any]:
+    """Raises UsageError."""
+    if text is None:
+        return {}
+    try:
+        read = text if text.lstrip().startswith("{") else Path(text).read_bytes()
+        found: dict[str, Any] = msgspec.json.decode(read, type=dict[str, Any])
+    except (msgspec.DecodeError, OSError, UnicodeDecodeError) as exc:
+        raise UsageError(
+            f"option '--agents' must be a JSON object of agents by name, or a file with one: {exc}"
+        ) from None
+    return found

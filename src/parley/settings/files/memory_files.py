@@ -28,6 +28,7 @@ MOST_BYTES = 400_000
 IMPORT = r"(?:^|(?<=\s))@((?:\\ |[^\s\\`])+)"
 CODE_SPAN = r"`[^`\n]*`"
 FENCE = r" {0,3}(```+|~~~+)"
+MANAGED_HEADING = "Instructions of the organization:"
 HEADING = "Instructions from files of the user and the project. Follow them where they apply to the task."
 
 
@@ -42,6 +43,16 @@ class MemoryPaths(Struct, frozen=True, kw_only=True):
     user: bool = True
     project: bool = True
     local: bool = True
+    excluded: tuple[str, ...] = ()
+    """Paths or glob patterns of files that are not loaded."""
+    managed: str = ""
+    """Instructions of the organization, which come first and cannot be excluded."""
+
+    def excludes(self, path: str) -> bool:
+        from fnmatch import fnmatchcase
+
+        names = {path, os.path.realpath(path)}
+        return any(fnmatchcase(name, pattern) for name in names for pattern in map(normalize_glob, self.excluded))
 
 
 class MemoryText(Struct, frozen=True, kw_only=True):
@@ -51,12 +62,16 @@ class MemoryText(Struct, frozen=True, kw_only=True):
     nested: str = ""
     """The text without its heading."""
     files: tuple[str, ...] = ()
+    imports: tuple[tuple[str, str], ...] = ()
+    """The files that others import, each with the file that imports it."""
     problems: tuple[SettingsProblem, ...] = ()
 
 
 def load_memory(paths: MemoryPaths, denies: Callable[[str], bool] = lambda path: False) -> MemoryText:
     """Load all memory files in a fixed order, each once. `denies` returns whether a path must not be read."""
-    loader = MemoryLoader(denies)
+    loader = MemoryLoader(denies, paths.excludes if paths.excluded else None)
+    if paths.managed.strip():
+        loader.add_text(f"{MANAGED_HEADING}\n\n{paths.managed.strip()}")
     if paths.user:
         own = (str(paths.config), str(paths.home), *project_roots(paths))
         loader.add_file(paths.config / "CLAUDE.md", None, own, paths.home)
@@ -77,11 +92,16 @@ def load_between(paths: MemoryPaths, path: str, denies: Callable[[str], bool]) -
     for folder in [Path(inner), *Path(inner).parents]:
         if str(folder) == top:
             break
-        loader = MemoryLoader(denies)
+        loader = MemoryLoader(denies, paths.excludes if paths.excluded else None)
         for name in names:
             loader.add_file(folder / name, project_roots(paths), project_roots(paths), paths.home)
         found.insert(0, loader.result())
     return [memory for memory in found if memory.files or memory.problems]
+
+
+def normalize_glob(pattern: str) -> str:
+    """`**/x` also matches at the root; `*` of fnmatch crosses slashes, so `**` is `*`."""
+    return pattern.replace("**/", "*/" if pattern.startswith("/") else "*").replace("**", "*")
 
 
 def project_roots(paths: MemoryPaths) -> tuple[str, ...]:
@@ -99,32 +119,45 @@ def folders(cwd: str) -> list[str]:
 class MemoryLoader:
     """Collects the text of files and of their imports."""
 
-    def __init__(self, denies: Callable[[str], bool]) -> None:
+    def __init__(self, denies: Callable[[str], bool], excludes: Callable[[str], bool] | None = None) -> None:
         self._denies = denies
+        self._excludes = excludes
         self._seen: set[tuple[int, int]] = set()
         self._parts: list[str] = []
         self._files: list[str] = []
+        self._imports: list[tuple[str, str]] = []
         self._problems: list[SettingsProblem] = []
         self._left_bytes = MOST_BYTES
 
     def add_file(
         self, path: Path, beneath: tuple[str, ...] | None, imports: tuple[str, ...], home: Path, depth: int = 0
-    ) -> None:
-        """Add a file if it exists, then its imports, which must be inside the folders `imports`."""
+    ) -> bool:
+        """Add a file if it exists, then its imports, which must be inside the folders `imports`.
+
+        Returns whether it was added.
+        """
+        if self._excludes is not None and self._excludes(str(path)):
+            return False
         try:
             text = self._read(path, beneath)
         except safe_read.MissingFile:
-            return
+            return False
         except safe_read.UnreadableFile as exc:
             self._problems.append(SettingsProblem(path=str(path), text=f"{exc}; not loaded as a memory file"))
-            return
+            return False
         if text is None:
-            return
+            return False
         self._files.append(str(path))
         self._parts.append(f"{heading_for(str(path))}\n\n{text.strip()}")
         if depth < DEEPEST_IMPORT:
             for target in find_imports(text):
-                self.add_file(resolve_import(target, path.parent, home), imports, imports, home, depth + 1)
+                imported = resolve_import(target, path.parent, home)
+                if self.add_file(imported, imports, imports, home, depth + 1):
+                    self._imports.append((str(imported), str(path)))
+        return True
+
+    def add_text(self, text: str) -> None:
+        self._parts.append(text)
 
     def _read(self, path: Path, beneath: tuple[str, ...] | None) -> str | None:
         """Return the text, or None if it is empty or already loaded. Raises UnreadableFile."""
@@ -146,7 +179,13 @@ class MemoryLoader:
     def result(self) -> MemoryText:
         inner = "\n\n".join(self._parts)
         text = f"{HEADING}\n\n{inner}" if inner else ""
-        return MemoryText(text=text, nested=inner, files=tuple(self._files), problems=tuple(self._problems))
+        return MemoryText(
+            text=text,
+            nested=inner,
+            files=tuple(self._files),
+            imports=tuple(self._imports),
+            problems=tuple(self._problems),
+        )
 
 
 def heading_for(path: str) -> str:

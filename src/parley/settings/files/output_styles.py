@@ -1,7 +1,7 @@
 """Load output styles: named texts that tell the model how to write its answers.
 
 The setting `outputStyle` selects `output-styles/NAME.md` in the project's `.claude` or, if it is not
-there, in the config directory. A style is text and needs no trust.
+there, in the config directory, or one of the built-in styles. A style is text and needs no trust.
 """
 
 from __future__ import annotations
@@ -17,15 +17,34 @@ from parley.settings.base import DEFAULT_STYLE, OutputStyle, SettingsProblem, pr
 NAME = r"\w[\w .-]{0,63}"
 FRONT = r"(?sm)\A---\r?\n.*?^---\s*?$"
 MOST_BYTES = 100_000
+BUILT_IN = {
+    "Explanatory": (
+        "While you work, teach the user about the code. Before and after you write code, add a short note of two or "
+        "three points that explains why the solution fits this code base: the pattern it follows, what was traded for "
+        "what, what would surprise a newcomer. Write about this project, not about programming in general. The notes "
+        "belong in your answer, never in the files. The task itself is done as completely as without them."
+    ),
+    "Learning": (
+        "The user wants to learn by doing. Work together: do the routine parts yourself, and leave the user small "
+        "pieces of two to ten lines where a real decision has to be made, such as a rule of the business, the handling "
+        "of an error or the choice of a data structure. To hand over a piece, first write everything around it and put "
+        "a `TODO(human)` comment at its place, then say what is ready, which piece is left, in which file, and what "
+        "to think about when writing it. Hand over one piece at a time, end your answer there, and wait. When the "
+        "user has written the piece, add one observation about it, without praise, and continue. Explain the choices "
+        "you make yourself in a sentence or two."
+    ),
+}
+"""The texts of the built-in styles."""
 
 
 def find_style(name: str, config: Path, project: str | None) -> OutputStyle:
-    """Return the style without its frontmatter, or the default style with a problem if it cannot be used."""
+    """Return the style without its frontmatter, or one without text and with a problem if it cannot be used."""
     if name == DEFAULT_STYLE:
         return OutputStyle()
     if re.fullmatch(NAME, name) is None:
         return OutputStyle(problem=SettingsProblem(path="outputStyle", text=f"invalid style name {printable(name)!r}"))
-    problem = SettingsProblem(path="outputStyle", text=f"unknown style {name!r}; the default style is used")
+    known = ", ".join(list_styles(config, project))
+    problem = SettingsProblem(path="outputStyle", text=f"unknown style {name!r} has no effect (choose from {known})")
     folders: list[tuple[Path, tuple[str, ...] | None]] = [(config / "output-styles", None)]
     if project is not None:
         folders.insert(0, (Path(project, ".claude", "output-styles"), (project,)))
@@ -39,14 +58,16 @@ def find_style(name: str, config: Path, project: str | None) -> OutputStyle:
             problem = SettingsProblem(path=str(path), text=f"not used as a style: {exc}")
             continue
         return OutputStyle(name=name, text=re.sub(FRONT, "", text).strip())
-    return OutputStyle(problem=problem)
+    if name in BUILT_IN:
+        return OutputStyle(name=name, text=BUILT_IN[name])
+    return OutputStyle(name=name, problem=problem)
 
 
 def list_styles(config: Path | None, project: str | None) -> list[str]:
     """Return the names of the available styles, the default first."""
     folders = [config / "output-styles"] if config is not None else []
     folders += [Path(project, ".claude", "output-styles")] if project is not None else []
-    found: set[str] = set()
+    found = set(BUILT_IN)
     for folder in folders:
         with suppress(OSError):
             found |= {name.removesuffix(".md") for name in os.listdir(folder) if name.endswith(".md")}

@@ -30,16 +30,24 @@ SESSION = re.compile(rf"(?!agent-){ID_PATTERN.pattern}")
 class ClaudeStore(FileStore):
     """The sessions of one project below one configuration directory."""
 
-    def __init__(self, config: Path, context: EntryContext, warn: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self,
+        config: Path,
+        context: EntryContext,
+        warn: Callable[[str], None] = lambda text: None,
+        *,
+        waits: bool = False,
+    ) -> None:
         self._projects = config / "projects"
         self._leases = config / "leases"
         self._warn = warn
         self._folder = self._projects / project_key(context.cwd)
         self._context = context
+        self._waits = waits
 
     @classmethod
     def from_setup(cls, setup: StoreSetup) -> ClaudeStore:
-        return cls(setup.path, setup.context, setup.warn)
+        return cls(setup.path, setup.context, setup.warn, waits=setup.waits)
 
     def exists(self, session_id: str) -> bool:
         return self._find(session_id) is not None
@@ -48,17 +56,16 @@ class ClaudeStore(FileStore):
         return is_leased(self._leases / check_id(session_id))
 
     def create(self, session_id: str) -> Transcript:
-        return self._open_transcript(self._folder / f"{check_id(session_id)}.jsonl", session_id)
+        lease = acquire(self._leases / check_id(session_id), session_id)
+        return Transcript(self._folder / f"{session_id}.jsonl", session_id, self._context, lease, self._warn)
 
     def open(self, session_id: str, *, steal: bool = False) -> Transcript:
-        return self._open_transcript(self._path_of_existing(session_id), session_id, steal=steal)
+        path = self._path_of_existing(session_id)
+        lease = acquire(self._leases / session_id, session_id, steal=steal, takes=True, yields=self._waits)
+        return Transcript(path, session_id, self._context, lease, self._warn)
 
     def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
         return TranscriptReader(self._path_of_existing(session_id), session_id, self._warn).entries(after)
-
-    def _open_transcript(self, path: Path, session_id: str, *, steal: bool = False) -> Transcript:
-        lease = acquire(self._leases / session_id, session_id, steal=steal)
-        return Transcript(path, session_id, self._context, lease, self._warn)
 
     def newest(self) -> str | None:
         latest = self.list(self._context.cwd, limit=1)

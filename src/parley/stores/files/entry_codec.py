@@ -58,6 +58,9 @@ def encode_entry(entry: Entry, session_id: str, context: EntryContext, parent: s
     for theirs, ours in RENAMED.items():
         if ours in fields:
             line[theirs] = fields.pop(ours)
+    if entry.kind == "assistant" and "requestId" not in line and "id" in line["message"]:
+        # Not every server has request ids. Programs that count tokens need one, or count an answer once for each block.
+        line["requestId"] = line["message"]["id"]
     extra = {key: value for key, value in fields.items() if key not in IMPLIED}
     if fields.get("parent_tool_use_id") is not None:
         extra["parent_tool_use_id"] = fields["parent_tool_use_id"]
@@ -110,6 +113,8 @@ def decode_conversation(json: Json, session_id: str, seq: int, at: str) -> Entry
     fields: Json = {"type": json["type"], "message": json["message"], "uuid": json["uuid"]}
     if not RENAMED.keys().isdisjoint(json):
         fields |= {ours: json[theirs] for theirs, ours in RENAMED.items() if theirs in json}
+        if fields.get("request_id") == json["message"].get("id"):
+            fields.pop("request_id", None)  # the id of the message, in place of one that the server did not give
     fields["session_id"], fields["timestamp"], fields["parent_tool_use_id"] = session_id, at, None
     if isinstance(extra := json.get("parley"), dict):
         fields |= extra

@@ -6,6 +6,9 @@
 The kernel drops the lock when the process ends, so a file without a lock is stale and can be reused. Stealing replaces
 the holder's file by a new one; the previous holder checks `is_ours` before each write and stops.
 
+A holder that waits for its first prompt yields to another child of its parent process: some clients resume a session,
+and then start a second engine for it without ending the first. The first write ends that, with the directory locked.
+
 A file is only removed while its directory is locked. Otherwise a holder that has just checked that the file is its own
 could remove the new file of a process that steals the session.
 """
@@ -24,6 +27,7 @@ from typing import Any, Self
 import msgspec
 
 from parley.errors import SessionBusy, SessionError
+from parley.protocol.base import Json
 from parley.workspace import private_files
 
 START_TIME = 19
@@ -35,9 +39,13 @@ BELOW = 1
 class Lease:
     """A held session. Use it as a context manager, or call `release`."""
 
-    def __init__(self, path: Path, file: int) -> None:
+    _yields = False
+    """Whether another child of our parent process may take the session. The first write ends it."""
+
+    def __init__(self, path: Path, file: int, *, yields: bool = False) -> None:
         self._path = path
         self._file = file
+        self._yields = yields
         status = os.fstat(file)
         self._identity = status.st_dev, status.st_ino
 
@@ -48,6 +56,15 @@ class Lease:
         except OSError:
             return False
         return (found.st_dev, found.st_ino) == self._identity
+
+    def may_write(self) -> bool:
+        """Whether the session is ours. From the first call on, it no longer yields."""
+        if self._yields:
+            # If the directory cannot be locked, no other process can take the session either.
+            with suppress(OSError), open_locked_folder(self._path.parent):
+                write_holder(self._file)
+            self._yields = False
+        return self.is_ours()
 
     def __enter__(self) -> Self:
         return self
@@ -67,8 +84,19 @@ WAIT_SECONDS = 0.5
 PAUSE_SECONDS = 0.01
 
 
-def acquire(path: Path, session_id: str, *, steal: bool = False, pause: Callable[[float], None] = time.sleep) -> Lease:
+def acquire(
+    path: Path,
+    session_id: str,
+    *,
+    steal: bool = False,
+    takes: bool = False,
+    yields: bool = False,
+    pause: Callable[[float], None] = time.sleep,
+) -> Lease:
     """Hold a session. Raises SessionBusy, or SessionError if the file cannot be created.
+
+    `yields`: until the first write, another child of our parent process may take the session. `takes`: it may be taken
+    from a holder that yields to us.
 
     A holder that was killed between fork and exec leaves its lock to the child until the exec. So if the holder is
     dead, this waits up to `WAIT_SECONDS` for the lock.
@@ -79,19 +107,19 @@ def acquire(path: Path, session_id: str, *, steal: bool = False, pause: Callable
             file = private_files.open_file(path, os.O_RDWR | os.O_CREAT, below=BELOW)
             try:
                 if lock(file):
-                    lease = Lease(path, file)
+                    lease = Lease(path, file, yields=yields)
                     if lease.is_ours():  # otherwise its holder released it between our two calls
                         with suppress(OSError):  # the lock is enough; on a full disk, deleting sessions must work
-                            write_holder(file)
+                            write_holder(file, yields=yields)
                         file = -1
                         return lease
                 elif not steal and attempts and not is_leased(path):
                     attempts -= 1
                     pause(PAUSE_SECONDS)
-                elif not steal:
-                    raise SessionBusy(session_id, read_holder(file))
-                else:
+                elif steal:
                     steal_file(path, pause)
+                elif not (takes and take_yielded(path, pause)):
+                    raise SessionBusy(session_id, read_holder(file))
             finally:
                 if file >= 0:
                     os.close(file)
@@ -108,6 +136,22 @@ def steal_file(path: Path, pause: Callable[[float], None]) -> None:
         # Directories cannot be locked here, so no holder removes its file on release.
         with suppress(FileNotFoundError):
             private_files.remove(path, below=BELOW)
+
+
+def take_yielded(path: Path, pause: Callable[[float], None]) -> bool:
+    """Remove the file of a holder that yields to us; returns False if it does not yield."""
+    try:
+        with open_locked_folder(path.parent, pause) as folder:
+            owner: Any = msgspec.json.decode(private_files.read(path, below=BELOW))
+            is_sibling = owner["host"] == os.uname().nodename and owner["pid"] != os.getpid()
+            if not is_sibling or owner.get("yields_to") != os.getppid():
+                return False
+            os.unlink(path.name, dir_fd=folder)
+    except FileNotFoundError:
+        return True  # it was released in the meantime
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, AttributeError):
+        return False
+    return True
 
 
 class NoFolderLocks(OSError):
@@ -166,9 +210,11 @@ def lock(file: int) -> bool:
     return True
 
 
-def write_holder(file: int) -> None:
-    """Write our pid, host and start time to the file. Raises OSError."""
-    owner = {"pid": os.getpid(), "host": os.uname().nodename, "begun": process_start_time(os.getpid())}
+def write_holder(file: int, *, yields: bool = False) -> None:
+    """Write our pid, host and start time to the file, and the process whose children we yield to. Raises OSError."""
+    owner: Json = {"pid": os.getpid(), "host": os.uname().nodename, "begun": process_start_time(os.getpid())}
+    if yields:
+        owner["yields_to"] = os.getppid()
     os.ftruncate(file, 0)
     os.pwrite(file, msgspec.json.encode(owner), 0)
 

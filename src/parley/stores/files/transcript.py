@@ -7,6 +7,7 @@ removes a partial line, which was never reported to a client.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +31,13 @@ from parley.workspace import private_files
 
 BELOW, AGENT_BELOW = 2, 4
 """How many directories above a transcript are ours: `projects/<project>`, or `…/<session>/subagents`."""
+
+
+def write_error(path: Path, number: int | None, text: str | None) -> SessionError:
+    error = SessionError(f"cannot write the session to {path}: {text}")
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        error.error_code = errno.errorcode[number]
+    return error
 
 
 class TranscriptReader:
@@ -233,11 +241,11 @@ class Transcript:
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
         except OSError as exc:
-            raise SessionError(f"cannot write the session to {self._path}: {exc.strerror}") from None
+            raise write_error(self._path, exc.errno, exc.strerror) from None
 
     def _write(self, file: int, encoded: EncodedLines) -> None:
         """Raises OSError, SessionError."""
-        if self._lease is None or not self._lease.is_ours():
+        if self._lease is None or not self._lease.may_write():
             raise SessionBusy(self._session_id, TAKEN_OVER)
         self._read_new_lines(file)
         chain, records, leaf_due = self._chain.copy(), b"", self._leaf_due
@@ -273,7 +281,7 @@ class Transcript:
             if os.fstat(file).st_size == self._end + count:
                 os.ftruncate(file, self._end)  # otherwise all but the newline could remain, and be read as a record
                 self._ends_in_partial_line = bool(before)
-            raise SessionError(f"cannot write the session to {self._path}: the disk is full")
+            raise write_error(self._path, errno.ENOSPC, "the disk is full")
         self._ends_in_partial_line = False
         self._labels.feed(lines, self._end + len(written) - len(lines))
         self._end += len(written)
@@ -294,7 +302,7 @@ class Transcript:
             if self._file is not None:
                 os.fdatasync(self._file)
         except OSError as exc:
-            raise SessionError(f"cannot write the session to {self._path}: {exc.strerror}") from None
+            raise write_error(self._path, exc.errno, exc.strerror) from None
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         of_agent = bool(self._context.agent_id)

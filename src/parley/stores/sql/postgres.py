@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.errors import SessionError, UnknownSession
+from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.stores.base import ID_PATTERN, AgentInfo, Entry, Info, RepairReport, SearchHit, StoreSetup, check_id
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.search_text import entry_text, make_excerpt, split_words
 from parley.stores.sql.postgres_log import LOCK, PostgresAgentLog, PostgresLog, connect, entries, rows, translate_errors
-from parley.stores.sql.rows import agent_key, aside_key, find_damage, info_from_row, keys_below
+from parley.stores.sql.rows import aside_key, find_damage, info_from_row, keys_below
+from parley.stores.sql.store import SqlStore
 
 if TYPE_CHECKING:
     import psycopg
@@ -56,47 +57,28 @@ FROM parley_sessions
 BELOW = 'session COLLATE "C" >= %s AND session COLLATE "C" < %s'
 
 
-class PostgresStore:
+class PostgresStore(SqlStore[PostgresLog]):
     """All sessions in one database. Each operation opens its own connection."""
 
     def __init__(self, address: str, context: EntryContext) -> None:
         self._address = address
-        self._context = context
+        super().__init__(context)
         self._is_prepared = False
 
     @classmethod
     def from_setup(cls, setup: StoreSetup) -> PostgresStore:
         return cls(setup.place, setup.context)
 
-    def exists(self, session_id: str) -> bool:
-        return self.info(session_id) is not None
-
     def is_held(self, session_id: str) -> bool:
         granted = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
         return bool(self._rows(f"{granted} AND (classid::bigint << 32) | objid::bigint = {LOCK}", session_id))
 
-    def create(self, session_id: str) -> PostgresLog:
-        return self._open_log(check_id(session_id))
-
-    def open(self, session_id: str, *, steal: bool = False) -> PostgresLog:
-        self._check(session_id)
-        return self._open_log(session_id, steal=steal)
-
-    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        self._check(session_id)
-        return entries(self._address, session_id, after)
+    def _entries(self, key: str, after: int) -> Iterator[Entry]:
+        return entries(self._address, key, after)
 
     def _open_log(self, session_id: str, *, steal: bool = False) -> PostgresLog:
         self._connect_prepared().close()
         return PostgresLog(self._address, session_id, self._context, steal=steal)
-
-    def _check(self, session_id: str) -> None:
-        if not self.exists(session_id):
-            raise UnknownSession(session_id)
-
-    def newest(self) -> str | None:
-        found = self.list(self._context.cwd, limit=1)
-        return found[0].id if found else None
 
     def info(self, session_id: str) -> Info | None:
         if not ID_PATTERN.fullmatch(session_id):
@@ -111,17 +93,17 @@ class PostgresStore:
         return [info_from_row(row) for row in self._rows(INFO + where + order, *params, limit, offset)]
 
     def rename(self, session_id: str, title: str) -> None:
-        self._check(session_id)
+        self.check_exists(session_id)
         self._run("UPDATE parley_sessions SET title = %s WHERE id = %s", title.replace("\0", ""), session_id)
 
     def tag(self, session_id: str, tag: str | None) -> None:
-        self._check(session_id)
+        self.check_exists(session_id)
         self._run(
             "UPDATE parley_sessions SET tag = %s WHERE id = %s", (tag or "").replace("\0", "") or None, session_id
         )
 
     def delete(self, session_id: str) -> None:
-        self._check(session_id)
+        self.check_exists(session_id)
         held = self._open_log(session_id)
         try:
             for table, column in (("entries", "session"), ("agents", "session"), ("sessions", "id")):
@@ -131,7 +113,7 @@ class PostgresStore:
             held.close()
 
     def repair(self, session_id: str) -> RepairReport | None:
-        self._check(session_id)
+        self.check_exists(session_id)
         held = self._open_log(session_id)
         try:
             with self._connect_prepared() as database, translate_errors():
@@ -162,9 +144,6 @@ class PostgresStore:
         found = self._rows("SELECT id, meta FROM parley_agents WHERE session = %s", session_id)
         return [AgentInfo(id=id, meta=msgspec.json.decode(meta)) for id, meta in found]
 
-    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        return entries(self._address, agent_key(session_id, check_id(agent_id)), -1)
-
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
         query_words = split_words(text)
         if not query_words:
@@ -184,9 +163,6 @@ class PostgresStore:
             )
             for id, seq, kind, at, message in found
         ]
-
-    def path(self, session_id: str) -> str:
-        return ""
 
     def _rows(self, text: str, *params: object) -> builtins.list[tuple[Any, ...]]:
         with self._connect_prepared() as database, translate_errors():

@@ -20,7 +20,6 @@ from typing import Any
 
 import msgspec
 
-from parley.errors import UnknownSession
 from parley.protocol.base import Json
 from parley.stores.base import AgentInfo, Entry, Info, RepairReport, SearchHit, StoreSetup, check_id
 from parley.stores.files.entry_codec import EntryContext
@@ -37,6 +36,7 @@ from parley.stores.search_text import (
 from parley.stores.sql.rows import agent_key, aside_key, find_damage, info_from_row, keys_below
 from parley.stores.sql.sqlite_file import connect, translate_errors
 from parley.stores.sql.sqlite_log import ENTRIES, SqliteAgentLog, SqliteLog, entries, open_for_bytes
+from parley.stores.sql.store import SqlStore
 
 CONVERSATION = """
 CREATE TABLE IF NOT EXISTS conversation (one INTEGER PRIMARY KEY CHECK (one = 1), session TEXT NOT NULL);
@@ -53,31 +53,20 @@ RECALLED = '%"recalled":true%'
 SIZE = "coalesce(sum(length(message) + length(context)), 0)"
 
 
-class SqliteStore:
+class SqliteStore(SqlStore[SqliteLog]):
     def __init__(self, path: Path, context: EntryContext) -> None:
         self._path = path
-        self._context = context
+        super().__init__(context)
 
     @classmethod
     def from_setup(cls, setup: StoreSetup) -> SqliteStore:
         return cls(setup.path, setup.context)
 
-    def exists(self, session_id: str) -> bool:
-        return self.info(session_id) is not None
-
     def is_held(self, session_id: str) -> bool:
         return is_leased(Path(f"{self._path}.leases", check_id(session_id)))
 
-    def create(self, session_id: str) -> SqliteLog:
-        return self._open_log(check_id(session_id))
-
-    def open(self, session_id: str, *, steal: bool = False) -> SqliteLog:
-        self._check(session_id)
-        return self._open_log(session_id, steal=steal)
-
-    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        self._check(session_id)
-        return entries(self._path, session_id, after)
+    def _entries(self, key: str, after: int) -> Iterator[Entry]:
+        return entries(self._path, key, after)
 
     def _open_log(self, session_id: str, *, steal: bool = False) -> SqliteLog:
         lease = self._lease(session_id, steal=steal)
@@ -89,14 +78,6 @@ class SqliteStore:
 
     def _lease(self, session_id: str, *, steal: bool = False) -> Lease:
         return acquire(Path(f"{self._path}.leases", session_id), session_id, steal=steal)
-
-    def _check(self, session_id: str) -> None:
-        if not self.exists(session_id):
-            raise UnknownSession(session_id)
-
-    def newest(self) -> str | None:
-        found = self.list(self._context.cwd, limit=1)
-        return found[0].id if found else None
 
     def conversation(self, new_id: Callable[[], str]) -> str:
         """The file's default session, for runs that name none. The first call picks the newest, or a new id, for good.
@@ -126,20 +107,20 @@ class SqliteStore:
         ]
 
     def rename(self, session_id: str, title: str) -> None:
-        self._check(session_id)
+        self.check_exists(session_id)
         self._query("UPDATE sessions SET title = ? WHERE id = ?", title, session_id)
 
     def tag(self, session_id: str, tag: str | None) -> None:
-        self._check(session_id)
+        self.check_exists(session_id)
         self._query("UPDATE sessions SET tag = ? WHERE id = ?", tag or None, session_id)
 
     def delete(self, session_id: str) -> None:
-        self._check(session_id)
+        self.check_exists(session_id)
         with self._lease(session_id), self._transaction() as database:
             delete_rows(database, session_id)
 
     def repair(self, session_id: str) -> RepairReport | None:
-        self._check(session_id)
+        self.check_exists(session_id)
         with self._lease(session_id):
             with translate_errors(self._path), closing(open_for_bytes(self._path)) as database:
                 found = find_damage(database.execute(ENTRIES, (session_id, -1)))
@@ -170,9 +151,6 @@ class SqliteStore:
         found = self._query("SELECT id, meta FROM agents WHERE session = ? ORDER BY rowid", session_id)
         return [AgentInfo(id=id, meta=msgspec.json.decode(meta)) for id, meta in found]
 
-    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        return entries(self._path, agent_key(session_id, check_id(agent_id)), -1)
-
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
         query_words = split_words(text)
         if not query_words:
@@ -198,9 +176,6 @@ class SqliteStore:
             find_passage,
         )
 
-    def path(self, session_id: str) -> str:
-        return ""
-
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection in a transaction. Raises SessionError."""
@@ -222,7 +197,7 @@ class SqliteStore:
 
 def delete_rows(database: sqlite3.Connection, session_id: str) -> None:
     found = database.execute("SELECT id, kind, message FROM entries WHERE session = ?", (session_id,))
-    # A contentless FTS index needs the original text to delete a row.
+    # A contentless FTS index needs the text to delete a row.
     indexed = ((id, split_words(row_text(kind, message))) for id, kind, message in found)
     database.executemany(
         "INSERT INTO said (said, rowid, words) VALUES ('delete', ?, ?)",

@@ -40,7 +40,10 @@ def translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as exc:
-        raise SessionError(f"cannot use the database {path}: {exc}") from None
+        error = SessionError(f"cannot use the database {path}: {exc}")
+        if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            error.error_code = "ENOSPC"
+        raise error from None
     except UnicodeDecodeError:
         # In a damaged file, table names that errors quote may be invalid UTF-8.
         raise SessionError(f"cannot use the database {path}: the file is damaged") from None

@@ -15,7 +15,7 @@ MOST_LISTED = 60
 MOST_WORDS = 200
 WHAT = (
     "Hands a piece of work to an agent with a context of its own, and gives you its report. With run_in_background "
-    "you go on at once and are told when it is done. Call several at once for work that is independent. Kinds:"
+    "you continue at once and are notified when it is done. Call several at once for work that is independent. Kinds:"
 )
 
 
@@ -41,6 +41,6 @@ class Agent:
         return "\n".join([WHAT, *rows])
 
     async def run(self, call: Any, context: Context, reach: Scope) -> ToolOutput:
-        if context.delegate is None:
-            raise ToolError("There are no agents here.")
-        return await context.delegate(call, reach.call)
+        if context.session.open_agents is None:
+            raise ToolError("This session has no agents.")
+        return await context.session.open_agents().delegate(call, reach.call)

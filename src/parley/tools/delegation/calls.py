@@ -22,7 +22,7 @@ class AgentInput(Struct, frozen=True, kw_only=True):
         Literal["sonnet", "opus", "haiku", "fable"] | None, Meta(description="A model other than the agent's own")
     ] = None
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
-    run_in_background: Annotated[bool | None, Meta(description="Do not wait; you are told when it is done")] = None
+    run_in_background: Annotated[bool | None, Meta(description="Do not wait; you are notified when it is done")] = None
     name: Annotated[str | None, Meta(description="What to call this agent")] = None
     isolation: Annotated[
         Literal["worktree", "remote"] | None, Meta(description="`worktree`: in a git worktree of its own")
@@ -60,4 +60,4 @@ class MessageShown(Struct, frozen=True, kw_only=True):
 
 class SkillInput(Struct, frozen=True, kw_only=True):
     skill: Annotated[str, Meta(min_length=1, description="The skill's name")]
-    args: Annotated[str | None, Meta(description="What to tell it")] = None
+    args: Annotated[str | None, Meta(description="The message")] = None

@@ -18,11 +18,11 @@ class SendMessage:
     input: ClassVar[type[Struct]] = MessageInput
     shown: ClassVar[type[Struct]] = MessageShown
     description: ClassVar[str] = (
-        "Says something to an agent. One that runs reads it before its next step; one that is done goes on with it, "
+        "Sends a message to an agent. A running agent reads it before its next step; a finished one resumes with it, "
         "in the background, and knows all it knew."
     )
 
     async def run(self, call: Any, context: Context, reach: Scope) -> ToolOutput:
-        if context.send is None:
-            raise ToolError("There are no agents here.")
-        return await context.send(call.to, call.message, reach.call)
+        if context.session.open_agents is None:
+            raise ToolError("This session has no agents.")
+        return await context.session.open_agents().send(call.to, call.message, reach.call)

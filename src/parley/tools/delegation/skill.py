@@ -35,9 +35,9 @@ class Skill:
         return cast(Tool, made)
 
     async def run(self, call: SkillInput, context: Context, reach: Scope) -> ToolOutput:
-        if context.follow is None:
-            raise ToolError("There are no skills here.")
-        content = await context.follow(call.skill, call.args or "")
+        if context.session.run_skill is None:
+            raise ToolError("This session has no skills.")
+        content = await context.session.run_skill(call.skill, call.args or "")
         return ToolOutput(content=content, detail={"success": True, "commandName": call.skill})
 
 

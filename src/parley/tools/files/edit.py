@@ -45,7 +45,7 @@ class Edit:
     input: ClassVar[type[Struct]] = EditInput
     description: ClassVar[str] = (
         "Replaces a text in a file. `old_string` must be in the file exactly once, white space included and without "
-        "the line numbers that Read shows; take in neighbouring lines to make it unique, or set `replace_all` to "
+        "the line numbers that Read shows; include neighbouring lines to make it unique, or set `replace_all` to "
         "change every occurrence. Line endings, encoding and mode of the file are kept. An empty `old_string` "
         "creates a file that does not exist yet."
     )
@@ -68,7 +68,7 @@ def edit(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutp
     known = read_tracker.check_read_state(context, before)
     encoding = detect(before.data)
     if encoding is None:
-        raise ToolError(f"{path} is a binary file; Edit changes texts only.")
+        raise ToolError(f"{path} is a binary file; Edit changes only text files.")
     body = to_utf8(before.data, encoding)
     needle, changes = find(body, call)
     if encoding == UNKNOWN:
@@ -105,7 +105,7 @@ def find(body: bytes, call: EditInput) -> tuple[Needle, list[TextChange]]:
             count = f"{COUNTED_MATCHES} or more" if len(changes) == COUNTED_MATCHES else max(2, len(changes))
             raise ToolError(
                 f"Found {count} matches of the string to replace, but replace_all is false. Set replace_all to change "
-                "them all, or take in more of the text around the one you mean.\n"
+                "them all, or include more of the text around the one you mean.\n"
                 f"String: {format_excerpt(call.old_string)}"
             )
         if changes:
@@ -134,14 +134,14 @@ def check_encoding(body: bytes, call: EditInput, needle: Needle) -> None:
     """In an unknown encoding only ASCII can be changed safely. Raises ToolError."""
     if not (call.old_string + call.new_string).isascii():
         raise ToolError(
-            "The file is neither UTF-8 nor UTF-16, so it is not known how to write characters beyond ASCII into it. "
+            "The file is neither UTF-8 nor UTF-16, so non-ASCII characters cannot be written to it. "
             "Convert it first (for instance with iconv), or change it with a script that knows its encoding."
         )
     # In some encodings the second byte of a character looks like ASCII.
     if any(change.start > 0 and body[change.start - 1] >= 0x80 for change in needle.changes(body)):
         raise ToolError(
-            "The file is neither UTF-8 nor UTF-16, and the match begins right behind a character that cannot be "
-            "read. Let old_string begin elsewhere, for instance at the start of a line."
+            "The file is neither UTF-8 nor UTF-16, and the match starts directly after a character that cannot be "
+            "read. Start old_string elsewhere, for instance at the start of a line."
         )
 
 

@@ -9,6 +9,8 @@ DEFAULT_LINES = 2_000
 LONGEST_LINE_CHARS = 2_000
 MOST_CHARS = 100_000
 """The limit of an excerpt: about 25,000 tokens."""
+MOST_LARGE_CHARS = 400_000
+"""The limit with `allow_large`: about 100,000 tokens, and what fits on a line of the protocol twice."""
 MOST_BYTES_A_CHAR = 4
 
 
@@ -27,13 +29,13 @@ class Excerpt(Struct, frozen=True, kw_only=True):
         return self.first == 1 and len(self.lines) == self.total and not self.some_cut
 
 
-def excerpt(body: bytes, first: int, limit: int | None) -> Excerpt:
+def excerpt(body: bytes, first: int, limit: int | None, *, allow_large: bool = False) -> Excerpt:
     """The lines from `first` on, as many as fit."""
     total = body.count(b"\n") + 1 if body else 0
-    most = DEFAULT_LINES if limit is None else limit
+    most = limit or (total if allow_large else DEFAULT_LINES)
     last = min(total, first + most - 1)
     lines: list[str] = []
-    some_cut, room = False, MOST_CHARS
+    some_cut, room = False, MOST_LARGE_CHARS if allow_large else MOST_CHARS
     position = line_position(body, first) if first <= total else 0
     for _ in range(first, last + 1):
         end = body.find(b"\n", position)

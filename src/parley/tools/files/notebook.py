@@ -30,7 +30,7 @@ class NotebookEditInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Meta(description="The cell, by the id that Read shows. A new cell comes after it, without an id at the top"),
     ] = None
     cell_type: Annotated[
-        Literal["code", "markdown"] | None, Meta(description="By default what the cell is; of a new one, code")
+        Literal["code", "markdown"] | None, Meta(description="Default: the type of the cell; `code` for a new one")
     ] = None
     edit_mode: Annotated[
         Literal["replace", "insert", "delete"], Meta(description="What to do with the cell [replace]")
@@ -42,7 +42,7 @@ class NotebookEdit:
     reads_only: ClassVar[bool] = False
     input: ClassVar[type[Struct]] = NotebookEditInput
     description: ClassVar[str] = (
-        "Changes one cell of a Jupyter notebook: replaces its source, inserts a new cell behind it, or deletes it. "
+        "Changes one cell of a Jupyter notebook: replaces its source, inserts a new cell after it, or deletes it. "
         "Replacing the source of a code cell clears its outputs."
     )
 
@@ -66,7 +66,7 @@ def edit(path: str, call: NotebookEditInput, context: Context, reach: Scope) -> 
     try:
         book = notebook_cells.load(before.data)
     except notebook_cells.NotANotebook as exc:
-        raise ToolError(f"{path} is no valid notebook: {exc}") from None
+        raise ToolError(f"{path} is not a valid notebook: {exc}") from None
     changed = EDITS[call.edit_mode](book, call, context.new_id)
     data = dump_notebook(book, before.data)
     after = context.files.write(path, data, reach, replacing=before)
@@ -137,9 +137,9 @@ def find(book: Json, wanted: str | None) -> int:
     """The position of a cell. Raises ToolError."""
     names = [notebook_cells.cell_id(cell, index) for index, cell in enumerate(book["cells"])]
     if wanted is None:
-        raise ToolError(f"Say with cell_id which cell is meant. There are {list_cells(names)}.")
+        raise ToolError(f"Give the cell with cell_id. The cells are {list_cells(names)}.")
     if wanted not in names:
-        raise ToolError(f'Cell with ID "{wanted}" not found in notebook. There are {list_cells(names)}.')
+        raise ToolError(f'Cell with ID "{wanted}" not found in notebook. The cells are {list_cells(names)}.')
     return names.index(wanted)
 
 

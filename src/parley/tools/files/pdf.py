@@ -17,7 +17,7 @@ def page_texts(data: bytes, pages: str | None, most: int) -> tuple[list[tuple[in
     """
     if len(data) > MOST_BYTES:
         raise ToolError(f"The PDF is too large to read ({len(data)} bytes). Extract the pages you need in Bash.")
-    # Its complaints about sloppy files would go to stderr.
+    # Its warnings about malformed files would go to stderr.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     from io import BytesIO
 

@@ -22,21 +22,29 @@ MOST_PAGES = 20
 PDF = b"%PDF-"
 
 
-class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReadShown(Struct, frozen=True, kw_only=True):
+    """The input as the model sees it."""
+
     file_path: Annotated[str, Meta(description="Absolute path of the file")]
-    offset: Annotated[int | None, Meta(description="The line to begin with, counted from 1")] = None
+    offset: Annotated[int | None, Meta(description="The first line to show, counted from 1")] = None
     limit: Annotated[
         Annotated[int, Meta(ge=1)] | None, Meta(description=f"How many lines to read [{DEFAULT_LINES}]")
     ] = None
     pages: Annotated[str | None, Meta(description=f'Pages of a PDF, like "1-5"; at most {MOST_PAGES}')] = None
 
 
+class ReadInput(ReadShown, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    allow_large: bool | None = None
+    """A higher limit for text: all lines, and more characters."""
+
+
 class Read:
     name: ClassVar[str] = "Read"
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = ReadInput
+    shown: ClassVar[type[Struct]] = ReadShown
     description: ClassVar[str] = (
-        "Shows a file. Text comes as lines, each behind its number and a tab; a long file in parts, chosen with "
+        "Shows a file. Text is shown as lines, each after its number and a tab; a long file in parts, chosen with "
         "`offset` and `limit`. Images (PNG, JPEG, GIF, WebP) are shown as images, a PDF as the text of its pages, a "
         "notebook as its cells with their outputs (there `offset` and `limit` count cells). Folders cannot be read."
     )
@@ -112,7 +120,7 @@ def notebook(path: str, data: bytes, call: ReadInput) -> tuple[ToolOutput, bool]
     try:
         book = notebook_cells.load(data)
     except notebook_cells.NotANotebook as exc:
-        return text(path, data, call, f"The file is no valid notebook ({exc}); this is its text.")
+        return text(path, data, call, f"The file is not a valid notebook ({exc}); this is its text.")
     total = len(book["cells"])
     first = max(0, (call.offset or 1) - 1)
     view = notebook_cells.show_cells(book, first, call.limit or total)
@@ -133,7 +141,7 @@ def text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[ToolO
             "A program that knows its format can, for instance `file`, `strings` or `xxd` in Bash."
         )
     body = to_utf8(data, encoding, errors="replace")
-    part = excerpt(body, max(1, call.offset or 1), call.limit)
+    part = excerpt(body, max(1, call.offset or 1), call.limit, allow_large=call.allow_large is True)
     notes = [note, *explain_cut(part, call)]
     if encoding == UNKNOWN:
         notes.append("The file is neither UTF-8 nor UTF-16; � stands for bytes that could not be read.")

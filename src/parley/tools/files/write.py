@@ -22,7 +22,7 @@ KNOWN = "you know its content; there is no need to read it again"
 
 
 class WriteInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    file_path: Annotated[str, Meta(description="Absolute path of the file; missing folders are made")]
+    file_path: Annotated[str, Meta(description="Absolute path of the file; missing folders are created")]
     content: Annotated[str, Meta(description="All of the file's text")]
 
 
@@ -45,7 +45,7 @@ def write(path: str, content: str, context: Context, reach: Scope) -> ToolOutput
     changed = False
     if before is not None:
         changed = read_tracker.check_read_state(context, before).changed
-        if changed and context.strict_reads:
+        if changed and context.session.must_read_first():
             raise ToolError(f"{path} has been modified since it was read. Read it again before you replace it.")
     body = as_utf8(content)
     after = context.files.write(path, encode_body(body, before), reach, replacing=before)

@@ -7,7 +7,7 @@ comes back is what the model is told.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
@@ -16,7 +16,7 @@ from parley.protocol.base import Json, Struct
 from parley.tools.base import Context, ToolOutput
 from parley.workspace.base import Scope
 
-MOST_PLAN_BYTES = 200_000
+NOT_ALLOWED = "allowedPrompts allows nothing here: permission rules decide on each command."
 
 
 class EnterPlanModeInput(Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,13 +33,13 @@ class EnterPlanMode:
     )
 
     async def run(self, call: EnterPlanModeInput, context: Context, reach: Scope) -> ToolOutput:
-        if context.set_mode is None:
+        if context.session.set_mode is None:
             raise ToolError("The mode cannot be changed here. Present your plan as text, and wait for an answer.")
-        context.set_mode("plan")
+        context.session.set_mode("plan")
         place = f" You may write it to {context.plan_file} first." if context.plan_file else ""
-        text = (
+        text = context.session.describe_plan_mode(context) or (
             "You are in plan mode. Read and search as much as you need, and change nothing. "
-            f"When the plan stands, present it with ExitPlanMode.{place}"
+            f"When the plan is ready, present it with ExitPlanMode.{place}"
         )
         return ToolOutput(content=text, detail={"message": text})
 
@@ -51,10 +51,12 @@ class PlanShown(Struct, frozen=True, kw_only=True):
 
 
 class ExitPlanModeInput(Struct, frozen=True, kw_only=True):
-    """Other keys (allowedPrompts) are passed to the client."""
+    """Other keys are passed to the client."""
 
     plan: str | None = None
     planFilePath: str | None = None
+    allowedPrompts: Any = None
+    """What the model would like to do without being asked, in words. The client sees it; it allows nothing."""
 
 
 class ExitPlanMode:
@@ -64,7 +66,7 @@ class ExitPlanMode:
     input: ClassVar[type[Struct]] = ExitPlanModeInput
     shown: ClassVar[type[Struct]] = PlanShown
     description: ClassVar[str] = (
-        "Presents your plan to the user and asks for approval. Once approved, plan mode is over and you carry the plan "
+        "Presents your plan to the user and asks for approval. Once approved, plan mode ends and you carry the plan "
         "out. Say in `plan` what you will change, in which order, and how you will check it. Use it only for plans "
         "that lead to changes, not to answer a question."
     )
@@ -73,34 +75,25 @@ class ExitPlanMode:
         """The input with the plan from the plan file, unless the model gave one."""
         if not input.get("plan"):
             input = {key: value for key, value in input.items() if key not in ("plan", "planFilePath")}
-            if written := read_plan(context):
+            if written := context.read_plan():
                 input |= {"plan": written, "planFilePath": context.plan_file}
-        context.notes[self.name] = input.get("plan")
+        context.state.notes[self.name] = input.get("plan")
         return input
 
     async def run(self, call: ExitPlanModeInput, context: Context, reach: Scope) -> ToolOutput:
-        if context.set_mode is not None:
-            context.set_mode(None)
-        plan, proposed = call.plan or None, context.notes.get(self.name)
+        if context.session.set_mode is not None:
+            context.session.set_mode(None)
+        plan, proposed = call.plan or None, context.state.notes.get(self.name)
         detail: Json = {"plan": plan, "isAgent": False}
         if context.plan_file:
             detail["filePath"] = context.plan_file
+        note = f"\n\n{NOT_ALLOWED}" if call.allowedPrompts else ""
         if plan is None:
-            return ToolOutput(content="The user agreed to leave plan mode. You may make changes now.", detail=detail)
+            text = f"The user agreed to leave plan mode. You may make changes now.{note}"
+            return ToolOutput(content=text, detail=detail)
         how = "The user approved your plan"
         if plan != proposed:
             detail["planWasEdited"] = True
-            how = "The user changed your plan and approved it as it stands below"
-        text = f"{how}. Plan mode is over: carry it out now.\n\nThe approved plan:\n{plan}"
+            how = "The user changed your plan and approved it as shown below"
+        text = f"{how}. Plan mode has ended: carry out the plan now.\n\nThe approved plan:\n{plan}{note}"
         return ToolOutput(content=text, detail=detail)
-
-
-def read_plan(context: Context) -> str | None:
-    """The content of the plan file."""
-    if context.plan_file is None:
-        return None
-    try:
-        found = context.files.peek(context.plan_file, Scope(files=(context.plan_file,)))
-    except ToolError:
-        return None  # an unreadable file counts as no plan
-    return None if found is None else found.data[:MOST_PLAN_BYTES].decode(errors="replace")

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, InvalidInput, ToolOutput, read_input
+from parley.protocol.options import CliOptions
+from parley.tools.base import Context, InvalidInput, Tool, ToolOutput, read_input
 from parley.workspace.base import Scope
 
 
@@ -35,6 +36,29 @@ class QuestionsInput(Struct, frozen=True, kw_only=True):
     """The input as the model sees it."""
 
     questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
+
+
+class HtmlChoice(Struct, frozen=True, kw_only=True):
+    """A choice whose preview is shown in a browser."""
+
+    label: Annotated[str, Meta(min_length=1, description="What the user picks, in a few words")]
+    description: Annotated[str, Meta(description="What it means or leads to")]
+    preview: Annotated[
+        str | UnsetType, Meta(description="Something to look at: a self-contained fragment of HTML, without scripts")
+    ] = UNSET
+
+
+class HtmlQuestion(Struct, frozen=True, kw_only=True):
+    question: Annotated[str, Meta(min_length=1, description="The whole question, with a question mark")]
+    header: Annotated[str, Meta(description="A label of at most 12 characters")]
+    options: Annotated[list[HtmlChoice], Meta(min_length=2, max_length=4)]
+    multiSelect: Annotated[bool, Meta(description="Whether several options may be picked")] = False
+
+
+class HtmlQuestionsInput(Struct, frozen=True, kw_only=True):
+    """The input as the model sees it, for a client that shows previews as HTML."""
+
+    questions: Annotated[list[HtmlQuestion], Meta(min_length=1, max_length=4)]
 
 
 class ReadChoice(Struct, frozen=True, kw_only=True):
@@ -61,6 +85,7 @@ class AnsweredQuestions(Struct, frozen=True, kw_only=True):
     response: str | None = None
     """Free text instead of answers."""
     annotations: dict[str, Json] | None = None
+    """By question: `notes`, `preview`, and `unanswered`, which the result repeats for the client."""
 
 
 class AskUserQuestion:
@@ -74,6 +99,9 @@ class AskUserQuestion:
         "in their own words instead, so add no option for that. Ask when the work depends on a decision that is "
         "theirs and that you cannot find out. If you recommend an option, put it first."
     )
+
+    def with_options(self, options: CliOptions) -> Tool:
+        return AskWithHtmlPreviews() if options.question_preview_format == "html" else self
 
     def prepare(self, input: Json, context: Context) -> Json:
         """The questions alone, with defaults for optional fields."""
@@ -91,6 +119,12 @@ class AskUserQuestion:
         if call.annotations:
             detail["annotations"] = call.annotations
         return ToolOutput(content=format_answers(call, answers), detail=detail)
+
+
+class AskWithHtmlPreviews(AskUserQuestion):
+    """The same tool for a client that shows previews as HTML."""
+
+    shown: ClassVar[type[Struct]] = HtmlQuestionsInput
 
 
 def collect_answers(call: AnsweredQuestions) -> dict[str, str]:
@@ -114,7 +148,7 @@ def format_answers(call: AnsweredQuestions, answers: dict[str, str]) -> str:
     if call.response:
         parts.append(f"The user said: {call.response}")
     if not parts:
-        return "The user gave no answer. Go on as you think best, or ask in plain words."
+        return "The user gave no answer. Continue as you think best, or ask in plain text."
     open_questions = [asked.question for asked in call.questions if not answers.get(asked.question)]
     if open_questions and not call.response:
         parts.append("Not answered:\n" + "\n".join(f"- {question}" for question in open_questions))

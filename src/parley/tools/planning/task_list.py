@@ -40,8 +40,16 @@ class TaskBoard:
 
     @classmethod
     def of(cls, context: Context) -> TaskBoard:
-        board: TaskBoard = context.notes.setdefault("tasks", cls())
+        board: TaskBoard = context.state.notes.setdefault("tasks", cls())
         return board
+
+    def describe(self, task: ListedTask | None, input: Json) -> Json:
+        """A task as hooks see it, with the changes of a call; None for a new one."""
+        return {
+            "task_id": str(self._made + 1) if task is None else task.id,
+            "task_subject": input.get("subject") or ("" if task is None else task.subject),
+            "task_description": input.get("description") or ("" if task is None else task.description),
+        }
 
     def add(self, task_fields: Json) -> ListedTask:
         self._made += 1
@@ -93,7 +101,7 @@ class TaskCreateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     subject: Annotated[str, Meta(min_length=1, description="The task in a few words: 'Fix the login test'")]
     description: Annotated[str, Meta(description="What is to be done, and when it counts as done")]
     activeForm: Annotated[str | None, Meta(description="The same while it is done: 'Fixing the login test'")] = None
-    metadata: Annotated[Json | None, Meta(description="Anything else to keep with it")] = None
+    metadata: Annotated[Json | None, Meta(description="Any other data to store with it")] = None
 
 
 class TaskCreate:
@@ -105,6 +113,11 @@ class TaskCreate:
         "steps or more; new tasks are pending. TaskUpdate changes them."
     )
 
+    def task_event(self, input: Json, context: Context) -> Json | None:
+        """The task that a call adds, as hooks see it before."""
+        task = TaskBoard.of(context).describe(None, input)
+        return {"event": "TaskCreated", **task}
+
     async def run(self, call: TaskCreateInput, context: Context, reach: Scope) -> ToolOutput:
         fields: Json = {"subject": call.subject, "description": call.description, "active_form": call.activeForm}
         task = TaskBoard.of(context).add({**fields, "metadata": dict(call.metadata or {})})
@@ -115,7 +128,7 @@ class TaskCreate:
 class TaskUpdateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     taskId: TaskId
     status: Annotated[
-        Status | Literal["deleted"] | UnsetType, Meta(description="`deleted` takes the task off the list")
+        Status | Literal["deleted"] | UnsetType, Meta(description="`deleted` removes the task from the list")
     ] = UNSET
     subject: str | UnsetType = UNSET
     description: str | UnsetType = UNSET
@@ -135,9 +148,17 @@ class TaskUpdate:
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = TaskUpdateInput
     description: ClassVar[str] = (
-        "Changes a task. Set `in_progress` when you begin with it and `completed` when it is really done: not while "
+        "Changes a task. Set `in_progress` when you start it and `completed` when it is really done: not while "
         "tests fail or parts are missing. `addBlocks` and `addBlockedBy` let tasks wait for each other."
     )
+
+    def task_event(self, input: Json, context: Context) -> Json | None:
+        """The task that a call completes, as hooks see it before; None if it completes none."""
+        board = TaskBoard.of(context)
+        task = board.tasks.get(str(input["taskId"]).lstrip("#"))
+        if task is None or input.get("status") != "completed" or task.status == "completed":
+            return None
+        return {"event": "TaskCompleted", **board.describe(task, input)}
 
     async def run(self, call: TaskUpdateInput, context: Context, reach: Scope) -> ToolOutput:
         board = TaskBoard.of(context)

@@ -23,7 +23,7 @@ class Todo(Struct, frozen=True, kw_only=True):
 class TodoWriteInput(Struct, frozen=True, kw_only=True):
     """The input as the model sees it."""
 
-    todos: Annotated[list[Todo], Meta(description="The whole list as it is from now on")]
+    todos: Annotated[list[Todo], Meta(description="The complete new list")]
 
 
 class ReadTodo(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class ReadTodo(Struct, frozen=True, kw_only=True):
 
 class TodoInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     todos: list[ReadTodo] | None = None
-    # Seed 001: one new item.
+    # The dialect spec001: one new item.
     subject: Annotated[str, Meta(min_length=1)] | None = None
     description: str = ""
 
@@ -56,7 +56,7 @@ class TodoWrite:
     )
 
     async def run(self, call: TodoInput, context: Context, reach: Scope) -> ToolOutput:
-        old: list[Json] = context.notes.get(self.name, [])
+        old: list[Json] = context.state.notes.get(self.name, [])
         if call.todos is not None:
             new = [todo.plain() for todo in call.todos]
         elif call.subject is not None:
@@ -64,7 +64,7 @@ class TodoWrite:
             new = [*old, ReadTodo(content=words, status="pending").plain()]
         else:
             raise ToolError("`todos` is missing: give the whole list.")
-        context.notes[self.name] = new
+        context.state.notes[self.name] = new
         return ToolOutput(content=format_summary(new), detail={"oldTodos": old, "newTodos": new})
 
 

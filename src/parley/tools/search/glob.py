@@ -21,7 +21,7 @@ TIMEOUT_SECONDS = 20.0
 
 class GlobInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pattern: Annotated[str, Meta(description="The pattern, e.g. src/**/*.{ts,tsx}")]
-    path: Annotated[str | None, Meta(description="The folder to look in; left out, it is the working directory")] = None
+    path: Annotated[str | None, Meta(description="The folder to search; default: the working directory")] = None
 
 
 class GlobTool:
@@ -55,17 +55,17 @@ class GlobTool:
 def find_files(call: GlobInput, context: Context, reach: Scope, stop: Callable[[], bool]) -> FileListing:
     """Raises ToolError."""
     environment = context.environment
-    if context.search is None:
-        raise ToolError("There are no files to look for here.")
+    if context.open_search is None:
+        raise ToolError("This session has no files to search.")
     if call.pattern.startswith("~/"):
         resolve_path(call.pattern, context)  # says what is wrong with it
     area = SearchArea(
-        path=resolve_path(call.path, context) if call.path else context.cwd,
-        cwd=context.cwd,
+        path=resolve_path(call.path, context) if call.path else context.state.cwd,
+        cwd=context.state.cwd,
         scope=reach,
         hides=context.hides,
     )
-    return context.search.files(
+    return context.open_search().files(
         call.pattern,
         area,
         most=MOST_FILES,

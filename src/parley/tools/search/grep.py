@@ -23,9 +23,7 @@ Count = Annotated[int, Meta(ge=0)]
 
 class GrepInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pattern: Annotated[str, Meta(description="The regular expression, in ripgrep's syntax")]
-    path: Annotated[
-        str | None, Meta(description="A file or folder to search; left out, it is the working directory")
-    ] = None
+    path: Annotated[str | None, Meta(description="A file or folder to search; default: the working directory")] = None
     glob: Annotated[str | None, Meta(description="Search only files that match, e.g. *.{ts,tsx} or src/**/*.py")] = None
     type: Annotated[str | None, Meta(description="Search only files of this kind: py, js, rust, go, ...")] = None
     output_mode: Annotated[
@@ -53,7 +51,7 @@ class GrepInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     head_limit: Annotated[Count, Meta(description="Show so many lines or files at most; 0 for no limit")] = (
         DEFAULT_LIMIT
     )
-    offset: Annotated[Count, Meta(description="Pass over so many lines or files first")] = 0
+    offset: Annotated[Count, Meta(description="Skip this many lines or files first")] = 0
 
 
 class Grep:
@@ -69,14 +67,14 @@ class Grep:
     )
 
     async def run(self, call: GrepInput, context: Context, reach: Scope) -> ToolOutput:
-        if context.search is None:
-            raise ToolError("There are no files to search here.")
+        if context.open_search is None:
+            raise ToolError("This session has no files to search.")
         page = OutputPage(call.offset, call.head_limit or None)
-        found = await context.search.matches(
+        found = await context.open_search().matches(
             build_query(call),
             SearchArea(
-                path=resolve_path(call.path, context) if call.path else context.cwd,
-                cwd=context.cwd,
+                path=resolve_path(call.path, context) if call.path else context.state.cwd,
+                cwd=context.state.cwd,
                 scope=reach,
                 hides=context.hides,
             ),
@@ -128,5 +126,5 @@ def format_result(call: GrepInput, page: OutputPage, found: SearchMatches) -> To
 
 
 def timeout_error(found: SearchMatches) -> str:
-    why = " ripgrep is not installed here, and what stands in for it is slower." if found.slow else ""
+    why = " ripgrep is not installed here; the built-in search is slower." if found.slow else ""
     return f"The search was stopped after {TIMEOUT_SECONDS:g} seconds. Give a narrower path, glob or type.{why}"

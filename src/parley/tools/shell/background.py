@@ -65,6 +65,9 @@ class Background(Protocol):
     async def start_command(self, order: CommandOrder) -> BackgroundTask:
         """Raises ToolError if it cannot be started."""
 
+    async def start_monitor(self, order: CommandOrder) -> BackgroundTask:
+        """Start a command whose lines are reported to the model. Raises ToolError."""
+
     async def run_command(self, order: CommandOrder, output: CommandOutput) -> Finished | BackgroundTask:
         """How a command ended, or the task it became meanwhile. Cancelling kills it. Raises ToolError."""
 
@@ -88,7 +91,7 @@ class Background(Protocol):
 def find_task(background: Background | None, task_id: str | None) -> tuple[Background, BackgroundTask]:
     """The task that a call names. Raises ToolError."""
     if background is None:
-        raise ToolError("There are no background tasks here.")
+        raise ToolError("This session has no background tasks.")
     if not task_id:
         raise ToolError("task_id is missing.")
     task = background.find(task_id)

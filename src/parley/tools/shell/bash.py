@@ -40,21 +40,29 @@ READ_BY_BASH = frozenset(
 TRAP = "trap '{ set +x; builtin pwd -P >&199; } 2>/dev/null' EXIT; "
 
 
-class BashInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BashShown(Struct, frozen=True, kw_only=True):
+    """The input as the model sees it."""
+
     command: Annotated[str, Meta(description="The command line to run")]
     timeout: Annotated[
         int | None, Meta(description=f"Milliseconds until it is killed, at most {LONGEST_TIMEOUT_MS}")
     ] = None
     description: Annotated[str | None, Meta(description="What the command does, in a few words")] = None
     run_in_background: Annotated[
-        bool | None, Meta(description="Do not wait for it; you will be told when it is over")
+        bool | None, Meta(description="Do not wait for it; you are notified when it finishes")
     ] = None
+
+
+class BashInput(BashShown, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    dangerouslyDisableSandbox: bool | None = None
+    """Without effect: commands do not run in a sandbox, and permission rules are the same with and without it."""
 
 
 class Bash:
     name: ClassVar[str] = "Bash"
     reads_only: ClassVar[bool] = False
     input: ClassVar[type[Struct]] = BashInput
+    shown: ClassVar[type[Struct]] = BashShown
     description: ClassVar[str] = (
         "Runs a command line in bash. The working directory is kept from one call to the next; variables and "
         "functions are not. stdout and stderr come back together, after an `Exit code` line if the command "
@@ -66,16 +74,17 @@ class Bash:
     async def run(self, call: BashInput, context: Context, reach: Scope) -> ToolOutput:
         argv = [*SHELL, script(call.command)]
         folder, note = working_directory(context)
-        if call.run_in_background and (context.tasks is None or context.tasks.are_allowed):
-            return await start_in_background(argv, call, context, folder, note)
+        if call.run_in_background and (context.session.tasks is None or context.session.tasks.are_allowed):
+            wanted = build_order(argv, call, context, reach.call, folder, background_timeout_ms(call.timeout))
+            return await start_in_background(wanted, context, note)
         timeout_ms = foreground_timeout_ms(call.timeout, context.environment)
         keep_bytes = min(env_number(context.environment, "BASH_MAX_OUTPUT_LENGTH") or KEPT_BYTES, MOST_KEPT_BYTES)
-        output = CommandOutput(keep_bytes, lambda: context.results_folder / f"{context.new_id()}.txt")
+        output = CommandOutput(keep_bytes, lambda: context.new_result_file("txt"))
         done = await run_and_wait(build_order(argv, call, context, reach.call, folder, timeout_ms), context, output)
         if not isinstance(done, Finished):
             return moved_to_background(done, note)
         if ended_in := done.last_words.removesuffix("\n"):
-            context.cwd = ended_in
+            context.state.cwd = ended_in
         return format_result(done, timeout_ms, note)
 
 
@@ -95,8 +104,8 @@ def build_order(
 
 async def run_and_wait(wanted: CommandOrder, context: Context, output: CommandOutput) -> Finished | BackgroundTask:
     """Wait for the command. In a session the client can move it to the background."""
-    if context.tasks is not None:
-        return await context.tasks.run_command(wanted, output)
+    if context.session.tasks is not None:
+        return await context.session.tasks.run_command(wanted, output)
     return await context.processes.run(
         wanted.argv,
         cwd=wanted.cwd,
@@ -110,22 +119,20 @@ def moved_to_background(task: BackgroundTask, note: str) -> ToolOutput:
     """The result of a command that was moved to the background."""
     text = (
         f"{note}The user sent this command to the background; it runs on with ID: {task.id}. Output is being written "
-        f"to: {task.output_file} You will be told when it is over."
+        f"to: {task.output_file} You are notified when it finishes."
     )
     detail = {**detail_of(""), "backgroundTaskId": task.id, "backgroundedByUser": True}
     return ToolOutput(content=text, detail=detail, is_error=False)
 
 
-async def start_in_background(argv: list[str], call: BashInput, context: Context, folder: str, note: str) -> ToolOutput:
+async def start_in_background(wanted: CommandOrder, context: Context, note: str) -> ToolOutput:
     """Start the command in the background. Raises ToolError."""
-    if context.tasks is None:
+    if context.session.tasks is None:
         raise ToolError("Nothing can run in the background here. Run it without run_in_background.")
-    asked_ms = BACKGROUND_TIMEOUT_MS if call.timeout is None else max(1, call.timeout)
-    timeout_ms = min(asked_ms, LONGEST_BACKGROUND_TIMEOUT_MS)
-    task = await context.tasks.start_command(build_order(argv, call, context, context.tool_use_id, folder, timeout_ms))
+    task = await context.session.tasks.start_command(wanted)
     text = (
         f"{note}Command running in background with ID: {task.id}. Output is being written to: {task.output_file} "
-        "You will be told when it is over. TaskOutput shows its output, TaskStop ends it."
+        "You are notified when it finishes. TaskOutput shows its output, TaskStop ends it."
     )
     return ToolOutput(content=text, detail={**detail_of(""), "backgroundTaskId": task.id}, is_error=False)
 
@@ -137,7 +144,7 @@ def script(command: str) -> str:
     size = len(whole.encode(errors="replace"))
     if size > LONGEST_WORD_BYTES:
         raise ToolError(
-            f"The command is too long: {size} bytes, and a command line takes {LONGEST_WORD_BYTES}. "
+            f"The command is too long: {size} bytes, and the limit is {LONGEST_WORD_BYTES}. "
             "Write it to a file with Write and run the file, or do it in several steps."
         )
     return whole
@@ -145,13 +152,13 @@ def script(command: str) -> str:
 
 def working_directory(context: Context) -> tuple[str, str]:
     """Where a command runs, and a note if the previous directory is gone. Raises ToolError."""
-    start = context.notes.setdefault(START, context.cwd)
-    if os.path.isdir(context.cwd):
-        return context.cwd, ""
+    start = context.state.notes.setdefault(START, context.state.cwd)
+    if os.path.isdir(context.state.cwd):
+        return context.state.cwd, ""
     if not os.path.isdir(start):
-        raise ToolError(f"The working directory {start} does not exist any more. Make it anew with another tool.")
-    gone, context.cwd = context.cwd, start
-    return start, f"(The directory {decode_output(os.fsencode(gone))} does not exist any more; this ran in {start}.)\n"
+        raise ToolError(f"The working directory {start} no longer exists. Create it with another tool.")
+    gone, context.state.cwd = context.state.cwd, start
+    return start, f"(The directory {decode_output(os.fsencode(gone))} no longer exists; this ran in {start}.)\n"
 
 
 def foreground_timeout_ms(asked: int | None, environment: Mapping[str, str]) -> int:
@@ -159,6 +166,10 @@ def foreground_timeout_ms(asked: int | None, environment: Mapping[str, str]) -> 
     default = env_number(environment, "BASH_DEFAULT_TIMEOUT_MS") or DEFAULT_TIMEOUT_MS
     longest = max(env_number(environment, "BASH_MAX_TIMEOUT_MS") or LONGEST_TIMEOUT_MS, default)
     return default if asked is None else min(max(1, asked), longest)
+
+
+def background_timeout_ms(asked: int | None) -> int:
+    return min(BACKGROUND_TIMEOUT_MS if asked is None else max(1, asked), LONGEST_BACKGROUND_TIMEOUT_MS)
 
 
 def env_number(environment: Mapping[str, str], name: str) -> int | None:

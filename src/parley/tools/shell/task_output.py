@@ -17,8 +17,8 @@ SHOWN_BYTES = 30_000
 
 
 class TaskOutputShown(Struct, frozen=True, kw_only=True):
-    task_id: Annotated[str, Meta(description="The id that was given when the task was started")]
-    block: Annotated[bool, Meta(description="Wait until the task is over, at most as long as `timeout`")] = True
+    task_id: Annotated[str, Meta(description="The id that was returned when the task was started")]
+    block: Annotated[bool, Meta(description="Wait until the task finishes, at most as long as `timeout`")] = True
     timeout: Annotated[int, Meta(description=f"How many milliseconds to wait, at most {LONGEST_TIMEOUT_MS}")] = (
         DEFAULT_TIMEOUT_MS
     )
@@ -38,12 +38,12 @@ class TaskOutput:
     input: ClassVar[type[Struct]] = TaskOutputInput
     shown: ClassVar[type[Struct]] = TaskOutputShown
     description: ClassVar[str] = (
-        "Gives the state of a background task and the end of its output. Waits until the task is over unless `block` "
-        "is false. You are told anyway when a task is over: use this only if you need its output now."
+        "Gives the state of a background task and the end of its output. Waits until the task finishes unless `block` "
+        "is false. You are notified anyway when a task finishes: use this only if you need its output now."
     )
 
     async def run(self, call: TaskOutputInput, context: Context, reach: Scope) -> ToolOutput:
-        background, task = find_task(context.tasks, call.task_id or call.bash_id)
+        background, task = find_task(context.session.tasks, call.task_id or call.bash_id)
         if call.block:
             await background.wait(task.id, min(max(0, call.timeout), LONGEST_TIMEOUT_MS) / 1000)
         if task.status != RUNNING:

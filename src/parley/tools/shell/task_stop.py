@@ -14,7 +14,7 @@ from parley.workspace.base import Scope
 
 
 class TaskStopShown(Struct, frozen=True, kw_only=True):
-    task_id: Annotated[str, Meta(description="The id that was given when the task was started")]
+    task_id: Annotated[str, Meta(description="The id that was returned when the task was started")]
 
 
 class TaskStopInput(Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class TaskStop:
     description: ClassVar[str] = "Ends a running background task and every process it started."
 
     async def run(self, call: TaskStopInput, context: Context, reach: Scope) -> ToolOutput:
-        background, task = find_task(context.tasks, call.task_id or call.shell_id)
+        background, task = find_task(context.session.tasks, call.task_id or call.shell_id)
         if task.status != RUNNING:
             raise ToolError(f"Task {task.id} is not running: its status is {task.status}.")
         background.stop(task.id)

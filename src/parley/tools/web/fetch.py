@@ -23,7 +23,7 @@ ERROR_CHARS = 500
 class WebFetchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: Annotated[str, Meta(min_length=1, description="The page's full URL, with http:// or https://")]
     prompt: Annotated[str, Meta(min_length=1, description="What to find out from the page")]
-    offset: Annotated[int, Meta(ge=0, description="Where in the page's text to begin, for pages that were cut")] = 0
+    offset: Annotated[int, Meta(ge=0, description="Where in the page's text to start, for truncated pages")] = 0
 
 
 class WebFetch:
@@ -38,10 +38,10 @@ class WebFetch:
     )
 
     async def run(self, call: WebFetchInput, context: Context, reach: Scope) -> ToolOutput:
-        if context.web is None:
-            raise ToolError("There is no way to the network here.")
-        begun = context.clock()
-        page = await context.web.fetch(call.url)
+        if context.open_web is None:
+            raise ToolError("This session has no network access.")
+        started = context.clock()
+        page = await context.open_web().fetch(call.url)
         if isinstance(page, Moved):
             text, size = redirect_result(page, call), 0
         else:
@@ -51,7 +51,7 @@ class WebFetch:
             "code": page.code,
             "codeText": page.reason,
             "result": text,
-            "durationMs": round((context.clock() - begun) * 1000),
+            "durationMs": round((context.clock() - started) * 1000),
             "url": call.url,
         }
         return ToolOutput(content=text, detail=detail)
@@ -79,17 +79,17 @@ async def answer_from_page(page: WebPage, call: WebFetchInput, context: Context)
     if not text:
         raise ToolError(f"{page.url} has no text: {len(page.body)} bytes of {media_type(page.content_type)}.")
     if call.offset >= len(text):
-        raise ToolError(f"The text of {page.url} has only {len(text)} characters; `offset` is behind its end.")
+        raise ToolError(f"The text of {page.url} has only {len(text)} characters; `offset` is past the end.")
     return await summarize_page(page.url, text, call, context)
 
 
 async def summarize_page(url: str, text: str, call: WebFetchInput, context: Context) -> str:
     """The answer of the small model; the text itself without a model, or if it fails."""
-    reason = "there is no small model here"
-    if context.ask_small_model is not None:
+    reason = "no small model is configured"
+    if context.session.models is not None:
         try:
             part = text[call.offset :][:ASKED_CHARS]
-            answer = await context.ask_small_model(build_prompt(url, part, call.prompt))
+            answer = await context.session.models.ask_small(build_prompt(url, part, call.prompt))
             return answer + continuation(call.offset + len(part), len(text))
         except ModelError as exc:
             reason = f"the model that should read it failed: {exc}"
@@ -100,7 +100,7 @@ async def summarize_page(url: str, text: str, call: WebFetchInput, context: Cont
 
 def continuation(end: int, total: int) -> str:
     """The note about an omitted part."""
-    return "" if end >= total else f"\n\n(This is the page up to character {end} of {total}; go on with offset={end}.)"
+    return "" if end >= total else f"\n\n(The page up to character {end} of {total}; continue with offset={end}.)"
 
 
 def build_prompt(url: str, text: str, prompt: str) -> str:

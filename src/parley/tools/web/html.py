@@ -90,7 +90,7 @@ class HtmlReader(HTMLParser):
             OPENED[tag](self, dict(attrs))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        # `<svg/>` is over; `<div/>` is not, in HTML.
+        # `<svg/>` closes itself; `<div/>` does not, in HTML.
         if tag not in DROPPED:
             self.handle_starttag(tag, attrs)
 
@@ -198,8 +198,8 @@ class HtmlReader(HTMLParser):
         self._link = (attributes.get("href") or "", len(self._line))
 
     def _end_link(self, attributes: Attributes) -> None:
-        (target, begun), self._link = self._link or ("", 0), None
-        words = "".join(self._line[begun:]).strip()
+        (target, start), self._link = self._link or ("", 0), None
+        words = "".join(self._line[start:]).strip()
         try:
             address = urljoin(self._url, target)
         except ValueError:

@@ -7,7 +7,7 @@ that returns `{"results": [{"title", "url", "snippet"}]}`. Without either, the c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +16,9 @@ from parley.errors import ModelError, ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools.base import Context, ToolOutput
 from parley.workspace.base import Scope
+
+if TYPE_CHECKING:
+    from parley.workspace.web import Web
 
 MOST_SEARCHES = 8
 MOST_RESULTS = 20
@@ -53,7 +56,7 @@ class WebSearch:
     reads_only: ClassVar[bool] = False
     input: ClassVar[type[Struct]] = WebSearchInput
     description: ClassVar[str] = (
-        "Searches the web and gives titles, URLs and what was found. For what is newer than you, or not known to you. "
+        "Searches the web and returns titles, URLs and excerpts. Use it for recent or unknown facts. "
         "`allowed_domains` or `blocked_domains` narrow it down; give one of the two at most. "
         "When you use what was found, name the pages you took it from."
     )
@@ -61,13 +64,13 @@ class WebSearch:
     async def run(self, call: WebSearchInput, context: Context, reach: Scope) -> ToolOutput:
         if call.allowed_domains and call.blocked_domains:
             raise ToolError("Give either allowed_domains or blocked_domains, not both.")
-        begun = context.clock()
+        started = context.clock()
         found = await run_search(call, context)
         searches = sum(not isinstance(part, str) for part in found)
         detail: Json = {
             "query": call.query,
             "results": found,
-            "durationSeconds": context.clock() - begun,
+            "durationSeconds": context.clock() - started,
             "searchCount": searches,
         }
         return ToolOutput(content=format_results(call.query, found), detail=detail)
@@ -75,23 +78,20 @@ class WebSearch:
 
 async def run_search(call: WebSearchInput, context: Context) -> list[Any]:
     """Lists of hits and texts, in their order. Raises ToolError."""
-    refusal = "no model is at hand that could search"
-    if context.consult is not None:
+    refusal = "no model is available that can search"
+    if context.session.models is not None:
         try:
-            blocks = await context.consult(build_prompt(call.query), [server_tool(call)])
+            blocks = await context.session.models.consult(build_prompt(call.query), [server_tool(call)])
             return list(collect_parts(blocks))
         except ModelError as exc:
             refusal = f"{exc}{' (it may work a little later)' if exc.retryable else ''}"
-    if context.web is None or not context.web.search_url:
+    web = None if context.open_web is None else context.open_web()
+    if web is None or not web.search_url:
         raise ToolError(
             f"The web cannot be searched here: {refusal}, and no search endpoint is set (PARLEY_SEARCH_URL). "
-            "Go on without, or fetch a page whose URL you know."
+            "Continue without it, or fetch a page whose URL you know."
         )
-    hits = [
-        hit.plain()
-        for hit in await query_endpoint(context.web.search_url, call, context)
-        if is_requested(hit.url, call)
-    ]
+    hits = [hit.plain() for hit in await query_endpoint(web, web.search_url, call) if is_requested(hit.url, call)]
     return [{"tool_use_id": f"search_{context.new_id()}", "content": hits[:MOST_RESULTS]}]
 
 
@@ -129,7 +129,7 @@ def collect_parts(blocks: list[Json]) -> Iterator[Any]:
             empty = False
             yield collect_hits(block)
     if empty:
-        raise ToolError("The search gave nothing at all. Try other words.")
+        raise ToolError("The search found nothing. Try other words.")
 
 
 def collect_hits(block: Json) -> Any:
@@ -148,13 +148,12 @@ def collect_hits(block: Json) -> Any:
 # The person's own endpoint.
 
 
-async def query_endpoint(template: str, call: WebSearchInput, context: Context) -> list[WebHit]:
+async def query_endpoint(web: Web, template: str, call: WebSearchInput) -> list[WebHit]:
     from urllib.parse import quote
 
     from parley.workspace.web import WebPage
 
-    assert context.web is not None
-    page = await context.web.fetch(template.replace("{query}", quote(call.query, safe="")), own=True)
+    page = await web.fetch(template.replace("{query}", quote(call.query, safe="")), own=True)
     if not isinstance(page, WebPage) or page.code != 200:
         raise ToolError(f"The search endpoint answered {page.code} {page.reason}.")
     try:

@@ -75,6 +75,10 @@ class CheckpointStore:
     """The history of one session. All methods raise OSError if the disk fails."""
 
     def __init__(self, folder: Path) -> None:
+        self.use(folder)
+
+    def use(self, folder: Path) -> None:
+        """Continue with the history of another session."""
         self.folder = folder
         self.damage: str | None = None
         """Why earlier changes cannot be rewound; None if they can."""

@@ -79,7 +79,7 @@ def without_prompts(lines: list[bytes]) -> list[bytes]:
     return [line for line in lines if not isinstance(json.loads(line).get("message", {}).get("content"), str)]
 
 
-def test_what_is_replayed_is_what_was_told_byte_for_byte(tmp_path: Path) -> None:
+def test_what_is_replayed_is_what_was_sent_byte_for_byte(tmp_path: Path) -> None:
     process = engine(tmp_path)
     told = kept(turn(process, "go"))
     process.communicate(timeout=SECONDS)
@@ -100,7 +100,7 @@ def test_a_cursor_gives_exactly_what_is_missing(tmp_path: Path) -> None:
             assert attached(tmp_path, session_id, "--after", seq.decode()) == rest
 
 
-def test_what_comes_is_told_as_it_comes_until_nobody_holds_the_session(tmp_path: Path) -> None:
+def test_what_comes_is_reported_as_it_comes_until_no_one_holds_the_session(tmp_path: Path) -> None:
     process = engine(tmp_path)
     first = kept(turn(process, "go"))
     viewer = start(tmp_path, "attach", session_of(first))
@@ -127,7 +127,7 @@ def test_a_viewer_of_a_killed_engine_ends_too(tmp_path: Path) -> None:
     assert viewer.returncode == 0
 
 
-def test_an_unknown_session_and_a_bad_number_are_told(tmp_path: Path) -> None:
+def test_an_unknown_session_and_a_bad_number_are_reported(tmp_path: Path) -> None:
     def refused(*argv: str) -> bytes:
         command = [PARLEY, "attach", *argv]
         done = subprocess.run(

@@ -105,14 +105,13 @@ def test_a_person_takes_a_change_back_and_sees_first_what_that_would_be(run: Any
     ("argv", "says"),
     [
         (("show", "nobody"), "there is no entry 'nobody'"),
-        (("show", "ada", "9"), "'ada' has the versions 1 to 2, not 9"),
-        (("undo", "ada", "9"), "'ada' is at version 2 and has the versions 1, 2, not 9"),
+        (("show", "ada", "9"), "'ada' has no version 9 (versions: 1 to 2)"),
+        (("undo", "ada", "9"), "'ada' has no earlier version 9 to restore (earlier versions: 1)"),
         (("undo", "ada", "x"), "VERSION must be a whole number, not 'x'"),
         (("undo", "people"), "'people' has entries below it: move or archive ada first"),
-        (("burn",), "unknown command `parley memory burn` (choose from list, show"),
         (("show",), "`parley memory show` takes 1 to 2 arguments, not 0"),
         (("consolidate", ID, "--model", "offline"), f"No conversation found with session ID: {ID}"),
-        (("list", "--memory", "off"), "there is no memory here"),
+        (("list", "--memory", "off"), "this session has no memory"),
     ],
 )
 def test_what_cannot_be_is_an_error_that_says_why(
@@ -188,7 +187,7 @@ def test_a_dry_run_of_a_consolidation_shows_what_would_change(run: Any, tmp_path
     assert lines(run("memory", "consolidate", ID, *HERE, *curator)) == ["0 entries created, 0 updated, 0 archived"]
 
 
-def test_a_puppet_cannot_consolidate(run: Any) -> None:
+def test_a_fake_model_cannot_consolidate(run: Any) -> None:
     run("-p", "--model", "offline", *HERE, "--session-id", ID, "say Hi")
     done = run("memory", "consolidate", ID, "--model", "offline", *HERE)
 
@@ -208,7 +207,7 @@ def test_without_a_memory_nothing_of_it_is_loaded_or_written(run: Any, tmp_path:
     assert not list((tmp_path / "home").rglob("memory.db"))
 
 
-def test_a_host_that_speaks_miriad_hears_of_it_between_turns_and_the_next_process_goes_on(
+def test_a_host_that_speaks_miriad_is_notified_of_it_between_turns_and_the_next_process_continues(
     run: Any, tmp_path: Path
 ) -> None:
     def say(*texts: str) -> str:

@@ -43,14 +43,14 @@ def asked(url: str, prompt: str) -> Any:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_it_tells_its_address_serves_and_ends_on_a_signal(
+def test_it_reports_its_address_serves_and_ends_on_a_signal(
     tmp_path: Path, environment: dict[str, str], end: int
 ) -> None:
     with served(tmp_path, environment, end=end) as url:
         assert asked(url, "say Hi") == "Hi"
 
 
-def test_our_own_engine_records_and_another_run_is_served_from_the_tape(
+def test_our_own_engine_records_and_another_run_is_served_from_the_recording(
     tmp_path: Path, environment: dict[str, str], run: Any
 ) -> None:
     with served(tmp_path, environment) as url:
@@ -62,10 +62,10 @@ def test_our_own_engine_records_and_another_run_is_served_from_the_tape(
         other = run("-p", "--model", "m", "say Ho", ANTHROPIC_BASE_URL=url)
 
     assert (live.stdout, again.stdout, other.stdout) == ("Hi\n", "Hi\n", "Hi\n")
-    assert "API Error: 400 recording tape.jsonl has no answer left" in over.stderr
+    assert "API Error: 400 recording tape.jsonl has no answer left" in over.stdout
 
 
-def test_a_port_that_is_taken_is_told(run: Any) -> None:
+def test_a_port_that_is_taken_is_reported(run: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = run("model-server", "--port", str(taken.getsockname()[1]))
 
@@ -88,7 +88,9 @@ def test_a_port_that_is_taken_is_told(run: Any) -> None:
         (["--pace", "1"], "--in-order and --pace require --replay"),
     ],
 )
-def test_what_cannot_be_served_is_told_in_one_sentence(run: Any, tmp_path: Path, argv: list[str], said: str) -> None:
+def test_what_cannot_be_served_is_reported_in_one_sentence(
+    run: Any, tmp_path: Path, argv: list[str], said: str
+) -> None:
     (tmp_path / "notes.txt").write_text("notes\n")
     done = run("model-server", *argv)
 
@@ -98,3 +100,40 @@ def test_what_cannot_be_served_is_told_in_one_sentence(run: Any, tmp_path: Path,
 
 def test_help_is_on_stdout(run: Any) -> None:
     assert run("model-server", "--help").stdout.startswith("usage: parley model-server")
+
+
+def test_our_own_engine_asks_it_through_every_api(tmp_path: Path, environment: dict[str, str], run: Any) -> None:
+    with served(tmp_path, environment) as url:
+        said = [
+            run("-p", "--model", model, f"say Hi from {model}", ANTHROPIC_BASE_URL=url, OPENAI_BASE_URL=f"{url}/v1")
+            for model in ("sonnet", "openai:m", "openai-responses:m")
+        ]
+
+    assert [done.stdout for done in said] == [
+        "Hi from sonnet\n",
+        "Hi from openai:m\n",
+        "Hi from openai-responses:m\n",
+    ]
+
+
+def test_a_stream_that_breaks_in_its_reasoning_ends_the_turn_and_not_the_session(
+    tmp_path: Path, environment: dict[str, str], run: Any
+) -> None:
+    broken = "[[turn]]\nthinking = 'Hm, hm.'\ntext = 'Never.'\nchunk_chars = 2\nfault = 'reset=4'\n"
+    (tmp_path / "script.toml").write_text(f"{broken}[[turn]]\ntext = 'Here.'\n")
+    lines = "".join(
+        json.dumps({"type": "user", "message": {"role": "user", "content": prompt}}) + "\n" for prompt in ("one", "two")
+    )
+    with served(tmp_path, environment, "--script", "script.toml") as url:
+        done = run(
+            *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
+            *("--model", "openai-responses:m"),
+            stdin=lines,
+            OPENAI_BASE_URL=f"{url}/v1",
+            CLAUDE_CODE_MAX_RETRIES="0",
+        )
+    results = [line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "result"]
+
+    assert [line["is_error"] for line in results] == [True, False]
+    assert "the stream broke off inside a reasoning item" in results[0]["result"]
+    assert results[1]["result"] == "Here."

@@ -38,7 +38,7 @@ def test_a_check_asks_each_model_once(run: Any) -> None:
     assert second.startswith("claude-sonnet-5-5  answers (claude-sonnet-5-5, ")
 
 
-def test_a_check_that_fails_says_why_and_goes_on(run: Any) -> None:
+def test_a_check_that_fails_says_why_and_continues(run: Any) -> None:
     done = run("models", "--check", "sonnet", "scripted:nope.toml", "offline")
 
     assert done.returncode == 1
@@ -62,8 +62,43 @@ def test_anything_else_is_answered_with_the_usage(run: Any, argv: list[str]) -> 
     assert done.stderr == "Error: usage: parley models | parley models --check [NAME ...]\n"
 
 
-def test_an_address_that_is_none_is_one_sentence(run: Any) -> None:
+def test_an_address_that_is_invalid_is_one_sentence(run: Any) -> None:
     done = run("models", OPENAI_BASE_URL="gate.test")
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "Error: OPENAI_BASE_URL must be a URL that starts with http:// or https://\n"
+
+
+GATEWAY = {"ANTHROPIC_DEFAULT_SONNET_MODEL": "gw/sonnet", "ANTHROPIC_DEFAULT_HAIKU_MODEL": "gw/haiku"}
+
+
+def test_what_short_names_stand_for_can_be_set(run: Any) -> None:
+    rows = [line.split() for line in run("models", **GATEWAY).stdout.splitlines()]
+
+    assert [row[:2] for row in rows if row[:1] in (["sonnet"], ["haiku"], ["opus"])] == [
+        ["opus", "claude-opus-5-5"],
+        ["sonnet", "gw/sonnet"],
+        ["haiku", "gw/haiku"],
+    ]
+
+
+def test_a_gateway_is_asked_for_its_own_model_names_also_by_agents(run: Any) -> None:
+    agent = '{"helper": {"description": "Helps.", "prompt": "Help.", "model": "haiku"}}'
+    call = '{ description = "d", prompt = "p", subagent_type = "helper" }'
+    texts = "".join(f"[[turn]]\ntext = '{text}'\n" for text in ("Helped.", "Done."))
+    script = f"[[turn]]\ntools = [{{ name = 'Task', input = {call} }}]\n{texts}"
+    with running(read_script(script, "test")) as server:
+        done = run("-p", "--model", "sonnet", "--agents", agent, "go", ANTHROPIC_BASE_URL=server.url, **GATEWAY)
+        asked = [exchange.body["model"] for exchange in server.exchanges]
+
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert asked == ["gw/sonnet", "gw/haiku", "gw/sonnet"]
+
+
+def test_a_check_reaches_the_responses_api(run: Any) -> None:
+    with running(read_script("[[turn]]\ntext = 'OK'\n", "test")) as server:
+        done = run("models", "--check", "openai-responses:gpt-5", OPENAI_BASE_URL=f"{server.url}/v1")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("openai-responses:gpt-5  answers (gpt-5, ")
+    assert [exchange.path for exchange in server.exchanges] == ["/v1/responses"]

@@ -177,7 +177,7 @@ def session(run: Any, tmp_path: Path) -> str:
     return SESSION
 
 
-def test_a_replay_tells_call_by_call_what_would_change(run: Any, tmp_path: Path, session: str) -> None:
+def test_a_replay_reports_call_by_call_what_would_change(run: Any, tmp_path: Path, session: str) -> None:
     file = rules(tmp_path, allow=["Edit(/**)"], deny=["Bash(touch:*)"])
     done = run("permissions", "replay", session, "--settings", file)
 

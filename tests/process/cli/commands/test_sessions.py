@@ -46,7 +46,7 @@ def test_a_session_can_be_listed_renamed_tagged_found_and_deleted(run: Any, wher
 
 
 @pytest.mark.parametrize("goal", STORES, ids=lambda where: where[1])
-def test_a_session_moves_to_another_store_without_loss_and_goes_on_there(
+def test_a_session_moves_to_another_store_without_loss_and_continues_there(
     run: Any, tmp_path: Path, goal: tuple[str, str]
 ) -> None:
     first = ("--store", "folder:first")
@@ -123,7 +123,7 @@ def test_a_damaged_session_is_refused_and_repaired(run: Any, tmp_path: Path) -> 
         ("not json\nat all\n", "line 1 of the exported session"),
     ],
 )
-def test_what_is_no_exported_session_is_refused(run: Any, written: str, told: str) -> None:
+def test_what_is_not_an_exported_session_is_refused(run: Any, written: str, told: str) -> None:
     done = run("sessions", "import", "-", stdin=written)
 
     assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (1, True, False)
@@ -131,7 +131,7 @@ def test_what_is_no_exported_session_is_refused(run: Any, written: str, told: st
 
 
 @pytest.mark.parametrize("where", [(), ("--store", "folder"), ("--db", "sessions.db")])
-def test_an_entry_that_is_none_is_refused_and_leaves_nothing_behind(run: Any, where: tuple[str, ...]) -> None:
+def test_an_entry_that_is_invalid_is_refused_and_leaves_nothing_behind(run: Any, where: tuple[str, ...]) -> None:
     begin(run)
     exported = run("sessions", "export", ID).stdout
     run("sessions", "delete", ID)
@@ -154,7 +154,6 @@ def test_an_export_that_was_cut_off_is_refused(run: Any) -> None:
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        (("what",), "unknown command `parley sessions what`"),
         (("rename", ID), "usage: parley sessions"),
         (("rename", ID, " "), "the title must not be empty"),
         (("rename", ID, "x" * 1001), "the title must not be longer than 1000 characters"),
@@ -169,7 +168,7 @@ def test_an_export_that_was_cut_off_is_refused(run: Any) -> None:
         (("list", "--store", "postgres://127.0.0.1:1/x"), "cannot connect to the database"),
     ],
 )
-def test_what_cannot_be_done_is_told(run: Any, argv: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_done_is_reported(run: Any, argv: tuple[str, ...], told: str) -> None:
     done = run("sessions", *argv)
 
     assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr

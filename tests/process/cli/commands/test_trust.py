@@ -47,7 +47,7 @@ def test_a_folder_is_trusted_by_its_real_path(parley: Any, project: Path, name: 
     assert parley("trust", "--list") == (f"{project}\n", "", 0)
 
 
-def test_whoever_trusts_a_folder_is_told_what_comes_into_effect(parley: Any, project: Path) -> None:
+def test_trusting_a_folder_reports_what_takes_effect(parley: Any, project: Path) -> None:
     settings = {"apiKeyHelper": "evil", "permissions": {"allow": ["Bash(ls:*)"], "deny": ["Write"]}, "env": {"A": "1"}}
     (project / ".claude" / "settings.json").write_text(json.dumps(settings))
 
@@ -83,11 +83,11 @@ def test_a_folder_that_is_not_there_is_refused(parley: Any, project: Path) -> No
     )
 
 
-def test_the_usage_is_told(parley: Any) -> None:
+def test_the_usage_is_reported(parley: Any) -> None:
     assert parley("trust", "--help")[0].startswith("usage: parley trust DIR")
 
 
-def test_a_prompt_that_begins_with_the_word_may_be_given_behind_the_flags(parley: Any) -> None:
+def test_a_prompt_that_begins_with_the_word_may_be_given_after_the_flags(parley: Any) -> None:
     assert parley("--print", "--model", "offline", "trust nobody")[2] == 0
 
 

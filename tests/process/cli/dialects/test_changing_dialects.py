@@ -27,18 +27,18 @@ def last_words(stdout: str) -> str:
 
 
 def test_a_session_goes_round_through_every_dialect(tmp_path: Path, run: Any) -> None:
-    tape = tmp_path / "tape.jsonl"
+    recording = tmp_path / "tape.jsonl"
     store = ("--db", "agent.db", "--model", "offline")
     ways = {
         "One.": ((*STREAMS, *store), asked("say One.")),
         "Two.": (("--dialect", "spec001", *STREAMS, *store, "--continue"), asked("say Two.")),
         "Three.": (("--stdio", *store), asked("say Three.")),
         "Four.": (("--dialect", "jsonrpc", *store), run_request("say Four.")),
-        "Five.": ((*STREAMS, *store, "--continue", "--record", str(tape)), asked("say Five.")),
+        "Five.": ((*STREAMS, *store, "--continue", "--record", str(recording)), asked("say Five.")),
     }
     for words, (argv, line) in ways.items():
         done = run(*argv, stdin=json.dumps(line) + "\n")
         assert last_words(done.stdout) == words, done.stderr
 
-    sent = tape.read_text()
+    sent = recording.read_text()
     assert [sent.count(f"say {words}") > 0 for words in ways] == [True] * 5

@@ -123,7 +123,7 @@ def test_the_session_is_a_folder_with_three_files(tmp_path: Path, run: Any) -> N
     assert {"user", "assistant"} <= set(said)
 
 
-def test_a_resumed_session_goes_on_behind_its_last_message(tmp_path: Path, run: Any) -> None:
+def test_a_resumed_session_continues_after_its_last_message(tmp_path: Path, run: Any) -> None:
     [init, *_] = lines(run(*MESSAGES, "--model", reading(tmp_path), "--", "Read it").stdout)
     done = run(*MESSAGES, "--resume", init["session_id"], "--model", script(tmp_path, "text = 'On.'"), "--", "Continue")
 
@@ -149,11 +149,11 @@ def test_a_folder_whose_messages_are_lines_of_the_document_is_resumed(tmp_path: 
         {"type": "result", "subtype": "success", "num_turns": 2, **at},
     ]
     (folder / "messages.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
-    tape = tmp_path / "tape.jsonl"
-    done = run(*MESSAGES, "--resume", session_id, "--model", "offline", "--record", str(tape), "--", "Which one?")
+    recording = tmp_path / "tape.jsonl"
+    done = run(*MESSAGES, "--resume", session_id, "--model", "offline", "--record", str(recording), "--", "Which one?")
 
     assert done.returncode == 0, done.stderr
-    sent = tape.read_text()
+    sent = recording.read_text()
     assert "Remember the number 7." in sent
     assert "File contents" in sent
     again = run(*MESSAGES, "--resume", session_id, "--model", "offline", "--", "And now?")
@@ -183,7 +183,7 @@ def test_limits_have_their_subtypes(tmp_path: Path, run: Any) -> None:
     assert lines(done.stdout)[-1]["subtype"] == "budget_exceeded"
 
 
-def test_nobody_to_ask_is_told_and_the_call_denied_and_the_turn_goes_on(tmp_path: Path, run: Any) -> None:
+def test_without_a_client_the_call_is_denied_and_the_turn_continues(tmp_path: Path, run: Any) -> None:
     call = "{ name = 'Write', id = 'toolu_1', input = { file_path = 'new.txt', content = '...' } }"
     model = script(tmp_path, f"tools = [{call}]", "text = 'Not done.'")
     said = lines(run(*MESSAGES, "--model", model, "--", "Write it").stdout)
@@ -205,7 +205,7 @@ def test_skipped_permissions_let_the_call_run(tmp_path: Path, run: Any) -> None:
     assert (tmp_path / "new.txt").read_text() == "x"
 
 
-def test_a_hook_that_ran_is_told(tmp_path: Path, run: Any) -> None:
+def test_a_hook_that_ran_is_reported(tmp_path: Path, run: Any) -> None:
     hooks = {"PreToolUse": [{"matcher": "Read", "hooks": [{"type": "command", "command": "true"}]}]}
     done = run(*MESSAGES, "--settings", json.dumps({"hooks": hooks}), "--model", reading(tmp_path), "--", "Read it")
 
@@ -213,7 +213,7 @@ def test_a_hook_that_ran_is_told(tmp_path: Path, run: Any) -> None:
     assert {"hook_event": "PreToolUse", "tool": "Read", "outcome": "success"}.items() <= told.items()
 
 
-def test_a_failing_backend_is_an_error_of_the_api(tmp_path: Path, run: Any) -> None:
+def test_a_failing_backend_is_an_api_error(tmp_path: Path, run: Any) -> None:
     model = script(tmp_path, *["error = { status = 529, retry_after_seconds = 0 }"] * 2)
     done = run(*MESSAGES, "--model", model, "--", "hi", CLAUDE_CODE_MAX_RETRIES="1")
     said = lines(done.stdout)
@@ -253,7 +253,7 @@ def waits_for_more(reading: int, writing: int) -> None:
 
 
 @pytest.mark.parametrize("format", ["stream-json", "message", "json"])
-def test_ctrl_c_before_there_is_a_prompt_is_told_as_well(
+def test_ctrl_c_before_there_is_a_prompt_is_reported_as_well(
     tmp_path: Path, environment: dict[str, str], format: str
 ) -> None:
     reading, writing = os.pipe()
@@ -308,7 +308,7 @@ ASKED = {"type": "user", "message": {"role": "user", "content": "go"}}
 ORDER = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 
 
-def test_a_session_goes_on_in_every_other_dialect_and_comes_back(tmp_path: Path, run: Any) -> None:
+def test_a_session_continues_in_every_other_dialect_and_comes_back(tmp_path: Path, run: Any) -> None:
     """Started in spec001, resumed in stream-json and in spec001 again: each turn sees the whole conversation."""
     [init, *_] = lines(run(*MESSAGES, "--model", reading(tmp_path), "--", "Read it").stdout)
     session_id = init["session_id"]
@@ -317,22 +317,22 @@ def test_a_session_goes_on_in_every_other_dialect_and_comes_back(tmp_path: Path,
     )
     assert lines(canonical.stdout)[-1]["result"] == "Two."
     assert "uuid" in lines(canonical.stdout)[-1]
-    tape = tmp_path / "tape.jsonl"
-    back = run(*MESSAGES, "--resume", session_id, "--model", "offline", "--record", str(tape), "--", "say Three.")
+    recording = tmp_path / "tape.jsonl"
+    back = run(*MESSAGES, "--resume", session_id, "--model", "offline", "--record", str(recording), "--", "say Three.")
     assert lines(back.stdout)[-1]["result"] == "Three."
-    sent = tape.read_text()
+    sent = recording.read_text()
     for said in ("Read it", "File contents here...", "It has contents.", "say Two.", "Two."):
         assert said in sent
 
 
-def test_a_session_of_the_canonical_dialect_goes_on_in_b(tmp_path: Path, run: Any) -> None:
+def test_a_session_of_the_canonical_dialect_continues_in_b(tmp_path: Path, run: Any) -> None:
     first = run("-p", "--verbose", "--output-format", "stream-json", "--model", "offline", "say One.")
     session_id = lines(first.stdout)[0]["session_id"]
-    tape = tmp_path / "tape.jsonl"
-    done = run(*MESSAGES, "--resume", session_id, "--model", "offline", "--record", str(tape), "--", "say Two.")
+    recording = tmp_path / "tape.jsonl"
+    done = run(*MESSAGES, "--resume", session_id, "--model", "offline", "--record", str(recording), "--", "say Two.")
 
     assert lines(done.stdout)[-1]["result"] == "Two."
-    assert "say One." in tape.read_text()
+    assert "say One." in recording.read_text()
 
 
 def test_lines_on_stdin_work_as_in_the_canonical_dialect(tmp_path: Path, run: Any) -> None:

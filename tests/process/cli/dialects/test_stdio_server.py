@@ -51,7 +51,7 @@ def test_the_server_of_the_document_starts_and_stays_for_the_next_prompt(run: An
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_executable_of_its_own_is_the_same(run: Any, tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_parley_miriad_executable_behaves_the_same(run: Any, tmp_path: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
         [f"{PARLEY}-miriad", *OFFLINE],
         input=lines(prompt("say Hi")),
@@ -71,7 +71,7 @@ def test_a_host_that_cannot_be_asked_is_not_taken_for_one_that_left(run: Any) ->
     asking = ("--permission-mode", "default", "--permission-prompt-tool", "stdio")
     done = run("--stdio", *asking, *OFFLINE, stdin=lines(prompt(text)))
 
-    assert "there is nobody to ask" in json.loads(done.stdout.splitlines()[-1])["result"]
+    assert "there is no one to ask" in json.loads(done.stdout.splitlines()[-1])["result"]
 
 
 def test_a_tool_runs_without_being_asked_about_and_is_announced_before(run: Any) -> None:
@@ -83,7 +83,7 @@ def test_a_tool_runs_without_being_asked_about_and_is_announced_before(run: Any)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="it is about root")
-def test_root_is_told_that_nothing_is_allowed_by_itself(run: Any) -> None:
+def test_root_is_informed_that_nothing_is_allowed_by_itself(run: Any) -> None:
     done = run("--stdio", *OFFLINE, stdin=lines(prompt('call Bash {"command": "touch x"}\nshow')))
 
     (output,) = [line["tool_result"] for line in read(done) if line.get("subtype") == "tool_result"]
@@ -190,7 +190,9 @@ def test_a_line_that_is_too_long_is_answered(run: Any) -> None:
     assert [line.get("subtype") for line in found] == ["status", "error", None, "success"]
 
 
-def test_a_database_that_is_in_use_is_told_as_a_result(tmp_path: Path, run: Any, environment: dict[str, str]) -> None:
+def test_a_database_that_is_in_use_is_reported_as_a_result(
+    tmp_path: Path, run: Any, environment: dict[str, str]
+) -> None:
     holder = subprocess.Popen(
         [PARLEY, "--stdio", *OFFLINE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, env=environment
     )
@@ -215,7 +217,7 @@ def test_a_database_that_is_in_use_is_told_as_a_result(tmp_path: Path, run: Any,
     assert holder.returncode == 0
 
 
-def test_a_file_that_is_no_database_is_told(run: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported(run: Any, tmp_path: Path) -> None:
     (tmp_path / "agent.db").write_text("this is not a database, and long enough to be looked at" * 50)
 
     done = run("--stdio", *OFFLINE, stdin=lines(prompt("say Hi")))
@@ -225,7 +227,7 @@ def test_a_file_that_is_no_database_is_told(run: Any, tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
-def test_a_wrong_command_line_is_told_to_the_one_who_waits(run: Any) -> None:
+def test_a_wrong_command_line_is_reported_to_the_one_who_waits(run: Any) -> None:
     argv = ("--stdio", "--db", "agent.db", "--model", "scripted:nowhere.toml")
     done = run(*argv, stdin=lines(STATUS, prompt("say Hi")))
     over_rpc = run(*argv, stdin=lines(call("run", 1, prompt="say Hi")))
@@ -301,7 +303,7 @@ def test_a_dialect_that_is_named_needs_no_first_line(run: Any) -> None:
     ],
     ids=["miriad", "jsonrpc", "stream-json", "spec001", "a prompt"],
 )
-def test_auto_hears_the_dialect_in_the_first_line(run: Any, said: list[Json], kinds: set[Any]) -> None:
+def test_auto_receives_the_dialect_in_the_first_line(run: Any, said: list[Json], kinds: set[Any]) -> None:
     done = run("--dialect", "auto", *OFFLINE, stdin=lines(*said))
 
     assert {line.get("type") for line in read(done)} == kinds
@@ -317,7 +319,7 @@ def test_a_byte_order_mark_does_not_hide_the_dialect(run: Any, mark: str) -> Non
     assert [line["subtype"] for line in over_miriad] == ["status"]
 
 
-def test_a_session_that_began_in_one_dialect_goes_on_in_another(run: Any) -> None:
+def test_a_session_that_began_in_one_dialect_continues_in_another(run: Any) -> None:
     own = read(run("--stdio", *OFFLINE, stdin=lines(STATUS, prompt("say One"))))[0]["session_id"]
     over_rpc = results(read(run("--stdio", *OFFLINE, stdin=lines(call("run", 1, prompt="say Two")))))
     argv = ("-p", "--verbose", "--output-format", "stream-json", "--input-format", "stream-json", "--resume", own)
@@ -330,7 +332,7 @@ def test_a_session_that_began_in_one_dialect_goes_on_in_another(run: Any) -> Non
     assert sizes == sorted(set(sizes))
 
 
-def test_a_call_that_waits_for_the_client_is_told_again_before_any_prompt(
+def test_a_call_that_waits_for_the_client_is_sent_again_before_any_prompt(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     (tmp_path / "first.toml").write_text('[[turn]]\ntools = [{ name = "Ask", input = {}, id = "t1" }]\n')
@@ -366,7 +368,7 @@ def test_a_call_that_waits_for_the_client_is_told_again_before_any_prompt(
     assert [line.get("result") for line in map(json.loads, rest.splitlines())] == [None, None, "Done."]
 
 
-def test_a_session_that_cannot_be_opened_for_a_client_that_is_back_is_told(
+def test_a_session_that_cannot_be_opened_for_a_client_that_is_back_is_reported(
     run: Any, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     run("--stdio", *OFFLINE, stdin=lines(prompt("say Hi")))
@@ -391,7 +393,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_turn_with_a_result_and_tells_of_what_waited(
+def test_a_signal_ends_the_turn_with_a_result_and_reports_what_waited(
     tmp_path: Path, environment: dict[str, str], number: int
 ) -> None:
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A turn that waits for an answer when its engine ends goes on in another one, with the same question."""
+"""A turn that waits for an answer when its engine ends continues in another one, with the same question."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_nothing_is_written_before_the_host_has_said_something(tmp_path: Path) -
     assert transcript(home, session_id) == before
 
 
-def test_without_anybody_to_ask_it_is_denied_and_the_turn_goes_on(tmp_path: Path) -> None:
+def test_without_a_client_to_ask_it_is_denied_and_the_turn_continues(tmp_path: Path) -> None:
     home, cwd = tmp_path / "home", tmp_path / "a"
     session_id, _ = left_waiting(home, cwd)
     script(home, "text = 'Not done.'")
@@ -133,7 +133,7 @@ def test_without_anybody_to_ask_it_is_denied_and_the_turn_goes_on(tmp_path: Path
     assert not (cwd / "ran").exists()
 
 
-def test_a_prompt_that_comes_meanwhile_waits_behind_the_question(tmp_path: Path) -> None:
+def test_a_prompt_that_comes_meanwhile_waits_for_the_question(tmp_path: Path) -> None:
     home, cwd = tmp_path / "home", tmp_path / "a"
     session_id, question = left_waiting(home, cwd)
     script(home, "text = 'Both.'")
@@ -150,7 +150,7 @@ def test_a_prompt_that_comes_meanwhile_waits_behind_the_question(tmp_path: Path)
     assert result["user_message_uuids"] == ["11111111-1111-4111-8111-111111111111"]
 
 
-def test_the_calls_behind_the_question_run_too_and_those_before_it_do_not_again(tmp_path: Path) -> None:
+def test_calls_after_the_question_run_and_those_before_it_do_not_run_again(tmp_path: Path) -> None:
     home, cwd = tmp_path / "home", tmp_path / "a"
     session_id, _ = left_waiting(home, cwd, f"{READ}, {CALL}, {LATER}")
     script(home, "text = 'Done.'")
@@ -203,7 +203,7 @@ def test_a_fork_leaves_the_question_to_the_session_it_comes_from(tmp_path: Path)
     assert interrupted_calls.NOT_RUN.encode() in transcript(home, fork)
 
 
-async def test_a_silent_prompt_waits_for_the_turn_that_goes_on(tmp_path: Path) -> None:
+async def test_a_silent_prompt_waits_for_the_turn_that_continues(tmp_path: Path) -> None:
     home, cwd = tmp_path / "home", tmp_path / "a"
     session_id, _ = left_waiting(home, cwd)
 
@@ -253,7 +253,7 @@ def test_callbacks_before_a_call_are_asked_the_same_again_under_the_same_ids(tmp
     assert ((cwd / "ran").read_text(), result["result"]) == ("x\n", "Done.")
 
 
-def test_a_question_of_a_server_that_ended_with_its_engine_is_told_and_not_asked_again(tmp_path: Path) -> None:
+def test_a_question_of_a_server_that_ended_with_its_engine_is_reported_and_not_asked_again(tmp_path: Path) -> None:
     home, cwd = tmp_path / "home", tmp_path / "a"
     script(home, "tools = [{ name = 'mcp__workshop__greet', id = 't1', input = {} }]")
     servers = json.dumps({"mcpServers": {"workshop": own("workshop.py", "stdio")}})
@@ -273,8 +273,8 @@ def test_a_question_of_a_server_that_ended_with_its_engine_is_told_and_not_asked
     lines = engine.end()
 
     (told,) = [line["content"] for line in lines if line.get("tag") == "question_lost"]
-    assert told.startswith("The MCP server workshop had asked: 'What is your name?'. The engine ended before")
+    assert told.startswith("The MCP server workshop asked: 'What is your name?'. The engine exited before")
     assert not any(line["type"] == "control_request" for line in lines)
     kept = transcript(home, session_id).decode()
-    assert kept.count("The MCP server workshop had asked") == 1
+    assert kept.count("The MCP server workshop asked") == 1
     assert interrupted_calls.UNKNOWN in kept

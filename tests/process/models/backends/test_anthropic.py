@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from parley.errors import ModelError
+from parley.models.accumulator import MessageAccumulator
 from parley.models.backends.anthropic import Anthropic, build_headers
 from parley.models.base import ModelEvent, ModelRequest, read_event
 from parley.models.endpoint import ModelEndpoint, is_loopback
@@ -33,7 +34,7 @@ from tests.helpers.http_server import (
     until_close,
     whole,
 )
-from tests.helpers.models import asking, assistant, flaw, heard, refusal, text, user
+from tests.helpers.models import asking, assistant, heard, problem, refusal, text, user
 
 START = b'{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":3}}}'
 DELTA = '{ "type": "content_block_delta",  "index": 0, "delta": {"type":"text_delta","text":"Grüße"} }'.encode()
@@ -260,7 +261,7 @@ async def test_closing_the_iterator_hangs_up() -> None:
     assert result == 1
 
 
-@pytest.mark.parametrize("answer", [silence(begun=False), silence(), silence(sse(START))])
+@pytest.mark.parametrize("answer", [silence(started=False), silence(), silence(sse(START))])
 async def test_cancelling_the_wait_hangs_up(answer: Answer) -> None:
     async with talking(answer) as (server, model):
         waiting = asyncio.create_task(heard(model, HELLO))
@@ -296,25 +297,25 @@ PAGE = b"<html>bad gateway</html>"
 @pytest.mark.parametrize(
     ("status", "body", "fields", "expected"),
     [
-        (400, error("invalid_request_error", "no"), {}, flaw("no", status=400, kind="invalid_request_error")),
-        (401, error("authentication_error", "?"), {}, flaw("?", status=401, kind="authentication_error", **RETRY)),
-        (403, error("permission_error", "no"), {}, flaw("no", status=403, kind="permission_error")),
-        (404, error("not_found_error", "model: m"), {}, flaw("model: m", status=404, kind="not_found_error")),
+        (400, error("invalid_request_error", "no"), {}, problem("no", status=400, kind="invalid_request_error")),
+        (401, error("authentication_error", "?"), {}, problem("?", status=401, kind="authentication_error", **RETRY)),
+        (403, error("permission_error", "no"), {}, problem("no", status=403, kind="permission_error")),
+        (404, error("not_found_error", "model: m"), {}, problem("model: m", status=404, kind="not_found_error")),
         (
             429,
             error("rate_limit_error", "slow"),
             {"retry-after": "7", "request-id": "req_9"},
-            flaw("slow", status=429, kind="rate_limit_error", **LIMITED),
+            problem("slow", status=429, kind="rate_limit_error", **LIMITED),
         ),
-        (500, error("api_error", "oh"), {}, flaw("oh", status=500, kind="api_error", **RETRY)),
-        (529, error("overloaded_error", "busy"), {}, flaw("busy", status=529, kind="overloaded_error", **RETRY)),
-        (599, b"", {}, flaw("no details", status=599, kind="api_error", **RETRY)),
-        (502, PAGE, {}, flaw(PAGE.decode(), status=502, kind="api_error", **RETRY)),
-        (503, b"\xff" * 300, {}, flaw("\ufffd" * 200, status=503, kind="api_error", **RETRY)),
-        (400, b"[1]", {}, flaw("[1]", status=400, kind="api_error")),
-        (400, b'{"error":"text"}', {}, flaw('{"error":"text"}', status=400, kind="api_error")),
-        (400, b'{"error":{"message":"m"}}', {}, flaw("m", status=400, kind="api_error")),
-        (204, b"", {}, flaw("no details", status=204, kind="api_error")),
+        (500, error("api_error", "oh"), {}, problem("oh", status=500, kind="api_error", **RETRY)),
+        (529, error("overloaded_error", "busy"), {}, problem("busy", status=529, kind="overloaded_error", **RETRY)),
+        (599, b"", {}, problem("no details", status=599, kind="api_error", **RETRY)),
+        (502, PAGE, {}, problem(PAGE.decode(), status=502, kind="api_error", **RETRY)),
+        (503, b"\xff" * 300, {}, problem("\ufffd" * 200, status=503, kind="api_error", **RETRY)),
+        (400, b"[1]", {}, problem("[1]", status=400, kind="api_error")),
+        (400, b'{"error":"text"}', {}, problem('{"error":"text"}', status=400, kind="api_error")),
+        (400, b'{"error":{"message":"m"}}', {}, problem("m", status=400, kind="api_error")),
+        (204, b"", {}, problem("no details", status=204, kind="api_error")),
     ],
 )
 async def test_an_answer_other_than_200_is_an_error_with_the_apis_words(
@@ -328,7 +329,7 @@ async def test_an_answer_other_than_200_is_an_error_with_the_apis_words(
     [("0", 0.0), ("1.5", 1.5), ("-3", 0.0), ("soon", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("", None)],
 )
 async def test_retry_after_counts_in_seconds(header: str, seconds: float | None) -> None:
-    assert await failed(whole(429, b"", {"retry-after": header})) == flaw(
+    assert await failed(whole(429, b"", {"retry-after": header})) == problem(
         "no details", status=429, kind="api_error", retryable=True, retry_after_seconds=seconds
     )
 
@@ -338,7 +339,7 @@ async def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
         there = {"location": f"{elsewhere.url}/v1/messages"}
         result = await failed(whole(307, b"", there)), elsewhere.heard
 
-    assert result == (flaw("the API answered with a redirect, and redirects are not followed", status=307), [])
+    assert result == (problem("the API answered with a redirect, and redirects are not followed", status=307), [])
 
 
 async def test_a_refused_connection_may_be_tried_again() -> None:
@@ -347,7 +348,7 @@ async def test_a_refused_connection_may_be_tried_again() -> None:
         port = free.getsockname()[1]
     endpoint = ModelEndpoint(base_url=f"http://me:hush@127.0.0.1:{port}", auth=KEY)
 
-    assert await refusal(Anthropic(endpoint), HELLO) == flaw(
+    assert await refusal(Anthropic(endpoint), HELLO) == problem(
         f"no answer from http://127.0.0.1:{port}: All connection attempts failed",
         kind="connection_failed",
         retryable=True,
@@ -370,7 +371,7 @@ async def test_a_proxy_that_cannot_be_used_is_an_error_that_is_not_retried(
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
 
-    assert await refusal(Anthropic(ModelEndpoint(base_url="http://192.0.2.1", auth=KEY)), HELLO) == flaw(
+    assert await refusal(Anthropic(ModelEndpoint(base_url="http://192.0.2.1", auth=KEY)), HELLO) == problem(
         BAD_PROXY, kind="proxy"
     )
 
@@ -387,7 +388,7 @@ async def test_a_proxy_that_cannot_be_used_is_an_error_that_is_not_retried(
         ("https://api.anthropic.com", False),
     ],
 )
-def test_loopback_is_told_by_the_host(url: str, is_it: bool) -> None:
+def test_loopback_is_recognised_by_the_host(url: str, is_it: bool) -> None:
     assert is_loopback(url) is is_it
 
 
@@ -416,10 +417,10 @@ async def until_it_fails(answer: Answer) -> tuple[list[ModelEvent], dict[str, An
     raise AssertionError("the model answered")
 
 
-async def test_a_stream_that_is_cut_off_is_an_error_behind_its_events() -> None:
+async def test_a_stream_that_is_cut_off_is_an_error_after_its_events() -> None:
     assert await until_it_fails(cut_off(sse(START, DELTA))) == (
         events(START, DELTA),
-        flaw(
+        problem(
             "no answer from URL: "
             "peer closed connection without sending complete message body (incomplete chunked read)",
             kind="connection_failed",
@@ -428,53 +429,61 @@ async def test_a_stream_that_is_cut_off_is_an_error_behind_its_events() -> None:
     )
 
 
-async def test_half_an_event_at_the_end_is_an_error_behind_the_whole_ones() -> None:
+async def test_half_an_event_at_the_end_is_an_error_after_the_whole_ones() -> None:
     assert await until_it_fails(until_close(sse(START) + b'data: {"type":"message_st')) == (
         events(START),
-        flaw("the model sent an invalid event: Input data was truncated", retryable=True),
+        problem("the model sent an invalid event: Input data was truncated", retryable=True),
     )
 
 
-async def test_an_error_event_is_an_error_behind_the_events_before_it() -> None:
+async def test_an_error_event_is_an_error_after_the_events_before_it() -> None:
     assert await until_it_fails(stream(sse(START, error("overloaded_error", "Overloaded"), STOP))) == (
         events(START),
-        flaw("Overloaded", kind="overloaded_error", retryable=True),
+        problem("Overloaded", kind="overloaded_error", retryable=True),
     )
 
 
 async def test_an_error_event_without_details_is_an_error_too() -> None:
-    assert await failed(stream(sse(b'{"type":"error"}'))) == flaw(
+    assert await failed(stream(sse(b'{"type":"error"}'))) == problem(
         "the model's stream ended early", kind="api_error", retryable=True
     )
 
 
-LATE = flaw("the model did not answer in time", kind="timeout_error", retryable=True)
+LATE = problem("the model did not answer in time", kind="timeout_error", retryable=True)
+
+
+@pytest.mark.parametrize("deadline", ["first_byte_seconds", "request_seconds"])
+async def test_a_backend_that_sends_no_headers_says_how_long_they_were_awaited(deadline: str) -> None:
+    found = await failed(silence(started=False), deadlines=Deadlines(**{deadline: 0.05}))
+
+    assert found == {**LATE, "waited_seconds": 0.05}
 
 
 @pytest.mark.parametrize(
     ("answer", "deadlines"),
     [
-        (silence(begun=False), Deadlines(first_byte_seconds=0.05)),
         (silence(), Deadlines(silence_seconds=0.05)),
         (silence(sse(START)), Deadlines(silence_seconds=0.05)),
         (silence(sse(START)), Deadlines(request_seconds=0.05)),
         (endless(sse(PING)), Deadlines(request_seconds=0.05)),
         (endless(sse(PING)), Deadlines(content_seconds=0.05)),
-        (silence(begun=False), Deadlines(request_seconds=0.05)),
     ],
 )
-async def test_a_backend_that_does_not_go_on_hits_its_deadline(answer: Answer, deadlines: Deadlines) -> None:
-    assert await failed(answer, deadlines=deadlines) == LATE
+async def test_a_backend_that_does_not_continue_hits_its_deadline(answer: Answer, deadlines: Deadlines) -> None:
+    found = await failed(answer, deadlines=deadlines)
+
+    # The deadline of the whole request may pass before the headers arrive.
+    assert {**found, "waited_seconds": None} == LATE
 
 
 @pytest.mark.parametrize("key", ["sk-ant\nx: y", "sk-änt", "sk\x00"])
 async def test_a_key_that_no_header_can_carry_is_an_error_that_does_not_show_it(key: str) -> None:
-    assert await failed(stream(sse(*ANSWER)), auth=("x-api-key", key)) == flaw(
+    assert await failed(stream(sse(*ANSWER)), auth=("x-api-key", key)) == problem(
         "cannot send the request: a header has an invalid value"
     )
 
 
-async def test_a_url_that_is_none_is_an_error() -> None:
+async def test_a_url_that_is_invalid_is_an_error() -> None:
     endpoint = ModelEndpoint(base_url="http://\x7f", auth=KEY)
 
     assert (await refusal(Anthropic(endpoint), HELLO))["kind"] == "connection_failed"
@@ -534,7 +543,7 @@ async def test_what_the_server_does_not_know_is_left_out_from_then_on(words: str
 async def test_a_bad_request_that_names_no_optional_field_is_not_sent_again() -> None:
     words = "messages.0.content: Extra inputs are not permitted"
 
-    assert await failed(whole(400, error("invalid_request_error", words))) == flaw(
+    assert await failed(whole(400, error("invalid_request_error", words))) == problem(
         words, status=400, kind="invalid_request_error"
     )
 
@@ -551,8 +560,8 @@ async def test_a_stream_that_is_compressed_all_the_same_is_read() -> None:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (500, flaw("no details", status=500, kind="api_error", retryable=True)),
-        (400, flaw("no details", status=400, kind="api_error")),
+        (500, problem("no details", status=500, kind="api_error", retryable=True)),
+        (400, problem("no details", status=400, kind="api_error")),
     ],
 )
 async def test_a_refusal_that_cannot_be_decompressed_keeps_its_status(status: int, expected: dict[str, Any]) -> None:
@@ -571,10 +580,60 @@ async def test_a_key_that_the_server_repeats_is_not_shown() -> None:
     assert told["message"] == "bad key [redacted]!"
 
 
-async def test_a_whole_message_instead_of_a_stream_is_told_as_such() -> None:
-    told = await failed(whole(200, b'{"type":"message","content":[]}'))
+async def test_a_message_in_one_piece_is_read_as_its_stream() -> None:
+    message: Json = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+            {"type": "text", "text": "Yes."},
+            {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a"}},
+        ],
+        "stop_reason": "tool_use",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 7, "output_tokens": 3},
+    }
+    async with talking(whole(200, msgspec.json.encode(message), {"request-id": "r1"})) as (_, model):
+        came = await heard(model, HELLO)
+    accumulator = MessageAccumulator()
+    for event in came:
+        accumulator.feed(event)
 
-    assert ("did not stream" in told["message"], told["retryable"]) == (True, False)
+    assert [block.json for block in accumulator.blocks] == message["content"]
+    assert (accumulator.id, accumulator.model, accumulator.request_id) == ("msg_1", "m", "r1")
+    assert (accumulator.finished, accumulator.stop_reason) == (True, "tool_use")
+    assert accumulator.final_usage == message["usage"]
+
+
+async def test_a_message_in_one_piece_may_lack_what_nobody_counts() -> None:
+    body = b'{"type":"message","content":[{"type":"text","text":"Hi"}],"stop_reason":null,"usage":null}'
+    async with talking(whole(200, body)) as (_, model):
+        came = await heard(model, HELLO)
+
+    assert [event.delta.stop_reason for event in came if event.type == "message_delta" and event.delta] == ["end_turn"]
+    assert came[-1].type == "message_stop"
+
+
+@pytest.mark.parametrize("content", [b'"Hi"', b"7", b"[7]", b"null"])
+async def test_a_message_in_one_piece_without_blocks_is_an_error(content: bytes) -> None:
+    told = await failed(whole(200, b'{"type":"message","content":%b}' % content))
+
+    assert "the model sent an invalid message" in told["message"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "[{'type': 'string_type', 'loc': ('body', 'messages', 2, 'content'), 'msg': 'Input should be a string'}]",
+        "2 validation errors for ChatRequest",
+    ],
+)
+async def test_a_request_that_cannot_be_validated_is_not_sent_again_under_the_status_500(words: str) -> None:
+    told = await failed(whole(500, msgspec.json.encode({"error": {"message": words}})))
+
+    assert (told["status"], told["retryable"]) == (500, False)
 
 
 async def test_an_answer_that_is_complete_does_not_wait_for_a_connection_that_stays_open() -> None:

@@ -86,8 +86,8 @@ async def test_a_quota_is_that_of_a_bearer_token(auth: tuple[str, str] | None, e
 async def test_a_quota_that_is_used_up_is_not_asked_again(status: str, auth: tuple[str, str], expected: Any) -> None:
     async with loopback(whole(429, b"{}", headers(status=status))) as server:
         model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth))
-        flaw = await refusal(model, asking(user("Hi")))
+        problem = await refusal(model, asking(user("Hi")))
         await model.close()
-        result = flaw["quota"], flaw["retryable"]
+        result = problem["quota"], problem["retryable"]
 
     assert result == expected

@@ -124,7 +124,7 @@ def test_every_cut_of_an_answer_gives_its_body_and_each_part_as_soon_as_it_came(
 @given(HEADS, st.lists(SCRAPS, max_size=8), PLACES)
 @example(HEAD, [b"5\r\nhello\r\n", b"2\r\nabc\r\n"], [])
 @example(HEAD, [b"5\r\nhello\r\n", b"3;x=y\r\nabc\r\n", b"5\r\nhello\r\n"], [])
-def test_what_is_no_plain_chunk_means_what_it_meant(head: bytes, scraps: list[bytes], places: list[int]) -> None:
+def test_what_is_not_a_plain_chunk_means_what_it_meant(head: bytes, scraps: list[bytes], places: list[int]) -> None:
     told(*cut(head + b"".join(scraps), places))
 
 
@@ -143,7 +143,7 @@ def test_a_chunk_that_is_not_complete_is_handed_on_as_it_came() -> None:
     assert merger.feed(b"\n" + chunked(b"c", b"d")) == b"\n" + chunked(b"cd")
 
 
-def test_of_a_line_that_tells_a_size_nothing_is_lost_when_the_connection_ends() -> None:
+def test_of_a_line_that_reports_a_size_nothing_is_lost_when_the_connection_ends() -> None:
     merger = ChunkMerger()
 
     assert merger.feed(HEAD + b"12\r") == HEAD

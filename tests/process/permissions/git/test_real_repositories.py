@@ -31,6 +31,7 @@ from tests.helpers.hostile_git import (
     make_repository,
     plant,
 )
+from tests.helpers.process import kill
 
 Json = dict[str, Any]
 PATIENCE_SECONDS = 120
@@ -313,7 +314,7 @@ def test_a_repository_that_git_makes_during_the_session_may_be_used(ground: Grou
         ("git config get user.name", False),
     ],
 )
-def test_only_values_that_are_no_secrets_are_shown(ground: Ground, command: str, allowed: bool) -> None:
+def test_only_values_that_are_not_secrets_are_shown(ground: Ground, command: str, allowed: bool) -> None:
     ground.config("remote.origin.url", "https://github.com/me/x")
 
     assert isinstance(decided(opened(ground), command, ground.work), Allow) == allowed
@@ -420,7 +421,7 @@ async def started(ground: Ground, cwd: Path, turns: list[list[tuple[str, Json]]]
             assert await engine.wait() == 0
     finally:
         if engine.returncode is None:
-            engine.kill()
+            kill(engine)
             await engine.wait()
 
 
@@ -445,16 +446,16 @@ async def test_no_canary_runs_in_a_hostile_repository(tmp_path: Path, rules: tup
 
     async def play() -> None:
         turns = [bash(*READERS), *[bash(*SHORTLY)] * (len(HOSTILE) * len(MODES))]
-        async with started(ground, ground.work, turns, *rules) as talk:
-            await talk.turn()
-            assert talk.asked == []  # in the clean repository
+        async with started(ground, ground.work, turns, *rules) as conversation:
+            await conversation.turn()
+            assert conversation.asked == []  # in the clean repository
             for name, make in HOSTILE.items():
                 restore()
                 make(ground)
                 ground.mark.unlink(missing_ok=True)
                 for mode in MODES:
-                    await talk.mode(mode)
-                    await talk.turn()
+                    await conversation.mode(mode)
+                    await conversation.turn()
                     assert not ground.mark.exists(), (name, mode)
 
     await play()
@@ -470,12 +471,12 @@ async def test_a_repository_that_the_model_writes_is_not_obeyed(ground: Ground) 
     ]
 
     rules = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash(git:*)", "Bash(git status)")
-    async with started(ground, empty, [writes, bash("git status", "git diff", "git log")], *rules) as talk:
-        await talk.turn()
-        await talk.turn()
+    async with started(ground, empty, [writes, bash("git status", "git diff", "git log")], *rules) as conversation:
+        await conversation.turn()
+        await conversation.turn()
 
     assert (empty / "config").read_text() == config
-    assert talk.asked == ["git status", "git diff", "git log"]
+    assert conversation.asked == ["git status", "git diff", "git log"]
     git(empty, ground.home, "status")
     assert ground.mark.exists()  # as git itself would have
 
@@ -525,12 +526,12 @@ async def test_no_denied_file_comes_out_of_git(ground: Ground, rules: tuple[str,
     commands = (*PRINTING, f"git show {blob}", f"git cat-file -p {blob}", f"git show --stat {blob}", *BY_RULE)
 
     options = ("--disallowedTools", "Read(.env)", *(("--allowedTools", *rules) if rules else ()))
-    async with started(ground, ground.work, [bash(*commands)] * len(MODES), *options) as talk:
+    async with started(ground, ground.work, [bash(*commands)] * len(MODES), *options) as conversation:
         for mode in MODES:
-            await talk.mode(mode)
-            await talk.turn()
+            await conversation.mode(mode)
+            await conversation.turn()
 
-    assert f"KEY={SECRET}" not in talk.told
+    assert f"KEY={SECRET}" not in conversation.told
 
 
 @pytest.mark.parametrize("rules", [(), ("Bash(git:*)",)])
@@ -566,7 +567,7 @@ def test_what_prints_no_denied_file_is_not_asked_about(ground: Ground, rules: tu
         ("git cat-file -p HEAD:conf/key.txt", True),
     ],
 )
-def test_a_path_behind_a_revision_starts_at_the_top(ground: Ground, command: str, denied: bool) -> None:
+def test_a_path_after_a_revision_starts_at_the_top(ground: Ground, command: str, denied: bool) -> None:
     sub = ground.work / "sub"
     sub.mkdir()
     book = opened(ground, denied=("Read(/conf/key.txt)",))

@@ -70,7 +70,7 @@ def test_all_that_bash_finds_is_found(tmp_path: Path, locale: str) -> None:
         assert there <= set(map(os.path.normpath, expanded.words)), command.text
 
 
-def test_the_folders_that_are_listed_are_told(tmp_path: Path) -> None:
+def test_the_listed_folders_are_reported(tmp_path: Path) -> None:
     made(tmp_path)
 
     found = expand("*/a", str(tmp_path), look())
@@ -80,7 +80,7 @@ def test_the_folders_that_are_listed_are_told(tmp_path: Path) -> None:
     assert {Path(folder).name for folder in found.folders} == {tmp_path.name, "d", "e", "out"}
 
 
-def test_what_is_not_a_link_is_told(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_link_is_reported(tmp_path: Path) -> None:
     made(tmp_path)
 
     found = expand("d*", str(tmp_path), look())

@@ -63,7 +63,7 @@ def test_an_error_is_read_wherever_an_engine_puts_it() -> None:
     assert (outside.error, inside.error) == ("rate_limit", "billing_error")
 
 
-def test_a_bare_error_is_a_notice_and_the_stream_goes_on() -> None:
+def test_a_bare_error_is_a_notice_and_the_stream_continues() -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
     notice, end = said(error, {"type": "result", "subtype": "success"})
 
@@ -72,7 +72,7 @@ def test_a_bare_error_is_a_notice_and_the_stream_goes_on() -> None:
     assert (end.is_error, end.num_turns, end.session_id) == (False, 0, "")
 
 
-def test_what_nobody_knows_is_passed_on_whole() -> None:
+def test_what_no_one_knows_is_passed_on_whole() -> None:
     strange = {"type": "weather", "subtype": "rain", "wet": True}
     newer = {"type": "system", "subtype": "telepathy", "thought": "…"}
     unknown, system = said(strange, newer)
@@ -123,21 +123,23 @@ def test_questions_that_only_old_documents_show_are_answered() -> None:
     named = {"subtype": "hook_callback", "hook_name": "PreToolUse", "hook_data": {"tool": "Bash"}}
     asked = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}, "permission_suggestions": ["allow once"]}
     questions = [named, asked, {"subtype": "sdk_control_interrupt"}, {"subtype": "no_such_question"}]
-    tape = Tape([{"type": "control_request", "request_id": str(n), "request": one} for n, one in enumerate(questions)])
+    recording = Tape(
+        [{"type": "control_request", "request_id": str(n), "request": one} for n, one in enumerate(questions)]
+    )
 
     async def play() -> None:
         options = Options(can_use_tool=may, hooks={"PreToolUse": [HookMatcher(hooks=[hook])]})
-        async with Client(options, transport=tape) as client:
+        async with Client(options, transport=recording) as client:
             async for _ in client.receive_messages():
                 pass
 
     run("asyncio", play)
 
     assert heard_by == [{"tool": "Bash"}, ([], ["allow once"])]
-    assert tape.answers["0"]["response"] == {"continue": True}
-    assert tape.answers["1"]["response"] == {"behavior": "deny", "message": "no"}
-    assert tape.answers["2"]["subtype"] == "success"
-    assert "no_such_question" in tape.answers["3"]["error"]
+    assert recording.answers["0"]["response"] == {"continue": True}
+    assert recording.answers["1"]["response"] == {"behavior": "deny", "message": "no"}
+    assert recording.answers["2"]["subtype"] == "success"
+    assert "no_such_question" in recording.answers["3"]["error"]
 
 
 GREETER = """

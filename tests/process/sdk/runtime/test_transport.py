@@ -89,7 +89,7 @@ def test_an_engine_behind_a_socket_is_an_engine(harness: ClientHarness) -> None:
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines = Lines(reader, writer)
-        await InProcessEngine(format_args(flags), str(options.cwd), options.env, harness.complaints.append).run(lines)
+        await InProcessEngine(format_args(flags), str(options.cwd), options.env, harness.warnings.append).run(lines)
         lines.close()
         await writer.wait_closed()
 
@@ -103,7 +103,7 @@ def test_an_engine_behind_a_socket_is_an_engine(harness: ClientHarness) -> None:
     text, messages = run("asyncio", play)
 
     assert (text, kinds(messages)) == ("Hello.", TURN)
-    assert harness.complaints == []
+    assert harness.warnings == []
 
 
 class Closed(Tape):

@@ -74,7 +74,9 @@ def test_a_store_has_what_the_disk_has(harness: ClientHarness, engine: str, flus
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_a_session_goes_on_from_a_store_where_the_disk_is_empty(harness: ClientHarness, engine: str, loop: str) -> None:
+def test_a_session_continues_from_a_store_where_the_disk_is_empty(
+    harness: ClientHarness, engine: str, loop: str
+) -> None:
     store = InMemorySessionStore()
 
     async def play() -> tuple[str, str, list[str]]:
@@ -123,7 +125,7 @@ def test_lists_need_not_read_what_has_a_summary(harness: ClientHarness) -> None:
     run("asyncio", play)
 
 
-def test_a_fork_has_ids_of_its_own_and_goes_on(harness: ClientHarness) -> None:
+def test_a_fork_has_new_ids_and_continues(harness: ClientHarness) -> None:
     store = InMemorySessionStore()
     options = harness.options("local", session_store=store)
     folder = str(options.cwd)
@@ -185,7 +187,7 @@ async def of_ask(options: Options) -> list[Any]:
 
 
 @pytest.mark.parametrize("turn", [of_query, of_response, of_ask])
-def test_a_store_that_fails_is_told_of_and_harms_nothing(
+def test_a_store_that_fails_is_reported_and_harms_nothing(
     harness: ClientHarness, engine: str, turn: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("parley.sdk.store.mirror.PAUSES_SECONDS", (0.0, 0.0))
@@ -231,12 +233,12 @@ def test_a_result_waits_for_the_store(harness: ClientHarness, engine: str, loop:
     run(loop, play)
 
 
-def test_what_is_no_store_is_refused(harness: ClientHarness) -> None:
+def test_what_is_not_a_store_is_refused(harness: ClientHarness) -> None:
     with pytest.raises(TypeError, match="object has no append"):
         run("asyncio", of_query, harness.options("local", session_store=object()))
 
 
-def test_what_is_no_session_is_refused(harness: ClientHarness) -> None:
+def test_an_invalid_session_is_refused(harness: ClientHarness) -> None:
     store = InMemorySessionStore()
 
     async def play() -> None:

@@ -47,7 +47,7 @@ def end(process: subprocess.Popen[str], number: int) -> None:
     process.communicate()
 
 
-def test_whoever_comes_second_hears_who_holds_the_session(tmp_path: Path) -> None:
+def test_a_second_opener_is_told_who_holds_the_session(tmp_path: Path) -> None:
     process = holder(tmp_path / "s")
     assert said(process) == "held"
     try:
@@ -84,6 +84,54 @@ def test_a_robbed_holder_knows_it_and_leaves_the_thiefs_lease_alone(tmp_path: Pa
     robbed.release()
     assert thief.is_ours()
     thief.release()
+
+
+YIELD = HOLD.replace('"s")', '"s", takes=True, yields=True)').replace(
+    "    sys.stdin.read()\n",
+    "    sys.stdin.readline()\n    print(lease.may_write(), flush=True)\n    sys.stdin.read()\n",
+)
+
+
+def yielding(path: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", YIELD, str(path)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def may_write(process: subprocess.Popen[str]) -> str:
+    assert process.stdin is not None
+    process.stdin.write("write\n")
+    process.stdin.flush()
+    return said(process)
+
+
+def test_a_holder_that_has_not_written_yields_to_a_child_of_the_same_parent(tmp_path: Path) -> None:
+    first = yielding(tmp_path / "s")
+    assert said(first) == "held"
+    others = [yielding(tmp_path / "s")]
+    assert said(others[0]) == "held"
+    try:
+        assert (may_write(first), may_write(others[0])) == ("False", "True")
+        others.append(yielding(tmp_path / "s"))
+        assert said(others[1]) == "busy"  # it has written
+        with pytest.raises(SessionBusy):
+            acquire(tmp_path / "s", "s", takes=True)
+    finally:
+        for process in (first, *others):
+            end(process, signal.SIGKILL)
+
+
+def test_a_holder_yields_to_no_other_program(tmp_path: Path) -> None:
+    held = yielding(tmp_path / "s")
+    assert said(held) == "held"
+    try:
+        with pytest.raises(SessionBusy):  # this process is its parent, not another child
+            acquire(tmp_path / "s", "s", takes=True)
+        insisting = holder(tmp_path / "s")
+        assert said(insisting) == "busy"
+        end(insisting, signal.SIGKILL)
+        assert may_write(held) == "True"
+    finally:
+        end(held, signal.SIGKILL)
 
 
 def test_a_lease_without_words_is_still_a_lease(tmp_path: Path) -> None:
@@ -130,7 +178,7 @@ def left_behind(path: Path) -> int:
     return file
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(SessionError, match=r"cannot create the session's lease .*: Not a directory"):
@@ -141,7 +189,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == ""
 
 
-def test_a_full_disk_keeps_nobody_from_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_no_one_from_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*given: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

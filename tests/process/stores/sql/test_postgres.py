@@ -89,7 +89,7 @@ def test_a_server_keeps_the_promises_of_a_store(claim: Callable[[Place], None], 
     claim(Place(lambda: store(address)))
 
 
-def test_whoever_comes_second_hears_who_holds_the_session_and_a_kill_frees_it(address: str) -> None:
+def test_a_second_opener_is_told_who_holds_the_session_and_a_kill_frees_it(address: str) -> None:
     process = holder(address)
     assert said(process) == "held"
     with pytest.raises(SessionBusy, match=f"in use by process {process.pid} on {os.uname().nodename} since 2"):
@@ -113,7 +113,7 @@ def test_of_many_who_race_for_a_session_exactly_one_gets_it(address: str) -> Non
     assert answers == ["busy"] * 3 + ["held"]
 
 
-def test_a_connection_that_breaks_is_made_anew(address: str) -> None:
+def test_a_connection_that_breaks_is_recreated(address: str) -> None:
     log = store(address).create(FIRST)
     log.append(CONVERSATION[0])
     cut(address)
@@ -125,7 +125,7 @@ def test_a_connection_that_breaks_is_made_anew(address: str) -> None:
     assert kept(store(address)) == CONVERSATION[:2]
 
 
-def test_whoever_was_away_while_somebody_else_wrote_cannot_go_on(address: str) -> None:
+def test_a_holder_that_was_suspended_while_another_wrote_cannot_continue(address: str) -> None:
     log = store(address).create(FIRST)
     log.append(CONVERSATION[0])
     cut(address)
@@ -147,7 +147,7 @@ def test_an_entry_that_is_there_is_not_written_over(address: str) -> None:
     assert kept(store(address)) == [user(0, "first")]
 
 
-def test_a_server_that_is_not_there_is_told_without_the_password() -> None:
+def test_a_server_that_is_not_there_is_reported_without_the_password() -> None:
     away = store(f"postgres://me:secret@127.0.0.1:{free_port()}/db")
 
     with pytest.raises(SessionError, match=r"cannot connect to the database: .*refused") as raised:

@@ -19,7 +19,7 @@ from tests.helpers.tools import ToolHarness
 @pytest.fixture
 def harness(tmp_path: Path) -> ToolHarness:
     harness = ToolHarness(tmp_path)
-    harness.context.search = LocalSearch(harness.context.environment)
+    harness.change(open_search=lambda: LocalSearch(harness.context.environment))
     files = {"a.txt": "alpha\nbeta\ngamma\nbeta\n", "sub/b.py": "import os\n# Beta\nclass B:\n    pass\n"}
     for age, (name, content) in enumerate(files.items(), 1):
         (harness.folder / name).parent.mkdir(exist_ok=True)
@@ -31,7 +31,7 @@ def text(harness: ToolHarness, pattern: str, **input: object) -> str:
     return str(harness.call(Grep(), pattern=pattern, **input).content)
 
 
-def test_files_are_what_is_told_by_default(harness: ToolHarness) -> None:
+def test_files_are_listed_by_default(harness: ToolHarness) -> None:
     assert harness.call(Grep(), pattern="beta") == ToolOutput(
         content="Found 1 file\na.txt",
         detail={"mode": "files_with_matches", "filenames": ["a.txt"], "numFiles": 1, "totalFiles": 1},
@@ -117,7 +117,7 @@ def test_a_pattern_is_never_an_option(harness: ToolHarness) -> None:
 
 
 def test_what_a_rule_denies_leaves_no_trace(harness: ToolHarness) -> None:
-    harness.context.hides = lambda path: path == harness.path("a.txt")
+    harness.change(hides=lambda path: path == harness.path("a.txt"))
 
     assert text(harness, "a", output_mode="content", **{"-o": True}) == "sub/b.py:2:a\nsub/b.py:3:a\nsub/b.py:4:a"
     assert text(harness, "a") == "Found 1 file\nsub/b.py"
@@ -127,15 +127,15 @@ def test_what_a_rule_denies_leaves_no_trace(harness: ToolHarness) -> None:
 def test_what_is_out_of_reach_is_refused(harness: ToolHarness, tmp_path: Path) -> None:
     harness.reach = Scope(folders=(harness.path("sub"),))
 
-    assert "outside of what this call may access" in harness.refusal(Grep(), pattern="x")
+    assert "outside the paths that this call may access" in harness.refusal(Grep(), pattern="x")
     assert text(harness, "class", path="sub") == "Found 1 file\nsub/b.py"
 
 
-def test_out_of_time_is_told(harness: ToolHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_time_is_reported(harness: ToolHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grep, "TIMEOUT_SECONDS", 2.0)
     program = tmp_path / "bin" / "rg"
     program.parent.mkdir()
-    harness.context.search = LocalSearch({"PATH": f"{program.parent}:/usr/bin:/bin"})
+    harness.change(open_search=lambda: LocalSearch({"PATH": f"{program.parent}:/usr/bin:/bin"}))
     for words in ("", r"printf './a.txt\0'; "):
         program.write_text(f"#!/bin/sh\n{words}exec sleep 600\n")
         program.chmod(0o755)

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from parley.errors import ToolError
-from parley.tools.base import Context, ToolOutput, read_input, tool_schema
+from parley.tools.base import AgentState, Context, ToolOutput, read_input, tool_schema
 from parley.tools.shell.bash import (
     LONGEST_TIMEOUT_MS,
     MOST_KEPT_BYTES,
@@ -34,7 +34,7 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.context = Context(
-            cwd=str(folder),
+            state=AgentState(cwd=str(folder)),
             environment={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             files=None,  # type: ignore[arg-type]  # a command needs none
             processes=Processes(),
@@ -55,11 +55,11 @@ class Shell:
         return str(failed.value)
 
 
-async def at(folder: Path, talk: Callable[[Shell], Awaitable[None]]) -> None:
+async def at(folder: Path, scenario: Callable[[Shell], Awaitable[None]]) -> None:
     shell = Shell(folder)
     async with asyncio.timeout(PATIENCE_SECONDS):
         try:
-            await talk(shell)
+            await scenario(shell)
         finally:
             await shell.context.processes.close()
 
@@ -68,7 +68,7 @@ async def at(folder: Path, talk: Callable[[Shell], Awaitable[None]]) -> None:
 
 
 async def test_both_streams_come_back_as_one_text_and_as_detail(tmp_path: Path) -> None:
-    async def talk(shell: Shell) -> None:
+    async def scenario(shell: Shell) -> None:
         assert await shell.call("echo out; echo err >&2") == ToolOutput(
             content="out\nerr",
             detail={
@@ -81,47 +81,47 @@ async def test_both_streams_come_back_as_one_text_and_as_detail(tmp_path: Path) 
             is_error=False,
         )
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_silence_is_said(tmp_path: Path) -> None:
-    async def talk(shell: Shell) -> None:
+    async def scenario(shell: Shell) -> None:
         result = await shell.call("true")
         assert result.content == "(Bash completed with no output)"
         assert result.detail["noOutputExpected"] is True
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
-async def test_a_failure_tells_its_code_and_its_output(tmp_path: Path) -> None:
-    async def talk(shell: Shell) -> None:
+async def test_a_failure_reports_its_code_and_its_output(tmp_path: Path) -> None:
+    async def scenario(shell: Shell) -> None:
         assert await shell.failure("echo oops >&2; exit 7") == "Exit code 7\noops"
         assert await shell.failure("exit 127") == "Exit code 127"
         assert await shell.failure("kill -KILL $$") == "Exit code 137"
         assert "syntax error" in await shell.failure("if")
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
-async def test_a_command_whose_time_is_up_tells_what_it_wrote(tmp_path: Path) -> None:
-    async def talk(shell: Shell) -> None:
+async def test_a_command_whose_time_is_up_reports_what_it_wrote(tmp_path: Path) -> None:
+    async def scenario(shell: Shell) -> None:
         text = await shell.failure("echo before; sleep 600", timeout=500)
         assert text == "Exit code 143\nCommand timed out after 0.5s\nbefore"
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
-async def test_bytes_that_are_no_characters_and_nul_are_replaced(tmp_path: Path) -> None:
-    async def talk(shell: Shell) -> None:
+async def test_bytes_that_are_not_characters_and_nul_are_replaced(tmp_path: Path) -> None:
+    async def scenario(shell: Shell) -> None:
         text = await shell.text(r"printf 'a\377b\000c\355\240\200d\303\251'")
         assert text == "a\ufffdb\ufffdc\ufffd\ufffd\ufffddé"
         assert "\ufffd" in await shell.failure(r"printf '\000\200'; false")
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_much_output_is_shown_in_part_with_the_place_of_the_whole(tmp_path: Path) -> None:
-    async def talk(shell: Shell) -> None:
+    async def scenario(shell: Shell) -> None:
         result = await shell.call("seq 1 20000")
         place = str(tmp_path / "results" / "1234.txt")
         assert result.content == (
@@ -134,21 +134,21 @@ async def test_much_output_is_shown_in_part_with_the_place_of_the_whole(tmp_path
     def whole_text() -> str:
         return (tmp_path / "results" / "1234.txt").read_text()
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
     assert whole_text().splitlines() == [str(number) for number in range(1, 20_001)]
 
 
 async def test_the_person_may_set_how_much_is_shown(tmp_path: Path) -> None:
-    async def talk(shell: Shell) -> None:
+    async def scenario(shell: Shell) -> None:
         shell.context.environment["BASH_MAX_OUTPUT_LENGTH"] = "10"
         result = await shell.call("echo 123456789012345")
         assert result.detail["stdout"] == "1234567890"
         shell.context.environment["BASH_MAX_OUTPUT_LENGTH"] = "999999999"
-        shell.context.results_folder = tmp_path / "more"
+        shell.context = replace(shell.context, results_folder=tmp_path / "more")
         result = await shell.call("head -c 200000 /dev/zero | tr '\\0' x")
         assert len(result.detail["stdout"]) == MOST_KEPT_BYTES
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 def test_output_that_could_not_be_saved_whole_says_so() -> None:
@@ -172,31 +172,31 @@ def test_a_cut_never_leaves_half_a_character(text: str) -> None:
 async def test_the_directory_is_kept_from_call_to_call(tmp_path: Path) -> None:
     (tmp_path / "sub dir\n").mkdir()
 
-    async def talk(shell: Shell) -> None:
+    async def scenario(shell: Shell) -> None:
         await shell.call("cd sub*")
         assert await shell.text("pwd") == f"{tmp_path}/sub dir"
-        assert shell.context.cwd == f"{tmp_path}/sub dir\n"
+        assert shell.context.state.cwd == f"{tmp_path}/sub dir\n"
         await shell.failure("cd /usr; exit 3")
         assert await shell.text("pwd") == "/usr"
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_variables_are_not_kept(tmp_path: Path) -> None:
-    async def talk(shell: Shell) -> None:
+    async def scenario(shell: Shell) -> None:
         await shell.call("export A=1")
         assert await shell.text('echo "A is ${A-unset}"') == "A is unset"
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_a_directory_that_is_gone_is_left_for_the_first_one_and_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
 
-    async def talk(shell: Shell) -> None:
+    async def scenario(shell: Shell) -> None:
         await shell.call("cd sub")
         (tmp_path / "sub").rmdir()
-        note = f"(The directory {tmp_path}/sub does not exist any more; this ran in {tmp_path}.)\n"
+        note = f"(The directory {tmp_path}/sub no longer exists; this ran in {tmp_path}.)\n"
         assert await shell.text("pwd") == f"{note}{tmp_path}"
         assert await shell.text("pwd") == str(tmp_path)
         (tmp_path / "sub").mkdir()
@@ -204,41 +204,41 @@ async def test_a_directory_that_is_gone_is_left_for_the_first_one_and_that_is_sa
         (tmp_path / "sub").rmdir()
         assert await shell.failure("exit 2") == f"{note}Exit code 2"
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
-async def test_if_the_first_directory_is_gone_too_the_model_is_told(tmp_path: Path) -> None:
+async def test_if_the_first_directory_is_gone_too_the_model_is_informed(tmp_path: Path) -> None:
     start = tmp_path / "start"
     start.mkdir()
 
-    async def talk(shell: Shell) -> None:
-        shell.context.cwd = str(start)
+    async def scenario(shell: Shell) -> None:
+        shell.context.state.cwd = str(start)
         await shell.call("true")
         start.rmdir()
         assert str(start) in await shell.failure("pwd")
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_a_command_runs_as_if_it_were_typed(tmp_path: Path) -> None:
-    async def talk(shell: Shell) -> None:
+    async def scenario(shell: Shell) -> None:
         assert await shell.text('echo "$#" \'$x\' "it\'s"') == "0 $x it's"
         assert await shell.text("cat <<'EOF'\none\ntwo\nEOF") == "one\ntwo"
         assert await shell.text("set -x; :") == "++ :"
         assert await shell.text("# nothing but a remark") == "(Bash completed with no output)"
         assert await shell.text("exec echo gone") == "gone"
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 async def test_nothing_is_sourced_before_a_command(tmp_path: Path) -> None:
     (tmp_path / "rc").write_text("echo sourced\n")
 
-    async def talk(shell: Shell) -> None:
-        shell.context.environment |= {"BASH_ENV": str(tmp_path / "rc"), "ENV": str(tmp_path / "rc")}
+    async def scenario(shell: Shell) -> None:
+        shell.context.environment.update({"BASH_ENV": str(tmp_path / "rc"), "ENV": str(tmp_path / "rc")})
         assert await shell.text('echo "${BASH_ENV-unset} ${ENV-unset}"') == "unset unset"
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -265,25 +265,25 @@ async def test_no_variable_changes_how_a_command_is_read(
     for name in ("a1", "a2"):
         (tmp_path / name).touch()
 
-    async def talk(shell: Shell) -> None:
-        shell.context.environment |= variables
+    async def scenario(shell: Shell) -> None:
+        shell.context.environment.update(variables)
         assert await shell.text(command) == output
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 # Limits.
 
 
 async def test_a_command_too_long_for_a_command_line_is_refused_with_advice(tmp_path: Path) -> None:
-    async def talk(shell: Shell) -> None:
+    async def scenario(shell: Shell) -> None:
         longest = "echo " + "x" * (128 * 1024 - 1 - len(script("echo ")))
         assert len(await shell.text(longest, timeout=20_000)) > 1000
         text = await shell.failure(f"{longest}x")
-        assert "131072 bytes, and a command line takes 131071" in text
+        assert "131072 bytes, and the limit is 131071" in text
         assert "Write it to a file" in text
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -305,10 +305,10 @@ def test_the_time_of_a_command(asked: int | None, environment: dict[str, str], e
 
 
 async def test_without_a_session_nothing_runs_in_the_background(tmp_path: Path) -> None:
-    async def talk(shell: Shell) -> None:
+    async def scenario(shell: Shell) -> None:
         assert "without run_in_background" in await shell.failure("sleep 600", run_in_background=True)
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)
 
 
 def test_the_model_is_shown_four_fields() -> None:
@@ -320,12 +320,11 @@ def test_the_model_is_shown_four_fields() -> None:
 async def test_keys_of_ours_do_not_reach_a_command(tmp_path: Path) -> None:
     from parley.settings.env_vars import child_environment
 
-    async def talk(shell: Shell) -> None:
-        shell.context.environment = child_environment(
-            {"PATH": os.defpath, "ANTHROPIC_API_KEY": "sk-1", "CLAUDE_CODE_OAUTH_TOKEN": "sk-2", "MINE": "3"}
-        )
+    async def scenario(shell: Shell) -> None:
+        given = {"PATH": os.defpath, "ANTHROPIC_API_KEY": "sk-1", "CLAUDE_CODE_OAUTH_TOKEN": "sk-2", "MINE": "3"}
+        shell.context = replace(shell.context, environment=child_environment(given))
         text = await shell.text("env; cat /proc/$PPID/environ | tr '\\0' '\\n'")
         assert "MINE=3" in text
         assert "sk-" not in text
 
-    await at(tmp_path, talk)
+    await at(tmp_path, scenario)

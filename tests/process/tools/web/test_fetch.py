@@ -19,9 +19,9 @@ from tests.helpers.tools import ToolHarness
 @pytest.fixture
 def harness(tmp_path: Path) -> ToolHarness:
     harness = ToolHarness(tmp_path)
-    harness.context.web = Web(FetchPolicy(allow_private=True))
+    harness.change(open_web=lambda: Web(FetchPolicy(allow_private=True)))
     ticks = iter(range(1000))
-    harness.context.clock = lambda: next(ticks) / 1000
+    harness.change(clock=lambda: next(ticks) / 1000)
     return harness
 
 
@@ -41,22 +41,23 @@ async def fetch(
 
 
 async def refusal(harness: ToolHarness, answer: Answer, **more: Any) -> str:
-    with pytest.raises(ToolError) as flaw:
+    with pytest.raises(ToolError) as exc:
         await fetch(harness, answer, **more)
-    return str(flaw.value)
+    return str(exc.value)
 
 
 def with_model(harness: ToolHarness, answer: str | ModelError) -> list[str]:
     """A small model that gives this answer; what it is asked."""
     heard: list[str] = []
 
-    async def ask(prompt: str) -> str:
-        heard.append(prompt)
-        if isinstance(answer, ModelError):
-            raise answer
-        return answer
+    class Small:
+        async def ask_small(self, prompt: str) -> str:
+            heard.append(prompt)
+            if isinstance(answer, ModelError):
+                raise answer
+            return answer
 
-    harness.context.ask_small_model = ask
+    harness.offer(models=Small())
     return heard
 
 
@@ -73,7 +74,7 @@ async def test_the_small_model_reads_the_page_and_answers(harness: ToolHarness) 
 
 async def test_without_a_model_the_page_itself_is_given(harness: ToolHarness) -> None:
     result, _ = await fetch(harness, html("<p>page text</p>"))
-    assert result.content == "(The page itself follows, because there is no small model here.)\n\npage text"
+    assert result.content == "(The page itself follows, because no small model is configured.)\n\npage text"
 
 
 async def test_where_the_model_fails_the_page_itself_is_given_and_the_reason(harness: ToolHarness) -> None:
@@ -88,16 +89,16 @@ async def test_a_long_page_is_cut_and_can_be_read_on(harness: ToolHarness) -> No
     page = whole(200, text.encode(), {"content-type": "text/plain"})
     heard = with_model(harness, "Much.")
     result, _ = await fetch(harness, page)
-    note = f"(This is the page up to character {ASKED_CHARS} of {len(text)}; go on with offset={ASKED_CHARS}.)"
+    note = f"(The page up to character {ASKED_CHARS} of {len(text)}; continue with offset={ASKED_CHARS}.)"
     assert result.content == f"Much.\n\n{note}"
     await fetch(harness, page, offset=ASKED_CHARS)
     assert text[:ASKED_CHARS] in heard[0]
     assert text[ASKED_CHARS:][:ASKED_CHARS] in heard[1]
-    harness.context.ask_small_model = None
+    harness.offer(models=None)
     shown, _ = await fetch(harness, page)
     assert f"up to character {SHOWN_CHARS} of" in str(shown.content)
     assert len(str(shown.content)) < SHOWN_CHARS + 300
-    assert "behind its end" in await refusal(harness, page, offset=len(text))
+    assert "is past the end" in await refusal(harness, page, offset=len(text))
 
 
 async def test_a_page_on_another_host_is_reported_with_its_new_place(harness: ToolHarness) -> None:
@@ -113,12 +114,12 @@ async def test_a_page_on_another_host_is_reported_with_its_new_place(harness: To
     }
 
 
-async def test_what_is_no_text_is_named(harness: ToolHarness) -> None:
+async def test_what_is_not_text_is_named(harness: ToolHarness) -> None:
     words = await refusal(harness, whole(200, b"\x89PNG", {"content-type": "image/png"}))
     assert "image/png (4 bytes)" in words
 
 
-async def test_an_error_of_the_server_is_told_with_its_words(harness: ToolHarness) -> None:
+async def test_an_error_of_the_server_is_reported_with_its_text(harness: ToolHarness) -> None:
     with_model(harness, "not asked")
     words = await refusal(harness, html("<h1>Gone</h1><p>Ask elsewhere", 410))
     assert "answered 410" in words
@@ -130,10 +131,10 @@ async def test_a_page_without_text_is_refused(harness: ToolHarness) -> None:
 
 
 async def test_a_private_address_is_refused_unless_it_is_allowed(harness: ToolHarness) -> None:
-    harness.context.web = Web()
+    harness.change(open_web=Web)
     assert "is not public" in await refusal(harness, html("secret"))
 
 
 def test_without_a_network_it_is_refused(harness: ToolHarness) -> None:
-    harness.context.web = None
-    assert "no way to the network" in harness.refusal(WebFetch(), url="https://example.com", prompt="x")
+    harness.change(open_web=None)
+    assert "no network access" in harness.refusal(WebFetch(), url="https://example.com", prompt="x")

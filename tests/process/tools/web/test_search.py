@@ -29,7 +29,7 @@ FOUND = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [H
 def harness(tmp_path: Path) -> ToolHarness:
     harness = ToolHarness(tmp_path)
     ticks = iter(range(1000))
-    harness.context.clock = lambda: float(next(ticks))
+    harness.change(clock=lambda: float(next(ticks)))
     return harness
 
 
@@ -37,13 +37,14 @@ def backend(harness: ToolHarness, answer: list[Json] | ModelError) -> list[tuple
     """A backend that searches; what it is asked."""
     heard: list[tuple[str, list[Json]]] = []
 
-    async def consult(prompt: str, tools: list[Json]) -> list[Json]:
-        heard.append((prompt, tools))
-        if isinstance(answer, ModelError):
-            raise answer
-        return answer
+    class Backend:
+        async def consult(self, prompt: str, tools: list[Json]) -> list[Json]:
+            heard.append((prompt, tools))
+            if isinstance(answer, ModelError):
+                raise answer
+            return answer
 
-    harness.context.consult = consult
+    harness.offer(models=Backend())
     return heard
 
 
@@ -74,7 +75,7 @@ def test_the_backend_searches_and_its_words_and_pages_are_given(harness: ToolHar
     }
 
 
-def test_a_search_that_failed_is_told_among_the_others(harness: ToolHarness) -> None:
+def test_a_search_that_failed_is_reported_among_the_others(harness: ToolHarness) -> None:
     error = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
     backend(harness, [FOUND, {**FOUND, "content": error}])
     result = harness.call(WebSearch(), query="cats")
@@ -89,7 +90,7 @@ def test_a_search_without_hits_says_so(harness: ToolHarness) -> None:
 
 def test_an_answer_without_a_search_or_a_word_is_refused(harness: ToolHarness) -> None:
     backend(harness, [text(" ")])
-    assert "nothing at all" in harness.refusal(WebSearch(), query="cats")
+    assert "found nothing" in harness.refusal(WebSearch(), query="cats")
 
 
 def test_domains_are_either_allowed_or_blocked(harness: ToolHarness) -> None:
@@ -99,15 +100,15 @@ def test_domains_are_either_allowed_or_blocked(harness: ToolHarness) -> None:
     assert heard == []
 
 
-# Nobody.
+# No one.
 
 
-def test_where_nobody_can_search_the_model_is_told_what_is_missing(harness: ToolHarness) -> None:
+def test_where_no_one_can_search_the_model_is_informed_what_is_missing(harness: ToolHarness) -> None:
     assert "PARLEY_SEARCH_URL" in harness.refusal(WebSearch(), query="cats")
-    harness.context.web = Web()
-    backend(harness, ModelError("the model offline has no tools of its own"))
+    harness.change(open_web=Web)
+    backend(harness, ModelError("the model offline has no server-side tools"))
     words = harness.refusal(WebSearch(), query="cats")
-    assert "the model offline has no tools of its own" in words
+    assert "the model offline has no server-side tools" in words
     assert "later" not in words
 
 
@@ -121,7 +122,7 @@ def test_a_backend_that_is_busy_may_be_asked_later(harness: ToolHarness) -> None
 
 async def search(harness: ToolHarness, answer: Answer, **input: Any) -> tuple[ToolOutput, Loopback]:
     async with asyncio.timeout(60), loopback(answer) as server:
-        harness.context.web = Web(search_url=server.url + "/find?q={query}&n=5")
+        harness.change(open_web=lambda: Web(search_url=server.url + "/find?q={query}&n=5"))
         call = read_input(WebSearch(), {"query": "black & white", **input})
         return await WebSearch().run(call, harness.context, harness.reach), server
 
@@ -168,14 +169,14 @@ async def test_the_endpoints_pages_are_sifted_by_whole_domains(
         (whole(200, b'{"results": [{"title": "no url"}]}', {}), "cannot be read"),
     ],
 )
-async def test_an_endpoint_that_does_not_answer_as_it_must_is_told(
+async def test_an_endpoint_that_does_not_answer_as_it_must_is_reported(
     harness: ToolHarness, answer: Answer, words: str
 ) -> None:
     with pytest.raises(ToolError, match=words):
         await search(harness, answer)
 
 
-def test_an_endpoint_that_takes_no_query_is_told_at_the_start(tmp_path: Path) -> None:
+def test_an_endpoint_that_takes_no_query_is_reported_at_the_start(tmp_path: Path) -> None:
     environment = {"HOME": str(tmp_path), "PARLEY_SEARCH_URL": "http://localhost:8080/search"}
     with pytest.raises(UsageError, match="PARLEY_SEARCH_URL"):
         make_web(LaunchContext(CliOptions(), environment, str(tmp_path)))

@@ -62,7 +62,7 @@ def test_the_last_rule_that_matches_decides(lines: list[str], path: str, expecte
     assert verdict(lines, path) is expected
 
 
-def test_rules_nobody_would_write_are_passed_over() -> None:
+def test_rules_no_one_would_write_are_passed_over() -> None:
     assert verdict(["x" * (LONGEST_RULE + 1)], "x" * (LONGEST_RULE + 1)) is None
     assert verdict([*(f"n{number}" for number in range(MOST_RULES)), "late"], "late") is None
 

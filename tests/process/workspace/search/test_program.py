@@ -39,20 +39,20 @@ async def heard(text: str, *, wanted_bytes: int = 1 << 30, timeout_seconds: floa
     return await bounded(), bytes(taken)
 
 
-async def test_output_complaint_and_exit_code_are_heard() -> None:
+async def test_output_warning_and_exit_code_are_received() -> None:
     assert await heard("echo out; echo err >&2; exit 3") == (
         ProgramResult(code=3, error_text="err", stopped=False, timed_out=False),
         b"out\n",
     )
 
 
-async def test_a_lot_of_output_is_heard_to_its_end() -> None:
+async def test_a_lot_of_output_is_received_to_its_end() -> None:
     told, taken = await heard("head -c 10000000 /dev/zero")
 
     assert (told.code, len(taken)) == (0, 10_000_000)
 
 
-async def test_of_a_long_complaint_the_beginning_is_kept() -> None:
+async def test_the_start_of_a_long_warning_is_kept() -> None:
     told, _ = await heard("head -c 3000000 /dev/zero | tr '\\0' e >&2")
 
     assert told.error_text == "e" * ERROR_BYTES
@@ -76,17 +76,17 @@ async def test_it_is_killed_at_the_deadline(text: str) -> None:
 async def test_it_is_killed_with_its_caller() -> None:
     started: list[subprocess.Popen[bytes]] = []
 
-    begun = asyncio.Event()
+    start_time = asyncio.Event()
 
     def take(piece: bytes) -> bool:
-        begun.set()
+        start_time.set()
         return True
 
     before = len(os.listdir("/proc/self/fd"))
     start = shell("echo begun; exec sleep 600", started)
     task = asyncio.create_task(run_program(start, take, timeout_seconds=600))
     async with asyncio.timeout(60):
-        await begun.wait()
+        await start_time.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -127,7 +127,7 @@ PATTERNS = some.sampled_from(["a", "b", "^a$", "b+", "a|b", "^$"])
 
 @settings(max_examples=15, deadline=None)
 @given(LINES, PATTERNS, some.integers(0, 2), some.integers(0, 2), some.booleans())
-def test_lines_around_matches_are_told_alike(
+def test_lines_around_matches_are_reported_alike(
     lines: list[bytes], pattern: str, before: int, after: int, only: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as made:

@@ -158,7 +158,7 @@ async def test_its_own_words_tell_what_is_wrong_with_a_pattern(tmp_path: Path) -
         await searched(tmp_path, ContentQuery(pattern="be("))
 
 
-async def test_a_program_that_breaks_off_is_told(tmp_path: Path) -> None:
+async def test_a_program_that_breaks_off_is_reported(tmp_path: Path) -> None:
     environment = script(tmp_path / "bin", "echo trouble >&2; kill -SEGV $$")
 
     with pytest.raises(ToolError, match=r"failed with exit code -11. trouble"):

@@ -59,7 +59,7 @@ def test_the_folders_a_pattern_names_are_where_the_search_starts(tmp_path: Path)
     assert listed("build/", area(tmp_path)).paths == ["build/deep/a.js"]
 
 
-def test_what_lies_outside_the_working_directory_is_told_in_full(tmp_path: Path) -> None:
+def test_what_lies_outside_the_working_directory_is_reported_in_full(tmp_path: Path) -> None:
     plant(tmp_path, {"work/a": "", "other/b": ""})
     where = area(tmp_path / "work", path=str(tmp_path / "other"))
 
@@ -67,7 +67,7 @@ def test_what_lies_outside_the_working_directory_is_told_in_full(tmp_path: Path)
     assert listed("../other/*", area(tmp_path / "work")).paths == [f"{tmp_path}/other/b"]
 
 
-def test_only_so_many_are_told_and_all_are_counted(tmp_path: Path) -> None:
+def test_only_so_many_are_reported_and_all_are_counted(tmp_path: Path) -> None:
     plant(tmp_path, {"1": "", "2": "", "3": ""})
 
     assert listed("*", area(tmp_path), most=2) == FileListing(paths=["3", "2"], total=3)
@@ -87,7 +87,7 @@ def test_a_path_that_is_not_there_is_refused_with_names_that_come_near(tmp_path:
         listed("*", area(tmp_path, path=str(tmp_path / "test")))
 
 
-def test_a_file_is_no_place_to_look_in(tmp_path: Path) -> None:
+def test_a_file_is_not_a_place_to_look_in(tmp_path: Path) -> None:
     plant(tmp_path, {"a": ""})
 
     with pytest.raises(ToolError, match="is a file, not a folder"):
@@ -99,7 +99,7 @@ def test_a_pattern_that_stands_for_too_much_is_refused(tmp_path: Path) -> None:
         listed("{a,b}" * 20, area(tmp_path))
 
 
-def test_links_are_told_if_they_lead_to_a_file_within_reach(tmp_path: Path) -> None:
+def test_links_are_reported_if_they_lead_to_a_file_within_reach(tmp_path: Path) -> None:
     plant(tmp_path, {"work/a": "", "out/secret": ""})
     for name, target in {"in": "a", "far": "../out/secret", "lost": "nothing", "folder": "../out"}.items():
         (tmp_path / "work" / name).symlink_to(target)
@@ -114,14 +114,14 @@ async def test_nothing_is_looked_for_out_of_reach(tmp_path: Path) -> None:
     (tmp_path / "work" / "link").symlink_to("../out")
     reach = Scope(folders=(str(tmp_path / "work"),))
     for path, pattern in ((tmp_path / "out", "*"), (tmp_path / "work", "../out/*"), (tmp_path / "work", "link/*")):
-        with pytest.raises(ToolError, match="outside of what this call may access"):
+        with pytest.raises(ToolError, match="outside the paths that this call may access"):
             listed(pattern, area(tmp_path, path=str(path), scope=reach))
     for path in (tmp_path / "out", tmp_path / "work" / "link", tmp_path / "out" / "b"):
-        with pytest.raises(ToolError, match="outside of what this call may access"):
+        with pytest.raises(ToolError, match="outside the paths that this call may access"):
             await matched(ContentQuery(pattern="x"), area(tmp_path, path=str(path), scope=reach))
 
 
-async def test_hidden_files_are_neither_told_nor_counted(tmp_path: Path) -> None:
+async def test_hidden_files_are_neither_reported_nor_counted(tmp_path: Path) -> None:
     plant(tmp_path, {"a": "beta", "secret/key": "beta"})
     where = area(tmp_path, hides=lambda path: path.startswith(f"{tmp_path}/secret/"))
 
@@ -164,7 +164,7 @@ async def test_other_answers_come_in_the_order_of_paths(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_file_alone_is_told_by_its_name(tmp_path: Path) -> None:
+async def test_a_file_alone_is_reported_by_its_name(tmp_path: Path) -> None:
     plant(tmp_path, {"sub/a.txt": "beta\n"})
     where = area(tmp_path, path=str(tmp_path / "sub/a.txt"))
 
@@ -187,7 +187,7 @@ async def test_links_are_not_searched(tmp_path: Path) -> None:
     assert await paths(ContentQuery(pattern="beta"), area(tmp_path / "work")) == ["a"]
 
 
-async def test_a_name_that_is_no_text_is_told_as_one(tmp_path: Path) -> None:
+async def test_a_name_that_is_not_text_is_shown_as_text(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.py")).write_text("beta")
 
     assert listed("*.py", area(tmp_path)).paths == ["\ufffd.py"]

@@ -161,7 +161,7 @@ def test_no_descriptor_stays_open_when_a_walk_is_left_early(tmp_path: Path) -> N
         assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_names_that_are_no_text_are_found(tmp_path: Path) -> None:
+def test_names_that_are_not_text_are_found(tmp_path: Path) -> None:
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.py"))).touch()
 
     assert found(tmp_path, glob=PathGlob.of("*.py")) == ["\udcff.py"]

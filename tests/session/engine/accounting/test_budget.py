@@ -11,7 +11,8 @@ import pytest
 
 from parley.engine.accounting.budget import Budget, Spent, check_budget, find_warnings
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.side.query import SideQuery
+from parley.engine.session.identity import SessionIdentity
+from parley.engine.side.query import QueryModels, SideQuery
 from parley.errors import BudgetSpent, ModelError
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.catalog import ModelRef
@@ -38,7 +39,7 @@ text = "Done."
         (Budget(usd=0.5), Spent(usd=0.49), None),
         (Budget(usd=0.5), Spent(usd=0.5), "Reached maximum budget ($0.5)"),
         (Budget(usd=0), Spent(), "Reached maximum budget ($0)"),
-        (Budget(usd=1), Spent(usd=None), "price of a model in use is not known"),
+        (Budget(usd=1), Spent(usd=None), "price of a model in use is unknown"),
         (Budget(tokens=100), Spent(tokens=99), None),
         (Budget(tokens=100), Spent(tokens=100), "Reached maximum budget (100 tokens)"),
         (Budget(calls=3), Spent(calls=3), "Reached maximum budget (3 model calls)"),
@@ -70,7 +71,7 @@ def test_what_is_nearly_spent_is_said_once() -> None:
     assert find_warnings(Budget(calls=10), Spent(calls=10), told) == []
 
 
-async def talk(folder: Path, script: str, environment: dict[str, str] | None = None, **options: Any) -> list[Json]:
+async def scenario(folder: Path, script: str, environment: dict[str, str] | None = None, **options: Any) -> list[Json]:
     """The lines of a session with one prompt."""
 
     harness = SessionHarness(folder, script, permission_mode="bypassPermissions", **options)
@@ -96,19 +97,41 @@ def results_of_calls(lines: list[Json]) -> int:
         ({"task_budget": 10}, "task budget (10 tokens)", 1),
     ],
 )
-async def test_a_spent_budget_ends_the_turn_behind_the_results_of_its_calls(
+async def test_a_spent_budget_ends_the_turn_after_the_results_of_its_calls(
     tmp_path: Path, option: Json, words: str, calls: int
 ) -> None:
-    *_, result = lines = await talk(tmp_path, WORK * 5 + DONE, **option)
+    *_, result = lines = await scenario(tmp_path, WORK * 5 + DONE, **option)
 
     assert (result["subtype"], result["terminal_reason"]) == ("error_during_execution", "budget_exhausted")
     assert words in result["errors"][0]
     assert (result["num_turns"], results_of_calls(lines)) == (calls, calls)
 
 
+@pytest.mark.parametrize(
+    ("option", "prices", "subtype"),
+    [
+        ({"max_budget_usd": 0.01}, {"": {"input": 1000, "output": 1000}}, "error_max_budget_usd"),
+        ({"max_budget_usd": 100.0}, {"": {"input": 1000, "output": 1000}}, "success"),
+        ({"max_budget_calls": 1}, {}, "success"),
+        ({"max_budget_tokens": 10}, {}, "success"),
+    ],
+)
+async def test_only_a_dollar_budget_fails_the_turn_whose_last_answer_spends_it(
+    tmp_path: Path, option: Json, prices: Json, subtype: str
+) -> None:
+    place = tmp_path / "prices.json"
+    place.write_text(json.dumps(prices))
+    answer = '[[turn]]\ntext = "Done."\nusage = { input_tokens = 100, output_tokens = 10 }\n'
+    *_, spoken, result = await scenario(tmp_path, answer, {"PARLEY_PRICES": str(place)}, **option)
+
+    assert (result["subtype"], result["num_turns"], result["stop_reason"]) == (subtype, 1, "end_turn")
+    assert result.get("result") == ("Done." if subtype == "success" else None)
+    assert spoken["message"]["content"] == [{"type": "text", "text": "Done."}]
+
+
 async def test_a_budget_comes_from_settings_too_and_is_warned_of(tmp_path: Path) -> None:
     settings = json.dumps({"limits": {"maxBudgetTokens": 2400}})
-    lines = await talk(tmp_path, WORK * 5 + DONE, settings=settings)
+    lines = await scenario(tmp_path, WORK * 5 + DONE, settings=settings)
 
     assert lines[-1]["num_turns"] == 3
     told = [line["content"] for line in lines if line.get("subtype") == "informational"]
@@ -117,7 +140,7 @@ async def test_a_budget_comes_from_settings_too_and_is_warned_of(tmp_path: Path)
 
 async def test_a_budget_is_looked_at_before_a_retry_too(tmp_path: Path) -> None:
     broken = WORK.replace("[[turn]]", '[[turn]]\nfault = "reset=2"')
-    *_, result = await talk(tmp_path, broken * 3, max_budget_calls=1)
+    *_, result = await scenario(tmp_path, broken * 3, max_budget_calls=1)
 
     assert (result["terminal_reason"], result["num_turns"]) == ("budget_exhausted", 1)
 
@@ -154,23 +177,17 @@ async def test_errands_side_by_side_overshoot_a_budget_by_one_call_at_most(
 ) -> None:
     model, choice = Costly(), ModelRef("scripted", "x")
 
-    errand = SideQuery(
-        open_model=lambda chosen: model,
-        current=lambda: choice,
-        small=choice,
-        ledger=Ledger(Prices(), budget),
-        clock=lambda: 0.0,
-        session_id="s",
-    )
+    models = QueryModels(open=lambda chosen: model, current=lambda: choice, small=choice)
+    errand = SideQuery(models, Ledger(Prices(), budget), lambda: 0.0, SessionIdentity("s"))
     found = await asyncio.gather(*[errand.ask_small("Well?") for _ in range(6)], return_exceptions=True)
     assert (model.calls, model.most_open) == (calls, at_once)
-    assert [str(flaw) for flaw in found if isinstance(flaw, ModelError)] == ["Reached maximum budget (250 tokens)"] * (
-        6 - calls
-    )
+    assert [str(problem) for problem in found if isinstance(problem, ModelError)] == [
+        "Reached maximum budget (250 tokens)"
+    ] * (6 - calls)
 
 
 @pytest.mark.parametrize(("model", "told"), [("claude-opus-5-5", True), ("claude-sonnet-4-5", False)])
-async def test_a_task_budget_is_told_to_a_model_that_understands_it(tmp_path: Path, model: str, told: bool) -> None:
+async def test_a_task_budget_is_reported_to_a_model_that_understands_it(tmp_path: Path, model: str, told: bool) -> None:
     usage = {"input_tokens": 1, "output_tokens": 1}
     message = message_json([{"type": "text", "text": "Hi."}], id="msg_1", model=model, usage=usage)
     sse = [f"data: {json.dumps(event)}\n\n".encode() for event in event_objects(message, 40)]

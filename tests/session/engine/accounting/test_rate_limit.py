@@ -35,14 +35,14 @@ def answer(number: int, status: str) -> Answer:
     return stream(EVENTS % number, headers={PREFIX + "status": status, PREFIX + "reset": "1900000000"})
 
 
-async def test_the_state_of_the_quota_is_told_behind_the_answer_and_again_when_it_changes(tmp_path: Path) -> None:
+async def test_the_state_of_the_quota_is_reported_after_the_answer_and_again_when_it_changes(tmp_path: Path) -> None:
     lines = await told(tmp_path, answer(1, "allowed"), answer(2, "allowed"), answer(3, "allowed_warning"))
 
     assert [line["type"] for line in lines] == ["rate_limit_event", "result", "result", "rate_limit_event", "result"]
     assert lines[0]["rate_limit_info"] == {"status": "allowed", "resetsAt": 1900000000, "isUsingOverage": False}
 
 
-async def test_a_quota_that_is_used_up_is_told_before_the_failure(tmp_path: Path) -> None:
+async def test_a_quota_that_is_used_up_is_reported_before_the_failure(tmp_path: Path) -> None:
     refused = whole(429, b'{"error":{"type":"rate_limit_error","message":"limit"}}', {PREFIX + "status": "rejected"})
     lines = await told(tmp_path, refused)
 
@@ -57,5 +57,5 @@ async def test_a_quota_that_is_used_up_is_told_before_the_failure(tmp_path: Path
         {"ANTHROPIC_API_KEY": "k"},
     ],
 )
-async def test_who_would_die_of_it_or_has_no_quota_hears_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
+async def test_a_client_without_support_or_quota_receives_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
     assert [line["type"] for line in await told(tmp_path, answer(1, "allowed"), **environment)] == ["result"]

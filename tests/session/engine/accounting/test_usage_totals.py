@@ -83,14 +83,14 @@ def room_of(folder: Path, text: str) -> SessionHarness:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(turns, min_size=1, max_size=8))
 def test_every_sum_is_the_same_whatever_breaks(tmp_path: Path, given: list[tuple[Json, str | None, str]]) -> None:
-    async def talk() -> list[Json]:
+    async def scenario() -> list[Json]:
         async with room_of(tmp_path, script(given)) as harness:
             for _ in range(3):
                 harness.prompt("go")
                 await harness.receive("result")
         return harness.lines
 
-    check(asyncio.run(talk()))
+    check(asyncio.run(scenario()))
 
 
 async def test_an_interrupted_call_counts_with_what_it_had_said(tmp_path: Path) -> None:

@@ -88,19 +88,21 @@ async def test_it_begins_with_what_the_agent_always_begins_with(tmp_path: Path) 
 
 
 async def test_an_agent_that_the_host_defines_is_found_when_it_says_so(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         await harness.request("initialize", agents={"boss": {"description": "d", "prompt": "You came late."}})
         await saying("go")(harness)
 
-    harness = await visit(tmp_path, script("Hi."), talk, agent="boss")
+    harness = await visit(tmp_path, script("Hi."), scenario, agent="boss")
     assert prompt_of(harness).startswith("You came late.")
 
 
-async def test_a_session_asks_no_model_as_an_agent_that_nobody_defines(tmp_path: Path) -> None:
+async def test_a_session_asks_no_model_as_an_agent_that_no_one_defines(tmp_path: Path) -> None:
     harness = await visit(tmp_path, script("Never."), saying("go"), agent="ghost")
     [result] = harness.messages("result")
     assert (result["subtype"], result["num_turns"]) == ("error_during_execution", 0)
-    assert result["errors"][0].startswith("There is no agent 'ghost' (--agent, or agent in settings). There are: Bash")
+    assert result["errors"][0].startswith(
+        "There is no agent 'ghost' (--agent, or agent in settings). The agents are: Bash"
+    )
 
 
 async def test_its_skills_hooks_and_servers_are_the_sessions(tmp_path: Path) -> None:
@@ -118,14 +120,14 @@ async def test_its_skills_hooks_and_servers_are_the_sessions(tmp_path: Path) -> 
 async def test_an_interrupt_ends_the_command_of_a_skill_that_it_begins_with(tmp_path: Path) -> None:
     put(tmp_path, "home/.claude/skills/slow/SKILL.md", "---\ndescription: S\n---\nIt says !`touch begun; sleep 600`.")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         while not (tmp_path / "begun").exists():
             await harness.request("get_session_cost")
         await harness.request("interrupt")
         assert (await harness.receive("result"))["terminal_reason"] == "aborted_streaming"
 
-    await visit(tmp_path, script("Never."), talk, **lead(skills=["slow"]), skip_permissions=True)
+    await visit(tmp_path, script("Never."), scenario, **lead(skills=["slow"]), skip_permissions=True)
 
 
 async def test_settings_may_name_the_agent(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a subagent brings along: skills, hooks, servers and a memory, and nothing of it from a tree nobody trusts."""
+"""What a subagent brings along: skills, hooks, servers and a memory, and nothing of it from a tree no one trusts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_skill_that_an_agent_is_given_is_in_its_context_from_the_start(t
     ]
 
 
-async def test_the_hooks_of_an_agent_hear_of_it_and_of_nobody_else(tmp_path: Path) -> None:
+async def test_the_hooks_of_an_agent_are_called_for_it_alone(tmp_path: Path) -> None:
     def noting(name: str) -> list[Json]:
         return [{"matcher": "", "hooks": [{"type": "command", "command": f"cat >> {tmp_path}/{name}"}]}]
 
@@ -76,7 +76,7 @@ async def test_a_hook_of_an_agent_may_answer_its_permission_questions(tmp_path: 
     assert (tmp_path / "made").exists()
 
 
-async def test_a_server_of_an_agent_is_there_for_it_and_gone_behind_it(tmp_path: Path) -> None:
+async def test_a_server_of_an_agent_is_there_for_it_and_gone_after_it(tmp_path: Path) -> None:
     script = (
         CALL % KIND
         + '[[turn]]\nwhen = "SUBTASK"\ntools = [{ name = "mcp__shop__which", id = "t2" }]\n'
@@ -92,7 +92,7 @@ async def test_a_server_of_an_agent_is_there_for_it_and_gone_behind_it(tmp_path:
     assert not alive(int(pid["text"]))
 
 
-async def test_an_agent_hears_of_a_server_of_its_own_that_is_not_there(tmp_path: Path) -> None:
+async def test_an_agent_is_notified_of_its_own_server_that_is_missing(tmp_path: Path) -> None:
     script = CALL % KIND + '[[turn]]\nwhen = "some are missing"\ntext = "Sub answer."\n[[turn]]\ntext = "Done."\n'
     given = helper(mcpServers=[{"gone": {"command": "/nowhere/at-all"}, "odd": {"type": "what"}}])
     harness = await visit(tmp_path, script, saying("go"), agents=given)
@@ -102,7 +102,7 @@ async def test_an_agent_hears_of_a_server_of_its_own_that_is_not_there(tmp_path:
 
 
 @pytest.mark.parametrize("scope", ["user", "project", "local"])
-async def test_an_agent_that_keeps_a_memory_is_told_what_it_wrote(tmp_path: Path, scope: str) -> None:
+async def test_an_agent_with_a_memory_is_shown_what_it_wrote(tmp_path: Path, scope: str) -> None:
     folder = {"user": "home/.claude/agent-memory", "project": ".claude/agent-memory"}
     place = folder.get(scope, ".claude/agent-memory-local")
     put(tmp_path, f"{place}/helper/MEMORY.md", "The tests need port 4711.")
@@ -112,16 +112,16 @@ async def test_an_agent_that_keeps_a_memory_is_told_what_it_wrote(tmp_path: Path
 
 
 async def test_a_smaller_window_makes_an_agent_compact_earlier(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         from parley.engine.agents.setup import agent_compaction
 
         policy = harness.session.config.compaction
         assert [agent_compaction(policy, 1000, wish).window for wish in (500, 2000, 0, "x")] == [500, None, None, None]
 
-    await visit(tmp_path, "", talk)
+    await visit(tmp_path, "", scenario)
 
 
-async def test_an_agent_of_a_tree_that_nobody_trusts_runs_nothing(tmp_path: Path) -> None:
+async def test_an_agent_of_a_tree_that_no_one_trusts_runs_nothing(tmp_path: Path) -> None:
     traps = [f"touch {tmp_path}/sprung-{n}" for n in range(4)]
     head = f"""---
 name: helper

@@ -1,4 +1,4 @@
-"""SendMessage: an agent that runs hears of it before its next step, one that is done goes on with all it knew."""
+"""SendMessage: a running agent reads it before its next step, a finished one resumes with its context."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def started(harness: SessionHarness) -> list[Json]:
     return [line for line in harness.messages("system") if line["subtype"] == "task_started"]
 
 
-async def test_an_agent_that_is_done_goes_on_in_the_background_with_all_it_knew(tmp_path: Path) -> None:
-    script = FIRST + SEND % ("more", "t2", "ann", "TWO") + TEXT % ("goes on", "Sent.")
+async def test_a_finished_agent_resumes_in_the_background_with_its_context(tmp_path: Path) -> None:
+    script = FIRST + SEND % ("more", "t2", "ann", "TWO") + TEXT % ("resumes", "Sent.")
     script += TEXT % ("TWO", "Second.") + TEXT % ("Second.", "All told.")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("result")
         harness.prompt("more")
@@ -47,7 +47,7 @@ async def test_an_agent_that_is_done_goes_on_in_the_background_with_all_it_knew(
         assert [sent["result"], told["result"]] == ["Sent.", "All told."]
         assert told["origin"]["kind"] == "task-notification"
 
-    harness = await visit(tmp_path, script, talk)
+    harness = await visit(tmp_path, script, scenario)
     assert lines_of(harness) == ["user: ONE", "assistant: First.", "user: TWO", "assistant: Second."]
     first, second = started(harness)
     assert first["task_id"] == second["task_id"]
@@ -59,18 +59,18 @@ async def test_an_agent_that_is_done_goes_on_in_the_background_with_all_it_knew(
 
 
 @pytest.mark.parametrize("store", ["claude", "folder", "sqlite:all.db"])
-async def test_an_agent_of_an_earlier_process_goes_on(tmp_path: Path, store: str) -> None:
+async def test_an_agent_of_an_earlier_process_continues(tmp_path: Path, store: str) -> None:
     first = await visit(tmp_path, FIRST, saying("go"), store=store)
     agent_id = started(first)[0]["task_id"]
-    script = SEND % ("more", "t2", agent_id, "TWO") + TEXT % ("goes on", "Sent.")
+    script = SEND % ("more", "t2", agent_id, "TWO") + TEXT % ("resumes", "Sent.")
     script += TEXT % ("TWO", "Second.") + TEXT % ("Second.", "All told.")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("more")
         await harness.receive("result")
         assert (await harness.receive("result"))["result"] == "All told."
 
-    harness = await visit(tmp_path, script, talk, resume=first.session.id, store=store)
+    harness = await visit(tmp_path, script, scenario, resume=first.session.id, store=store)
     assert [line["task_id"] for line in started(harness)] == [agent_id]
     kept = harness.session.config.storage.list_agents()
     assert [(agent.id, agent.meta["agentType"]) for agent in kept] == [(agent_id, "general-purpose")]
@@ -78,7 +78,7 @@ async def test_an_agent_of_an_earlier_process_goes_on(tmp_path: Path, store: str
         assert lines_of(harness) == ["user: ONE", "assistant: First.", "user: TWO", "assistant: Second."]
 
 
-def test_an_agent_of_an_engine_that_was_killed_goes_on_and_knows_that_its_call_was_cut_off(tmp_path: Path) -> None:
+def test_an_agent_of_a_killed_engine_resumes_and_knows_that_its_call_was_cut_off(tmp_path: Path) -> None:
     script = AGENT % ("go", "t1", 'prompt = "ONE", name = "ann", run_in_background = true')
     script += '[[turn]]\nwhen = "ONE"\ntools = [{ name = "Bash", id = "t9", input = { command = "sleep 600" } }]\n'
     (tmp_path / "script.toml").write_text(script + TEXT % ("launched", "Started."))
@@ -87,14 +87,14 @@ def test_an_agent_of_an_engine_that_was_killed_goes_on_and_knows_that_its_call_w
     assert killed.until(1, "task_progress")
     assert killed.until(1, "result")
     killed.end(kill=True)
-    script = SEND % ("more", "t2", "ann", "TWO") + TEXT % ("goes on", "Sent.")
+    script = SEND % ("more", "t2", "ann", "TWO") + TEXT % ("resumes", "Sent.")
     (tmp_path / "script.toml").write_text(script + TEXT % ("TWO", "Second.") + TEXT % ("Second.", "All told."))
     second = Engine(tmp_path, ("--resume", killed.lines[0].line["session_id"]))
     second.say("more")
     assert second.until(2, "result")
     second.end()
     assert [heard.line["result"] for heard in second.told("result")] == ["Sent.", "All told."]
-    assert [heard.line["status"] for heard in second.told("task_notification")] == ["failed", "completed"]
+    assert [heard.line["status"] for heard in second.told("task_notification")] == ["stopped", "completed"]
     [path] = tmp_path.rglob("subagents/*.jsonl")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     said = [row["message"] for row in rows if row["type"] in ("user", "assistant")]
@@ -110,7 +110,7 @@ async def test_an_agent_that_runs_reads_a_message_before_its_next_step(tmp_path:
     script += TEXT % ("launched", "Started.") + SEND % ("more", "t2", "ann", "HURRY") + TEXT % ("is running", "Sent.")
     script += TEXT % ("HURRY", "Hurried.") + TEXT % ("Hurried.", "All told.")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("result")
         harness.prompt("more")
@@ -118,46 +118,46 @@ async def test_an_agent_that_runs_reads_a_message_before_its_next_step(tmp_path:
         (tmp_path / "go.txt").touch()
         assert (await harness.receive("result"))["result"] == "All told."
 
-    harness = await visit(tmp_path, script, talk, skip_permissions=True)
+    harness = await visit(tmp_path, script, scenario, skip_permissions=True)
     assert lines_of(harness) == ["user: ONE", "assistant: ", "user: ", "user: HURRY", "assistant: Hurried."]
 
 
-async def test_a_message_that_comes_after_the_last_step_makes_it_go_on(tmp_path: Path) -> None:
+async def test_a_message_that_comes_after_the_last_step_makes_it_continue(tmp_path: Path) -> None:
     script = AGENT % ("go", "t1", 'prompt = "ONE", name = "ann", run_in_background = true')
     script += '[[turn]]\nwhen = "ONE"\ntext = "First."\ndelay_ms = 300\n'
     script += SEND % ("launched", "t2", "ann", "MORE") + TEXT % ("is running", "Sent.")
     script += TEXT % ("MORE", "Second.") + TEXT % ("Second.", "All told.")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         assert [(await harness.receive("result"))["result"] for _ in range(2)] == ["Sent.", "All told."]
 
-    harness = await visit(tmp_path, script, talk)
+    harness = await visit(tmp_path, script, scenario)
     assert lines_of(harness) == ["user: ONE", "assistant: First.", "user: MORE", "assistant: Second."]
     assert len(started(harness)) == 1
 
 
-async def test_a_message_is_no_way_around_a_rule_about_agents(tmp_path: Path) -> None:
+async def test_a_message_is_not_a_way_around_a_rule_about_agents(tmp_path: Path) -> None:
     script = FIRST.replace('prompt = "ONE"', 'prompt = "ONE", subagent_type = "Plan"')
     first = await visit(tmp_path, script, saying("go"))
-    again = SEND % ("more", "t2", "ann", "TWO") + TEXT % ("A rule stands against", "Well.")
+    again = SEND % ("more", "t2", "ann", "TWO") + TEXT % ("A rule does not allow", "Well.")
     for rule in ("Agent(Plan)", "Task"):
         harness = await visit(tmp_path, again, saying("more"), resume=first.session.id, disallowed_tools=(rule,))
-        assert results(harness)[-1].startswith("A rule stands against agents of the type 'Plan'")
+        assert results(harness)[-1].startswith("A rule does not allow agents of the type 'Plan'")
     asking = json.dumps({"permissions": {"ask": ["Agent(Plan)"]}})
     harness = await visit(tmp_path, again, saying("more"), resume=first.session.id, settings=asking)
-    assert results(harness)[-1].startswith("A rule stands against agents of the type 'Plan'")
+    assert results(harness)[-1].startswith("A rule does not allow agents of the type 'Plan'")
     assert started(harness) == []
 
 
-async def test_a_message_to_nobody_is_told_with_those_there_are(tmp_path: Path) -> None:
+async def test_a_message_to_no_one_is_reported_with_those_there_are(tmp_path: Path) -> None:
     script = FIRST + SEND % ("more", "t2", "../../etc", "x") + TEXT % ("There is no agent", "Well.")
     harness = await visit(tmp_path, script, saying("go", "more"))
     agent_id = started(harness)[0]["task_id"]
-    assert results(harness)[-1] == f"There is no agent '../../etc' to send a message to. There are: {agent_id}."
+    assert results(harness)[-1] == f"There is no agent '../../etc' to send a message to. The agents are: {agent_id}."
 
 
-async def test_without_the_tool_nobody_is_told_that_an_agent_can_go_on(tmp_path: Path) -> None:
+async def test_without_the_tool_the_hint_to_resume_an_agent_is_left_out(tmp_path: Path) -> None:
     harness = await visit(tmp_path, FIRST, saying("go"), disallowed_tools=("SendMessage",))
     [told] = [line for line in harness.messages("user") if "agentId" in (line.get("tool_use_result") or ())]
     assert told["tool_use_result"]["canContinueAgent"] is False

@@ -28,12 +28,12 @@ BACKGROUND = (
 
 
 async def play(
-    folder: Path, script: str, talk: Callable[[SessionHarness], Awaitable[None]], **options: Any
+    folder: Path, script: str, scenario: Callable[[SessionHarness], Awaitable[None]], **options: Any
 ) -> SessionHarness:
     harness = SessionHarness(folder, script, **{"skip_permissions": True, **options})
 
     async with harness:
-        await talk(harness)
+        await scenario(harness)
 
     return harness
 
@@ -46,15 +46,15 @@ def kinds(lines: list[Json]) -> list[str]:
     return [line.get("subtype") or line["message"]["content"][0]["type"] for line in lines if line["type"] != "result"]
 
 
-async def test_a_caller_that_waits_is_given_what_the_agent_says(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_a_waiting_caller_receives_the_text_of_the_agent(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         result = await harness.receive("result")
         assert (result.get("result"), result["num_turns"]) == ("Done.", 2)
         assert result["subagent_stats"]["completed"] == 1
         assert result["usage"]["input_tokens"] < sum(used["inputTokens"] for used in result["modelUsage"].values())
 
-    harness = await play(tmp_path, FOREGROUND, talk)
+    harness = await play(tmp_path, FOREGROUND, scenario)
     lines = of_agent(harness)
     assert [line["message"]["content"][0]["type"] for line in lines] == ["text", "tool_use", "tool_result"]
     assert {line["subagent_type"] for line in lines} == {"general-purpose"}
@@ -69,35 +69,35 @@ async def test_a_caller_that_waits_is_given_what_the_agent_says(tmp_path: Path) 
 
 
 async def test_an_agent_in_the_background_ends_in_a_turn_of_its_own(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         first, second = await harness.receive("result"), await harness.receive("result")
         assert (first["result"], second["result"]) == ("Started.", "Done.")
         assert second["origin"]["kind"] == "task-notification"
 
-    harness = await play(tmp_path, BACKGROUND, talk)
+    harness = await play(tmp_path, BACKGROUND, scenario)
     said = [line["message"]["content"][0] for line in of_agent(harness)]
     assert [block["type"] for block in said] == ["text", "tool_use", "tool_result", "text"]
 
 
-async def test_texts_of_an_agent_are_told_to_a_host_that_wants_them(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_texts_of_an_agent_are_reported_to_a_host_that_wants_them(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("result")
 
-    harness = await play(tmp_path, FOREGROUND, talk, forward_subagent_text=True)
+    harness = await play(tmp_path, FOREGROUND, scenario, forward_subagent_text=True)
     said = [block.get("text") for line in of_agent(harness) for block in line["message"]["content"]]
     assert said == ["SUBTASK please", "sub text", None, None, "Sub answer."]
 
 
-async def test_a_kind_nobody_defined_is_told_with_those_there_are(tmp_path: Path) -> None:
+async def test_a_kind_no_one_defined_is_reported_with_those_there_are(tmp_path: Path) -> None:
     script = AGENT % 'description = "x", prompt = "y", subagent_type = "nobody"' + '[[turn]]\ntext = "Well."\n'
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         assert (await harness.receive("result"))["result"] == "Well."
 
-    harness = await play(tmp_path, script, talk)
+    harness = await play(tmp_path, script, scenario)
     [told] = [line for line in harness.messages("user") if "tool_use_result" in line]
     assert told["tool_use_result"].startswith("Error: Agent type 'nobody' not found. Available agents: Bash, Explore")
 
@@ -111,13 +111,13 @@ async def test_agents_come_from_the_host_the_command_line_and_files(tmp_path: Pa
     (own / "far.md").write_text("---\nname: far\ndescription: F\ntools: Read, Grep\n---\nYou are far.")
     given = {"flag": {"description": "f", "prompt": "p"}}
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         kind = {"description": "mine", "prompt": "You help.", "model": "haiku"}
         answer = await harness.request("initialize", agents={"mine": kind})
         names = [agent["name"] for agent in answer["response"]["response"]["agents"]]
         assert names == ["Bash", "Explore", "far", "flag", "general-purpose", "mine", "near", "Plan"]
 
-    harness = await play(tmp_path, "", talk, agents=json.dumps(given))
+    harness = await play(tmp_path, "", scenario, agents=json.dumps(given))
     broken, untrusted = harness.warnings
     assert "broken.md" in broken
     assert "no closing bracket" in broken
@@ -135,14 +135,14 @@ async def test_agents_call_agents_and_each_line_names_its_call(tmp_path: Path) -
         + DONE
     )
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         result = await harness.receive("result")
         assert result["result"] == "Done."
         stats = result["subagent_stats"]
         assert (stats["max_depth"], stats["spawned_by_subagents"], stats["completed"]) == (2, 1, 2)
 
-    harness = await play(tmp_path, script, talk)
+    harness = await play(tmp_path, script, scenario)
     places = {
         block["id"]: line["parent_tool_use_id"]
         for line in harness.messages("assistant")
@@ -152,6 +152,29 @@ async def test_agents_call_agents_and_each_line_names_its_call(tmp_path: Path) -
     assert places == {"toolu_a": None, "toolu_b": "toolu_a", "toolu_c": "toolu_b"}
 
 
+async def test_a_background_agent_of_an_agent_names_the_task_above(tmp_path: Path) -> None:
+    inner = 'description = "Deeper", prompt = "INNER", subagent_type = "Explore", run_in_background = true'
+    script = (
+        AGENT % WORK
+        + f'[[turn]]\nwhen = "SUBTASK"\ntools = [{{ name = "Agent", id = "toolu_b", input = {{{inner}}} }}]\n'
+        + '[[turn]]\nwhen = "launched"\ntext = "Sub answer."\n[[turn]]\nwhen = "INNER"\ntext = "Deep answer."\n'
+        + DONE
+        + '[[turn]]\nwhen = "Deep answer."\ntext = "Noted."\n'
+    )
+
+    async def scenario(harness: SessionHarness) -> None:
+        harness.prompt("go")
+        await harness.receive("result")
+        await harness.receive("result")
+
+    harness = await play(tmp_path, script, scenario)
+    started = {line["tool_use_id"]: line for line in harness.messages("system") if line["subtype"] == "task_started"}
+    lists = [line["tasks"] for line in harness.messages("system") if line["subtype"] == "background_tasks_changed"]
+    [task] = next(tasks for tasks in lists if tasks)
+    assert task["task_id"] == started["toolu_b"]["task_id"]
+    assert task["parent_task_id"] == started["toolu_a"]["task_id"]
+
+
 async def test_questions_and_hooks_say_which_agent_they_are_about(tmp_path: Path) -> None:
     script = FOREGROUND.replace("echo insub", "touch made.txt; echo insub")
     hooks = {
@@ -159,7 +182,7 @@ async def test_questions_and_hooks_say_which_agent_they_are_about(tmp_path: Path
         for event in ("PreToolUse", "SubagentStart", "SubagentStop", "Stop")
     }
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         await harness.request("initialize", hooks=hooks)
         harness.prompt("go")
         while True:
@@ -170,7 +193,7 @@ async def test_questions_and_hooks_say_which_agent_they_are_about(tmp_path: Path
             response = {"subtype": "success", "request_id": line["request_id"], "response": answer}
             harness.send({"type": "control_response", "response": response})
 
-    harness = await play(tmp_path, script, talk, skip_permissions=False, permission_prompt_tool="stdio")
+    harness = await play(tmp_path, script, scenario, skip_permissions=False, permission_prompt_tool="stdio")
     [agent_id] = {line["agent_id"] for line in of_agent(harness)}
     asked = [line["request"] for line in harness.messages("control_request")]
     [question] = [request for request in asked if request["subtype"] == "can_use_tool"]
@@ -190,13 +213,13 @@ async def test_questions_and_hooks_say_which_agent_they_are_about(tmp_path: Path
 
 
 async def test_a_budget_holds_across_agents_and_the_turn_still_has_its_result(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         result = await harness.receive("result")
         assert result["is_error"] is True
         assert "Reached maximum budget" in result["errors"][0]
 
-    harness = await play(tmp_path, FOREGROUND, talk, max_budget_calls=2)
+    harness = await play(tmp_path, FOREGROUND, scenario, max_budget_calls=2)
     assert [line["message"]["content"][0].get("id") for line in harness.messages("assistant")] == [
         "toolu_a",
         "toolu_sub",
@@ -208,12 +231,12 @@ async def test_the_turns_of_an_agent_are_limited_by_its_kind(tmp_path: Path) -> 
     script += '[[turn]]\nwhen = "failed"\ntext = "I see."\n'
     kinds = {"short": {"description": "d", "prompt": "p", "maxTurns": 1}}
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         result = await harness.receive("result")
         assert (result["result"], result["subagent_stats"]["failed"]) == ("I see.", 1)
 
-    await play(tmp_path, script, talk, agents=json.dumps(kinds))
+    await play(tmp_path, script, scenario, agents=json.dumps(kinds))
 
 
 async def test_three_agents_run_at_once_and_an_interrupt_ends_them_all(tmp_path: Path) -> None:
@@ -226,7 +249,7 @@ async def test_three_agents_run_at_once_and_an_interrupt_ends_them_all(tmp_path:
         f'[[turn]]\nwhen = "WAIT {n}"\n{wait}' for n in range(3)
     )
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         for _ in range(3):
             await harness.receive("system", "task_progress")
@@ -236,7 +259,7 @@ async def test_three_agents_run_at_once_and_an_interrupt_ends_them_all(tmp_path:
         assert result["subagent_stats"]["killed"]["user"] == 3
         assert harness.session.tasks.find(next(iter(harness.session.tasks.ids()))).status == "killed"  # type: ignore[union-attr]
 
-    harness = await play(tmp_path, script, talk)
+    harness = await play(tmp_path, script, scenario)
     ends = [line["status"] for line in harness.lines if line.get("subtype") == "task_notification"]
     assert ends == ["stopped"] * 3
     results = [line for line in harness.messages("user") if line["message"]["content"][0]["type"] == "tool_result"]
@@ -247,7 +270,7 @@ async def test_a_host_can_send_an_agent_to_the_background(tmp_path: Path) -> Non
     script = FOREGROUND.replace("echo insub", "while ! test -e done.txt; do sleep 0.02; done; echo insub")
     script = script.replace(DONE, '[[turn]]\nwhen = "launched"\ntext = "Started."\n' + DONE)
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("system", "task_progress")
         await harness.request("background_tasks")
@@ -255,15 +278,15 @@ async def test_a_host_can_send_an_agent_to_the_background(tmp_path: Path) -> Non
         (tmp_path / "done.txt").touch()
         assert (await harness.receive("result"))["result"] == "Done."
 
-    await play(tmp_path, script, talk)
+    await play(tmp_path, script, scenario)
 
 
 async def test_the_transcript_of_an_agent_stands_beside_its_session(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("result")
 
-    harness = await play(tmp_path, FOREGROUND, talk)
+    harness = await play(tmp_path, FOREGROUND, scenario)
     [agent_id] = {line["agent_id"] for line in of_agent(harness)}
     [path] = (tmp_path / "home").rglob("subagents/*.jsonl")
     assert path.name == f"agent-{agent_id}.jsonl"

@@ -55,9 +55,9 @@ def there(project: Path) -> list[str]:
 
 
 async def played(
-    project: Path, script: str, talk: Callable[[SessionHarness], Awaitable[None]], **options: Any
+    project: Path, script: str, scenario: Callable[[SessionHarness], Awaitable[None]], **options: Any
 ) -> SessionHarness:
-    return await visit(project, script, talk, **{"skip_permissions": True, **options})
+    return await visit(project, script, scenario, **{"skip_permissions": True, **options})
 
 
 async def go(harness: SessionHarness) -> None:
@@ -91,7 +91,7 @@ async def test_an_agent_that_changes_nothing_leaves_no_worktree(project: Path) -
     assert git(project, "status", "--porcelain") == ""
 
 
-async def test_the_changes_of_an_agent_are_kept_and_its_caller_is_told_where(project: Path) -> None:
+async def test_the_changes_of_an_agent_are_kept_and_its_caller_is_informed_where(project: Path) -> None:
     harness = await played(project, WRITES, go)
 
     given = result_of(harness, "t1")
@@ -112,21 +112,21 @@ async def test_a_kind_may_say_that_its_agents_work_apart(project: Path) -> None:
     assert "worktreePath" in result_of(harness, "t1")["tool_use_result"]
 
 
-async def test_a_caller_in_the_background_hears_where_the_changes_are_in_the_news(project: Path) -> None:
+async def test_a_notification_names_the_worktree_with_the_changes(project: Path) -> None:
     begin = AGENT % ("go", "t1", "SUBTASK", f"{APART}, run_in_background = true") + TEXT % ("launched", "Started.")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         await go(harness)
         await harness.receive("result")
 
-    harness = await played(project, begin + WRITES.removeprefix(BEGIN), talk)
+    harness = await played(project, begin + WRITES.removeprefix(BEGIN), scenario)
     heard = json.dumps(harness.session.journal.history.render())
     assert f"Its changes are in the git worktree {project}/.claude/worktrees/{there(project)[0]}" in heard
 
 
 @pytest.mark.parametrize(
     ("isolation", "repository", "words"),
-    [("worktree", False, "is not in a git repository"), ("remote", True, "isolation 'remote' is not possible here")],
+    [("worktree", False, "is not in a git repository"), ("remote", True, "isolation 'remote' is not supported here")],
 )
 async def test_where_an_agent_cannot_work_apart_it_does_not_work_at_all(
     tmp_path: Path, isolation: str, repository: bool, words: str
@@ -144,7 +144,7 @@ async def test_where_an_agent_cannot_work_apart_it_does_not_work_at_all(
 
 async def test_a_restricted_session_has_no_worktrees(project: Path) -> None:
     harness = await played(project, BEGIN + TEXT % ("*", "Done."), go, restricted=True, skip_permissions=False)
-    assert "not possible in a restricted session" in said(result_of(harness, "t1"))
+    assert "not allowed in a restricted session" in said(result_of(harness, "t1"))
 
 
 @pytest.mark.parametrize(("first", "kept"), [("true", 0), ("touch mine", 1)])
@@ -154,14 +154,14 @@ async def test_an_agent_that_is_interrupted_leaves_no_worktree_unless_it_has_cha
     script = BEGIN + TOOL % ("SUBTASK", "Bash", "s1", f'command = "{first}; echo insub"')
     script += TOOL % ("insub", "Bash", "s2", 'command = "sleep 600"')
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("system", "task_progress")
         await harness.receive("system", "task_progress")
         await harness.request("interrupt")
         await harness.receive("result")
 
-    harness = await played(project, script, talk)
+    harness = await played(project, script, scenario)
     assert len(there(project)) == kept
     assert sum("was stopped; its changes are in" in text for text in harness.warnings) == kept
 
@@ -197,7 +197,7 @@ async def test_rules_and_modes_follow_the_worktree(project: Path) -> None:
     assert "key.txt" not in said(result_of(harness, "s5"))
 
 
-async def test_hooks_are_told_where_the_agent_works(project: Path) -> None:
+async def test_hooks_receive_the_directory_in_which_the_agent_works(project: Path) -> None:
     hook = {"hooks": [{"type": "command", "command": f"cat >> {project}/heard.jsonl; echo >> {project}/heard.jsonl"}]}
     await played(project, LOOKS, go, settings=json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", **hook}]}}))
 
@@ -217,28 +217,28 @@ async def test_an_agent_of_an_agent_works_where_its_caller_does(project: Path) -
     assert there(project) == []
 
 
-async def test_an_agent_that_goes_on_finds_its_changes(project: Path) -> None:
+async def test_an_agent_that_continues_finds_its_changes(project: Path) -> None:
     first = await played(project, WRITES.replace(APART, f'{APART}, name = "ann"'), go)
     path = result_of(first, "t1")["tool_use_result"]["worktreePath"]
     send = TOOL % ("more", "SendMessage", "t2", 'to = "ann", message = "TWO"') + TEXT % ("goes on", "Sent.")
     script = send + TOOL % ("TWO", "Bash", "s2", 'command = "pwd; cat new.txt"') + TEXT % ("new", "Seen.")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("more")
         await harness.receive("result")
         await harness.receive("result")
 
-    harness = await played(project, script, talk, resume=first.session.id)
+    harness = await played(project, script, scenario, resume=first.session.id)
     assert said(result_of(harness, "s2")).splitlines() == [path, "new"]
 
 
-async def test_an_agent_that_is_about_to_leave_goes_on_with_a_message_and_loses_none(project: Path) -> None:
-    """Its worktree is gone before it goes on, and is made anew."""
+async def test_an_agent_that_is_about_to_leave_continues_with_a_message_and_loses_none(project: Path) -> None:
+    """Its worktree is gone before it continues, and is made anew."""
     begin = AGENT % ("go", "t1", "ONE", f'{APART}, name = "ann", run_in_background = true')
     script = begin + TEXT % ("launched", "Started.") + TEXT % ("ONE", "First.") + TEXT % ("First.", "Noted.")
     script += TEXT % ("TWO", "Second.") + TEXT % ("Second.", "All noted.")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         tasks = harness.session.tasks
         await harness.receive_until(lambda line: line.get("subtype") == "task_started")
@@ -250,15 +250,15 @@ async def test_an_agent_that_is_about_to_leave_goes_on_with_a_message_and_loses_
                 await asyncio.sleep(0)
             assert task.is_ending
             assert harness.session.subagents is not None
-            told = await harness.session.subagents.send_for(None)("ann", "TWO", "t9")
-        assert "goes on in the background" in str(told.content)
+            told = await harness.session.subagents.calls_of(None).send("ann", "TWO", "t9")
+        assert "resumes in the background" in str(told.content)
         await harness.receive_until(lambda line: line.get("summary") == "Second.")
 
-    await played(project, script, talk)
+    await played(project, script, scenario)
     assert there(project) == []
 
 
-async def test_what_a_killed_engine_left_is_taken_away_when_the_session_goes_on(project: Path) -> None:
+async def test_what_a_killed_engine_left_is_taken_away_when_the_session_continues(project: Path) -> None:
     first = await played(project, TEXT % ("go", "Hello."), go)
     folder = project / ".claude" / "worktrees"
     folder.mkdir(parents=True)
@@ -269,9 +269,51 @@ async def test_what_a_killed_engine_left_is_taken_away_when_the_session_goes_on(
     assert there(project) == []
 
 
-async def test_what_an_agent_is_told_of_its_place(project: Path) -> None:
+async def test_an_agent_is_told_its_working_directory(project: Path) -> None:
     told = await played(project, LOOKS, go)
     [log] = told.folder.rglob("subagents/*.jsonl")
     prompt = log.read_text().replace("\\n", "\n")
     assert f"Working directory: {project}/.claude/worktrees/agent-" in prompt
     assert f"Working directory: {project}\n" not in prompt
+
+
+# Hooks.
+
+
+def worktree_hooks(create: str | None, remove: str | None) -> str:
+    handlers = {"WorktreeCreate": create, "WorktreeRemove": remove}
+    events = {name: [{"hooks": [{"command": command}]}] for name, command in handlers.items() if command is not None}
+    return json.dumps({"hooks": events})
+
+
+async def test_hooks_make_and_remove_worktrees_in_place_of_git(tmp_path: Path) -> None:
+    folder = tmp_path / "made by hook"
+    create = f'cat > created; mkdir "{folder}"; echo "{folder}"'
+    remove = f'cat > removed; rmdir "{folder}"'
+    harness = await played(tmp_path, LOOKS, go, settings=worktree_hooks(create, remove))  # no repository is needed
+
+    assert ("Sub answer." in said(result_of(harness, "t1")), folder.exists()) == (True, False)
+    created, removed = (json.loads((tmp_path / name).read_text()) for name in ("created", "removed"))
+    assert (created["hook_event_name"], created["name"].startswith("agent-")) == ("WorktreeCreate", True)
+    assert (removed["hook_event_name"], removed["worktree_path"]) == ("WorktreeRemove", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("create", "words"),
+    [
+        ("echo No room >&2; exit 2", "a WorktreeCreate hook blocked it: No room"),
+        ("exit 1", "the WorktreeCreate hook gave no folder"),
+        ("echo relative", "the WorktreeCreate hook gave no folder ('relative')"),
+    ],
+)
+async def test_a_worktree_hook_that_gives_no_folder_fails_the_call(project: Path, create: str, words: str) -> None:
+    harness = await played(project, BEGIN + TEXT % ("not made", "Failed."), go, settings=worktree_hooks(create, None))
+
+    assert (words in said(result_of(harness, "t1")), there(project)) == (True, [])
+
+
+async def test_the_removal_of_a_git_worktree_is_reported(project: Path) -> None:
+    await played(project, LOOKS, go, settings=worktree_hooks(None, "cat > home/removed"))
+
+    path = json.loads((project / "home" / "removed").read_text())["worktree_path"]
+    assert (there(project), Path(path).parent) == ([], project / ".claude" / "worktrees")

@@ -92,7 +92,7 @@ def decided(harness: Doubles, setup: SessionConfig) -> str:
 
 
 async def one_shot(folder: Path, sample: Sample, behavior: Behavior | None, mode: str) -> str:
-    """`parley -p`: nobody can be asked, and a question is a denial."""
+    """`parley -p`: no one can be asked, and a question is a denial."""
     harness = Doubles(folder, sample, behavior, permission_mode=mode, print=True, no_session_persistence=True)
     setup = harness.composed()
     await print_one(setup, "go", ResultPrinter(as_json=False, everything=False))

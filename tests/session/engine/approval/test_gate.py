@@ -30,7 +30,7 @@ def answered(request: Json, answer: Any) -> Json:
     return {"type": "control_response", "response": response}
 
 
-async def talk(
+async def scenario(
     folder: Path,
     turns: str,
     host: Callable[[SessionHarness], Awaitable[None]] | None = None,
@@ -89,8 +89,8 @@ def records(harness: SessionHarness) -> list[Json]:
 # The question.
 
 
-async def test_a_question_says_all_that_a_person_needs(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}))
+async def test_a_permission_request_has_all_that_a_person_needs(tmp_path: Path) -> None:
+    harness = await scenario(tmp_path, script(TOUCH), answering({"behavior": "allow"}))
 
     assert asked(harness) == [
         {
@@ -120,7 +120,7 @@ async def test_a_question_says_all_that_a_person_needs(tmp_path: Path) -> None:
 
 async def test_a_question_by_a_rule_names_the_rule(tmp_path: Path) -> None:
     settings = '{"permissions": {"ask": ["Bash(touch:*)"]}}'
-    harness = await talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}), settings=settings)
+    harness = await scenario(tmp_path, script(TOUCH), answering({"behavior": "allow"}), settings=settings)
 
     [question] = asked(harness)
     assert question["matched_ask_rule"] == "Bash(touch:*)"
@@ -131,7 +131,7 @@ async def test_a_question_by_a_rule_names_the_rule(tmp_path: Path) -> None:
 
 async def test_a_question_about_a_danger_says_that_no_is_the_better_answer(tmp_path: Path) -> None:
     call = "{ name = 'Bash', id = 't1', input = { command = 'rm -rf /' } }"
-    harness = await talk(
+    harness = await scenario(
         tmp_path, script(call), answering({"behavior": "deny", "message": "no"}), allowed_tools=("Bash",)
     )
 
@@ -141,13 +141,13 @@ async def test_a_question_about_a_danger_says_that_no_is_the_better_answer(tmp_p
 
 async def test_a_question_says_whether_the_kind_of_tool_alone_is_its_reason(tmp_path: Path) -> None:
     deny = {"behavior": "deny", "message": "no"}
-    harness = await talk(tmp_path, script(WRITE, TOUCH), answering(deny, deny))
+    harness = await scenario(tmp_path, script(WRITE, TOUCH), answering(deny, deny))
 
     assert [question.get("server_policy_ask_only") for question in asked(harness)] == [True, None]
 
 
 async def test_the_hash_of_what_is_shown_is_the_one_on_record(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}))
+    harness = await scenario(tmp_path, script(TOUCH), answering({"behavior": "allow"}))
 
     [question], [record] = asked(harness), records(harness)
     assert question["input_sha256"] == record["input_sha256"] == input_digest(question["input"])
@@ -170,7 +170,7 @@ async def test_the_hash_of_what_is_shown_is_the_one_on_record(tmp_path: Path) ->
 async def test_a_question_describes_the_call_in_few_words(
     tmp_path: Path, call: str, description: str | None, title: str
 ) -> None:
-    harness = await talk(tmp_path, script(call), answering({"behavior": "deny", "message": "no"}))
+    harness = await scenario(tmp_path, script(call), answering({"behavior": "deny", "message": "no"}))
 
     [question] = asked(harness)
     assert (question.get("description"), question["title"]) == (description, title)
@@ -178,7 +178,7 @@ async def test_a_question_describes_the_call_in_few_words(
 
 async def test_while_a_question_waits_the_session_requires_action(tmp_path: Path) -> None:
     environment = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
-    harness = await talk(tmp_path, script(TOUCH), answering({"behavior": "allow"}), environment)
+    harness = await scenario(tmp_path, script(TOUCH), answering({"behavior": "allow"}), environment)
     states = [line["state"] for line in harness.messages("system") if line["subtype"] == "session_state_changed"]
 
     assert states == ["running", "requires_action", "running", "idle"]
@@ -188,7 +188,7 @@ async def test_while_a_question_waits_the_session_requires_action(tmp_path: Path
 
 
 async def test_an_allow_runs_the_call_and_is_recorded(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, script(TOUCH), answering({"behavior": "allow", "toolUseID": "t1"}))
+    harness = await scenario(tmp_path, script(TOUCH), answering({"behavior": "allow", "toolUseID": "t1"}))
 
     assert metas(harness) == [{"id": "t1", "permission_decision": {"decision": "accept", "source": "user_temporary"}}]
     [record] = records(harness)
@@ -207,16 +207,16 @@ async def test_an_allow_runs_the_call_and_is_recorded(tmp_path: Path) -> None:
     }
 
 
-async def test_a_call_that_nobody_is_asked_about_is_recorded_with_its_rule(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, script(TOUCH), allowed_tools=("Bash(touch:*)",))
+async def test_a_call_that_no_one_is_asked_about_is_recorded_with_its_rule(tmp_path: Path) -> None:
+    harness = await scenario(tmp_path, script(TOUCH), allowed_tools=("Bash(touch:*)",))
 
     [record] = records(harness)
     assert (record["rule"], record["rule_source"], record["asked"]) == ("Bash(touch:*)", "flag", False)
 
 
-async def test_the_input_a_host_gives_is_what_runs(tmp_path: Path) -> None:
+async def test_the_input_returned_by_the_client_runs(tmp_path: Path) -> None:
     answer = {"behavior": "allow", "updatedInput": {"command": "echo changed"}}
-    harness = await talk(tmp_path, script(TOUCH), answering(answer))
+    harness = await scenario(tmp_path, script(TOUCH), answering(answer))
 
     assert results(harness)[0]["content"] == "changed"
     assert not (tmp_path / "made").exists()
@@ -225,7 +225,7 @@ async def test_the_input_a_host_gives_is_what_runs(tmp_path: Path) -> None:
 async def test_a_host_cannot_change_an_input_into_a_denied_one(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("SECRET")
     answer = {"behavior": "allow", "updatedInput": {"command": "cat .env"}}
-    harness = await talk(tmp_path, script(TOUCH), answering(answer), disallowed_tools=("Read(.env)",))
+    harness = await scenario(tmp_path, script(TOUCH), answering(answer), disallowed_tools=("Read(.env)",))
 
     assert "SECRET" not in str(harness.lines)
     assert records(harness)[0]["decision"] == "deny"
@@ -246,17 +246,17 @@ async def test_an_approved_file_is_the_one_that_was_shown(tmp_path: Path) -> Non
         (tmp_path / "plain").symlink_to(tmp_path / "secret")
         harness.send(answered(request, {"behavior": "allow"}))
 
-    harness = await talk(work, script(call), host)
+    harness = await scenario(work, script(call), host)
 
     assert "SECRET" not in str(harness.lines)
     assert results(harness)[0]["is_error"] is True
 
 
-async def test_rules_of_an_answer_count_from_then_on(tmp_path: Path) -> None:
+async def test_rules_in_an_answer_apply_from_then_on(tmp_path: Path) -> None:
     rules = [{"toolName": "Bash", "ruleContent": "touch:*"}]
     update = {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}
     answer = {"behavior": "allow", "updatedPermissions": [update]}
-    harness = await talk(tmp_path, script(TOUCH, AGAIN), answering(answer))
+    harness = await scenario(tmp_path, script(TOUCH, AGAIN), answering(answer))
 
     assert len(asked(harness)) == 1
     assert (tmp_path / "made2").exists()
@@ -266,15 +266,15 @@ async def test_rules_for_later_sessions_are_written_to_their_settings(tmp_path: 
     rules = [{"toolName": "Bash", "ruleContent": "touch:*"}]
     update = {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "localSettings"}
     answer = {"behavior": "allow", "updatedPermissions": [update]}
-    await talk(tmp_path, script(TOUCH), answering(answer))
+    await scenario(tmp_path, script(TOUCH), answering(answer))
 
     assert "Bash(touch:*)" in (tmp_path / ".claude" / "settings.local.json").read_text()
 
 
-async def test_a_mode_of_an_answer_is_told_and_counts(tmp_path: Path) -> None:
+async def test_a_mode_of_an_answer_is_reported_and_counts(tmp_path: Path) -> None:
     update = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     answer = {"behavior": "allow", "updatedPermissions": [update]}
-    harness = await talk(tmp_path, script(TOUCH, AGAIN), answering(answer))
+    harness = await scenario(tmp_path, script(TOUCH, AGAIN), answering(answer))
 
     assert [line["permissionMode"] for line in harness.messages("system") if line["subtype"] == "status"] == [
         "acceptEdits"
@@ -285,10 +285,10 @@ async def test_a_mode_of_an_answer_is_told_and_counts(tmp_path: Path) -> None:
 async def test_an_answer_cannot_bypass_what_the_launch_did_not_allow(tmp_path: Path) -> None:
     update = {"type": "setMode", "mode": "bypassPermissions", "destination": "session"}
     allow = {"behavior": "allow", "updatedPermissions": [update]}
-    harness = await talk(tmp_path, script(TOUCH, AGAIN), answering(allow, {"behavior": "allow"}))
+    harness = await scenario(tmp_path, script(TOUCH, AGAIN), answering(allow, {"behavior": "allow"}))
 
     assert len(asked(harness)) == 2
-    assert any("bypassPermissions" in complaint for complaint in harness.warnings)
+    assert any("bypassPermissions" in warning for warning in harness.warnings)
 
 
 BYPASS = {"type": "setMode", "mode": "bypassPermissions"}
@@ -317,13 +317,13 @@ async def test_an_update_that_is_refused_is_not_stored_nor_anything_that_comes_w
         handler = {"type": "command", "command": f"echo '{json.dumps(told)}'"}
         hooks = {"settings": json.dumps({"hooks": {"PermissionRequest": [{"hooks": [handler]}]}})}
         hooks["permission_prompts"] = "none"
-    harness = await talk(tmp_path, script(TOUCH, AGAIN), None if by == "hook" else answering(allow, allow), **hooks)
+    harness = await scenario(tmp_path, script(TOUCH, AGAIN), None if by == "hook" else answering(allow, allow), **hooks)
 
     assert [why in result["content"] for result in results(harness)] == [True, True]
     assert [file.name for file in tmp_path.glob("made*")] == []
     files = [*tmp_path.glob(".claude/*.json"), *tmp_path.glob("home/.claude/settings*.json")]
     assert [file.name for file in files if "permissions" in file.read_text()] == []
-    with_next = await talk(tmp_path, script(), **hooks)
+    with_next = await scenario(tmp_path, script(), **hooks)
     assert [line["permissionMode"] for line in with_next.messages("system") if line["subtype"] == "init"] == ["default"]
 
 
@@ -344,11 +344,11 @@ async def test_an_answer_that_has_a_key_twice_is_refused_and_denies_the_call(tmp
         line = DOUBLED[number].replace(b"ID", asked_as).replace(b"ALLOW", b'{"behavior":"allow"}')
         harness.send(line.replace(b"DENY", b'{"behavior":"deny","message":"no"}'))
 
-    harness = await talk(tmp_path, script(TOUCH), host)
+    harness = await scenario(tmp_path, script(TOUCH), host)
 
     assert not (tmp_path / "made").exists()
     assert "duplicate key" in results(harness)[0]["content"]
-    assert any("duplicate key" in complaint for complaint in harness.warnings)
+    assert any("duplicate key" in warning for warning in harness.warnings)
 
 
 async def test_an_answer_of_no_known_kind_denies_the_call_at_once(tmp_path: Path) -> None:
@@ -357,13 +357,13 @@ async def test_an_answer_of_no_known_kind_denies_the_call_at_once(tmp_path: Path
         response = {"subtype": "sucess", "request_id": request["request_id"], "response": {"behavior": "allow"}}
         harness.send({"type": "control_response", "response": response})
 
-    harness = await talk(tmp_path, script(TOUCH), host)
+    harness = await scenario(tmp_path, script(TOUCH), host)
 
     assert ("sucess" in results(harness)[0]["content"], (tmp_path / "made").exists()) == (True, False)
 
 
-async def test_the_words_of_a_denial_go_to_the_model(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, script(TOUCH), answering({"behavior": "deny", "message": "Not today"}))
+async def test_the_message_of_a_denial_goes_to_the_model(tmp_path: Path) -> None:
+    harness = await scenario(tmp_path, script(TOUCH), answering({"behavior": "deny", "message": "Not today"}))
 
     assert results(harness) == [{"type": "tool_result", "content": "Not today", "is_error": True, "tool_use_id": "t1"}]
     assert metas(harness)[0]["permission_decision"] == {"decision": "reject", "source": "user_reject"}
@@ -374,7 +374,7 @@ async def test_the_words_of_a_denial_go_to_the_model(tmp_path: Path) -> None:
 
 async def test_a_denial_that_interrupts_ends_the_turn(tmp_path: Path) -> None:
     answer = {"behavior": "deny", "message": "Stop", "interrupt": True}
-    harness = await talk(tmp_path, script(TOUCH, AGAIN), answering(answer))
+    harness = await scenario(tmp_path, script(TOUCH, AGAIN), answering(answer))
 
     assert (last(harness)["subtype"], last(harness)["terminal_reason"]) == ("error_during_execution", "aborted_tools")
     assert metas(harness) == [{"id": "t1", "non_execution_kind": "user-rejected"}]
@@ -404,7 +404,7 @@ async def test_a_denial_that_interrupts_ends_the_turn(tmp_path: Path) -> None:
     ],
 )
 async def test_whatever_is_not_clearly_an_allow_is_a_denial(tmp_path: Path, answer: Any) -> None:
-    harness = await talk(tmp_path, script(TOUCH), answering(answer))
+    harness = await scenario(tmp_path, script(TOUCH), answering(answer))
 
     assert not (tmp_path / "made").exists()
     assert results(harness)[0]["is_error"] is True
@@ -423,7 +423,7 @@ async def test_an_error_is_a_denial_with_its_words(tmp_path: Path) -> None:
         failure = {"subtype": "error", "request_id": request["request_id"], "error": "callback crashed"}
         harness.send({"type": "control_response", "response": failure})
 
-    harness = await talk(tmp_path, script(TOUCH), host)
+    harness = await scenario(tmp_path, script(TOUCH), host)
 
     assert "callback crashed" in results(harness)[0]["content"]
     assert not (tmp_path / "made").exists()
@@ -434,7 +434,7 @@ async def test_a_second_answer_is_ignored(tmp_path: Path) -> None:
         request = await harness.receive("control_request")
         harness.send(answered(request, {"behavior": "deny", "message": "no"}), answered(request, {"behavior": "allow"}))
 
-    harness = await talk(tmp_path, script(TOUCH), host)
+    harness = await scenario(tmp_path, script(TOUCH), host)
 
     assert results(harness)[0]["content"] == "no"
     assert not (tmp_path / "made").exists()
@@ -447,7 +447,7 @@ async def test_an_interrupt_withdraws_the_question_and_a_late_answer_is_ignored(
         await harness.receive("control_cancel_request")
         harness.send(answered(request, {"behavior": "allow"}))
 
-    harness = await talk(tmp_path, script(TOUCH), host)
+    harness = await scenario(tmp_path, script(TOUCH), host)
 
     assert not (tmp_path / "made").exists()
     assert last(harness)["terminal_reason"] == "aborted_tools"
@@ -462,11 +462,11 @@ async def test_a_host_that_hangs_up_has_denied(tmp_path: Path) -> None:
     assert [(record["decision"], record["source"]) for record in records(harness)] == [("deny", "reply")]
 
 
-# Nobody to ask.
+# No one to ask.
 
 
-async def test_where_nobody_can_be_asked_the_call_is_denied_and_told(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, script(WRITE), permission_prompt_tool=None)
+async def test_where_no_one_can_be_asked_the_call_is_denied_and_reported(tmp_path: Path) -> None:
+    harness = await scenario(tmp_path, script(WRITE), permission_prompt_tool=None)
 
     [line] = denied_lines(harness)
     assert (line["tool_name"], line["tool_use_id"]) == ("Write", "t1")
@@ -476,20 +476,20 @@ async def test_where_nobody_can_be_asked_the_call_is_denied_and_told(tmp_path: P
 
 
 async def test_a_denial_fails_the_run_where_that_is_wanted(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, script(WRITE), permission_prompt_tool=None, fail_on_denial=True)
+    harness = await scenario(tmp_path, script(WRITE), permission_prompt_tool=None, fail_on_denial=True)
 
     assert (last(harness)["subtype"], last(harness)["is_error"]) == ("error_during_execution", True)
     assert last(harness)["errors"] == ["Permission was denied: Write"]
 
 
 async def test_a_run_without_denials_does_not_fail(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, script("{ name = 'Bash', input = { command = 'ls' } }"), fail_on_denial=True)
+    harness = await scenario(tmp_path, script("{ name = 'Bash', input = { command = 'ls' } }"), fail_on_denial=True)
 
     assert last(harness)["subtype"] == "success"
 
 
 async def test_dont_ask_denies_without_asking(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, script(TOUCH), permission_mode="dontAsk")
+    harness = await scenario(tmp_path, script(TOUCH), permission_mode="dontAsk")
 
     assert asked(harness) == []
     assert denied_lines(harness)[0]["decision_reason_type"] == "mode"
@@ -503,9 +503,9 @@ READ = "{ name = 'Read', id = 't1', input = { file_path = 'script.toml' } }"
 
 
 @pytest.mark.parametrize("mode", ["default", "acceptEdits", "bypassPermissions", "plan"])
-async def test_the_guard_is_asked_about_every_call(tmp_path: Path, mode: str) -> None:
+async def test_with_guard_every_call_is_sent_to_the_client(tmp_path: Path, mode: str) -> None:
     answer = {"behavior": "deny", "message": "no"}
-    harness = await talk(
+    harness = await scenario(
         tmp_path, script(READ), answering(answer), guard=True, permission_mode=mode, allowed_tools=("Read",)
     )
 
@@ -514,7 +514,7 @@ async def test_the_guard_is_asked_about_every_call(tmp_path: Path, mode: str) ->
 
 
 async def test_a_guarded_session_without_a_host_runs_nothing(tmp_path: Path) -> None:
-    harness = await talk(
+    harness = await scenario(
         tmp_path, script(READ), guard=True, permission_prompt_tool=None, permission_mode="bypassPermissions"
     )
 
@@ -539,7 +539,7 @@ async def test_a_host_may_become_the_guard_and_cannot_step_down(tmp_path: Path) 
 
 
 async def test_a_denied_call_stays_denied_under_the_guard(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, script(READ), guard=True, disallowed_tools=("Read(*.toml)",))
+    harness = await scenario(tmp_path, script(READ), guard=True, disallowed_tools=("Read(*.toml)",))
 
     assert asked(harness) == []
     assert denied_lines(harness)[0]["decision_reason"] == "Read(*.toml)"
@@ -550,12 +550,12 @@ async def test_no_hook_answers_for_the_guard(tmp_path: Path) -> None:
     hook = {"type": "command", "command": f"echo '{json.dumps(decision)}'"}
     settings = json.dumps({"hooks": {"PermissionRequest": [{"hooks": [hook]}]}})
     answer = {"behavior": "deny", "message": "no"}
-    harness = await talk(tmp_path, script(TOUCH), answering(answer), guard=True, settings=settings)
+    harness = await scenario(tmp_path, script(TOUCH), answering(answer), guard=True, settings=settings)
 
     assert results(harness)[0]["content"] == "no"
     assert not (tmp_path / "made").exists()
 
-    harness = await talk(tmp_path, script(TOUCH), settings=settings, permission_prompt_tool=None)
+    harness = await scenario(tmp_path, script(TOUCH), settings=settings, permission_prompt_tool=None)
     assert (tmp_path / "made").exists()
 
 
@@ -580,7 +580,7 @@ async def test_long_output_that_went_to_a_file_may_be_read_unasked_but_not_chang
     read = f"{{ name = 'Read', input = {{ file_path = '{results}/x.txt' }} }}"
     write = f"{{ name = 'Write', input = {{ file_path = '{results}/x.txt', content = '' }} }}"
     host = answering({"behavior": "deny", "message": "no"})
-    harness = await talk(work, script(read, write), host, {"HOME": str(tmp_path / "home")}, session_id=session_id)
+    harness = await scenario(work, script(read, write), host, {"HOME": str(tmp_path / "home")}, session_id=session_id)
 
     assert [question["tool_name"] for question in asked(harness)] == ["Write"]
     assert "all of it" in str(harness.lines)
@@ -590,7 +590,7 @@ async def test_searches_do_not_tell_of_what_may_not_be_read(tmp_path: Path) -> N
     (tmp_path / ".env").write_text("SECRET")
     grep = "{ name = 'Grep', input = { pattern = 'SECRET|turn', output_mode = 'content' } }"
     glob = "{ name = 'Glob', input = { pattern = '**/*' } }"
-    harness = await talk(tmp_path, script(grep, glob), disallowed_tools=("Read(.env)",))
+    harness = await scenario(tmp_path, script(grep, glob), disallowed_tools=("Read(.env)",))
 
     told = [str(result["content"]) for result in results(harness)]
     assert "script.toml" in told[0] + told[1]
@@ -606,7 +606,7 @@ async def test_flag_settings_that_come_later_count(tmp_path: Path) -> None:
     assert denied_lines(harness)[0]["decision_reason"] == "Read(*.toml)"
 
 
-async def test_a_mode_nobody_knows_is_refused(tmp_path: Path) -> None:
+async def test_a_mode_no_one_knows_is_refused(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, script(READ)) as harness:
         result = await harness.request("set_permission_mode", mode="nonsense")
 

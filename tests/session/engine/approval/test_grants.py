@@ -32,7 +32,7 @@ def rules(*contents: str, behavior: str = "allow", kind: str = "addRules", desti
     return {"type": kind, "rules": listed, "behavior": behavior, "destination": destination}
 
 
-async def talk(
+async def scenario(
     folder: Path,
     script: str,
     answer: Json = DENY,
@@ -62,7 +62,7 @@ def heard(line: Json) -> bool:
 
 async def granted(folder: Path, *updates: Json, **more: Any) -> SessionHarness:
     answer = {"behavior": "allow", "updatedPermissions": list(updates)}
-    return await talk(folder, touch("one"), answer, session_id=SESSION, **more)
+    return await scenario(folder, touch("one"), answer, session_id=SESSION, **more)
 
 
 def mode_of(harness: SessionHarness) -> str:
@@ -80,7 +80,7 @@ def into(mode: str) -> Callable[[SessionHarness], Awaitable[Any]]:
 
 async def test_a_rule_for_the_session_counts_after_a_resume(tmp_path: Path) -> None:
     await granted(tmp_path, rules("touch:*"))
-    harness = await talk(tmp_path, touch("two"), resume=SESSION)
+    harness = await scenario(tmp_path, touch("two"), resume=SESSION)
 
     assert not was_asked(harness)
     assert (tmp_path / "two").exists()
@@ -88,7 +88,7 @@ async def test_a_rule_for_the_session_counts_after_a_resume(tmp_path: Path) -> N
 
 async def test_a_rule_that_denies_counts_after_a_resume(tmp_path: Path) -> None:
     await granted(tmp_path, rules("touch:*"), rules("touch two", behavior="deny"))
-    harness = await talk(tmp_path, touch("two"), resume=SESSION)
+    harness = await scenario(tmp_path, touch("two"), resume=SESSION)
 
     assert not was_asked(harness)
     assert not (tmp_path / "two").exists()
@@ -97,7 +97,7 @@ async def test_a_rule_that_denies_counts_after_a_resume(tmp_path: Path) -> None:
 async def test_a_rule_that_was_taken_back_stays_taken_back(tmp_path: Path) -> None:
     await granted(tmp_path, rules("touch:*"), rules("touch:*", kind="removeRules"))
 
-    assert was_asked(await talk(tmp_path, touch("two"), resume=SESSION))
+    assert was_asked(await scenario(tmp_path, touch("two"), resume=SESSION))
 
 
 async def test_a_directory_for_the_session_counts_after_a_resume(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_directory_for_the_session_counts_after_a_resume(tmp_path: Path)
     directories = {"type": "addDirectories", "directories": [str(other)], "destination": "session"}
     await granted(work, directories, home=tmp_path)
 
-    harness = await talk(work, write(f"{other}/x"), home=tmp_path, resume=SESSION, permission_mode="acceptEdits")
+    harness = await scenario(work, write(f"{other}/x"), home=tmp_path, resume=SESSION, permission_mode="acceptEdits")
 
     assert not was_asked(harness)
     assert (other / "x").exists()
@@ -115,18 +115,18 @@ async def test_a_directory_for_the_session_counts_after_a_resume(tmp_path: Path)
 async def test_a_grant_does_not_follow_the_session_to_another_directory(tmp_path: Path) -> None:
     await granted(tmp_path / "here", rules("touch:*"), home=tmp_path)
 
-    assert was_asked(await talk(tmp_path / "there", touch("two"), home=tmp_path, resume=SESSION))
+    assert was_asked(await scenario(tmp_path / "there", touch("two"), home=tmp_path, resume=SESSION))
 
 
 async def test_a_grant_does_not_go_along_with_a_fork(tmp_path: Path) -> None:
     await granted(tmp_path, rules("touch:*"))
 
-    assert was_asked(await talk(tmp_path, touch("two"), resume=SESSION, fork_session=True))
+    assert was_asked(await scenario(tmp_path, touch("two"), resume=SESSION, fork_session=True))
 
 
 async def test_what_restricts_a_session_restricts_its_forks(tmp_path: Path) -> None:
     await granted(tmp_path, rules("touch two", behavior="deny"))
-    harness = await talk(tmp_path, touch("two"), {"behavior": "allow"}, resume=SESSION, fork_session=True)
+    harness = await scenario(tmp_path, touch("two"), {"behavior": "allow"}, resume=SESSION, fork_session=True)
 
     assert not was_asked(harness)
     assert not (tmp_path / "two").exists()
@@ -149,42 +149,42 @@ async def test_a_grant_on_record_that_makes_no_sense_costs_nothing_else(tmp_path
     for seq, message in enumerate(senseless, last.seq + 1):
         log.append(Entry(seq=seq, kind="grant", at=last.at, message=message))
     log.close()
-    harness = await talk(tmp_path, touch("two"), resume=SESSION)
+    harness = await scenario(tmp_path, touch("two"), resume=SESSION)
 
     assert not was_asked(harness)
-    assert ["cannot be read" in complaint for complaint in harness.warnings] == [True, True]
+    assert ["cannot be read" in warning for warning in harness.warnings] == [True, True]
 
 
 # Modes.
 
 
-async def test_a_mode_set_in_a_session_counts_after_a_resume(tmp_path: Path) -> None:
-    await talk(tmp_path, touch("one"), session_id=SESSION, before=into("plan"))
+async def test_a_mode_set_in_a_session_applies_after_a_resume(tmp_path: Path) -> None:
+    await scenario(tmp_path, touch("one"), session_id=SESSION, before=into("plan"))
 
-    assert mode_of(await talk(tmp_path, touch("two"), resume=SESSION)) == "plan"
+    assert mode_of(await scenario(tmp_path, touch("two"), resume=SESSION)) == "plan"
 
 
 async def test_a_mode_that_came_with_an_answer_counts_after_a_resume(tmp_path: Path) -> None:
     await granted(tmp_path, {"type": "setMode", "mode": "acceptEdits", "destination": "session"})
-    harness = await talk(tmp_path, touch("two"), resume=SESSION)
+    harness = await scenario(tmp_path, touch("two"), resume=SESSION)
 
     assert mode_of(harness) == "acceptEdits"
     assert (tmp_path / "two").exists()
 
 
 async def test_the_mode_of_the_command_line_comes_first_and_is_the_one_on_record_then(tmp_path: Path) -> None:
-    await talk(tmp_path, touch("one"), session_id=SESSION, before=into("acceptEdits"))
+    await scenario(tmp_path, touch("one"), session_id=SESSION, before=into("acceptEdits"))
 
-    assert mode_of(await talk(tmp_path, touch("two"), resume=SESSION, permission_mode="plan")) == "plan"
-    assert mode_of(await talk(tmp_path, touch("three"), resume=SESSION)) == "plan"
+    assert mode_of(await scenario(tmp_path, touch("two"), resume=SESSION, permission_mode="plan")) == "plan"
+    assert mode_of(await scenario(tmp_path, touch("three"), resume=SESSION)) == "plan"
 
 
 async def test_bypass_counts_after_a_resume_only_if_it_is_allowed_at_launch_again(tmp_path: Path) -> None:
-    await talk(
+    await scenario(
         tmp_path, touch("one"), session_id=SESSION, before=into("bypassPermissions"), allow_skip_permissions=True
     )
 
-    assert mode_of(await talk(tmp_path, touch("two"), resume=SESSION)) == "default"
+    assert mode_of(await scenario(tmp_path, touch("two"), resume=SESSION)) == "default"
     assert not (tmp_path / "two").exists()
 
 
@@ -193,9 +193,9 @@ async def test_leaving_plan_mode_after_a_resume_does_not_lead_into_bypass(tmp_pa
         await harness.request("set_permission_mode", mode="bypassPermissions")
         await harness.request("set_permission_mode", mode="plan")
 
-    await talk(tmp_path, touch("one"), session_id=SESSION, before=there_and_back, allow_skip_permissions=True)
+    await scenario(tmp_path, touch("one"), session_id=SESSION, before=there_and_back, allow_skip_permissions=True)
     leave = "[[turn]]\ntools = [{ name = 'ExitPlanMode', input = { plan = 'p' } }]\n"
-    harness = await talk(tmp_path, leave + touch("two"), {"behavior": "allow"}, resume=SESSION)
+    harness = await scenario(tmp_path, leave + touch("two"), {"behavior": "allow"}, resume=SESSION)
 
     states = [line["permissionMode"] for line in harness.messages("system") if line["subtype"] == "status"]
     assert (mode_of(harness), states) == ("plan", ["default"])
@@ -203,9 +203,9 @@ async def test_leaving_plan_mode_after_a_resume_does_not_lead_into_bypass(tmp_pa
 
 @pytest.mark.parametrize(("mode", "forked"), [("plan", "plan"), ("dontAsk", "dontAsk"), ("acceptEdits", "default")])
 async def test_a_fork_is_as_strict_and_no_laxer(tmp_path: Path, mode: str, forked: str) -> None:
-    await talk(tmp_path, touch("one"), session_id=SESSION, before=into(mode))
+    await scenario(tmp_path, touch("one"), session_id=SESSION, before=into(mode))
 
-    assert mode_of(await talk(tmp_path, touch("two"), resume=SESSION, fork_session=True)) == forked
+    assert mode_of(await scenario(tmp_path, touch("two"), resume=SESSION, fork_session=True)) == forked
 
 
 async def test_a_session_that_never_had_a_turn_leaves_no_log(tmp_path: Path) -> None:

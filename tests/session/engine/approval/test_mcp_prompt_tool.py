@@ -33,7 +33,7 @@ def servers(folder: Path) -> tuple[str, ...]:
     return (json.dumps({"mcpServers": {"gate": gate}}),)
 
 
-async def talk(folder: Path, *commands: str, **options: Any) -> SessionHarness:
+async def scenario(folder: Path, *commands: str, **options: Any) -> SessionHarness:
     given = {"permission_prompt_tool": NAME, "mcp_config": servers(folder), **options}
     async with SessionHarness(folder, script(*commands), **given) as harness:
         harness.prompt("go")
@@ -63,7 +63,7 @@ def denials(harness: SessionHarness) -> list[Json]:
 
 
 async def test_the_tool_is_asked_and_its_yes_lets_the_call_run(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, "touch made #yes")
+    harness = await scenario(tmp_path, "touch made #yes")
 
     assert questions(tmp_path) == [{"tool_name": "Bash", "input": {"command": "touch made #yes"}, "tool_use_id": "t1"}]
     assert (tmp_path / "made").exists()
@@ -72,21 +72,21 @@ async def test_the_tool_is_asked_and_its_yes_lets_the_call_run(tmp_path: Path) -
 
 
 async def test_the_input_that_it_gives_is_what_runs(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, "touch made #altered")
+    harness = await scenario(tmp_path, "touch made #altered")
 
     assert contents(harness) == ["altered"]
     assert not (tmp_path / "made").exists()
 
 
 async def test_the_rules_that_it_gives_count_from_then_on(tmp_path: Path) -> None:
-    await talk(tmp_path, "touch one #granted", "touch two")
+    await scenario(tmp_path, "touch one #granted", "touch two")
 
     assert len(questions(tmp_path)) == 1
     assert (tmp_path / "two").exists()
 
 
-async def test_its_no_goes_to_the_model_and_the_host_is_told(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, "touch made #no")
+async def test_its_denial_goes_to_the_model_and_the_host_is_informed(tmp_path: Path) -> None:
+    harness = await scenario(tmp_path, "touch made #no")
 
     assert contents(harness) == ["the gate is shut"]
     [line] = denials(harness)
@@ -98,7 +98,7 @@ UNCLEAR = ("other", "delegate", "fail", "prose", "nothing", "crash", "unheard-of
 
 @pytest.mark.parametrize("word", UNCLEAR)
 async def test_whatever_is_not_clearly_a_yes_is_a_denial_with_a_reason(tmp_path: Path, word: str) -> None:
-    harness = await talk(tmp_path, f"touch made #{word}")
+    harness = await scenario(tmp_path, f"touch made #{word}")
 
     assert not (tmp_path / "made").exists()
     assert records(harness) == [("deny", "prompt_tool", NAME)]
@@ -108,7 +108,7 @@ async def test_whatever_is_not_clearly_a_yes_is_a_denial_with_a_reason(tmp_path:
 
 
 async def test_a_tool_that_is_not_there_denies_everything_that_would_be_asked(tmp_path: Path) -> None:
-    harness = await talk(tmp_path, "touch made", "ls", mcp_config=None)
+    harness = await scenario(tmp_path, "touch made", "ls", mcp_config=None)
 
     assert not (tmp_path / "made").exists()
     assert "There is no MCP tool 'mcp__gate__decide'" in contents(harness)[0]
@@ -117,7 +117,7 @@ async def test_a_tool_that_is_not_there_denies_everything_that_would_be_asked(tm
 
 async def test_a_server_that_does_not_start_is_named_in_the_denial(tmp_path: Path) -> None:
     broken = json.dumps({"mcpServers": {"gate": {"command": "/nowhere/gate"}}})
-    harness = await talk(tmp_path, "touch made", mcp_config=(broken,))
+    harness = await scenario(tmp_path, "touch made", mcp_config=(broken,))
 
     assert "'gate' is not there (failed)" in contents(harness)[0]
     assert not (tmp_path / "made").exists()
@@ -138,10 +138,10 @@ async def test_the_model_is_neither_offered_the_tool_nor_can_it_call_it(tmp_path
 
 
 async def test_rules_and_the_guard_come_first_as_with_a_host(tmp_path: Path) -> None:
-    denied = await talk(tmp_path, "touch made #yes", disallowed_tools=("Bash(touch:*)",))
+    denied = await scenario(tmp_path, "touch made #yes", disallowed_tools=("Bash(touch:*)",))
     assert (questions(tmp_path), records(denied)[0][:2]) == ([], ("deny", "rule"))
 
-    guarded = await talk(tmp_path, "echo hello #no", guard=True)
+    guarded = await scenario(tmp_path, "echo hello #no", guard=True)
     assert (len(questions(tmp_path)), records(guarded)[-1][:2]) == (1, ("deny", "prompt_tool"))
 
 

@@ -24,12 +24,12 @@ def user_command(folder: Path, name: str, text: str) -> None:
 
 
 def saying(*prompts: str, **fields: Any) -> Callable[[SessionHarness], Awaitable[None]]:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         for prompt in prompts:
             harness.prompt(prompt, **fields)
             await harness.receive("result")
 
-    return talk
+    return scenario
 
 
 def heard(harness: SessionHarness) -> list[str]:
@@ -73,13 +73,13 @@ async def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
         tmp_path, ".claude/skills/release/SKILL.md", "---\ndescription: Release it\nuser-invocable: false\n---\nRelease"
     )
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         answer = (await harness.request("initialize"))["response"]["response"]
         assert answer["commands"][0] == {"name": "web:build", "description": "Build it", "argumentHint": "[target]"}
         harness.prompt("hi")
         await harness.receive("result")
 
-    harness = await visit(tmp_path, script("Hello."), talk)
+    harness = await visit(tmp_path, script("Hello."), scenario)
     [init] = [line for line in harness.messages("system") if line["subtype"] == "init"]
     assert init["slash_commands"] == [
         "web:build",
@@ -95,7 +95,7 @@ async def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
     assert init["skills"] == ["release"]
 
 
-async def test_what_nobody_knows_is_a_prompt_like_any_other(tmp_path: Path) -> None:
+async def test_what_no_one_knows_is_a_prompt_like_any_other(tmp_path: Path) -> None:
     harness = await visit(tmp_path, script("x", "y"), saying("/nosuchcommand a", "/etc/hosts is a file"))
     assert heard(harness) == ["/nosuchcommand a", "/etc/hosts is a file"]
 
@@ -151,14 +151,14 @@ async def test_the_model_of_the_session_is_set_by_a_command(tmp_path: Path) -> N
 async def test_a_local_command_among_waiting_prompts_is_a_turn_by_itself(tmp_path: Path) -> None:
     turns = script([("Bash", {"command": "echo one"})], "First.", "Second.")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         harness.prompt("/cost", uuid="00000000-0000-4000-9000-000000000001")
         harness.prompt("and more")
         for _ in range(3):
             await harness.receive("result")
 
-    harness = await visit(tmp_path, turns, talk)
+    harness = await visit(tmp_path, turns, scenario)
     assert [one.get("local_command") for one in results(harness)] == [None, "cost", None]
     assert [one["result"] for one in results(harness)][::2] == ["First.", "Second."]
 
@@ -190,7 +190,7 @@ async def test_a_command_that_may_not_run_ends_the_turn_with_the_reason(tmp_path
 async def test_the_host_is_asked_about_a_command_and_an_interrupt_ends_the_asking(tmp_path: Path) -> None:
     user_command(tmp_path, "state", "Made: !`touch made`")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("/state")
         asked = await harness.receive("control_request")
         assert asked["request"]["input"]["command"] == "touch made"
@@ -203,7 +203,7 @@ async def test_the_host_is_asked_about_a_command_and_an_interrupt_ends_the_askin
         harness.send({"type": "control_response", "response": response})
         assert (await harness.receive("result"))["result"] == "Fine."
 
-    await visit(tmp_path, script("Fine."), talk, permission_prompt_tool="stdio")
+    await visit(tmp_path, script("Fine."), scenario, permission_prompt_tool="stdio")
     assert (tmp_path / "made").exists()
 
 
@@ -248,7 +248,7 @@ async def test_files_that_are_mentioned_stand_before_the_prompt(tmp_path: Path) 
     assert warnings(harness) == []
 
 
-async def test_a_mention_obeys_the_rules_and_is_told_where_it_fails(tmp_path: Path) -> None:
+async def test_a_mention_obeys_the_rules_and_is_reported_where_it_fails(tmp_path: Path) -> None:
     put(tmp_path, ".env", "KEY=1")
     user_command(tmp_path, "greet", "Read @missing.md and @.env")
     denied = ("Read(./.env)",)
@@ -262,7 +262,7 @@ async def test_a_mention_obeys_the_rules_and_is_told_where_it_fails(tmp_path: Pa
     assert "KEY=1" not in json.dumps(harness.lines)
 
 
-async def test_a_broken_file_is_complained_about_and_the_rest_goes_on(tmp_path: Path) -> None:
+async def test_a_broken_file_is_reported_and_the_rest_continues(tmp_path: Path) -> None:
     user_command(tmp_path, "broken", "---\nno end")
     user_command(tmp_path, "greet", "Hello.")
     harness = await visit(tmp_path, script("x"), saying("/greet"))
@@ -274,7 +274,7 @@ async def test_a_command_that_joins_a_running_turn_is_expanded_too(tmp_path: Pat
     user_command(tmp_path, "greet", "Hello $1.")
     turns = script([("Bash", {"command": "touch made"})], "Done.")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         asked = await harness.receive("control_request")
         harness.prompt("/greet bob")
@@ -284,7 +284,7 @@ async def test_a_command_that_joins_a_running_turn_is_expanded_too(tmp_path: Pat
         harness.send({"type": "control_response", "response": response})
         await harness.receive("result")
 
-    harness = await visit(tmp_path, turns, talk, permission_prompt_tool="stdio")
+    harness = await visit(tmp_path, turns, scenario, permission_prompt_tool="stdio")
     assert heard(harness) == ["go", "Hello bob."]
 
 
@@ -292,12 +292,12 @@ async def test_a_local_command_is_not_run_again_after_a_resume(tmp_path: Path) -
     uuid = "00000000-0000-4000-9000-000000000001"
     first = await visit(tmp_path, script("x"), saying("/cost", uuid=uuid))
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("/cost", uuid=uuid)
         harness.prompt("go")
         await harness.receive("result")
 
-    again = await visit(tmp_path, script("Hello."), talk, resume=first.session.id)
+    again = await visit(tmp_path, script("Hello."), scenario, resume=first.session.id)
     assert [one["result"] for one in results(again)] == ["Hello."]
 
 
@@ -336,11 +336,11 @@ async def test_a_skill_needs_permission(tmp_path: Path) -> None:
     [
         ("../release", "'../release' is not a valid skill name."),
         ("a..b", "'a..b' is not a valid skill name."),
-        ("nothing", "There is no skill 'nothing'. There are: release."),
-        ("quiet", "There is no skill 'quiet'. There are: release."),
+        ("nothing", "There is no skill 'nothing'. The skills are: release."),
+        ("quiet", "There is no skill 'quiet'. The skills are: release."),
     ],
 )
-async def test_a_skill_that_is_not_there_is_told_to_the_model(tmp_path: Path, name: str, words: str) -> None:
+async def test_a_skill_that_is_not_there_is_reported_to_the_model(tmp_path: Path, name: str, words: str) -> None:
     put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
     put(tmp_path, "home/.claude/skills/quiet/SKILL.md", "---\ndisable-model-invocation: true\n---\nx")
     harness = await visit(
@@ -353,16 +353,18 @@ async def test_a_host_says_which_skills_its_model_may_use(tmp_path: Path) -> Non
     for name in ("release", "test"):
         put(tmp_path, f"home/.claude/skills/{name}/SKILL.md", SKILL)
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         await harness.request("initialize", skills=["test", "../gone"])
         harness.prompt("go")
         await harness.receive("result")
 
     turns = script([("Skill", {"skill": "release"})], "Done.")
-    harness = await visit(tmp_path, turns, talk, allowed_tools=("Skill",))
-    assert called(harness) == [{"content": "There is no skill 'release'. There are: test.", "is_error": True}]
+    harness = await visit(tmp_path, turns, scenario, allowed_tools=("Skill",))
+    assert called(harness) == [{"content": "There is no skill 'release'. The skills are: test.", "is_error": True}]
     assert next(harness.messages("system"))["skills"] == ["test"]
     assert "initialize: there is no skill '../gone'" in harness.warnings
+    told = [line["content"] for line in harness.messages("system") if line["subtype"] == "informational"]
+    assert told == ["initialize: there is no skill '../gone'"]
 
 
 @pytest.mark.parametrize("options", [{}, {"tools": ("Read",)}, {"disallowed_tools": ("Skill",)}, {"bare": True}])

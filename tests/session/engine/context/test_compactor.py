@@ -44,7 +44,7 @@ def sent(harness: SessionHarness) -> list[Json]:
 DONE = [{"status": "compacting"}, {"status": None, "compact_result": "success"}]
 
 
-async def test_on_request_the_conversation_goes_on_from_a_summary(tmp_path: Path) -> None:
+async def test_on_request_the_conversation_continues_from_a_summary(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, says("one", "two", "<summary>Counted.</summary>", "three")) as harness:
         await prompted(harness, "first", "second")
         result = await prompted(harness, "/compact heed the numbers")
@@ -97,7 +97,7 @@ async def test_too_short_a_conversation_is_left_as_it_is(tmp_path: Path) -> None
     ]
 
 
-async def test_nobody_hears_of_a_compaction_that_nobody_asked_for_and_that_cannot_be(tmp_path: Path) -> None:
+async def test_an_automatic_compaction_that_is_impossible_is_silent(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, says("one"), **SMALL) as harness:
         result = await prompted(harness, LONG)
     assert result["result"] == "one"
@@ -168,7 +168,7 @@ async def test_a_conversation_that_is_larger_than_the_window_is_read_in_pieces(t
     assert "Part one.\n\nPart two.\n\nPart three." in first["content"][0]["text"]
 
 
-async def test_one_failure_is_told_and_two_in_a_row_are_an_error(tmp_path: Path) -> None:
+async def test_one_failure_is_reported_and_two_in_a_row_are_an_error(tmp_path: Path) -> None:
     async with SessionHarness(
         tmp_path, says(LONG) + REFUSED + says("two") + REFUSED + says("Sum."), **SMALL
     ) as harness:
@@ -190,7 +190,7 @@ async def test_nothing_is_compacted_where_the_person_does_not_want_it(tmp_path: 
     assert notices(harness) == []
 
 
-async def test_hooks_hear_of_it_and_may_forbid_it(tmp_path: Path) -> None:
+async def test_hooks_are_notified_of_it_and_may_forbid_it(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, says("one", "two", "Sum.")) as harness:
         events = ("PreCompact", "SessionStart", "PostCompact")
         hooks = {event: [{"matcher": None, "hookCallbackIds": [event]}] for event in events}
@@ -213,7 +213,7 @@ async def test_hooks_hear_of_it_and_may_forbid_it(tmp_path: Path) -> None:
     assert (inputs[2]["source"], inputs[3]["compact_summary"]) == ("compact", "Sum.")
 
 
-async def test_clear_begins_anew_and_so_do_the_bill_and_a_resumed_session(tmp_path: Path) -> None:
+async def test_clear_begins_again_and_so_do_the_bill_and_a_resumed_session(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, says("one", "two")) as harness:
         await prompted(harness, "first")
         cleared = await prompted(harness, "/clear")

@@ -48,7 +48,7 @@ async def test_a_backend_that_always_counts_one_token_does_not_make_a_conversati
 async def test_a_prompt_that_was_too_long_is_the_end_of_its_turn_and_not_of_the_session(
     tmp_path: Path, before: tuple[str, ...]
 ) -> None:
-    # What was said before the prompt is compacted for it; then nobody looks again before a backend complains.
+    # What was said before the prompt is compacted for it; then no one looks again before a backend complains.
     rest = says("Sum.") + TOO_LONG * 2 if before else TOO_LONG
 
     script = says(*("hello" for _ in before)) + rest + says(*("Part." for _ in range(5)), "two", "three")
@@ -82,7 +82,7 @@ async def test_a_summary_that_is_too_long_is_cut(tmp_path: Path) -> None:
         calls("echo ran > ran.txt", id="never"),
     ],
 )
-async def test_an_answer_that_is_no_summary_does_not_take_the_place_of_what_was_said(
+async def test_an_answer_that_is_not_a_summary_does_not_replace_the_conversation(
     tmp_path: Path, no_summary: str
 ) -> None:
     async with SessionHarness(tmp_path, says(LONG) + no_summary + says("Sum.", "two"), **BASH) as harness:
@@ -180,7 +180,7 @@ async def test_who_wants_no_compaction_but_on_request_gets_none(tmp_path: Path) 
     assert notices(harness) == [*DONE, "manual"]
 
 
-async def test_a_window_that_can_be_none_is_told_and_ignored(tmp_path: Path) -> None:
+async def test_a_window_that_can_be_none_is_reported_and_ignored(tmp_path: Path) -> None:
     (tmp_path / "home/.claude").mkdir(parents=True)
     (tmp_path / "home/.claude/settings.json").write_text('{"autoCompactWindow": -5}')
 
@@ -249,8 +249,8 @@ async def test_a_call_that_an_earlier_engine_left_open_has_its_result_before_it_
 
 
 async def test_no_session_is_lost_in_a_window_that_is_far_too_small(tmp_path: Path) -> None:
-    seen, flaws = await small_context_windows.storm(tmp_path, sessions=4, parallel=4, seed=1)
+    seen, problems = await small_context_windows.storm(tmp_path, sessions=4, parallel=4, seed=1)
 
-    assert flaws == []
+    assert problems == []
     assert seen["compact_boundary"] > 5
     assert seen["refused"] > 0

@@ -34,31 +34,34 @@ def thought(signature: str) -> Json:
     return {"type": "thinking", "thinking": "Hm.", "signature": signature}
 
 
-def talk(*contents: list[Json]) -> list[Json]:
+def scenario(*contents: list[Json]) -> list[Json]:
     return [{"role": ("user", "assistant")[at % 2], "content": content} for at, content in enumerate(contents)]
 
 
 @pytest.mark.parametrize(
     ("broken", "sound"),
     [
-        (talk([text("a")], [call("1")], [text("b")]), talk([text("a")], [call("1")], [missing("1"), text("b")])),
-        (talk([text("a")], [call("1")]), talk([text("a")], [call("1")], [missing("1")])),
-        (talk([text("a"), result("9")]), talk([text("a")])),
-        (talk([text("a\0")]), talk([text("a\N{REPLACEMENT CHARACTER}")])),
         (
-            talk([text("a")], [call("1")], [text("b"), result("1")]),
-            talk([text("a")], [call("1")], [result("1"), text("b")]),
+            scenario([text("a")], [call("1")], [text("b")]),
+            scenario([text("a")], [call("1")], [missing("1"), text("b")]),
         ),
-        (talk([text("a")], [text(" ")], [text("b")]), talk([text("a"), text("b")])),
-        (talk([text("a")], [thought(""), text("b")]), talk([text("a")], [text("b")])),
-        (talk([text("a"), BROKEN_IMAGE]), talk([text("a"), text(NO_IMAGE)])),
+        (scenario([text("a")], [call("1")]), scenario([text("a")], [call("1")], [missing("1")])),
+        (scenario([text("a"), result("9")]), scenario([text("a")])),
+        (scenario([text("a\0")]), scenario([text("a\N{REPLACEMENT CHARACTER}")])),
         (
-            talk([text("a")], [call("1")], [result("1", [BROKEN_IMAGE])]),
-            talk([text("a")], [call("1")], [result("1", [text(NO_IMAGE)])]),
+            scenario([text("a")], [call("1")], [text("b"), result("1")]),
+            scenario([text("a")], [call("1")], [result("1"), text("b")]),
+        ),
+        (scenario([text("a")], [text(" ")], [text("b")]), scenario([text("a"), text("b")])),
+        (scenario([text("a")], [thought(""), text("b")]), scenario([text("a")], [text("b")])),
+        (scenario([text("a"), BROKEN_IMAGE]), scenario([text("a"), text(NO_IMAGE)])),
+        (
+            scenario([text("a")], [call("1")], [result("1", [BROKEN_IMAGE])]),
+            scenario([text("a")], [call("1")], [result("1", [text(NO_IMAGE)])]),
         ),
         (
-            talk([text("a")], [call("1")], [result("1")], [call("1"), text("b")], [text("c")]),
-            talk([text("a")], [call("1")], [result("1")], [text("b")], [text("c")]),
+            scenario([text("a")], [call("1")], [result("1")], [call("1"), text("b")], [text("c")]),
+            scenario([text("a")], [call("1")], [result("1")], [text("b")], [text("c")]),
         ),
     ],
 )
@@ -68,16 +71,16 @@ def test_what_a_backend_refuses_is_mended(broken: list[Json], sound: list[Json])
 
 
 def test_signed_thoughts_go_only_if_it_is_thoughts_that_are_complained_about() -> None:
-    messages = talk([text("a")], [thought("s"), text("b")])
+    messages = scenario([text("a")], [thought("s"), text("b")])
 
     assert repair_messages(messages, "image exceeds 5 MB") == messages
-    assert repair_messages(messages, "Invalid `signature` in `thinking` block") == talk([text("a")], [text("b")])
+    assert repair_messages(messages, "Invalid `signature` in `thinking` block") == scenario([text("a")], [text("b")])
 
 
 def test_a_good_image_stays() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
 
-    assert repair_messages(talk([image])) == talk([image])
+    assert repair_messages(scenario([image])) == scenario([image])
 
 
 def image(data: str) -> Json:
@@ -89,7 +92,7 @@ PDF: Json = {"type": "document", "source": {"type": "base64", "media_type": "app
 
 
 @pytest.mark.parametrize(
-    ("complaint", "left"),
+    ("warning", "left"),
     [
         ("messages.0.content.1.image.source.base64: image exceeds 5 MB maximum", [text(NO_IMAGE), image("b")]),
         ("messages.2.content.0.tool_result.content.0.image: too many pixels", [image("a"), text(NO_IMAGE)]),
@@ -98,20 +101,20 @@ PDF: Json = {"type": "document", "source": {"type": "base64", "media_type": "app
         ("messages: something else", [image("a"), image("b")]),
     ],
 )
-def test_an_image_goes_if_it_is_complained_about(complaint: str, left: list[Json]) -> None:
+def test_an_image_goes_if_it_is_complained_about(warning: str, left: list[Json]) -> None:
     first, second = left
 
     def conversation(one: Json, other: Json) -> list[Json]:
-        return talk([text("a"), one], [call("1")], [result("1", [other])])
+        return scenario([text("a"), one], [call("1")], [result("1", [other])])
 
     messages = conversation(image("a"), image("b"))
-    assert repair_messages(messages, complaint, find_blamed(messages, complaint)) == conversation(first, second)
+    assert repair_messages(messages, warning, find_blamed(messages, warning)) == conversation(first, second)
 
 
 def test_calls_of_another_backend_are_spelled_as_the_api_spells_them() -> None:
-    odd = talk([text("a")], [{**call("functions.read:0"), "name": "fs.read"}], [result("functions.read:0")])
+    odd = scenario([text("a")], [{**call("functions.read:0"), "name": "fs.read"}], [result("functions.read:0")])
 
-    assert repair_messages(odd) == talk(
+    assert repair_messages(odd) == scenario(
         [text("a")], [{**call("functions_read_0"), "name": "fs_read"}], [result("functions_read_0")]
     )
 
@@ -153,7 +156,7 @@ async def test_what_only_the_backend_knows_to_be_bad_is_left_out_from_then_on(
     assert [messages[at]["content"][0] for at in (0, 2)] == [text(instead), image("c")]
 
 
-async def test_a_repair_that_does_not_help_is_an_error_and_the_session_goes_on(tmp_path: Path) -> None:
+async def test_a_repair_that_does_not_help_is_an_error_and_the_session_continues(tmp_path: Path) -> None:
     script = REFUSAL * 2 + "[[turn]]\ntext = 'On.'\n"
     [first, second], notices, _ = await heard(tmp_path, script, [BROKEN_IMAGE, text("What is this?")], "go on")
 
@@ -162,7 +165,7 @@ async def test_a_repair_that_does_not_help_is_an_error_and_the_session_goes_on(t
     assert len(notices) == 1
 
 
-async def test_a_refusal_of_a_sound_conversation_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_refusal_of_a_sound_conversation_is_reported_at_once(tmp_path: Path) -> None:
     [first, second], notices, _ = await heard(tmp_path, REFUSAL + "[[turn]]\ntext = 'On.'\n", "go", "on")
 
     assert (first["is_error"], second["result"], notices) == (True, "On.", [])

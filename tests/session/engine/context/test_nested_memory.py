@@ -28,7 +28,7 @@ def nested(texts: list[str]) -> list[str]:
     return [text for text in texts if text.startswith(READ)]
 
 
-async def test_what_lies_between_the_working_directory_and_a_file_is_heard_once(tmp_path: Path) -> None:
+async def test_memory_files_between_the_working_directory_and_a_file_are_added_once(tmp_path: Path) -> None:
     house(tmp_path)
     room = await visit(tmp_path, looks(tmp_path, "c.txt", "web/b.txt", "web/deep/a.txt", "web/b.txt"), saying("go"))
     hall, cellar = nested(heard(room))
@@ -42,7 +42,7 @@ async def test_what_lies_between_the_working_directory_and_a_file_is_heard_once(
     assert len(nested(heard(again))) == 2
 
 
-async def test_nothing_is_heard_of_files_elsewhere_of_calls_that_failed_or_where_a_rule_denies(tmp_path: Path) -> None:
+async def test_nothing_is_reported_files_elsewhere_of_calls_that_failed_or_where_a_rule_denies(tmp_path: Path) -> None:
     house(tmp_path)
     other = tmp_path / "elsewhere"
     put(other, "room/CLAUDE.md", "Not mine.")

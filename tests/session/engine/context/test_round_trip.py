@@ -65,7 +65,7 @@ async def test_every_block_goes_back_as_it_came(tmp_path: Path) -> None:
     assert msgspec.json.encode(sent[1]["content"]) == msgspec.json.encode(BLOCKS)
 
 
-async def test_a_usage_is_told_with_all_that_it_has(tmp_path: Path) -> None:
+async def test_a_usage_is_reported_with_all_that_it_has(tmp_path: Path) -> None:
     [result], _ = await played(tmp_path, ScriptedTurn(text="Hi.", usage=USAGE))
 
     assert result["usage"] == USAGE
@@ -76,7 +76,7 @@ async def test_a_usage_is_told_with_all_that_it_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "reason", ["end_turn", "max_tokens", "stop_sequence", "refusal", "model_context_window_exceeded", "a_new_one"]
 )
-async def test_every_way_to_stop_ends_the_turn_and_is_told(tmp_path: Path, reason: str) -> None:
+async def test_every_way_to_stop_ends_the_turn_and_is_reported(tmp_path: Path, reason: str) -> None:
     results, _ = await played(tmp_path, ScriptedTurn(text="So.", stop_reason=reason), DONE, prompts=2)
 
     assert [(line["result"], line["stop_reason"], line["is_error"]) for line in results] == [
@@ -85,7 +85,7 @@ async def test_every_way_to_stop_ends_the_turn_and_is_told(tmp_path: Path, reaso
     ]
 
 
-async def test_a_pause_of_the_backend_is_gone_on_from_with_its_own_message(tmp_path: Path) -> None:
+async def test_a_pause_of_the_backend_is_continued_from_with_its_own_message(tmp_path: Path) -> None:
     paused = ScriptedTurn(blocks=[SEARCH], stop_reason="pause_turn")
     [result], (first, second) = await played(tmp_path, paused, ScriptedTurn(blocks=[FOUND, CITED]))
 

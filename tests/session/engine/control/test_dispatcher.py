@@ -1,4 +1,4 @@
-"""Control requests while things go on: each is answered, and nothing waits for it."""
+"""Control requests while things continue: each is answered, and nothing waits for it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from parley.engine.control.handlers import session as answers
-from parley.protocol.messages import requests
+from parley.engine.session.config import SessionConfig
 from parley.workspace.base import RewindReport
 from parley.workspace.local import LocalFiles
 from tests.helpers.session import Json, SessionHarness
@@ -73,9 +74,7 @@ ASKS_BEHIND = (
 
 
 @pytest.mark.parametrize("by", ["an answer", "a stop"])
-async def test_the_state_is_not_idle_while_an_agent_behind_asks_and_idle_when_the_question_is_gone(
-    tmp_path: Path, by: str
-) -> None:
+async def test_the_state_is_not_idle_while_a_background_agent_asks(tmp_path: Path, by: str) -> None:
     harness = SessionHarness(
         tmp_path, ASKS_BEHIND + SLOW + DONE, permission_prompt_tool="stdio", allowed_tools=("Agent",)
     )
@@ -106,12 +105,12 @@ class Gate:
     """A rewind that waits until it is let through, in a thread, as a slow disk would have it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun: list[str] = []
+        self.started: list[str] = []
         self.open = threading.Event()
         monkeypatch.setattr(LocalFiles, "rewind", self._rewind)
 
     def _rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
-        self.begun.append(user_message_id)
+        self.started.append(user_message_id)
         self.open.wait(10)
         return RewindReport(possible=True)
 
@@ -158,11 +157,11 @@ async def test_rewinds_are_done_one_by_one_and_in_their_order(tmp_path: Path, ga
         for number in range(1, 4):
             harness.send(request(f"r{number}", "rewind_files", user_message_id=ID(number)))
         await harness.request("list_models")
-        begun_at_once = list(gate.begun)
+        begun_at_once = list(gate.started)
         gate.open.set()
     answered = [line["response"]["request_id"] for line in harness.messages("control_response")]
     assert len(begun_at_once) <= 1
-    assert gate.begun == [ID(1), ID(2), ID(3)]
+    assert gate.started == [ID(1), ID(2), ID(3)]
     assert answered[1:] == ["r1", "r2", "r3"]
 
 
@@ -202,7 +201,7 @@ async def broken_later(session: Any, request: Any) -> None:
 async def test_a_request_that_hangs_is_let_go_by_a_signal_and_still_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(answers.HANDLERS, requests.ListModels, for_ever)
+    monkeypatch.setattr(answers, "list_models", for_ever)
 
     async with SessionHarness(tmp_path, DONE) as harness:
         harness.send(request("hangs", "list_models"))
@@ -215,7 +214,7 @@ async def test_a_request_that_hangs_is_let_go_by_a_signal_and_still_answered(
 async def test_a_request_that_is_withdrawn_is_let_go_and_not_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(answers.HANDLERS, requests.ListModels, for_ever)
+    monkeypatch.setattr(answers, "list_models", for_ever)
 
     async with SessionHarness(tmp_path, DONE) as harness:
         harness.send(request("hangs", "list_models"), {"type": "control_cancel_request", "request_id": "hangs"})
@@ -226,7 +225,7 @@ async def test_a_request_that_is_withdrawn_is_let_go_and_not_answered(
 async def test_a_bug_in_an_answer_costs_that_answer_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handler: Callable[..., Any]
 ) -> None:
-    monkeypatch.setitem(answers.HANDLERS, requests.ListModels, handler)
+    monkeypatch.setattr(answers, "list_models", handler)
 
     async with SessionHarness(tmp_path, DONE) as harness:
         answer = await harness.request("list_models")
@@ -328,6 +327,15 @@ async def test_a_host_reads_no_more_than_the_model_may(tmp_path: Path, path: str
     assert answer["response"]["subtype"] == "error"
 
 
+class MustReadFirst(SessionHarness):
+    """Its model must read a file before it changes it, as older ones must."""
+
+    def furnish(self, setup: SessionConfig) -> SessionConfig:
+        get_info = setup.model.get_info
+        model = replace(setup.model, get_info=lambda choice: replace(get_info(choice), must_read_first=True))
+        return replace(setup, model=model)
+
+
 @pytest.mark.parametrize(("age_ms", "after"), [(0, "new\n"), (-1_000, "old\n")])
 async def test_a_file_that_the_host_has_shown_counts_as_read_unless_it_changed_since(
     tmp_path: Path, age_ms: int, after: str
@@ -338,8 +346,7 @@ async def test_a_file_that_the_host_has_shown_counts_as_read_unless_it_changed_s
     change = f'input = {{file_path = "{path}", old_string = "old", new_string = "new"}}'
 
     script = f'[[turn]]\ntools = [{{name = "Edit", {change}}}]\n' + DONE
-    async with SessionHarness(tmp_path, script, permission_mode="acceptEdits") as harness:
-        harness.session.config.tool_context.strict_reads = True
+    async with MustReadFirst(tmp_path, script, permission_mode="acceptEdits") as harness:
         answer = await harness.request("seed_read_state", path="a.txt", mtime=mtime_ms + age_ms)
         harness.prompt("go")
         await harness.receive("result")

@@ -45,7 +45,7 @@ def files(folder: Path) -> set[str]:
     return {file.name for file in folder.glob("*.txt")}
 
 
-async def test_a_dry_run_tells_what_a_rewind_does_and_the_rewind_does_it(tmp_path: Path) -> None:
+async def test_a_dry_run_reports_what_a_rewind_does_and_the_rewind_does_it(tmp_path: Path) -> None:
     async with Work(tmp_path) as work:
         await work.write(FIRST)
         assert await work.rewind(FIRST, dry_run=True) == {
@@ -87,7 +87,7 @@ async def test_a_host_that_did_not_enable_it_may_not_rewind(tmp_path: Path) -> N
     assert files(tmp_path) == {"new.txt"}
 
 
-async def test_a_later_edit_is_told_of_and_never_lost(tmp_path: Path) -> None:
+async def test_a_later_edit_is_reported_and_never_lost(tmp_path: Path) -> None:
     async with Work(tmp_path) as work:
         await work.write(FIRST)
         await work.write(SECOND)

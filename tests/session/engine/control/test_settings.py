@@ -87,6 +87,11 @@ async def test_a_model_that_the_host_sets_is_the_next_turns_and_null_goes_back(t
     ("subtype", "fields", "words"),
     [
         ("apply_flag_settings", {"settings": {"model": 5}}, "model must be a string"),
+        (
+            "apply_flag_settings",
+            {"settings": {"permissions": {"deny": ["Bash("]}}},
+            "the deny rule 'Bash(' is malformed",
+        ),
         ("apply_flag_settings", {"settings": {"language": "de", "model": "scripted:none"}}, "none"),
         ("update_settings", {"source": "userSettings", "settings": {"hooks": {}}}, "a client cannot set hooks"),
         ("update_settings", {"source": "projectSettings", "settings": {"model": "x"}}, "not 'projectSettings'"),
@@ -146,7 +151,7 @@ async def test_a_resumed_session_keeps_the_prompt_it_began_with(tmp_path: Path) 
     assert "Use tabs." in prompt
 
 
-async def test_a_memory_file_that_a_rule_denies_is_not_told(tmp_path: Path) -> None:
+async def test_a_memory_file_that_a_rule_denies_is_not_reported(tmp_path: Path) -> None:
     (tmp_path / "CLAUDE.md").write_text("See @secret.md.")
     (tmp_path / "secret.md").write_text("hush")
     rules = json.dumps({"permissions": {"deny": ["Read(./secret.md)"]}})
@@ -156,7 +161,7 @@ async def test_a_memory_file_that_a_rule_denies_is_not_told(tmp_path: Path) -> N
 
     [prompt] = prompts_sent(tmp_path)
     assert "hush" not in prompt
-    assert [complaint for complaint in harness.warnings if "denied by a rule" in complaint]
+    assert [warning for warning in harness.warnings if "denied by a rule" in warning]
 
 
 @pytest.mark.parametrize(

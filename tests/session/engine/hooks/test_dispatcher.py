@@ -18,8 +18,8 @@ TOUCH = "[[turn]]\ntools = [{ name = 'Bash', input = { command = 'touch a.txt' }
 ALLOW = json.dumps(specific(permissionDecision="allow"))
 
 
-async def run(talk: Any) -> None:
-    await talk()
+async def run(scenario: Any) -> None:
+    await scenario()
 
 
 def settings(**events: str | Json) -> str:
@@ -36,8 +36,8 @@ def hook_lines(harness: SessionHarness) -> list[Json]:
     return [line for line in harness.messages("system") if line["subtype"].startswith("hook_")]
 
 
-async def test_commands_are_told_of_calls_and_decide_on_them(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_commands_are_notified_of_calls_and_decide_on_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
         given = settings(PreToolUse=f"cat > told; echo '{ALLOW}'", PostToolUse="echo bad >&2; exit 2")
         async with SessionHarness(tmp_path, TOUCH, settings=given, include_hook_events=True) as harness:
             harness.prompt("go")
@@ -59,11 +59,11 @@ async def test_commands_are_told_of_calls_and_decide_on_them(tmp_path: Path) -> 
         assert started["hook_id"] == responded["hook_id"]
         assert (responded["stdout"], responded["stderr"], responded["output"]) == ("", "bad\n", "bad\n")
 
-    await run(talk)
+    await run(scenario)
 
 
-async def test_the_runs_of_callbacks_are_told_with_their_answers(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_the_runs_of_callbacks_are_reported_with_their_answers(tmp_path: Path) -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, include_hook_events=True) as harness:
             await play(
                 harness, {"PreToolUse": specific(permissionDecision="allow"), "PostToolUse": {"suppressOutput": True}}
@@ -71,22 +71,22 @@ async def test_the_runs_of_callbacks_are_told_with_their_answers(tmp_path: Path)
         told = [line["output"] for line in hook_lines(harness) if line["subtype"] == "hook_response"]
         assert told == ['{"hookSpecificOutput":{"permissionDecision":"allow"}}', ""]
 
-    await run(talk)
+    await run(scenario)
 
 
-async def test_what_a_command_wants_hidden_is_not_told(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_what_a_command_wants_hidden_is_not_reported(tmp_path: Path) -> None:
+    async def scenario() -> None:
         given = settings(UserPromptSubmit="echo '{\"suppressOutput\": true}'")
         async with SessionHarness(tmp_path, ONE, settings=given, include_hook_events=True) as harness:
             harness.prompt("go")
             await harness.receive("result")
         assert [line["stdout"] for line in hook_lines(harness) if line["subtype"] == "hook_response"] == [""]
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_session_begins_and_ends_with_commands(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         given = settings(SessionStart="echo welcome", SessionEnd="cat > ended")
         async with SessionHarness(tmp_path, ONE, settings=given) as harness:
             harness.prompt("go")
@@ -100,14 +100,14 @@ async def test_a_session_begins_and_ends_with_commands(tmp_path: Path) -> None:
         assert json.loads((tmp_path / "ended").read_text())["reason"] == "other"
         assert [line["hook_name"] for line in hook_lines(harness)] == ["SessionStart:startup"] * 2
 
-    await run(talk)
+    await run(scenario)
 
 
 @pytest.mark.parametrize("first", ["a blocked prompt", "a local command", "an interrupt"])
 async def test_what_is_said_at_the_beginning_waits_for_the_first_turn_that_has_a_model(
     tmp_path: Path, first: str
 ) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         begins = "[ -e again ] || { echo > begun; sleep 600; }; echo welcome"
         async with SessionHarness(tmp_path, ONE, settings=settings(SessionStart=begins)) as harness:
             await register(harness, {"UserPromptSubmit": [matcher("h")]} if first == "a blocked prompt" else {})
@@ -125,11 +125,11 @@ async def test_what_is_said_at_the_beginning_waits_for_the_first_turn_that_has_a
             await until_result(harness, {})
         assert [text.splitlines()[1] for text in contexts(harness) if "hook-context" in text] == ["welcome"]
 
-    await run(talk)
+    await run(scenario)
 
 
-async def test_continue_has_no_effect_where_nothing_can_be_ended_and_that_is_told(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_continue_has_no_effect_where_nothing_can_be_ended_and_that_is_reported(tmp_path: Path) -> None:
+    async def scenario() -> None:
         stops = """echo '{"continue": false, "stopReason": "enough"}'"""
         async with SessionHarness(tmp_path, ONE, settings=settings(SessionStart=stops)) as harness:
             harness.prompt("go")
@@ -141,19 +141,19 @@ async def test_continue_has_no_effect_where_nothing_can_be_ended_and_that_is_tol
             "One.",
             [],
         )
-        assert any("continue has no effect" in complaint for complaint in harness.warnings)
+        assert any("`continue` has no effect" in warning for warning in harness.warnings)
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_prompt_is_blocked_by_exit_code_2(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, ONE, settings=settings(UserPromptSubmit="echo no >&2; exit 2")) as harness:
             harness.prompt("go")
             result = await harness.receive("result")
         assert result["result"] == "UserPromptSubmit operation blocked by hook:\nno\n\nOriginal prompt: go"
 
-    await run(talk)
+    await run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ async def test_nothing_of_a_tree_runs_before_it_is_trusted(tmp_path: Path, optio
     events = ("SessionStart", "UserPromptSubmit", "PreToolUse", "Stop", "SessionEnd")
     (tmp_path / ".claude" / "settings.json").write_text(settings(**dict.fromkeys(events, "echo ran >> canary")))
 
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, permission_mode="acceptEdits", **options) as harness:
             harness.prompt("go")
             await harness.receive("result")
@@ -178,11 +178,11 @@ async def test_nothing_of_a_tree_runs_before_it_is_trusted(tmp_path: Path, optio
         assert (tmp_path / "canary").exists() is ran
         assert bool(listing["hooks"]) is ran
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_change_of_the_settings_changes_the_commands(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, ONE) as harness:
             harness.prompt("go")
             await harness.receive("result")
@@ -196,27 +196,27 @@ async def test_a_change_of_the_settings_changes_the_commands(tmp_path: Path) -> 
         assert [len(message["content"]) for message in messages if message["role"] == "user"] == [1, 2]
         assert listing["hooks"] == []
 
-    await run(talk)
+    await run(scenario)
 
 
-async def test_what_is_wrong_with_the_hooks_of_settings_is_told_at_the_start(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_what_is_wrong_with_the_hooks_of_settings_is_reported_at_the_start(tmp_path: Path) -> None:
+    async def scenario() -> None:
         async with SessionHarness(
-            tmp_path, ONE, settings=settings(Nonsense="true", Stop={"type": "prompt"})
+            tmp_path, ONE, settings=settings(Nonsense="true", Stop={"type": "pigeon"})
         ) as harness:
             pass
-        assert ["unknown event" in harness.warnings[0], "not supported (use command)" in harness.warnings[1]] == [
+        assert ["unknown event" in harness.warnings[0], "not supported (use command" in harness.warnings[1]] == [
             True,
             True,
         ]
 
-    await run(talk)
+    await run(scenario)
 
 
-async def test_a_command_in_the_background_holds_up_nothing_and_is_heard_later(tmp_path: Path) -> None:
+async def test_a_background_command_delays_nothing_and_is_reported_later(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
 
-    async def talk() -> None:
+    async def scenario() -> None:
         context = json.dumps(specific(additionalContext="late news"))
         background = {"command": f"read < go; echo '{context}'; echo done > over", "async": True}
         async with SessionHarness(
@@ -234,13 +234,13 @@ async def test_a_command_in_the_background_holds_up_nothing_and_is_heard_later(t
         assert response["outcome"] == "success"
         assert ["late news" in text for text in contexts(harness)] == [True]
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_what_runs_in_the_background_ends_with_the_session(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pid")
 
-    async def talk() -> None:
+    async def scenario() -> None:
         background = {"command": "echo $$ > pid; exec sleep 600", "async": True}
         async with SessionHarness(tmp_path, ONE, settings=settings(UserPromptSubmit=background)) as harness:
             harness.prompt("go")
@@ -249,11 +249,11 @@ async def test_what_runs_in_the_background_ends_with_the_session(tmp_path: Path)
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
-    await run(talk)
+    await run(scenario)
 
 
-async def test_callbacks_and_commands_are_heard_together_callbacks_first(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_callbacks_and_commands_are_consulted_together_callbacks_first(tmp_path: Path) -> None:
+    async def scenario() -> None:
         given = settings(UserPromptSubmit="echo from a command")
         async with SessionHarness(tmp_path, ONE, settings=given) as harness:
             await register(harness, {"UserPromptSubmit": [matcher("h")]})
@@ -262,13 +262,13 @@ async def test_callbacks_and_commands_are_heard_together_callbacks_first(tmp_pat
         assert [text.splitlines()[1] for text in contexts(harness)] == ["from a callback", "from a command"]
         assert (len(asked(harness)), results(harness)) == (1, [])
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_an_interrupt_ends_a_command_that_is_asked(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pid")
 
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(
             tmp_path, ONE, settings=settings(UserPromptSubmit="echo $$ > pid; exec sleep 600")
         ) as harness:
@@ -280,4 +280,4 @@ async def test_an_interrupt_ends_a_command_that_is_asked(tmp_path: Path) -> None
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
-    await run(talk)
+    await run(scenario)

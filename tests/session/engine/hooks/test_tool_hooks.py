@@ -41,12 +41,12 @@ TOUCH = script("touch a.txt")
 STDIO = {"permission_prompt_tool": "stdio"}
 
 
-async def run(talk: Any) -> None:
-    await talk()
+async def run(scenario: Any) -> None:
+    await scenario()
 
 
-async def test_a_hook_is_told_of_a_call_before_it_is_decided_on(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_a_hook_is_notified_of_a_call_before_it_is_decided_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             await play(harness, {"PreToolUse": {}})
         (input,) = asked(harness)
@@ -65,7 +65,7 @@ async def test_a_hook_is_told_of_a_call_before_it_is_decided_on(tmp_path: Path) 
         assert kinds == ["hook_callback", "can_use_tool"]
         assert permissions(harness) == [("allow", "host")]
 
-    await run(talk)
+    await run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_a_hook_is_told_of_a_call_before_it_is_decided_on(tmp_path: Path) 
     [("allow", True, 0, ("allow", "hook")), ("deny", False, 0, ("deny", "hook")), ("ask", True, 1, ("allow", "host"))],
 )
 async def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: int, record: Any) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             said = specific(permissionDecision=word, permissionDecisionReason="because")
             result = await play(harness, {"PreToolUse": said})
@@ -86,7 +86,7 @@ async def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: i
         if word == "deny":
             assert results(harness) == ["PreToolUse:Bash hook error: because"]
 
-    await run(talk)
+    await run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -104,59 +104,59 @@ async def test_a_hook_decides(tmp_path: Path, word: str, ran: bool, was_asked: i
     ],
 )
 async def test_rules_and_hooks_have_their_order(tmp_path: Path, options: Json, word: str, record: Any) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **options) as harness:
             await play(harness, {"PreToolUse": specific(permissionDecision=word)})
         assert permissions(harness) == [record]
         assert (tmp_path / "a.txt").exists() is (record[0] == "allow")
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_hook_may_change_the_input(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             said = specific(updatedInput={"command": "touch b.txt"}, permissionDecision="allow")
             await play(harness, {"PreToolUse": said})
         assert (tmp_path / "b.txt").exists()
         assert not (tmp_path / "a.txt").exists()
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_changed_input_that_a_rule_denies_is_denied(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, disallowed_tools=("Bash(rm:*)",)) as harness:
             said = specific(updatedInput={"command": "rm script.toml"}, permissionDecision="allow")
             await play(harness, {"PreToolUse": said})
         assert permissions(harness) == [("deny", "rule")]
         assert (tmp_path / "script.toml").exists()
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_denied_input_stays_denied_whatever_a_hook_makes_of_it(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, script("rm script.toml"), disallowed_tools=("Bash(rm:*)",)) as harness:
             said = specific(updatedInput={"command": "true"}, permissionDecision="allow")
             await play(harness, {"PreToolUse": said})
         assert permissions(harness) == [("deny", "rule")]
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_changed_input_that_does_not_fit_the_tool_is_an_error_for_the_model(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH) as harness:
             await play(harness, {"PreToolUse": specific(updatedInput={"cmd": 1}, permissionDecision="allow")})
-        assert "the input a hook gave" in results(harness)[0]
+        assert "the input from a hook is invalid" in results(harness)[0]
         assert permissions(harness) == []
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_hook_that_stops_the_turn_stops_it_before_the_call_runs(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         two = (
             "{ name = 'Bash', input = { command = 'touch a.txt' } }, { name = 'Bash', input = { command = 'touch b' } }"
         )
@@ -166,15 +166,18 @@ async def test_a_hook_that_stops_the_turn_stops_it_before_the_call_runs(tmp_path
         assert (result["terminal_reason"], result["subtype"], result["result"]) == ("hook_stopped", "success", "")
         assert (result["permission_denials"], questions(harness), len(asked(harness))) == ([], [], 1)
         assert [text.split(":")[0] for text in results(harness)] == ["PreToolUse", "This call did not run"]
-        texts = [line["content"] for line in harness.messages("system") if line["subtype"] == "informational"]
+        notices = [line for line in harness.messages("system") if line["subtype"] == "informational"]
+        texts = [line["content"] for line in notices]
         assert texts == ["PreToolUse:Bash says: hello", "PreToolUse:Bash hook stopped the turn: enough"]
+        first = next(harness.messages("assistant"))["message"]["content"][0]["id"]
+        assert [line["tool_use_id"] for line in notices] == [first, first]
         assert not (tmp_path / "a.txt").exists()
 
-    await run(talk)
+    await run(scenario)
 
 
-async def test_hooks_behind_a_call_hear_how_it_ended_and_may_speak_to_the_model(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_hooks_after_a_call_receive_its_outcome_and_may_add_context_for_the_model(tmp_path: Path) -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, script("echo one", "exit 3"), **STDIO) as harness:
             answers = {
                 "PostToolUse": specific(additionalContext="seen"),
@@ -194,11 +197,11 @@ async def test_hooks_behind_a_call_hear_how_it_ended_and_may_speak_to_the_model(
             "batch",
         ]
 
-    await run(talk)
+    await run(scenario)
 
 
-async def test_contexts_come_behind_all_results_of_an_answer(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_contexts_come_after_all_results_of_an_answer(tmp_path: Path) -> None:
+    async def scenario() -> None:
         two = "{ name = 'Bash', input = { command = 'echo a' } }, { name = 'Bash', input = { command = 'echo b' } }"
         async with SessionHarness(tmp_path, f"[[turn]]\ntools = [{two}]\n[[turn]]\ntext = 'Done.'") as harness:
             await play(harness, {"PostToolUse": specific(additionalContext="seen")})
@@ -206,11 +209,11 @@ async def test_contexts_come_behind_all_results_of_an_answer(tmp_path: Path) -> 
         kinds = [block["type"] for block in messages[2]["content"]]
         assert kinds == ["tool_result", "tool_result", "text", "text"]
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_hook_may_put_another_output_in_the_place_of_the_tools(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, script("echo secret")) as harness:
             new = {"stdout": "replaced", "stderr": "", "interrupted": False, "isImage": False}
             await play(harness, {"PostToolUse": specific(updatedToolOutput=new, updatedMCPToolOutput="not this")})
@@ -218,7 +221,7 @@ async def test_a_hook_may_put_another_output_in_the_place_of_the_tools(tmp_path:
         assert (results(harness), line["tool_use_result"]) == (["replaced"], new)
         assert "secret" not in harness.raw.decode().replace("echo secret", "").replace('"stdout":"secret"', "")
 
-    await run(talk)
+    await run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -236,17 +239,17 @@ def test_a_replaced_output_is_shown_to_the_model(new: Any, content: Any) -> None
     assert replace_output(ToolOutput(content="old", detail="old"), new) == ToolOutput(content=content, detail=new)
 
 
-async def test_a_hook_behind_a_call_may_end_the_turn(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_a_hook_after_a_call_may_end_the_turn(tmp_path: Path) -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, script("echo one")) as harness:
             result = await play(harness, {"PostToolUse": {"continue": False, "stopReason": "enough"}})
         assert (result["terminal_reason"], results(harness)) == ("hook_stopped", ["one"])
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_matchers_choose_who_is_asked_and_task_is_agent(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, script("echo one")) as harness:
             hooks = [matcher("bash", matcher="Bash"), matcher("edits", matcher="Edit|Write"), matcher("all", "more")]
             await register(harness, {"PreToolUse": hooks})
@@ -255,11 +258,11 @@ async def test_matchers_choose_who_is_asked_and_task_is_agent(tmp_path: Path) ->
         ids = [line["request"]["callback_id"] for line in harness.messages("control_request")]
         assert ids == ["bash", "all", "more"]
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_hooks_are_asked_all_at_once_and_the_call_waits_for_the_last(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH) as harness:
             await register(harness, {"PreToolUse": [matcher(*(f"h{n}" for n in range(32)))]})
             harness.prompt("go")
@@ -273,7 +276,7 @@ async def test_hooks_are_asked_all_at_once_and_the_call_waits_for_the_last(tmp_p
             await harness.receive("result")
         assert (tmp_path / "a.txt").exists()
 
-    await run(talk)
+    await run(scenario)
 
 
 def success(line: Json, answer: Json) -> Json:
@@ -284,7 +287,7 @@ def success(line: Json, answer: Json) -> Json:
 
 
 async def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_counts(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             await play(harness, {"PermissionRequest": SILENCE})
             cancelled = [line["request_id"] for line in harness.messages("control_cancel_request")]
@@ -294,7 +297,7 @@ async def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_cou
         suggestions = questions(harness)[0]["permission_suggestions"]
         assert asked(harness)[0]["permission_suggestions"] == suggestions
 
-    await run(talk)
+    await run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -308,19 +311,19 @@ async def test_the_host_and_the_hook_are_asked_together_and_the_first_answer_cou
 async def test_a_hook_that_is_faster_than_the_host_decides(
     tmp_path: Path, decision: Json, record: Any, text: str
 ) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             await play(harness, {"PermissionRequest": specific(decision=decision)}, permission=SILENCE)
             cancelled = [line["request_id"] for line in harness.messages("control_cancel_request")]
         asks = {line["request"]["subtype"]: line["request_id"] for line in harness.messages("control_request")}
         assert (cancelled, permissions(harness), results(harness)) == ([asks["can_use_tool"]], [record], [text])
 
-    await run(talk)
+    await run(scenario)
 
 
 @pytest.mark.parametrize("first", ["hook_callback", "can_use_tool"])
 async def test_of_answers_that_come_together_a_denial_counts(tmp_path: Path, first: str) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             await register(harness, {"PermissionRequest": [matcher("h")]})
             harness.prompt("go")
@@ -332,11 +335,11 @@ async def test_of_answers_that_come_together_a_denial_counts(tmp_path: Path, fir
             await harness.receive("result")
         assert (permissions(harness), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_the_state_is_running_again_when_a_hook_has_answered_for_the_host(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         harness = SessionHarness(tmp_path, TOUCH, **STDIO)
         harness.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
         async with harness:
@@ -344,32 +347,32 @@ async def test_the_state_is_running_again_when_a_hook_has_answered_for_the_host(
         states = [line["state"] for line in harness.messages("system") if line["subtype"] == "session_state_changed"]
         assert states == ["running", "requires_action", "running", "idle"]
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_callback_that_is_registered_twice_is_asked_twice(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, skip_permissions=True) as harness:
             await register(harness, {"PreToolUse": [matcher("h"), matcher("h", matcher="Bash")]})
             harness.prompt("go")
             await until_result(harness, {"h": {}})
         assert (len(asked(harness)), (tmp_path / "a.txt").exists(), harness.warnings) == (2, True, [])
 
-    await run(talk)
+    await run(scenario)
 
 
 @pytest.mark.parametrize(("said", "source"), [(specific(decision={"behavior": "allow"}), "hook"), ({}, "nobody")])
-async def test_where_nobody_can_be_asked_the_hook_is(tmp_path: Path, said: Json, source: str) -> None:
-    async def talk() -> None:
+async def test_where_no_one_can_be_asked_the_hook_is(tmp_path: Path, said: Json, source: str) -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH) as harness:
             await play(harness, {"PermissionRequest": said})
         assert permissions(harness) == [("allow" if source == "hook" else "deny", source)]
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_an_interrupt_withdraws_both_questions(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             await register(harness, {"PermissionRequest": [matcher("h")]})
             harness.prompt("go")
@@ -380,13 +383,13 @@ async def test_an_interrupt_withdraws_both_questions(tmp_path: Path) -> None:
         assert sorted(cancelled) == sorted(line["request_id"] for line in harness.messages("control_request"))
         assert result["terminal_reason"] == "aborted_tools"
 
-    await run(talk)
+    await run(scenario)
 
 
-async def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_that_stays_open_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_hooks, "NOTIFICATION_SECONDS", 0)
 
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             await register(harness, {"Notification": [matcher("h", matcher="permission_prompt")]})
             harness.prompt("go")
@@ -399,7 +402,7 @@ async def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: p
             await harness.receive("result")
         assert line["request"]["input"]["message"] == "Your permission is needed to use Bash"
 
-    await run(talk)
+    await run(scenario)
 
 
 # Failures.
@@ -420,7 +423,7 @@ async def test_a_question_that_stays_open_is_told(tmp_path: Path, monkeypatch: p
 async def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
     tmp_path: Path, answer: Any, told: str, policy: str | None
 ) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO, include_hook_events=True) as harness:
             await register(harness, {"PreToolUse": [matcher("h", timeout=0.05, onFailure=policy)]})
             harness.prompt("go")
@@ -428,12 +431,12 @@ async def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
         blocks = policy != "continue"
         assert permissions(harness) == [("deny", "hook") if blocks else ("allow", "host")]
         assert blocks is (f"the hook (callback h) failed: {told}" in results(harness)[0])
-        assert any(told in complaint and "PreToolUse:Bash" in complaint for complaint in harness.warnings)
+        assert any(told in warning and "PreToolUse:Bash" in warning for warning in harness.warnings)
         (response,) = [line for line in harness.messages("system") if line["subtype"] == "hook_response"]
         assert (response["outcome"], told in response["stderr"]) == ("error", True)
         assert len(list(harness.messages("control_cancel_request"))) == (answer is SILENCE)
 
-    await run(talk)
+    await run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -445,10 +448,10 @@ async def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
         ("PostToolUse", {"adittionalContext": "x"}, ("allow", "host"), "adittionalContext"),
     ],
 )
-async def test_keys_of_an_answer_that_are_not_known_are_told_to_the_host_once(
+async def test_keys_of_an_answer_that_are_not_known_are_reported_to_the_host_once(
     tmp_path: Path, event: str, answer: Json, record: Any, key: str
 ) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, script("touch a", "touch b"), **STDIO) as harness:
             await play(harness, {event: answer})
         assert permissions(harness) == [record, record]
@@ -456,11 +459,11 @@ async def test_keys_of_an_answer_that_are_not_known_are_told_to_the_host_once(
         assert [(key in text, f"{event}:Bash (callback {event})" in text) for text in told] == [(True, True)]
         assert told[0] in harness.warnings
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_an_interrupt_withdraws_a_pending_hook(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO, include_hook_events=True) as harness:
             await register(harness, {"PreToolUse": [matcher("h")]})
             harness.prompt("go")
@@ -475,11 +478,11 @@ async def test_an_interrupt_withdraws_a_pending_hook(tmp_path: Path) -> None:
         assert (response["outcome"], result["terminal_reason"]) == ("cancelled", "aborted_tools")
         assert not (tmp_path / "a.txt").exists()
 
-    await run(talk)
+    await run(scenario)
 
 
-async def test_an_interrupt_while_a_hook_hears_of_a_call_keeps_what_the_call_gave(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_an_interrupt_while_a_hook_is_notified_of_a_call_keeps_what_the_call_gave(tmp_path: Path) -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, script("echo it ran"), skip_permissions=True) as harness:
             await register(harness, {"PostToolUse": [matcher("h")]})
             harness.prompt("go")
@@ -493,11 +496,11 @@ async def test_an_interrupt_while_a_hook_hears_of_a_call_keeps_what_the_call_gav
         assert told["message"]["content"][0]["content"] == "it ran"
         assert told["tool_use_result"]["stdout"] == "it ran"
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_an_interrupt_keeps_what_each_of_several_calls_gave(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         (tmp_path / "a.txt").write_text("first")
         (tmp_path / "b.txt").write_text("second")
         calls = ", ".join(f'{{ name = "Read", input = {{ file_path = "{tmp_path}/{name}.txt" }} }}' for name in "ab")
@@ -515,12 +518,12 @@ async def test_an_interrupt_keeps_what_each_of_several_calls_gave(tmp_path: Path
         ]
         assert ["first" in told[0], "second" in told[1], len(told)] == [True, True, 2]
 
-    await run(talk)
+    await run(scenario)
 
 
 @pytest.mark.parametrize("by", ["interrupt", "interrupt after a second initialize", "hang up", "failure"])
 async def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, by: str) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         (tmp_path / "notes.txt").write_text("the secret")
         async with SessionHarness(tmp_path, script("cat notes.txt"), skip_permissions=True) as harness:
             await register(harness, {"PostToolUse": [matcher("redact", onFailure="block")]})
@@ -542,11 +545,11 @@ async def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, b
         assert (told["message"]["content"][0]["content"], told["tool_use_result"]) == (text, f"Error: {text}")
         assert "the secret" not in transcript(harness).read_text()
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         (tmp_path / "notes.txt").write_text("the secret")
         call = "{ name = 'Agent', input = { description = 'd', prompt = 'look', subagent_type = 'general-purpose' } }"
         delegates = f"[[turn]]\ntools = [{call}]\n[[turn]]\nwhen = 'look'\n{script('cat notes.txt')[9:]}"
@@ -558,24 +561,24 @@ async def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) ->
             await harness.request("stop_task", task_id=task)
             await harness.receive("control_cancel_request")
 
-    await run(talk)
+    await run(scenario)
     (log,) = tmp_path.glob("home/.claude/projects/*/*/subagents/*.jsonl")
     assert ("its output is withheld" in log.read_text(), "the secret" in log.read_text()) == (True, False)
 
 
 async def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         two = "{ name = 'Bash', input = { command = 'echo a' } }, { name = 'Bash', input = { command = 'sleep 600' } }"
         async with SessionHarness(tmp_path, f"[[turn]]\ntools = [{two}]", skip_permissions=True) as harness:
             await register(harness, {"PostToolUse": [matcher("h")], "PreToolUse": [matcher("p")]})
             harness.prompt("go")
             react = answering(harness, {"h": specific(additionalContext="seen")})
-            begun: list[Json] = []
+            started: list[Json] = []
 
             def wanted(line: Json) -> bool:
                 react(line)
-                begun.extend([line] if line.get("request", {}).get("callback_id") == "p" else [])
-                return len(begun) == 2
+                started.extend([line] if line.get("request", {}).get("callback_id") == "p" else [])
+                return len(started) == 2
 
             await harness.receive_until(wanted)
             await harness.request("interrupt")
@@ -587,22 +590,22 @@ async def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_th
             ["seen"],
         )
 
-    await run(talk)
+    await run(scenario)
 
 
-async def test_hooks_are_heard_about_a_file_that_a_prompt_mentions(tmp_path: Path) -> None:
-    async def talk() -> None:
+async def test_hooks_are_consulted_about_a_file_that_a_prompt_mentions(tmp_path: Path) -> None:
+    async def scenario() -> None:
         (tmp_path / "notes.txt").write_text("buy milk")
         async with SessionHarness(tmp_path, script()) as harness:
             await play(harness, {"PostToolUse": specific(additionalContext="is old")}, prompt="look at @notes.txt")
             (said, _) = harness.session.journal.history.render()
         assert [word in str(said["content"]) for word in ("buy milk", "is old")] == [True, True]
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_hook_may_end_what_a_prompt_mentions(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         (tmp_path / "notes.txt").write_text("buy milk")
         async with SessionHarness(tmp_path, script()) as harness:
             said = {"continue": False, "stopReason": "enough"}
@@ -612,11 +615,11 @@ async def test_a_hook_may_end_what_a_prompt_mentions(tmp_path: Path) -> None:
         texts = [line["content"] for line in harness.messages("system") if line["subtype"] == "informational"]
         assert texts[-1] == "@notes.txt was not included: a hook ended it: enough"
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_call_is_decided_on_in_the_mode_that_counts_when_its_hooks_are_done(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO, skip_permissions=True) as harness:
             await register(harness, {"PreToolUse": [matcher("h")]})
             harness.prompt("go")
@@ -628,11 +631,11 @@ async def test_a_call_is_decided_on_in_the_mode_that_counts_when_its_hooks_are_d
             await until_result(harness, {}, permission={"behavior": "deny", "message": "no"})
         assert (permissions(harness), (tmp_path / "a.txt").exists()) == ([("deny", "host")], False)
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_hook_may_end_the_turn_instead_of_answering_a_permission_question(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, TOUCH, **STDIO) as harness:
             said = {"continue": False, "stopReason": "enough"}
             result = await play(harness, {"PermissionRequest": said}, permission=SILENCE)
@@ -640,20 +643,20 @@ async def test_a_hook_may_end_the_turn_instead_of_answering_a_permission_questio
         assert results(harness) == ["PermissionRequest:Bash hook error: a hook ended the turn: enough"]
         assert (permissions(harness), (tmp_path / "a.txt").exists()) == ([("deny", "hook")], False)
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_what_cannot_be_kept_is_replaced_in_what_hooks_say_to_the_model(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         async with SessionHarness(tmp_path, script("echo a"), skip_permissions=True) as harness:
             await play(harness, {"PostToolUse": specific(additionalContext="a\0b")})
         assert [text.splitlines()[1] for text in contexts(harness)] == ["a\ufffdb"]
 
-    await run(talk)
+    await run(scenario)
 
 
 async def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         harness = SessionHarness(tmp_path, TOUCH, permission_mode="acceptEdits")
         async with harness:
             await register(harness, {"PreToolUse": [matcher("h")]})
@@ -662,7 +665,7 @@ async def test_a_host_that_hangs_up_fails_its_hooks(tmp_path: Path) -> None:
         assert permissions(harness) == [("deny", "hook")]
         assert not (tmp_path / "a.txt").exists()
 
-    await run(talk)
+    await run(scenario)
 
 
 # Tools of MCP servers.
@@ -675,7 +678,7 @@ MCP_ANSWERS = {
 
 
 async def test_the_output_of_an_mcp_tool_has_a_field_of_its_own(tmp_path: Path) -> None:
-    async def talk() -> None:
+    async def scenario() -> None:
         calling = "[[turn]]\ntools = [{ name = 'mcp__s__look', input = {} }]\n[[turn]]\ntext = 'Done.'"
         async with SessionHarness(tmp_path, calling, permission_prompt_tool="stdio") as harness:
             hooks = {"PostToolUse": [matcher("h", matcher="mcp__s__.*")]}
@@ -687,7 +690,7 @@ async def test_the_output_of_an_mcp_tool_has_a_field_of_its_own(tmp_path: Path) 
         assert results(harness) == ["hidden"]
         assert asked(harness)[0]["tool_name"] == "mcp__s__look"
 
-    await run(talk)
+    await run(scenario)
 
 
 def serve_or(react: Any, harness: SessionHarness, line: Json) -> bool:

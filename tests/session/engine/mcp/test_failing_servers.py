@@ -1,4 +1,4 @@
-"""MCP servers that hang, die, flood, never start or are not trusted: the session goes on and says what happened."""
+"""MCP servers that hang, die, flood, never start or are not trusted: the session continues and says what happened."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_servers_that_never_answer_fail_within_their_limit_with_reason_and
         plain=own("plain.py", "noisy", required=False),
     )
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("result")
         answer = (await harness.request("mcp_status"))["response"]["response"]["mcpServers"]
@@ -46,16 +46,16 @@ async def test_servers_that_never_answer_fail_within_their_limit_with_reason_and
         assert told["odd"]["error"].startswith("unknown type 'pigeon'")
 
     limits = {"MCP_TIMEOUT": "3000"}
-    harness = await visit(tmp_path, script([("mcp__mute__x", {})], "Done."), talk, limits, mcp_config=servers)
+    harness = await visit(tmp_path, script([("mcp__mute__x", {})], "Done."), scenario, limits, mcp_config=servers)
     failed = dict.fromkeys(("mute", "deaf", "absent", "odd"), "failed")
     assert states(harness) == {**failed, "plain": "connected"}
     assert {change["name"]: change["status"] for change in news(harness)} == failed
     assert "The MCP server 'mute' is not there (failed): did not answer within 3 s" in results(harness)[0]
-    assert any("MCP server mute: failed: did not answer" in complaint for complaint in harness.warnings)
+    assert any("MCP server mute: failed: did not answer" in warning for warning in harness.warnings)
 
 
 async def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("result")
         lost = await seen(harness, lambda line: line.get("mcp_server", {}).get("status") == "pending")
@@ -74,13 +74,13 @@ async def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path:
 
     turns = script([("mcp__plain__which", {})], "Done.", [("mcp__plain__which", {})], "Done.")
     servers = config(plain=own("plain.py", "once"))
-    harness = await visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    harness = await visit(tmp_path, turns, scenario, mcp_config=servers, allowed_tools=ALL)
     first, second = (int(content[0]["text"]) for content in results(harness))
     assert first != second
 
 
-async def test_the_model_hears_of_a_server_that_is_not_there_and_of_its_return(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_the_model_is_notified_of_a_server_that_is_not_there_and_of_its_return(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         for prompt in ("first", "second"):
             harness.prompt(prompt)
             await harness.receive("result")
@@ -90,7 +90,7 @@ async def test_the_model_hears_of_a_server_that_is_not_there_and_of_its_return(t
         await harness.receive("result")
 
     server = {**own("plain.py", "well", required=False), "command": str(tmp_path / "late")}
-    harness = await visit(tmp_path, script("One.", "Two.", "Three."), talk, mcp_config=config(plain=server))
+    harness = await visit(tmp_path, script("One.", "Two.", "Three."), scenario, mcp_config=config(plain=server))
     prompts = [json.dumps(turn) for turn in harness.session.journal.history.render() if turn["role"] == "user"]
     assert ["is not there (failed)" in prompt for prompt in prompts] == [True, False, False]
     assert ["is there again" in prompt for prompt in prompts] == [False, False, True]
@@ -125,8 +125,8 @@ async def test_a_small_limit_of_output_is_heeded(tmp_path: Path) -> None:
     assert "Output too large" in results(harness)[0][0]["text"]
 
 
-async def test_no_model_is_asked_while_a_required_server_is_not_there(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_no_model_is_called_while_a_required_server_is_missing(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         result = await harness.receive("result")
         assert result["subtype"] == "error_during_execution"
@@ -139,17 +139,17 @@ async def test_no_model_is_asked_while_a_required_server_is_not_there(tmp_path: 
         assert (await harness.receive("result"))["result"] == "Done."
 
     servers = config(plain=own("plain.py", "mute", required=True))
-    await visit(tmp_path, script("Done."), talk, QUICK, mcp_config=servers)
+    await visit(tmp_path, script("Done."), scenario, QUICK, mcp_config=servers)
 
 
 async def test_a_server_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         [reason] = (await harness.receive("result"))["errors"]
         assert "'nowhere' is not there (failed): cannot reach the server: " in reason
 
     servers = config(nowhere={"type": "http", "url": "http://127.0.0.1:9/mcp", "required": True})
-    await visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    await visit(tmp_path, script("Done."), scenario, mcp_config=servers)
 
 
 class Closed(http.server.BaseHTTPRequestHandler):
@@ -181,18 +181,18 @@ async def test_a_server_that_wants_authorization_is_in_a_state_of_its_own(tmp_pa
 
 
 async def test_a_slow_server_holds_up_a_turn_no_longer_than_an_interrupt(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await asyncio.sleep(0)
         await harness.request("interrupt")
         assert (await harness.receive("result"))["terminal_reason"] == "aborted_streaming"
 
     servers = config(plain=own("plain.py", "mute", required=True))
-    await visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    await visit(tmp_path, script("Done."), scenario, mcp_config=servers)
 
 
 async def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_host_is_asked(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         asked = (await harness.receive("control_request"))["request"]
         assert asked == {
@@ -212,7 +212,7 @@ async def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_h
     harness = await visit(
         tmp_path,
         turns,
-        talk,
+        scenario,
         mcp_config=servers,
         allowed_tools=("mcp__plain__echo",),
         permission_prompt_tool="stdio",
@@ -221,7 +221,7 @@ async def test_a_permission_rule_decides_on_a_servers_tool_and_without_one_the_h
 
 
 async def test_a_turn_that_waits_for_a_servers_prompt_is_interrupted(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("result")
         harness.prompt("/mcp__plain__plan", uuid="00000000-0000-4000-8000-00000000cafe")
@@ -232,7 +232,7 @@ async def test_a_turn_that_waits_for_a_servers_prompt_is_interrupted(tmp_path: P
         assert (await harness.receive("result"))["result"] == "Two."
 
     servers = config(plain=own("plain.py", "silent"))
-    await visit(tmp_path, script("One.", "Two."), talk, mcp_config=servers)
+    await visit(tmp_path, script("One.", "Two."), scenario, mcp_config=servers)
 
 
 def added(line: Json) -> list[str]:
@@ -241,27 +241,27 @@ def added(line: Json) -> list[str]:
 
 
 async def test_every_announced_change_is_looked_at_also_those_that_come_during_a_look(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("result")
         # A quick server has said it all before the turn begins: then `init` has the tools, and there is no news.
         await seen(harness, lambda line: "mcp__plain__tool4" in (line.get("tools") or added(line)))
 
-    harness = await visit(tmp_path, script("Done."), talk, mcp_config=config(plain=own("plain.py", "restless")))
+    harness = await visit(tmp_path, script("Done."), scenario, mcp_config=config(plain=own("plain.py", "restless")))
     assert {f"mcp__plain__tool{number}" for number in (2, 3, 4)} < set(harness.session.config.tools)
 
 
 async def test_a_server_that_cannot_be_configured_gates_the_model_if_it_is_required(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         [reason] = (await harness.receive("result"))["errors"]
         assert "'plain' is not there (failed): the variable NOWHERE is not set" in reason
 
     servers = config(plain=own("plain.py", "well", env={"TOKEN": "${NOWHERE}"}))
-    await visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    await visit(tmp_path, script("Done."), scenario, mcp_config=servers)
 
 
-async def test_what_a_server_prints_in_the_wrong_place_tells_why_it_failed(tmp_path: Path) -> None:
+async def test_what_a_server_prints_in_the_wrong_place_reports_why_it_failed(tmp_path: Path) -> None:
     servers = config(plain={"command": "/bin/sh", "args": ["-c", "echo no licence; exit 3"]})
     harness = await visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
     [change] = news(harness)
@@ -277,7 +277,7 @@ async def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_ord
     well = own("plain.py", "well", required=False)
     sets = [{"a": well, "b": well, "c": well}, {}, {"a": well, "d": well}, {"d": well}]
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         await harness.request("initialize")
         first = await harness.request("mcp_set_servers", servers=sets[0])
         assert first["response"]["response"]["added"] == ["a", "b", "c"]
@@ -297,14 +297,14 @@ async def test_sets_of_servers_that_come_at_once_replace_each_other_in_their_ord
         told = (await harness.request("mcp_status"))["response"]["response"]["mcpServers"]
         assert [(server["name"], server["status"]) for server in told] == [("d", "connected")]
 
-    await visit(tmp_path, script("Done."), talk)
+    await visit(tmp_path, script("Done."), scenario)
 
 
 async def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_ended(tmp_path: Path) -> None:
     mark = tmp_path / "started"
     turns = script([("mcp__plain__echo", {"text": "one"})], "Done.")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         await one_turn(harness)
         lost = await seen(harness, lambda line: line.get("mcp_server", {}).get("status") == "pending")
         assert lost["mcp_server"]["error"] == "closed its output; reconnecting"
@@ -315,18 +315,18 @@ async def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_end
     # Nothing here may be the work of a limit.
     limits = {"MCP_TIMEOUT": "600000", "MCP_TOOL_TIMEOUT": "0"}
     servers = config(plain=own("plain.py", "shut", str(mark)))
-    harness = await visit(tmp_path, turns, talk, limits, mcp_config=servers, allowed_tools=ALL)
+    harness = await visit(tmp_path, turns, scenario, limits, mcp_config=servers, allowed_tools=ALL)
 
     assert results(harness) == ["MCP server 'plain': closed its output"]
 
 
 async def test_a_server_that_closes_its_output_before_it_says_anything_fails_at_once(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         await one_turn(harness)
         assert (await status(harness))[0]["error"] == "closed its output"
 
     servers = config(plain=own("plain.py", "closed", required=False))
-    harness = await visit(tmp_path, script("Done."), talk, {"MCP_TIMEOUT": "600000"}, mcp_config=servers)
+    harness = await visit(tmp_path, script("Done."), scenario, {"MCP_TIMEOUT": "600000"}, mcp_config=servers)
 
     assert states(harness) == {"plain": "failed"}
 
@@ -335,18 +335,18 @@ CLASHES = [("a.b", "a b"), ("a", "a__b"), ("a__b", "a"), ("a", "a.")]
 
 
 @pytest.mark.parametrize(("first", "second"), CLASHES)
-async def test_of_servers_whose_tools_cannot_be_told_apart_the_second_is_refused(
+async def test_the_second_of_two_servers_with_indistinguishable_tools_is_refused(
     tmp_path: Path, first: str, second: str
 ) -> None:
     optional = own("plain.py", "well", required=False)
     servers = config(**{first: own("plain.py", "well"), second: optional, "c": own("plain.py", "well")})
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         await one_turn(harness)
         [failed] = [one for one in (await status(harness)) if one["name"] == second]
         assert (failed["status"], f"those of the server '{first}'" in failed["error"]) == ("failed", True)
 
-    harness = await visit(tmp_path, script("Done."), talk, mcp_config=servers)
+    harness = await visit(tmp_path, script("Done."), scenario, mcp_config=servers)
 
     assert states(harness) == {first: "connected", second: "failed", "c": "connected"}
     assert [(f"MCP server {second}: failed" in text, repr(first) in text) for text in harness.warnings] == [
@@ -361,7 +361,7 @@ async def status(harness: SessionHarness) -> list[Json]:
 
 @pytest.mark.parametrize(("first", "second"), CLASHES)
 async def test_servers_that_the_host_adds_are_refused_as_well(tmp_path: Path, first: str, second: str) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         one = own("plain.py", "well", required=False)
         answer = (await harness.request("mcp_set_servers", servers={second: one}))["response"]["response"]
         assert (answer["added"], list(answer["errors"])) == ([], [second])
@@ -369,15 +369,15 @@ async def test_servers_that_the_host_adds_are_refused_as_well(tmp_path: Path, fi
         assert (answer["added"], list(answer["errors"])) == (["x_y"], ["x.y"])
         assert "those of the server 'x_y'" in answer["errors"]["x.y"]
 
-    await visit(tmp_path, script("Done."), talk, mcp_config=config(**{first: own("plain.py", "well")}))
+    await visit(tmp_path, script("Done."), scenario, mcp_config=config(**{first: own("plain.py", "well")}))
 
 
 async def test_a_server_that_the_host_runs_is_refused_as_well(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         await harness.request("initialize", sdkMcpServers=["a_b"])
         await one_turn(harness)
 
-    harness = await visit(tmp_path, script("Done."), talk, mcp_config=config(**{"a.b": own("plain.py", "well")}))
+    harness = await visit(tmp_path, script("Done."), scenario, mcp_config=config(**{"a.b": own("plain.py", "well")}))
 
     assert states(harness) == {"a.b": "connected", "a_b": "failed"}
 
@@ -433,8 +433,8 @@ async def test_a_projects_servers_start_only_in_a_trusted_folder(tmp_path: Path)
 
     assert states(harness) == {}
     assert not (tmp_path / "ran").exists()
-    complaint = ".mcp.json: no effect: MCP servers evil: the folder is not trusted"
-    assert any(complaint in one for one in harness.warnings)
+    warning = ".mcp.json: no effect: MCP servers evil: the folder is not trusted"
+    assert any(warning in one for one in harness.warnings)
 
 
 async def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_keys_are_not_a_projects(
@@ -457,7 +457,7 @@ async def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_key
         "mine": ("connected", "user"),
         "tree": ("connected", "project"),
     }
-    assert any("the variable ANTHROPIC_API_KEY is not set" in complaint for complaint in harness.warnings)
+    assert any("the variable ANTHROPIC_API_KEY is not set" in warning for warning in harness.warnings)
 
     harness = await visit(tmp_path, script("Done."), one_turn, keys, strict_mcp_config=True, **options)
     assert states(harness) == {"both": "connected"}
@@ -475,7 +475,7 @@ def test_a_configuration_on_the_command_line_must_be_readable(tmp_path: Path, gi
     composer = Composer(CliOptions(mcp_config=(given,), model="offline"), {"HOME": str(tmp_path)}, str(tmp_path))
 
     with pytest.raises(UsageError, match=reason):
-        composer.make_config(lambda complaint: None)
+        composer.make_config(lambda warning: None)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,32 @@ EVERYTHING = script(
 )
 
 
+CHILDREN = [
+    {"uri": "book://shelf/a", "name": "a"},
+    {"uri": "book://shelf/low", "name": "low", "mimeType": "inode/directory"},
+]
+
+
+async def test_directories_among_resources_are_listed_by_the_server_or_taken_from_its_resources(tmp_path: Path) -> None:
+    servers = config(library=own("plain.py", "library"), archive=own("plain.py", "archive"))
+    tool = "ReadMcpResourceDirTool"
+    asked = [("library", "book://shelf"), ("archive", "book://shelf/"), ("library", "book://nothing")]
+    turns = script([(tool, {"server": server, "uri": uri}) for server, uri in asked], "Done.")
+    harness = await visit(tmp_path, turns, one_turn, mcp_config=servers)
+    listed, taken, refused = results(harness)
+    assert json.loads(listed) == json.loads(taken) == CHILDREN
+    assert refused == "MCP server 'library': not a directory (error -32602)"
+    details = [line["tool_use_result"] for line in harness.messages("user") if "tool_use_result" in line]
+    assert {"resources": CHILDREN} in details
+    assert {"resources": [], "error": refused} in details
+
+
+async def test_the_directory_tool_is_offered_if_a_server_lists_directories(tmp_path: Path) -> None:
+    harness = await visit(tmp_path, script("Done."), one_turn, mcp_config=config(a=own("plain.py", "archive")))
+    init = next(line for line in harness.messages("system") if line["subtype"] == "init")
+    assert ("ReadMcpResourceTool" in init["tools"], "ReadMcpResourceDirTool" in init["tools"]) == (True, False)
+
+
 def check_everything(harness: SessionHarness) -> None:
     added, measured, [picture], failed, wrong, listed, read = results(harness)
     assert added == [{"type": "text", "text": "5"}]
@@ -50,12 +76,12 @@ def check_everything(harness: SessionHarness) -> None:
     assert "Error executing tool fail" in failed
     assert "add" in wrong
     assert json.loads(listed)[0]["uri"] == "workshop://rules"
-    assert json.loads(read)[0]["text"] == "Wear glasses."
+    assert [item["text"] for item in json.loads(read)["contents"]] == ["Wear glasses."]
     assert states(harness) == {"workshop": "connected"}
 
 
-async def test_a_stdio_server_gives_text_pictures_structure_errors_and_resources(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_a_stdio_server_returns_text_images_structured_content_errors_and_resources(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         await one_turn(harness)
         answer = (await harness.request("mcp_status"))["response"]["response"]
         [server] = answer["mcpServers"]
@@ -71,7 +97,7 @@ async def test_a_stdio_server_gives_text_pictures_structure_errors_and_resources
         assert server["tools"][0] == {"name": "add", "annotations": {"readOnly": True}}
 
     harness = await visit(
-        tmp_path, EVERYTHING, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
+        tmp_path, EVERYTHING, scenario, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
     )
     check_everything(harness)
     assert next(line["tool_use_meta"] for line in harness.messages("assistant") if "tool_use_meta" in line) == [
@@ -100,7 +126,7 @@ def listening(transport: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("transport", ["sse", "http"])
-async def test_a_server_behind_a_url_gives_the_same(tmp_path: Path, transport: str) -> None:
+async def test_a_server_behind_a_url_returns_the_same(tmp_path: Path, transport: str) -> None:
     with listening(transport) as url:
         servers = config(workshop={"type": transport, "url": url, "headers": {"X-From": "parley"}, "required": True})
         harness = await visit(tmp_path, EVERYTHING, one_turn, mcp_config=servers, allowed_tools=ALL)
@@ -108,7 +134,7 @@ async def test_a_server_behind_a_url_gives_the_same(tmp_path: Path, transport: s
 
 
 async def test_a_server_asks_the_person_through_the_host_and_no_answer_cancels(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         await harness.request("initialize")
         harness.prompt("go")
         for action in ({"action": "accept", "content": {"name": "Ada"}}, {"action": "cancel"}, {"action": "sing"}):
@@ -130,13 +156,13 @@ async def test_a_server_asks_the_person_through_the_host_and_no_answer_cancels(t
     greet: list[tuple[str, Json]] = [("mcp__workshop__greet", {})]
     turns = script(greet, greet, greet, "Done.")
     harness = await visit(
-        tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
+        tmp_path, turns, scenario, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
     )
     assert [content[0]["text"] for content in results(harness)] == ["Hello, Ada.", "(cancel)", "(cancel)"]
 
 
 async def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("/mcp__workshop__plan 'a chair' by next week")
         assert "mcp__workshop__plan" in (await harness.receive("system", "init"))["slash_commands"]
         await harness.receive("result")
@@ -155,7 +181,7 @@ async def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
     harness = await visit(
         tmp_path,
         turns,
-        talk,
+        scenario,
         mcp_config=config(workshop=own("workshop.py", "stdio")),
         replay_user_messages=True,
     )
@@ -166,14 +192,14 @@ async def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_has_another_tool_shows_it_to_the_model_in_the_same_turn(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive_until(lambda line: "tools_added" in line.get("mcp_server", {}))
         await harness.receive("result")
 
     turns = script([("mcp__workshop__extend", {})], [("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
     harness = await visit(
-        tmp_path, turns, talk, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
+        tmp_path, turns, scenario, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
     )
     assert [change["tools_added"] for change in news(harness)] == [["mcp__workshop__plane"]]
     assert "mcp__workshop__plane" in harness.session.config.tools
@@ -187,7 +213,7 @@ async def test_a_tool_that_is_announced_by_a_call_is_there_at_the_next_model_cal
 
 
 async def test_a_command_of_a_server_that_joins_a_turn_is_what_it_stands_for(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("assistant")
         harness.prompt("/mcp__workshop__plan 'a chair' by next week")
@@ -195,7 +221,7 @@ async def test_a_command_of_a_server_that_joins_a_turn_is_what_it_stands_for(tmp
 
     turns = script([("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
     servers = config(workshop=own("workshop.py", "stdio"))
-    harness = await visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    harness = await visit(tmp_path, turns, scenario, mcp_config=servers, allowed_tools=ALL)
     heard = json.dumps(harness.session.journal.history.render())
     assert "Plan how to build a chair by next week." in heard
     assert "/mcp__workshop__plan" not in heard
@@ -208,13 +234,36 @@ async def test_a_resource_that_is_too_long_or_no_text_is_in_a_file(tmp_path: Pat
     servers = config(workshop=own("workshop.py", "stdio"))
     limit = {"MAX_MCP_OUTPUT_TOKENS": "2"}
     harness = await visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
-    [stock], [rules] = map(json.loads, results(harness))
+    [stock], [rules] = (json.loads(result)["contents"] for result in results(harness))
     assert "Output too large (13 characters). Full output saved to: " in rules["text"]
     assert Path(stock["blobSavedTo"]).read_bytes() == bytes(range(256))
+    about = (
+        "[Resource from workshop at workshop://stock] Binary content (application/octet-stream, 256 bytes) saved to "
+    )
+    assert stock["text"] == about + stock["blobSavedTo"]
     assert "blob" not in stock
 
 
-async def test_the_hosts_own_servers_speak_first_and_their_tools_follow(tmp_path: Path) -> None:
+def saved_in(block: Json) -> Path:
+    """The file that a text names at its end."""
+    return Path(block["text"].rpartition(" saved to ")[2])
+
+
+async def test_binary_content_of_a_result_is_in_files_that_the_result_names(tmp_path: Path) -> None:
+    turns = script([("mcp__workshop__pack", {}), ("mcp__workshop__pack", {"structured": True})], "Done.")
+    servers = config(workshop=own("workshop.py", "stdio"))
+    harness = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
+    for packed, first in zip(results(harness), ("Packed.", '{"parts":2}'), strict=True):
+        text, plan, sound = packed
+        assert text == {"type": "text", "text": first}
+        about = "[Resource from workshop at workshop://plan] Binary content (text/plain, 7 bytes) saved to "
+        assert plan["text"].startswith(about)
+        assert sound["text"].startswith("[Audio from workshop] Binary content (audio/wav, 6 bytes) saved to ")
+        assert (saved_in(plan).suffix, saved_in(plan).read_bytes()) == (".txt", b"A plan.")
+        assert (saved_in(sound).suffix, saved_in(sound).read_bytes()) == (".wav", b"\x00knock")
+
+
+async def test_servers_of_the_client_come_first_followed_by_their_tools(tmp_path: Path) -> None:
     tools = [{"name": "one", "inputSchema": {"type": "object"}}]
 
     def serve(asked: Json) -> Json:
@@ -226,7 +275,7 @@ async def test_the_hosts_own_servers_speak_first_and_their_tools_follow(tmp_path
             result = {"tools": tools}
         return answer(asked, {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": result}})
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.send(ask("i1", "initialize", sdkMcpServers=["calc"]))
         for method in ("initialize", "notifications/initialized", "tools/list"):
             asked = await harness.receive("control_request")
@@ -244,7 +293,7 @@ async def test_the_hosts_own_servers_speak_first_and_their_tools_follow(tmp_path
         refused = await harness.request("mcp_message", server_name="nobody", message=changed)
         assert refused["response"]["error"] == "Server not found: nobody"
 
-    harness = await visit(tmp_path, script("Done."), talk)
+    harness = await visit(tmp_path, script("Done."), scenario)
     kinds = [
         line["request"]["message"]["method"] if line["type"] == "control_request" else line["response"]["request_id"]
         for line in harness.lines
@@ -259,7 +308,7 @@ def ask(request_id: str, subtype: str, **fields: object) -> Json:
 
 
 async def test_a_host_calls_tools_changes_servers_and_switches_them_off(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         async def told(subtype: str, **fields: object) -> Json:
             response: Json = (await harness.request(subtype, **fields))["response"]
             return response
@@ -284,10 +333,10 @@ async def test_a_host_calls_tools_changes_servers_and_switches_them_off(tmp_path
         assert (left["added"], left["removed"], left["errors"]) == ([], ["gone", "plain"], {})
         assert (await told("mcp_status"))["response"] == {"mcpServers": []}
 
-    await visit(tmp_path, script("Done."), talk, disallowed_tools=("mcp__plain__which",))
+    await visit(tmp_path, script("Done."), scenario, disallowed_tools=("mcp__plain__which",))
 
 
-async def test_tools_stand_behind_our_own_in_the_order_of_their_servers_and_denied_ones_nowhere(tmp_path: Path) -> None:
+async def test_tools_stand_after_our_own_in_the_order_of_their_servers_and_denied_ones_nowhere(tmp_path: Path) -> None:
     servers = config(zoo=own("plain.py", "well"), ape=own("plain.py", "well"))
     harness = await visit(
         tmp_path, script("Done."), one_turn, mcp_config=servers, disallowed_tools=("mcp__ape__which",)
@@ -302,7 +351,7 @@ async def test_tools_stand_behind_our_own_in_the_order_of_their_servers_and_deni
     assert said in (harness.session.journal.system_text or "")
 
 
-async def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(tmp_path: Path) -> None:
+async def test_progress_is_reported_and_a_call_without_any_is_given_up_at_its_limit(tmp_path: Path) -> None:
     servers = config(workshop=own("workshop.py", "stdio", timeout=1000))
     turns = script(
         [("mcp__workshop__build", {"steps": 2, "seconds": 0.1})],
@@ -319,7 +368,7 @@ async def test_progress_is_told_and_a_call_without_any_is_given_up_at_its_limit(
 
 
 async def test_an_interrupt_withdraws_the_call_and_the_server_stays(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("assistant")
         await asyncio.sleep(0)
@@ -330,7 +379,7 @@ async def test_an_interrupt_withdraws_the_call_and_the_server_stays(tmp_path: Pa
 
     turns = script([("mcp__workshop__stall", {})], [("mcp__workshop__add", {"a": 1, "b": 1})], "Done.")
     servers = config(workshop=own("workshop.py", "stdio"))
-    harness = await visit(tmp_path, turns, talk, mcp_config=servers, allowed_tools=ALL)
+    harness = await visit(tmp_path, turns, scenario, mcp_config=servers, allowed_tools=ALL)
     assert results(harness)[-1] == [{"type": "text", "text": "2"}]
 
 
@@ -352,7 +401,7 @@ async def test_what_is_not_seen_reaches_no_person_that_decides(tmp_path: Path) -
         "tools/list": {"tools": [listed]},
     }
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.send(ask("i1", "initialize", sdkMcpServers=["calc"]))
         harness.prompt("go")
         while True:
@@ -372,7 +421,7 @@ async def test_what_is_not_seen_reaches_no_person_that_decides(tmp_path: Path) -
         assert [tool["name"] for tool in server["tools"]] == ["wipe_all"]
 
     turns = script([("mcp__calc__wipe____all", {"command": f"touch{hidden} x"})], "Done.")
-    await visit(tmp_path, turns, talk, permission_prompt_tool="stdio")
+    await visit(tmp_path, turns, scenario, permission_prompt_tool="stdio")
 
 
 async def test_a_server_whose_name_cannot_be_read_in_full_is_refused(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ BYPASS = {"permission_mode": "bypassPermissions"}
         ("Edit", True, False, ["/f"], interrupted_calls.DONE.format(paths="/f")),
     ],
 )
-def test_only_what_is_certain_is_told(
+def test_only_what_is_certain_is_reported(
     tool: str, allowed: bool, reads_only: bool, changes: list[str] | None, text: str
 ) -> None:
     assert (
@@ -92,7 +92,7 @@ async def test_a_call_that_was_never_allowed_did_not_run(tmp_path: Path) -> None
     assert (await result_after_resume(tmp_path, session_id))["content"] == interrupted_calls.NOT_RUN
 
 
-async def test_nobody_knows_what_became_of_a_command(tmp_path: Path) -> None:
+async def test_the_outcome_of_an_interrupted_command_is_unknown(tmp_path: Path) -> None:
     session_id = await left_behind(tmp_path, call("Bash", command="touch made"), at="permission")
 
     assert (await result_after_resume(tmp_path, session_id))["content"] == interrupted_calls.UNKNOWN
@@ -116,7 +116,7 @@ async def test_a_file_that_was_not_written_is_known_not_to_be(tmp_path: Path) ->
 
 async def test_changes_are_noted_under_the_call_that_made_them(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, "") as harness:
-        files = harness.session.config.tool_context.files
+        files = harness.session.config.workspace.files
         files.begin_message("m")
         files.write(str(tmp_path / "a"), b"1", Scope(anywhere=True, call="t1"), replacing=None)
         files.write(str(tmp_path / "b"), b"2", Scope(anywhere=True, call="t2"), replacing=None)

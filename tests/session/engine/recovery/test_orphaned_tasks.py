@@ -6,7 +6,7 @@ import json
 from itertools import count
 from pathlib import Path
 
-from parley.engine.recovery.orphaned_tasks import OrphanedTasks, TaskLog
+from parley.engine.recovery.orphaned_tasks import LOST, OrphanedTasks, TaskLog
 from parley.engine.tasks.delivery import PendingNotifications
 from parley.protocol.base import Message, to_builtins
 from parley.stores.base import Entry
@@ -57,12 +57,12 @@ async def test_a_task_that_never_ended_was_lost() -> None:
     assert notes == [end, {"task_id": "b1", "status": "failed", "told": told[1]["uuid"]}]
 
 
-async def test_an_agent_that_was_lost_can_go_on() -> None:
+async def test_an_agent_that_was_lost_can_continue() -> None:
     [words], _, _ = await reported(book(("task", {**BEGUN, "task_type": "local_agent"})))
-    assert "SendMessage to b1 lets it go on." in words
+    assert "SendMessage to b1 resumes it." in words
 
 
-async def test_news_that_had_no_turn_are_told_later_and_those_that_had_one_are_not() -> None:
+async def test_news_that_had_no_turn_are_reported_later_and_those_that_had_one_are_not() -> None:
     end = {"task_id": "b1", "status": "completed", "notice": "n1", "text": "It is done."}
 
     assert (await reported(book(("task", BEGUN), ("task", end))))[0] == ["It is done."]
@@ -73,7 +73,7 @@ async def test_news_that_had_no_turn_are_told_later_and_those_that_had_one_are_n
     ] == []
 
 
-async def test_what_was_reported_is_told_to_the_host_once_and_to_the_model_until_it_knows() -> None:
+async def test_a_notification_goes_to_the_host_once_and_to_the_model_until_it_knows() -> None:
     [words], _, notes = await reported(book(("task", BEGUN)))
     later = [("task", BEGUN), *(("task", note) for note in notes)]
 
@@ -81,7 +81,7 @@ async def test_what_was_reported_is_told_to_the_host_once_and_to_the_model_until
     assert await reported(book(*later, heard(words))) == ([], [], [])
 
 
-async def test_lines_that_were_never_marked_as_told_are_told_again_as_they_were() -> None:
+async def test_lines_that_were_never_marked_as_sent_are_sent_again_unchanged() -> None:
     _, lines, notes = await reported(book(("task", BEGUN)), is_read=False)
     [end] = notes
     words = heard(end["text"])
@@ -95,13 +95,13 @@ async def test_lines_that_were_never_marked_as_told_are_told_again_as_they_were(
     assert await reported(book(("task", BEGUN), ("task", end), words, ("task", mark))) == ([], [], [])
 
 
-async def test_a_task_that_began_again_is_open_whatever_was_told_of_its_first_end() -> None:
+async def test_a_task_that_began_again_is_open_whatever_was_reported_of_its_first_end() -> None:
     _, _, [end, mark] = await reported(book(("task", BEGUN)))
     again = book(("task", BEGUN), ("task", end), ("task", {**BEGUN, "run_id": "r2"}), ("task", mark))
     assert [line["run_id"] for line in (await reported(again))[1]] == ["r2", "r2"]
 
 
-async def test_what_ended_in_the_moment_of_a_kill_is_told_by_the_next_engine(tmp_path: Path) -> None:
+async def test_what_ended_in_the_moment_of_a_kill_is_reported_by_the_next_engine(tmp_path: Path) -> None:
     job = '{ name = "Bash", input = { command = "true", run_in_background = true, description = "job" } }'
     script = f'at_end = "repeat"\n[[turn]]\nwhen = "begin"\ntools = [{job}]\n[[turn]]\ntext = "Noted."\n'
 
@@ -144,7 +144,7 @@ async def test_twenty_tasks_that_end_in_any_order_are_each_reported_once(tmp_pat
     assert turns == notices
 
 
-async def test_tasks_of_an_engine_that_died_are_reported_when_the_session_goes_on(tmp_path: Path) -> None:
+async def test_tasks_of_an_engine_that_died_are_reported_when_the_session_continues(tmp_path: Path) -> None:
     job = '{ name = "Bash", input = { command = "sleep 600", run_in_background = true, description = "job" } }'
     script = f'at_end = "repeat"\n[[turn]]\nwhen = "begin"\ntools = [{job}, {job}]\n[[turn]]\ntext = "Noted."\n'
 
@@ -162,7 +162,9 @@ async def test_tasks_of_an_engine_that_died_are_reported_when_the_session_goes_o
             harness.prompt("on")
             await harness.receive("result")
         lost = [line for line in harness.lines if line.get("subtype") == "task_notification"]
-        assert [line["status"] for line in lost] == ["failed"] * expected
+        assert [(line["status"], line["reason"]) for line in lost] == [("stopped", "worker_restart")] * expected
+        updated = [line["patch"] for line in harness.lines if line.get("subtype") == "task_updated"]
+        assert [(patch["status"], patch["error"]) for patch in updated] == [("killed", LOST)] * expected
 
 
 async def test_news_that_a_hook_kept_from_the_model_come_with_the_next_turn(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ async def test_the_fragments_of_thinking_are_the_finished_block(tmp_path: Path) 
     assert "".join(fragments) == finished["thinking"] == thought
 
 
-async def test_a_call_comes_as_a_stream_of_json_and_then_as_a_whole(tmp_path: Path) -> None:
+async def test_a_call_is_streamed_as_json_and_then_sent_whole(tmp_path: Path) -> None:
     harness = await visit(tmp_path, TOUCH, one_turn, include_partial_messages=True)
 
     [start] = [event for event in events(harness) if event.get("content_block", {}).get("type") == "tool_use"]
@@ -58,7 +58,7 @@ async def test_a_call_comes_as_a_stream_of_json_and_then_as_a_whole(tmp_path: Pa
     assert json.loads("".join(piece["partial_json"] for piece in pieces)) == {"command": "touch made"}
 
 
-async def test_hooks_and_servers_of_the_client_are_asked_in_their_own_words(tmp_path: Path) -> None:
+async def test_hooks_and_servers_of_the_client_are_called_in_stream_json(tmp_path: Path) -> None:
     async def client(harness: SessionHarness) -> None:
         hooks = {"UserPromptSubmit": [{"matcher": None, "hookCallbackIds": ["hook_0"]}]}
         request = {"subtype": "initialize", "hooks": hooks, "sdkMcpServers": ["calc"]}
@@ -108,7 +108,7 @@ async def test_a_line_of_ten_megabytes_is_a_prompt_like_any_other(tmp_path: Path
     assert len(harness.session.journal.history.render()[0]["content"][0]["text"]) == 10_000_000
 
 
-async def test_the_log_says_which_client_it_was(tmp_path: Path) -> None:
+async def test_the_log_names_the_client(tmp_path: Path) -> None:
     harness = SessionHarness(tmp_path, HELLO)
     harness.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-ts"
     async with harness:
@@ -143,7 +143,7 @@ def mcp(asked: Json, result: Json) -> Json:
     return {"mcp_response": {"jsonrpc": "2.0", "id": asked["request"]["message"].get("id"), "result": result}}
 
 
-def test_the_engine_never_says_what_only_document_004_has() -> None:
+def test_the_engine_never_sends_what_only_document_004_has() -> None:
     source = Path(parley.__file__).parent
     makers = {"ApiErrorLine", "SdkControlInterrupt"}
     named = {

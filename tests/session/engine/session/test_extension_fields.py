@@ -25,7 +25,7 @@ async def answers(folder: Path, **options: Any) -> list[Json]:
     return list(harness.messages("assistant"))
 
 
-async def test_an_answer_tells_the_level_of_thought_and_the_list_of_work_with_ids_by_place(tmp_path: Path) -> None:
+async def test_an_answer_has_the_thinking_level_and_todos_with_positions_as_ids(tmp_path: Path) -> None:
     calling, *said = await answers(tmp_path, extension_fields=True, max_thinking_tokens=8_000)
 
     assert calling["thinkingMetadata"] == {"level": "medium", "disabled": False, "triggers": []}

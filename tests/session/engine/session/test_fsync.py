@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from parley.errors import SessionError, UsageError
-from parley.settings.env_vars import sync_policy
+from parley.protocol.options import CliOptions
+from parley.settings.option_values import OptionValues
 from tests.helpers.session import SessionHarness
 
 SCRIPT = """
@@ -71,6 +72,11 @@ async def test_what_cannot_be_made_durable_does_not_run(tmp_path: Path) -> None:
 
     assert result == (True, "Done.")
     assert not (tmp_path / "made").exists()
+
+
+def sync_policy(flag: str | None, environment: dict[str, str], setting: str | None) -> str:
+    found = OptionValues(CliOptions(fsync=flag), environment, {"fsync": setting}.get).resolve()
+    return found.fsync
 
 
 def test_turn_is_the_default_and_other_words_are_refused() -> None:

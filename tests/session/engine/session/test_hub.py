@@ -33,5 +33,5 @@ async def test_a_session_is_open_once_and_found_until_it_is_closed(tmp_path: Pat
         with pytest.raises(SessionError):
             hub.open(setup, host)
         assert (hub.find(session.id), len(hub), list(hub)) == (session, 1, [session])
-        hub.close(session.id)
+        hub.close(session)
         assert (hub.find(session.id), len(hub)) == (None, 0)

@@ -38,7 +38,7 @@ async def is_beside(harness: SessionHarness) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_run_that_waits_behind_a_background_task_is_taken_back_and_then_the_task_is_cancelled(
+async def test_a_run_that_waits_for_a_background_task_is_taken_back_and_then_the_task_is_cancelled(
     tmp_path: Path,
 ) -> None:
     async with SessionHarness(tmp_path, BACKGROUND, dialect="jsonrpc", permission_mode="bypassPermissions") as harness:

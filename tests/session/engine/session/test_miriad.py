@@ -22,12 +22,12 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 
 
 async def visit(
-    folder: Path, script: str, talk: Callable[[SessionHarness], Awaitable[None]], **options: Any
+    folder: Path, script: str, scenario: Callable[[SessionHarness], Awaitable[None]], **options: Any
 ) -> SessionHarness:
     """A talk in a room whose host speaks miriad."""
 
     async with SessionHarness(folder, script, dialect="miriad", **options) as harness:
-        await talk(harness)
+        await scenario(harness)
     return harness
 
 
@@ -65,7 +65,7 @@ def ends(harness: SessionHarness) -> list[tuple[str, str]]:
 
 
 async def test_a_tool_call_is_announced_before_it_runs(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Work")
         line = await harness.receive("assistant")
         assert line["message"]["content"][0]["name"] == "bash"
@@ -74,15 +74,15 @@ async def test_a_tool_call_is_announced_before_it_runs(tmp_path: Path) -> None:
         (tmp_path / "go").touch()
         await harness.receive("result")
 
-    harness = await visit(tmp_path, bash(WAITS) + text("Done."), talk)
+    harness = await visit(tmp_path, bash(WAITS) + text("Done."), scenario)
 
     assert outputs(harness) == ["slept"]
 
 
-async def test_what_comes_while_a_tool_runs_goes_in_as_one_user_message_before_the_next_model_call(
+async def test_prompts_during_a_tool_call_join_as_one_user_message_before_the_next_model_call(
     tmp_path: Path,
 ) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Work", session_id="s1")
         await appears(tmp_path / "started")
         harness.prompt("be brief", session_id="s2")
@@ -91,7 +91,7 @@ async def test_what_comes_while_a_tool_runs_goes_in_as_one_user_message_before_t
         (tmp_path / "go").touch()
         await harness.receive("result")
 
-    harness = await visit(tmp_path, bash(WAITS) + text("Done."), talk)
+    harness = await visit(tmp_path, bash(WAITS) + text("Done."), scenario)
 
     assert [block["text"] for block in heard_by_model(harness)] == ["Work", "be brief\n\nand kind"]
     assert [line for line in harness.lines if line.get("subtype") == "injected"] == [
@@ -100,22 +100,22 @@ async def test_what_comes_while_a_tool_runs_goes_in_as_one_user_message_before_t
     assert ends(harness) == [("success", "s1")]
 
 
-async def test_what_comes_too_late_for_the_turn_is_a_turn_of_its_own_in_order(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_prompts_too_late_for_the_turn_get_their_own_turns_in_order(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         for name in ("s1", "s2", "s3"):
             harness.prompt(f"Hello from {name}", session_id=name)
         for _ in range(3):
             await harness.receive("result")
 
-    harness = await visit(tmp_path, text("one", "two", "three"), talk)
+    harness = await visit(tmp_path, text("one", "two", "three"), scenario)
 
     assert ends(harness) == [("success", "s1"), ("success", "s2"), ("success", "s3")]
     assert [line["position"] for line in harness.lines if line.get("subtype") == "queued"] == [1, 2]
     assert [line["result"] for line in harness.messages("result")] == ["one", "two", "three"]
 
 
-async def test_an_interrupt_aborts_the_model_call_and_what_waits_is_run(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_an_interrupt_aborts_the_model_call_and_queued_prompts_run(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Tell me a story", session_id="s1")
         harness.prompt("Are you there?", session_id="s2")
         await harness.receive("system", "queued")
@@ -125,19 +125,19 @@ async def test_an_interrupt_aborts_the_model_call_and_what_waits_is_run(tmp_path
         assert (await harness.receive("result"))["result"] == "Yes."
 
     # The interrupted prompt is still in the last request, so the other one is looked for first.
-    harness = await visit(tmp_path, text("Yes.").replace("[[turn]]", '[[turn]]\nwhen = "there"') + SLOW, talk)
+    harness = await visit(tmp_path, text("Yes.").replace("[[turn]]", '[[turn]]\nwhen = "there"') + SLOW, scenario)
 
     assert ends(harness) == [("cancelled", "s1"), ("success", "s2")]
 
 
-async def test_an_interrupt_ends_a_tool_and_gives_a_result_that_is_no_error(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_an_interrupt_ends_a_tool_and_gives_a_result_that_is_not_an_error(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Work")
         await appears(tmp_path / "started")
         harness.send(INTERRUPT)
         await harness.receive("result")
 
-    harness = await visit(tmp_path, bash(WAITS), talk)
+    harness = await visit(tmp_path, bash(WAITS), scenario)
 
     (ended,) = harness.messages("result")
     assert (ended["subtype"], ended["is_error"]) == ("cancelled", False)
@@ -145,29 +145,29 @@ async def test_an_interrupt_ends_a_tool_and_gives_a_result_that_is_no_error(tmp_
     assert output["is_error"] is True
 
 
-async def test_an_interrupt_right_behind_the_prompt_gives_a_result_as_well(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_an_interrupt_right_after_the_prompt_gives_a_result_as_well(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Tell me a story")
         harness.send(INTERRUPT, STATUS)
         await harness.receive("result")
         harness.send(INTERRUPT)
         assert (await harness.receive("system", "error"))["message"] == "No turn is currently running"
 
-    harness = await visit(tmp_path, SLOW, talk)
+    harness = await visit(tmp_path, SLOW, scenario)
 
     assert [line["subtype"] for line in harness.messages("result")] == ["cancelled"]
     assert [line["running"] for line in harness.lines if line.get("subtype") == "status"] == [True]
 
 
-async def test_a_failing_model_is_told_in_words_and_ends_the_turn_as_an_error(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_a_model_failure_is_described_and_ends_the_turn_as_an_error(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Hello")
         await harness.receive("result")
         harness.prompt("Again")
         await harness.receive("result")
 
     bad = "[[turn]]\nerror = { status = 400, type = 'invalid_request_error', message = 'nonsense' }\n"
-    harness = await visit(tmp_path, bad + text("Hello."), talk)
+    harness = await visit(tmp_path, bad + text("Hello."), scenario)
 
     first, second = harness.messages("result")
     assert (first["subtype"], first["is_error"], first["result"]) == ("error", True, "API Error: 400 nonsense")
@@ -175,8 +175,8 @@ async def test_a_failing_model_is_told_in_words_and_ends_the_turn_as_an_error(tm
     assert second["subtype"] == "success"
 
 
-async def test_what_happens_between_turns_is_told(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_what_happens_between_turns_is_reported(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Work in the background")
         await harness.receive("result")
         (tmp_path / "go").touch()
@@ -184,28 +184,28 @@ async def test_what_happens_between_turns_is_told(tmp_path: Path) -> None:
         assert harness.lines[-1]["session_id"] == harness.session.id
 
     background = bash(WAITS).replace("input = { command", "input = { run_in_background = true, command")
-    harness = await visit(tmp_path, background + text("Begun.", "It is over."), talk)
+    harness = await visit(tmp_path, background + text("Begun.", "It is over."), scenario)
 
     said = [line["message"]["content"][0].get("text") for line in harness.messages("assistant")]
     assert said[-2:] == ["Begun.", "It is over."]
 
 
 async def test_variables_that_a_prompt_brings_reach_the_commands_of_tools(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Greet", environment={"GREETING": "hello"})
         await harness.receive("result")
 
-    harness = await visit(tmp_path, bash("echo $GREETING") + text("Done."), talk)
+    harness = await visit(tmp_path, bash("echo $GREETING") + text("Done."), scenario)
 
     assert outputs(harness) == ["hello"]
 
 
-async def test_what_no_process_can_have_in_its_environment_is_left_out_and_told(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_what_no_process_can_have_in_its_environment_is_left_out_and_reported(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Greet", environment={"GREETING": "hello", "A": "a\0b", "B=C": "d", "": "e"})
         await harness.receive("result")
 
-    harness = await visit(tmp_path, bash("echo $GREETING") + text("Done."), talk)
+    harness = await visit(tmp_path, bash("echo $GREETING") + text("Done."), scenario)
 
     assert outputs(harness) == ["hello"]
     [fault] = [line["message"] for line in harness.lines if line.get("subtype") == "error"]
@@ -215,14 +215,14 @@ async def test_what_no_process_can_have_in_its_environment_is_left_out_and_told(
 async def test_instructions_that_a_prompt_brings_replace_those_before(tmp_path: Path) -> None:
     texts: list[str | None] = []
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         for own_prompt in ("Be kind.", "Be kind.", "Be brief."):
             harness.prompt("Hello", system_prompt=own_prompt)
             await harness.receive("result")
             texts.append(harness.session.journal.system_text)
 
     script = "at_end = 'repeat'\n" + text("Hello.")
-    harness = await visit(tmp_path, script, talk, database=str(tmp_path / "agent.db"))
+    harness = await visit(tmp_path, script, scenario, database=str(tmp_path / "agent.db"))
 
     assert texts == ["Be kind.", "Be kind.", "Be brief."]
     kinds = [entry.kind for entry in harness.session.config.storage.log.entries()]
@@ -230,31 +230,31 @@ async def test_instructions_that_a_prompt_brings_replace_those_before(tmp_path: 
 
 
 async def test_servers_that_a_prompt_brings_are_there_for_it(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Add", mcp_servers={"workshop": own("workshop.py", "stdio")})
         await harness.receive("result")
 
     call = "[[turn]]\ntools = [{ name = 'mcp__workshop__add', input = { a = 2, b = 3 } }]\n"
-    harness = await visit(tmp_path, call + text("Done."), talk)
+    harness = await visit(tmp_path, call + text("Done."), scenario)
 
     assert outputs(harness) == [[{"type": "text", "text": "5"}]]
     (asked,) = [line["message"]["content"][0] for line in harness.messages("assistant")][:1]
     assert (asked["name"], asked["input"]) == ("mcp__workshop__add", {"a": 2, "b": 3})
 
 
-async def test_a_server_that_cannot_be_had_is_told_and_the_prompt_is_run(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_a_server_that_cannot_be_had_is_reported_and_the_prompt_is_run(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Hello", mcp_servers={"broken": {"command": "/nowhere/at/all"}})
         await harness.receive("result")
 
-    harness = await visit(tmp_path, text("Hello."), talk)
+    harness = await visit(tmp_path, text("Hello."), scenario)
 
     assert ends(harness) == [("success", harness.session.id)]
     assert any("broken" in line["message"] for line in harness.lines if line.get("subtype") == "error")
 
 
 async def test_a_prompt_that_cannot_be_read_has_a_result_and_the_next_is_run(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.send({"type": "user", "message": {"role": "user", "content": 5}, "session_id": "theirs"})
         refused = await harness.receive("result")
         assert (refused["subtype"], refused["session_id"]) == ("error", "theirs")
@@ -264,46 +264,46 @@ async def test_a_prompt_that_cannot_be_read_has_a_result_and_the_next_is_run(tmp
         harness.prompt("Hello")
         assert (await harness.receive("result"))["result"] == "Hello."
 
-    await visit(tmp_path, text("Hello."), talk)
+    await visit(tmp_path, text("Hello."), scenario)
 
 
-async def test_pictures_in_a_message_are_kept(tmp_path: Path) -> None:
+async def test_images_in_a_message_are_kept(tmp_path: Path) -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DOT}}
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         content = [{"type": "text", "text": "Look"}, picture]
         harness.send({"type": "user", "message": {"role": "user", "content": content}})
         await harness.receive("result")
 
-    harness = await visit(tmp_path, text("A dot."), talk)
+    harness = await visit(tmp_path, text("A dot."), scenario)
 
     assert [block["type"] for block in heard_by_model(harness)] == ["text", "image"]
 
 
-async def test_nobody_can_be_asked(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_without_a_client_the_call_is_denied(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         with pytest.raises(HostGone):
             await harness.session.outbox.host.request(Elicitation(mcp_server_name="s", message="Your name?"))
 
-    harness = await visit(tmp_path, text("Hello."), talk)
+    harness = await visit(tmp_path, text("Hello."), scenario)
 
     assert harness.lines == []
 
 
 async def test_everything_is_allowed_that_no_rule_denies(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Work")
         await harness.receive("result")
 
     script = bash("touch made") + bash("touch forbidden") + text("Done.")
-    harness = await visit(tmp_path, script, talk, disallowed_tools=("Bash(touch forbidden)",))
+    harness = await visit(tmp_path, script, scenario, disallowed_tools=("Bash(touch forbidden)",))
 
     assert (tmp_path / "made").exists()
     assert not (tmp_path / "forbidden").exists()
     assert [line["tool_result"].get("is_error") for line in harness.lines if "tool_result" in line] == [None, True]
 
 
-async def test_at_the_end_nobody_waits_for_a_server_that_does_not_answer(tmp_path: Path) -> None:
+async def test_at_the_end_no_one_waits_for_a_server_that_does_not_answer(tmp_path: Path) -> None:
     class Patient(SessionHarness):
         def __init__(self, folder: Path, script: str, **options: Any) -> None:
             super().__init__(folder, script, **options)
@@ -316,17 +316,17 @@ async def test_at_the_end_nobody_waits_for_a_server_that_does_not_answer(tmp_pat
         harness.send(INTERRUPT)
         await harness.receive("result")
 
-    assert harness.lines[-1]["message"] == "The session ended before the answer was there."
+    assert harness.lines[-1]["message"] == "The session ended before the answer was ready."
 
 
-async def test_a_server_of_a_prompt_that_fails_is_told_once(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_a_server_of_a_prompt_that_fails_is_reported_once(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("result")
         harness.prompt("on", mcp_servers={"gone": {"command": "/no/such/program"}})
         await harness.receive("result")
 
-    harness = await visit(tmp_path, text("Hi.", "Ho."), talk)
+    harness = await visit(tmp_path, text("Hi.", "Ho."), scenario)
 
     assert len([line for line in harness.lines if "gone" in str(line.get("message"))]) == 1
-    assert len([complaint for complaint in harness.warnings if "gone" in complaint]) == 1
+    assert len([warning for warning in harness.warnings if "gone" in warning]) == 1

@@ -80,7 +80,7 @@ async def test_now_cuts_an_answer_and_keeps_what_was_said_of_it(tmp_path: Path) 
     assert [line["message"]["content"][0]["text"] for line in harness.messages("assistant") if line.get("aborted")]
 
 
-async def test_now_withdraws_a_question_that_nobody_has_answered(tmp_path: Path) -> None:
+async def test_now_withdraws_a_question_that_no_one_has_answered(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, calls("touch x") + DONE, permission_prompt_tool="stdio") as harness:
         harness.prompt("go")
         asked = await harness.receive("control_request")
@@ -94,7 +94,7 @@ async def test_now_withdraws_a_question_that_nobody_has_answered(tmp_path: Path)
     assert not (tmp_path / "x").exists()
 
 
-async def test_now_withdraws_what_a_hook_is_asked_before_a_call_and_waits_for_one_behind_it(tmp_path: Path) -> None:
+async def test_priority_now_cancels_a_hook_before_a_call_and_waits_for_one_after_it(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, calls("touch a") + calls("touch b") + DONE, **BYPASS) as harness:
         ids = {event: [{"hookCallbackIds": [event]}] for event in ("PreToolUse", "PostToolUse")}
         await harness.request("initialize", hooks=ids)
@@ -117,7 +117,7 @@ async def test_now_withdraws_what_a_hook_is_asked_before_a_call_and_waits_for_on
     assert len(list(harness.messages("control_cancel_request"))) == 1
 
 
-async def test_calls_behind_the_one_that_runs_do_not_begin(tmp_path: Path) -> None:
+async def test_calls_after_the_one_that_runs_do_not_begin(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, calls(WAITS["command"], "touch second") + DONE, **BYPASS) as harness:
         harness.prompt("go")
         await appears(tmp_path / "started")
@@ -152,14 +152,12 @@ async def test_when_nothing_runs_every_priority_runs_at_once(tmp_path: Path, pri
 
 
 @pytest.mark.parametrize("priority", ["urgent", "", 5, ["now"], None])
-async def test_a_priority_that_nobody_knows_is_the_usual_one_and_complained_about(
-    tmp_path: Path, priority: object
-) -> None:
+async def test_an_unknown_priority_is_reported_and_replaced_by_the_default(tmp_path: Path, priority: object) -> None:
     async with SessionHarness(tmp_path, DONE) as harness:
         harness.prompt("go", priority=priority)
         assert (await harness.receive("result"))["result"] == "one"
-    complaints = [text for text in harness.warnings if "using next" in text]
-    assert len(complaints) == (priority is not None)
+    warnings = [text for text in harness.warnings if "using next" in text]
+    assert len(warnings) == (priority is not None)
 
 
 async def test_a_prompt_that_was_cancelled_may_come_again(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_bypassing_permissions_is_refused(tmp_path: Path, asked: Json) -> None:
         SessionHarness(tmp_path, turns(), restricted=True, **asked).composed()
 
 
-async def test_nobody_can_go_into_bypass_later(tmp_path: Path) -> None:
+async def test_no_one_can_go_into_bypass_later(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, turns(), restricted=True, allow_skip_permissions=True) as harness:
         result = await harness.request("set_permission_mode", mode="bypassPermissions")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +77,7 @@ async def test_initialize_is_answered_before_the_turn_in_every_order_clients_use
     assert kinds(harness.lines) == ["control_response", "system/init", "assistant", "result/success"]
 
 
-async def test_the_initialize_answer_tells_models_account_and_whether_hooks_are_applied(tmp_path: Path) -> None:
+async def test_the_initialize_answer_has_models_account_and_whether_hooks_are_applied(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, ONE) as harness:
         first = await harness.request("initialize", hooks=None, protocolVersion="1.0", features=[], unknown=1)
         matcher = {"matcher": None, "hookCallbackIds": ["hook_0"]}
@@ -87,7 +89,7 @@ async def test_the_initialize_answer_tells_models_account_and_whether_hooks_are_
     assert ("hooks_applied" in answer, second["response"]["response"]["hooks_applied"]) == (False, True)
 
 
-async def test_a_conversation_goes_on_in_one_process_and_init_opens_every_turn(tmp_path: Path) -> None:
+async def test_a_conversation_continues_in_one_process_and_init_opens_every_turn(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, TWO) as harness:
         harness.prompt("first")
         await harness.receive("result")
@@ -128,6 +130,7 @@ async def test_one_assistant_line_per_block_and_it_comes_before_the_event_that_e
     block = ["content_block_start", "content_block_delta", "assistant", "content_block_stop"]
     thought = [
         "content_block_start",
+        "system",  # thinking_tokens
         "content_block_delta",
         "content_block_delta",
         "assistant",
@@ -141,14 +144,14 @@ async def test_one_assistant_line_per_block_and_it_comes_before_the_event_that_e
     assert text["message"]["stop_reason"] is None
 
 
-async def test_without_partial_messages_no_stream_event_is_told(tmp_path: Path) -> None:
+async def test_without_partial_messages_no_stream_event_is_reported(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, ONE) as harness:
         harness.prompt("Hi")
         await harness.receive("result")
     assert not list(harness.messages("stream_event"))
 
 
-async def test_an_interrupt_is_answered_first_keeps_what_was_said_and_the_session_goes_on(tmp_path: Path) -> None:
+async def test_an_interrupt_is_answered_first_keeps_what_was_said_and_the_session_continues(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, SLOW, include_partial_messages=True) as harness:
         harness.prompt("go")
         await harness.receive_until(lambda line: line.get("event", {}).get("type") == "content_block_delta")
@@ -177,7 +180,7 @@ async def test_an_interrupt_with_nothing_running_is_fine(tmp_path: Path) -> None
     assert result["result"] == "One."
 
 
-async def test_an_interrupt_right_behind_the_prompt_still_gives_exactly_one_result(tmp_path: Path) -> None:
+async def test_an_interrupt_right_after_the_prompt_still_gives_exactly_one_result(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, TWO) as harness:
         interrupt = {"type": "control_request", "request_id": "x", "request": {"subtype": "interrupt"}}
         harness.send({"type": "user", "message": {"role": "user", "content": "go"}}, interrupt)
@@ -187,7 +190,7 @@ async def test_an_interrupt_right_behind_the_prompt_still_gives_exactly_one_resu
     assert len(list(harness.messages("result"))) == 2
 
 
-async def test_a_changed_model_is_told_and_used(tmp_path: Path) -> None:
+async def test_a_changed_model_is_announced_and_used(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, ONE) as harness:
         answer = await harness.request("set_model", model="offline")
         harness.prompt("say Offline now.")
@@ -270,7 +273,7 @@ def bare(messages: list[Json]) -> list[Json]:
     return [{**message, "content": [strip(block) for block in message["content"]]} for message in messages]
 
 
-async def test_images_and_documents_reach_the_model_as_they_came(tmp_path: Path) -> None:
+async def test_images_and_documents_reach_the_model_unchanged(tmp_path: Path) -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}, "extra": 1}
     document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}, "title": "T"}
 
@@ -303,7 +306,7 @@ async def test_a_line_of_another_dialect_is_complained_of_and_changes_nothing(tm
         harness.send(line)
         harness.prompt("Hello")
         assert (await harness.receive("result"))["subtype"] == "success"
-    assert any("--stdio" in complaint for complaint in harness.warnings)
+    assert any("--stdio" in warning for warning in harness.warnings)
 
 
 async def test_an_unknown_control_request_gets_an_error_that_says_so(tmp_path: Path) -> None:
@@ -342,7 +345,7 @@ async def test_an_unknown_control_request_gets_an_error_that_says_so(tmp_path: P
         b"[" * 5000,
     ],
 )
-async def test_an_odd_line_never_ends_the_session(tmp_path: Path, line: bytes) -> None:
+async def test_a_malformed_line_never_ends_the_session(tmp_path: Path, line: bytes) -> None:
     async with SessionHarness(tmp_path, ONE) as harness:
         harness.send(line)
         harness.prompt("still there?")
@@ -416,7 +419,7 @@ async def test_a_request_that_cannot_be_read_is_answered_under_its_id(tmp_path: 
         ('{status = 429, type = "rate_limit_error", message = "slow", retry_after_seconds = 0}', 429, "rate_limit", 2),
     ],
 )
-async def test_a_failing_model_gives_a_line_that_tells_and_a_result_with_is_error(
+async def test_a_failing_model_gives_an_error_line_and_a_result_with_is_error(
     tmp_path: Path, fault: str, status: int, name: str, retries: int
 ) -> None:
     script = f'at_end = "repeat"\n[[turn]]\nerror = {fault}\n'
@@ -452,7 +455,7 @@ async def test_a_failed_turn_does_not_spoil_the_next(tmp_path: Path) -> None:
     assert [block["text"] for block in sent[0]["content"]] == ["first", "second"]
 
 
-async def test_state_is_told_to_hosts_that_asked_and_idle_comes_behind_the_last_result(tmp_path: Path) -> None:
+async def test_state_is_sent_to_hosts_that_asked_and_idle_follows_the_last_result(tmp_path: Path) -> None:
     harness = SessionHarness(tmp_path, TWO)
     harness.environment["CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] = "1"
     async with harness:
@@ -464,7 +467,7 @@ async def test_state_is_told_to_hosts_that_asked_and_idle_comes_behind_the_last_
 
 
 async def test_the_same_script_gives_the_same_bytes(tmp_path: Path) -> None:
-    async def talk(folder: Path) -> bytes:
+    async def scenario(folder: Path) -> bytes:
         fixed = "22222222-2222-4222-8222-222222222222"
         async with SessionHarness(folder, TWO, include_partial_messages=True, session_id=fixed) as harness:
             harness.prompt("first")
@@ -476,7 +479,7 @@ async def test_the_same_script_gives_the_same_bytes(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
         folder.mkdir()
-    one, two = [await talk(folder) for folder in folders]
+    one, two = [await scenario(folder) for folder in folders]
     assert one == two
 
 
@@ -493,7 +496,7 @@ async def test_a_session_can_be_resumed_in_another_process_with_its_conversation
     assert texts(again.messages("assistant")) == ["One."]
 
 
-async def test_what_was_told_is_in_the_log_in_the_same_order(tmp_path: Path) -> None:
+async def test_what_was_sent_is_in_the_log_in_the_same_order(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, TWO) as harness:
         harness.prompt("first")
         await harness.receive("result")
@@ -508,7 +511,7 @@ async def test_a_full_disk_ends_the_turn_with_a_result_that_names_it(tmp_path: P
     session_id = "33333333-3333-4333-8333-333333333333"
 
     async with SessionHarness(tmp_path, ONE) as probe:
-        project = Path(probe.session.config.tool_context.results_folder).parent.parent
+        project = Path(probe.session.config.workspace.results_folder).parent.parent
     project.mkdir(parents=True, exist_ok=True)
     async with SessionHarness(tmp_path, ONE, session_id=session_id) as harness:
         (project / f"{session_id}.jsonl").symlink_to("/dev/full")
@@ -516,7 +519,38 @@ async def test_a_full_disk_ends_the_turn_with_a_result_that_names_it(tmp_path: P
         result = await harness.receive("result")
     assert result["is_error"] is True
     assert "cannot write the session" in result["errors"][0]
-    assert result["fault_type"] == "system_error"
+    assert (result["fault_type"], result["terminal_reason"]) == ("system_error", "turn_setup_failed")
+
+
+@pytest.mark.parametrize("code", ["ENOSPC", "EDQUOT", "EIO"])
+async def test_writes_that_a_full_disk_loses_are_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    write, session_id = os.write, "33333333-3333-4333-8333-333333333333"
+
+    def fail(file: int, data: bytes) -> int:
+        if os.readlink(f"/proc/self/fd/{file}").endswith(f"{session_id}.jsonl"):
+            raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)))
+        return write(file, data)
+
+    async with SessionHarness(tmp_path, ONE, session_id=session_id) as harness:
+        monkeypatch.setattr(os, "write", fail)
+        for _ in range(2):
+            harness.prompt("go")
+            result = await harness.receive("result")
+        monkeypatch.undo()
+    assert "cannot write the session" in result["errors"][0]
+    lost = [line for line in harness.lines if line.get("subtype") == "session_writes_lost"]
+    expected = {
+        "type": "system",
+        "subtype": "session_writes_lost",
+        "error_code": code,
+        "lost": ["transcript"],
+        "transcript_session_ids": [session_id],
+        "session_id": session_id,
+    }
+    assert [{key: line[key] for key in line if key != "uuid"} for line in lost] == [expected] * (code != "EIO")
+    assert all(line["uuid"] for line in lost)
 
 
 async def test_a_prompt_larger_than_the_model_can_hold_is_refused_and_the_next_one_works(tmp_path: Path) -> None:
@@ -526,7 +560,7 @@ async def test_a_prompt_larger_than_the_model_can_hold_is_refused_and_the_next_o
         await harness.request("set_model", model=f"scripted:{tmp_path / 'script.toml'}")
         harness.prompt("small")
         result = await harness.receive("result")
-    assert (refused["is_error"], refused["terminal_reason"]) == (True, "prompt_too_long")
+    assert (refused["is_error"], refused["terminal_reason"]) == (True, "blocking_limit")
     assert result["result"] == "One."
 
 
@@ -544,3 +578,32 @@ async def test_an_empty_prompt_is_refused_and_no_model_is_asked(tmp_path: Path, 
         ["The prompt was refused: it is empty"],
     )
     assert result["result"] == "two"
+
+
+async def test_pasted_text_reaches_the_model_marked_and_is_echoed(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, ONE, replay_user_messages=True) as harness:
+        harness.prompt(
+            "Explain x = 1",
+            pasted_content=["A log.", [{"type": "text", "text": "A table."}]],
+            inline_pastes=["x = 1"],
+            origin={"kind": "human"},
+            uuid="11111111-1111-4111-8111-111111111111",
+        )
+        await harness.receive("result")
+        [sent] = harness.session.journal.history.render()[:1]
+    [echo] = [line for line in harness.messages("user") if line.get("isReplay")]
+    assert [block["text"] for block in sent["content"]] == [
+        "Explain <pasted_content>\nx = 1\n</pasted_content>",
+        "<pasted_content>\nA log.\n</pasted_content>",
+        "<pasted_content>\nA table.\n</pasted_content>",
+    ]
+    assert echo["message"]["content"] == sent["content"]
+    assert echo["origin"] == {"kind": "human"}
+
+
+async def test_the_betas_of_a_session_are_named(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, ONE, betas=("context-1m-2025-08-07",)) as harness:
+        harness.prompt("Hi")
+        init = await harness.receive("system", "init")
+        await harness.receive("result")
+    assert init["betas"] == ["context-1m-2025-08-07"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.side.query import SideQuery
+from parley.engine.session.identity import SessionIdentity
+from parley.engine.side.query import QueryModels, SideQuery
 from parley.errors import ModelError
 from parley.models.base import Model, ModelEvent, ModelRequest
 from parley.models.catalog import ModelRef
@@ -105,7 +105,7 @@ async def test_a_variable_names_the_small_model(tmp_path: Path) -> None:
         ("text = ' '", "has no text"),
     ],
 )
-async def test_where_it_fails_the_tool_goes_on_without_it(tmp_path: Path, answer: str, reason: str) -> None:
+async def test_where_it_fails_the_tool_continues_without_it(tmp_path: Path, answer: str, reason: str) -> None:
     harness, exchanges = await fetched(tmp_path, answer)
     assert len(exchanges) == 3
     content = result_of(harness)["content"]
@@ -144,7 +144,7 @@ async def test_a_model_without_tools_of_its_own_says_so(tmp_path: Path) -> None:
 
     result = result_of(harness)
     assert result["is_error"] is True
-    assert "has no tools of its own" in result["content"]
+    assert "has no server-side tools" in result["content"]
 
 
 class Mute:
@@ -162,7 +162,7 @@ class Mute:
         pass
 
 
-@pytest.mark.parametrize(("breaks_off", "words"), [(False, "did not answer in time"), (True, "broke off")])
+@pytest.mark.parametrize(("breaks_off", "words"), [(False, "did not answer in time"), (True, "ended early")])
 async def test_an_answer_that_does_not_end_is_not_waited_for_but_booked(breaks_off: bool, words: str) -> None:
     ledger = Ledger(Prices())
     choice = ModelRef("scripted", "x")
@@ -170,8 +170,8 @@ async def test_an_answer_that_does_not_end_is_not_waited_for_but_booked(breaks_o
     def open_model(choice: ModelRef) -> Model:
         return Mute(breaks_off=breaks_off)
 
-    given: dict[str, Any] = {"current": lambda: choice, "small": choice, "clock": lambda: 0.0, "session_id": "s"}
-    errand = SideQuery(open_model=open_model, ledger=ledger, timeout_seconds=0.2, **given)
+    models = QueryModels(open=open_model, current=lambda: choice, small=choice)
+    errand = SideQuery(models, ledger, lambda: 0.0, SessionIdentity("s"), timeout_seconds=0.2)
     with pytest.raises(ModelError, match=words):
         await errand.ask_small("Hi")
     assert ledger.by_model()["scripted:x"].inputTokens == 7

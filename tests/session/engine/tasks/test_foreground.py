@@ -16,7 +16,7 @@ BASH = ("Bash", {"command": UNTIL, "description": "A long job"})
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command is told as a task as soon as it has begun."""
+    """A command is told as a task as soon as it has started."""
     monkeypatch.setattr(foreground, "ANNOUNCE_AFTER_SECONDS", 0)
 
 
@@ -28,37 +28,39 @@ def result_of(harness: SessionHarness) -> Json:
     return next(line for line in harness.messages("user") if "tool_use_result" in line)
 
 
-async def test_a_command_that_takes_long_is_told_as_a_task_and_so_is_its_end(tmp_path: Path, at_once: None) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_a_command_that_takes_long_is_reported_as_a_task_and_so_is_its_end(tmp_path: Path, at_once: None) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("system", "task_started")
         (tmp_path / "go.txt").touch()
         await harness.receive("result")
 
-    harness = await visit(tmp_path, script([BASH], "Done."), talk, skip_permissions=True)
+    harness = await visit(tmp_path, script([BASH], "Done."), scenario, skip_permissions=True)
     started, ended = tasks(harness)
     assert (started["is_backgrounded"], started["tool_use_id"], started["task_type"]) == (False, "t1", "local_bash")
     assert (ended["status"], ended["summary"], ended["output_file"]) == ("completed", "A long job", "")
     assert result_of(harness)["message"]["content"][0]["content"] == "early\nlate"
 
 
-async def test_a_short_command_is_not_told(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_a_short_command_is_not_reported(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("result")
 
-    harness = await visit(tmp_path, script([("Bash", {"command": "echo hi"})], "Done."), talk, skip_permissions=True)
+    harness = await visit(
+        tmp_path, script([("Bash", {"command": "echo hi"})], "Done."), scenario, skip_permissions=True
+    )
     assert tasks(harness) == []
 
 
-async def test_an_interrupt_ends_a_command_that_was_told(tmp_path: Path, at_once: None) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_an_interrupt_ends_a_command_that_was_reported(tmp_path: Path, at_once: None) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("system", "task_started")
         await harness.request("interrupt")
         await harness.receive("result")
 
-    harness = await visit(tmp_path, script([BASH]), talk, skip_permissions=True)
+    harness = await visit(tmp_path, script([BASH]), scenario, skip_permissions=True)
     assert [line.get("status") for line in tasks(harness)] == [None, "stopped"]
 
 
@@ -69,7 +71,7 @@ async def test_the_host_sends_a_command_to_the_background(
     if is_told:
         request.getfixturevalue("at_once")
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("system", "task_started") if is_told else await harness.receive("assistant")
         while not harness.session.tasks.move_command_to_background("t1"):
@@ -80,7 +82,7 @@ async def test_the_host_sends_a_command_to_the_background(
         assert [first["result"], second["result"]] == ["Sent.", "Done."]
         assert second["origin"]["kind"] == "task-notification"
 
-    harness = await visit(tmp_path, script([BASH], "Sent.", "Done."), talk, skip_permissions=True)
+    harness = await visit(tmp_path, script([BASH], "Sent.", "Done."), scenario, skip_permissions=True)
     detail = result_of(harness)["tool_use_result"]
     assert detail["backgroundedByUser"] is True
     notice = next(line for line in tasks(harness) if line["subtype"] == "task_notification")
@@ -93,7 +95,7 @@ async def test_the_host_sends_a_command_to_the_background(
 async def test_what_was_written_before_the_move_is_kept_however_much(tmp_path: Path, at_once: None) -> None:
     command = "head -c 100000 /dev/zero | tr '\\0' x; " + UNTIL
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("system", "task_started")
         await harness.request("background_tasks", tool_use_id="other")
@@ -103,7 +105,7 @@ async def test_what_was_written_before_the_move_is_kept_however_much(tmp_path: P
         await harness.receive("result")
 
     harness = await visit(
-        tmp_path, script([("Bash", {"command": command})], "Sent.", "Done."), talk, skip_permissions=True
+        tmp_path, script([("Bash", {"command": command})], "Sent.", "Done."), scenario, skip_permissions=True
     )
     notice = next(line for line in tasks(harness) if line["subtype"] == "task_notification")
     text = Path(notice["output_file"]).read_text()
@@ -111,13 +113,13 @@ async def test_what_was_written_before_the_move_is_kept_however_much(tmp_path: P
 
 
 async def test_where_nothing_may_run_in_the_background_everything_is_waited_for(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         assert (await harness.receive("result"))["result"] == "Done."
 
     agent = ("Agent", {"description": "d", "prompt": "work", "run_in_background": True})
     calls = script([("Bash", {"command": "echo hi", "run_in_background": True})], [agent], "Report.", "Done.")
     closed = {"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}
-    harness = await visit(tmp_path, calls, talk, closed, skip_permissions=True)
+    harness = await visit(tmp_path, calls, scenario, closed, skip_permissions=True)
     bash, report = [line["tool_use_result"] for line in harness.messages("user") if "tool_use_result" in line]
     assert (bash["stdout"], report["status"]) == ("hi", "completed")

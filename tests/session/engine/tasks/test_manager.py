@@ -52,11 +52,13 @@ def background(command: str, **input: Any) -> tuple[str, Json]:
     return "Bash", {"command": command, "description": "A job", "run_in_background": True, **input}
 
 
-async def at(folder: Path, turns: str, talk: Callable[[SessionHarness], Awaitable[None]], **environment: str) -> None:
+async def at(
+    folder: Path, turns: str, scenario: Callable[[SessionHarness], Awaitable[None]], **environment: str
+) -> None:
     harness = SessionHarness(folder, turns, allowed_tools=ALLOWED)
     harness.environment |= environment
     async with asyncio.timeout(30), harness:
-        await talk(harness)
+        await scenario(harness)
 
 
 def kinds(lines: list[Json]) -> list[str]:
@@ -85,8 +87,8 @@ def text_of(harness: SessionHarness, tool_use_id: str) -> str:
     return str(result_of(harness, tool_use_id)["message"]["content"][0]["content"])
 
 
-async def test_a_task_is_told_of_and_its_end_starts_a_turn(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_a_task_is_reported_and_its_end_starts_a_turn(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         await harness.receive("result")
         (tmp_path / "go").touch()
@@ -132,11 +134,11 @@ async def test_a_task_is_told_of_and_its_end_starts_a_turn(tmp_path: Path) -> No
         }
 
     turns = script(background("until [ -e go ]; do sleep 0.01; done; echo done"), "Started.", "It is over.")
-    await at(tmp_path, turns, talk)
+    await at(tmp_path, turns, scenario)
 
 
-async def test_the_model_is_told_what_ended_and_where_its_output_is(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_the_model_is_notified_of_an_ended_task_and_its_output_file(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         await harness.receive("result")
         await harness.receive("result")
@@ -144,11 +146,11 @@ async def test_the_model_is_told_what_ended_and_where_its_output_is(tmp_path: Pa
         assert "(A job) failed with exit code 3" in prompt
         assert told_of(harness, "task_notification")[0]["output_file"] in prompt
 
-    await at(tmp_path, script(background("exit 3"), "Started.", "It failed."), talk)
+    await at(tmp_path, script(background("exit 3"), "Started.", "It failed."), scenario)
 
 
 async def test_after_the_end_of_input_tasks_are_waited_for_and_their_turn_runs(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         await harness.receive("result")
         await harness.close()
@@ -161,11 +163,11 @@ async def test_after_the_end_of_input_tasks_are_waited_for_and_their_turn_runs(t
             "result of a task",
         ]
 
-    await at(tmp_path, script(background("sleep 0.3"), "Started.", "It is over."), talk)
+    await at(tmp_path, script(background("sleep 0.3"), "Started.", "It is over."), scenario)
 
 
 async def test_tasks_are_not_waited_for_beyond_the_ceiling(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         await harness.receive("result")
         await harness.close()
@@ -173,11 +175,11 @@ async def test_tasks_are_not_waited_for_beyond_the_ceiling(tmp_path: Path) -> No
         assert kinds(harness.lines)[-1] == "system/background_tasks_changed"
 
     turns = script(background("sleep 600"), "Started.")
-    await at(tmp_path, turns, talk, CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS="200")
+    await at(tmp_path, turns, scenario, CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS="200")
 
 
 async def test_the_host_can_stop_a_task_and_no_turn_follows(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         started = await harness.receive("system", "task_started")
         await harness.receive("result")
@@ -199,11 +201,11 @@ async def test_the_host_can_stop_a_task_and_no_turn_follows(tmp_path: Path) -> N
         await harness.close()
         assert len(list(harness.messages("result"))) == 1
 
-    await at(tmp_path, script(background("sleep 600"), "Started."), talk)
+    await at(tmp_path, script(background("sleep 600"), "Started."), scenario)
 
 
 async def test_a_stopped_task_leaves_no_process(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         started = await harness.receive("system", "task_started")
         await harness.receive("result")
@@ -211,7 +213,7 @@ async def test_a_stopped_task_leaves_no_process(tmp_path: Path) -> None:
         await harness.request("stop_task", task_id=started["task_id"])
         await eventually(lambda: not alive(int(text_in(tmp_path / "pid"))))
 
-    await at(tmp_path, script(background("setsid sleep 600 & echo $! > pid; wait"), "Started."), talk)
+    await at(tmp_path, script(background("setsid sleep 600 & echo $! > pid; wait"), "Started."), scenario)
 
 
 async def eventually(true: Callable[[], bool]) -> None:
@@ -237,7 +239,7 @@ def alive(pid: int) -> bool:
 
 
 async def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         tasks = harness.session.tasks
         order = CommandOrder(
             argv=["/bin/bash", "-c", "sleep 600"],
@@ -253,11 +255,11 @@ async def test_a_task_can_be_stopped_before_anybody_began_to_watch_it(tmp_path: 
         assert task.process.ended.done()
         await harness.receive("system", "task_notification")
 
-    await at(tmp_path, script(), talk)
+    await at(tmp_path, script(), scenario)
 
 
 async def test_the_host_reads_the_end_of_a_tasks_output(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         started = await harness.receive("system", "task_started")
         await harness.receive("system", "task_notification")
@@ -268,11 +270,11 @@ async def test_the_host_reads_the_end_of_a_tasks_output(tmp_path: Path) -> None:
         unknown = await harness.request("get_task_output", task_id="nope")
         assert unknown["response"]["subtype"] == "error"
 
-    await at(tmp_path, script(background("seq 1 20000"), "Started.", "Over."), talk)
+    await at(tmp_path, script(background("seq 1 20000"), "Started.", "Over."), scenario)
 
 
-async def test_the_model_can_wait_for_a_task_and_is_not_told_again(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+async def test_the_model_can_wait_for_a_task_and_is_not_notified_again(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         result = await harness.receive("result")
         assert result["result"] == "I saw it."
@@ -298,25 +300,25 @@ async def test_the_model_can_wait_for_a_task_and_is_not_told_again(tmp_path: Pat
     # Ids are counted, so the first task has the same id in every run.
     id = await first_task_id(tmp_path)
     turns = script(background("sleep 0.2; echo made it"), ("TaskOutput", {"task_id": id}), "I saw it.")
-    await at(tmp_path / "room", turns, talk)
+    await at(tmp_path / "room", turns, scenario)
 
 
 async def first_task_id(folder: Path) -> str:
     """The id that the first task of a session gets in a room."""
     found = []
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         found.append((await harness.receive("system", "task_started"))["task_id"])
 
     for name in ("before", "room"):
         (folder / name).mkdir()
-    await at(folder / "before", script(background("true"), "Started.", "Over."), talk)
+    await at(folder / "before", script(background("true"), "Started.", "Over."), scenario)
     return str(found[0])
 
 
 async def test_a_look_at_a_running_task_does_not_wait_if_it_should_not(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         await harness.receive("result")
         assert "running\nNo output so far." in text_of(harness, "toolu_1")
@@ -337,11 +339,11 @@ async def test_a_look_at_a_running_task_does_not_wait_if_it_should_not(tmp_path:
         ("TaskStop", {"task_id": "nope"}),
         "Done.",
     )
-    await at(tmp_path / "room", turns, talk)
+    await at(tmp_path / "room", turns, scenario)
 
 
 async def test_a_task_has_its_time_too(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         await harness.receive("result")
         notification = await harness.receive("system", "task_notification")
@@ -349,31 +351,31 @@ async def test_a_task_has_its_time_too(tmp_path: Path) -> None:
         assert notification["summary"] == 'Background command "A job" was ended after 0.2 s: its time was up'
         assert (await harness.receive("result"))["result"] == "It took too long."
 
-    await at(tmp_path, script(background("sleep 600", timeout=200), "Started.", "It took too long."), talk)
+    await at(tmp_path, script(background("sleep 600", timeout=200), "Started.", "It took too long."), scenario)
 
 
 async def test_a_task_that_cannot_be_started_is_an_error_and_no_task(tmp_path: Path) -> None:
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         await harness.receive("result")
         assert result_of(harness, "toolu_0")["message"]["content"][0]["is_error"] is True
         assert told_of(harness, "task_started") == []
 
-    await at(tmp_path, script(background("echo a\0b"), "It failed."), talk)
+    await at(tmp_path, script(background("echo a\0b"), "It failed."), scenario)
     assert list(tmp_path.glob("claude-*/**/*.output")) == []
 
 
 async def test_where_the_temporary_folder_is_taken_output_goes_to_the_sessions_own(tmp_path: Path) -> None:
     (tmp_path / f"claude-{os.getuid()}").symlink_to(tmp_path)
 
-    async def talk(harness: SessionHarness) -> None:
+    async def scenario(harness: SessionHarness) -> None:
         harness.prompt("Go")
         notification = await harness.receive("system", "task_notification")
         output = Path(notification["output_file"])
         assert output.is_relative_to(tmp_path / "home" / ".claude" / "projects")
         assert text_in(output) == "kept\n"
 
-    await at(tmp_path, script(background("echo kept"), "Started.", "Over."), talk)
+    await at(tmp_path, script(background("echo kept"), "Started.", "Over."), scenario)
 
 
 async def test_the_notification_of_a_task_is_never_joined_with_what_a_person_said() -> None:
@@ -386,7 +388,7 @@ async def test_the_notification_of_a_task_is_never_joined_with_what_a_person_sai
     assert taken == [said[:2], notices[:1], notices[1:], said[2:]]
 
 
-async def test_a_prompt_that_nobody_typed_is_not_replayed(tmp_path: Path) -> None:
+async def test_a_prompt_that_no_one_typed_is_not_replayed(tmp_path: Path) -> None:
     turns = script(background("true"), "Started.", "Over.")
     async with (
         asyncio.timeout(30),

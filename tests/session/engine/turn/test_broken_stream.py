@@ -20,7 +20,7 @@ def message(*blocks: Json) -> list[Json]:
     return list(event_objects(message_json(list(blocks), id="msg_1", model="m", usage=USAGE), 40))
 
 
-async def test_a_call_behind_which_the_stream_broke_gets_a_result_and_the_next_turn_works(tmp_path: Path) -> None:
+async def test_a_call_after_which_the_stream_broke_gets_a_result_and_the_next_turn_works(tmp_path: Path) -> None:
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "touch never"}}
     cut = [event for event in message(call) if not event["type"].startswith("message_") or "message" in event]
     whole = message({"type": "text", "text": "Fine."})

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from parley.engine.turn.client_tools import CLIENT_CLOSED, parse_client_tools
+from parley.engine.turn.client_tool_specs import parse_client_tools
+from parley.engine.turn.client_tools import CLIENT_CLOSED
 from parley.errors import UsageError
 from parley.stores.files.claude import project_key
 from tests.helpers.session import Json, SessionHarness
@@ -35,7 +36,7 @@ def results(*answers: tuple[str, Any], **fields: Any) -> Json:
     return {"type": "user", "message": {"role": "user", "content": content}, **fields}
 
 
-async def talk(
+async def scenario(
     folder: Path, turns: str, client: Callable[[SessionHarness], Awaitable[None]], **options: Any
 ) -> SessionHarness:
     """One session in which the client declares its tools, says its prompt and then does as it is told."""
@@ -70,7 +71,7 @@ def notes(folder: Path, session_id: str) -> list[Json]:
     return [line for line in lines if line["type"] == "parley"]
 
 
-async def test_the_result_that_the_client_gives_goes_to_the_model_as_that_of_every_tool(tmp_path: Path) -> None:
+async def test_the_result_of_a_client_tool_goes_to_the_model_like_any_other(tmp_path: Path) -> None:
     async def client(harness: SessionHarness) -> None:
         await called(harness, "t1")
         harness.send(results(("t1", "sunny"), session_id="default", tool_use_result={"degrees": 31}))
@@ -78,7 +79,7 @@ async def test_the_result_that_the_client_gives_goes_to_the_model_as_that_of_eve
         assert result["result"] == "Done."
         assert result["num_turns"] == 2
 
-    harness = await talk(tmp_path, script(CALL), client)
+    harness = await scenario(tmp_path, script(CALL), client)
 
     [line] = harness.messages("user")
     assert line["message"]["content"] == [{"type": "tool_result", "tool_use_id": "t1", "content": "sunny"}]
@@ -98,7 +99,7 @@ async def test_a_result_that_no_model_can_read_becomes_one_that_it_can(
         harness.send(results(("t1", given)))
         assert (await harness.receive("result"))["result"] == "Done."
 
-    assert [block["content"] for block in told_results(await talk(tmp_path, script(CALL), client))] == [content]
+    assert [block["content"] for block in told_results(await scenario(tmp_path, script(CALL), client))] == [content]
 
 
 async def test_the_decision_and_the_wait_are_on_record_before_the_client_answers(tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ async def test_the_decision_and_the_wait_are_on_record_before_the_client_answers
         harness.send(results(("t1", "sunny")))
         await harness.receive("result")
 
-    harness = await talk(tmp_path, script(CALL), client)
+    harness = await scenario(tmp_path, script(CALL), client)
     kept = [note for note in notes(tmp_path, harness.session.id) if note["kind"] in ("permission", "question")]
 
     assert [note["kind"] for note in kept] == ["permission", "question"]
@@ -124,7 +125,7 @@ async def test_a_failure_of_the_client_is_an_error_for_the_model(tmp_path: Path)
         harness.send({"type": "user", "message": {"role": "user", "content": [block]}})
         await harness.receive("result")
 
-    [block] = told_results(await talk(tmp_path, script(CALL), client))
+    [block] = told_results(await scenario(tmp_path, script(CALL), client))
 
     assert block == {"type": "tool_result", "tool_use_id": "t1", "content": "no such place", "is_error": True}
 
@@ -135,7 +136,7 @@ async def test_several_calls_wait_together_and_one_line_answers_them_in_any_orde
         harness.send(results(("t2", "on"), ("t1", "sunny")))
         await harness.receive("result")
 
-    harness = await talk(tmp_path, script(f"{CALL}, {SECOND}"), client)
+    harness = await scenario(tmp_path, script(f"{CALL}, {SECOND}"), client)
 
     assert {block["tool_use_id"]: block["content"] for block in told_results(harness)} == {"t1": "sunny", "t2": "on"}
 
@@ -149,7 +150,7 @@ async def test_a_result_that_comes_before_its_call_is_waited_for_is_not_lost(tmp
         harness.send({"type": "control_response", "response": response})
         await harness.receive("result")
 
-    harness = await talk(tmp_path, script(f"{TOUCH}, {CALL}"), client, permission_prompt_tool="stdio")
+    harness = await scenario(tmp_path, script(f"{TOUCH}, {CALL}"), client, permission_prompt_tool="stdio")
 
     assert [block["content"] for block in told_results(harness)][1] == "sunny"
 
@@ -162,7 +163,7 @@ async def test_words_beside_a_result_join_the_turn(tmp_path: Path) -> None:
         harness.send(line)
         await harness.receive("result")
 
-    harness = await talk(tmp_path, script(CALL), client)
+    harness = await scenario(tmp_path, script(CALL), client)
     *_, answered, _ = harness.session.journal.history.render()
 
     assert [block.get("content") or block.get("text") for block in answered["content"]] == ["sunny", "and hurry"]
@@ -198,11 +199,11 @@ async def test_an_interrupt_ends_the_wait_and_a_late_result_is_dropped(tmp_path:
         harness.send(results(("t1", "too late")))
         await harness.receive("result")
 
-    harness = await talk(tmp_path, script(CALL), client)
+    harness = await scenario(tmp_path, script(CALL), client)
 
     assert [block["tool_use_id"] for block in told_results(harness)] == ["t1"]
     assert len(list(harness.messages("result"))) == 2
-    assert any("no call of a client tool waits for the result of t1" in complaint for complaint in harness.warnings)
+    assert any("no call of a client tool waits for the result of t1" in warning for warning in harness.warnings)
 
 
 async def test_a_result_for_nothing_that_comes_while_nothing_runs_has_its_own_bad_result(tmp_path: Path) -> None:
@@ -213,7 +214,7 @@ async def test_a_result_for_nothing_that_comes_while_nothing_runs_has_its_own_ba
         assert refused["is_error"] is True
         assert "t9" in refused["errors"][0]
 
-    await talk(tmp_path, "[[turn]]\ntext = 'Hello.'\n", client)
+    await scenario(tmp_path, "[[turn]]\ntext = 'Hello.'\n", client)
 
 
 async def test_results_for_nothing_that_come_together_have_a_bad_result_each(tmp_path: Path) -> None:
@@ -223,18 +224,18 @@ async def test_results_for_nothing_that_come_together_have_a_bad_result_each(tmp
         await harness.receive("result")
         harness.send(b"\n".join(json.dumps(line).encode() for line in late))
 
-    harness = await talk(tmp_path, "[[turn]]\ntext = 'Hello.'\n", client)
+    harness = await scenario(tmp_path, "[[turn]]\ntext = 'Hello.'\n", client)
 
     refused = [line["errors"][0] for line in harness.messages("result") if line["is_error"]]
     assert [name in error for name, error in zip(("t7", "t8", "t9"), refused, strict=True)] == [True] * 3
 
 
-async def test_a_client_that_hangs_up_ends_the_wait_and_the_turn_goes_on(tmp_path: Path) -> None:
+async def test_a_client_that_hangs_up_ends_the_wait_and_the_turn_continues(tmp_path: Path) -> None:
     async def client(harness: SessionHarness) -> None:
         await called(harness, "t1")
         await harness.close()
 
-    harness = await talk(tmp_path, script(CALL), client)
+    harness = await scenario(tmp_path, script(CALL), client)
 
     [block] = told_results(harness)
     assert block["content"] == CLIENT_CLOSED
@@ -248,7 +249,7 @@ async def test_a_rule_that_denies_a_client_tool_is_kept(tmp_path: Path) -> None:
         result = await harness.receive("result")
         assert [denial["tool_name"] for denial in result["permission_denials"]] == ["weather"]
 
-    [block] = told_results(await talk(tmp_path, script(CALL), client, disallowed_tools=("weather(*)", "weather")))
+    [block] = told_results(await scenario(tmp_path, script(CALL), client, disallowed_tools=("weather(*)", "weather")))
 
     assert block["is_error"] is True
 
@@ -262,7 +263,7 @@ async def test_a_guard_is_asked_before_a_client_tool_is_waited_for(tmp_path: Pat
         harness.send({"type": "control_response", "response": response})
         await harness.receive("result")
 
-    [block] = told_results(await talk(tmp_path, script(CALL), client, guard=True, permission_prompt_tool="stdio"))
+    [block] = told_results(await scenario(tmp_path, script(CALL), client, guard=True, permission_prompt_tool="stdio"))
 
     assert block["content"] == "Not now"
 
@@ -297,7 +298,7 @@ async def left_waiting(folder: Path) -> tuple[str, Json]:
     return harness.session.id, line
 
 
-async def test_a_call_that_waits_is_told_again_in_a_dialect_of_whole_answers_too(tmp_path: Path) -> None:
+async def test_a_waiting_call_is_sent_again_in_a_dialect_of_whole_answers_too(tmp_path: Path) -> None:
     """Such a dialect holds an answer until it is complete; this one was complete before."""
 
     async def resumed(session_id: str) -> Json:
@@ -314,7 +315,7 @@ async def test_a_call_that_waits_is_told_again_in_a_dialect_of_whole_answers_too
     assert "uuid" not in await resumed(session_id)
 
 
-async def test_a_resumed_session_tells_the_waiting_call_again_and_takes_its_result(tmp_path: Path) -> None:
+async def test_a_resumed_session_reports_the_waiting_call_again_and_takes_its_result(tmp_path: Path) -> None:
     async def second(session_id: str) -> tuple[Json, SessionHarness]:
         async with SessionHarness(tmp_path, "[[turn]]\ntext = 'Now done.'\n", resume=session_id) as harness:
             await harness.request("initialize", clientTools=[WEATHER])
@@ -338,10 +339,10 @@ async def test_a_resumed_session_tells_the_waiting_call_again_and_takes_its_resu
         ({"name": "x"}, "must be a list"),
         ([{"description": "nameless"}], "name"),
         ([{"name": "not a name"}], "name"),
-        ([WEATHER, WEATHER], "comes twice"),
+        ([WEATHER, WEATHER], "used twice"),
     ],
 )
-def test_declarations_that_are_none_are_refused_in_clear_words(tools: Any, words: str) -> None:
+def test_declarations_that_are_invalid_are_refused_in_clear_words(tools: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         parse_client_tools(tools)
 
@@ -405,7 +406,7 @@ def schedule(seed: int) -> Callable[[SessionHarness], Awaitable[None]]:
 @pytest.mark.parametrize("seed", range(40))
 async def test_whatever_a_client_does_every_call_has_one_result_and_every_turn_too(tmp_path: Path, seed: int) -> None:
     both = f"[[turn]]\ntools = [{', '.join(CALLS)}]\n" + 5 * "[[turn]]\ntext = 'Done.'\n"
-    harness = await talk(tmp_path, both, schedule(seed))
+    harness = await scenario(tmp_path, both, schedule(seed))
 
     ids = [block["tool_use_id"] for block in told_results(harness)]
     assert sorted(ids) == ["c0", "c1", "c2", "c3"]

@@ -1,4 +1,4 @@
-"""Another model goes on with a turn whose own model cannot answer, and only with that turn."""
+"""Another model continues with a turn whose own model cannot answer, and only with that turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def notices(harness: SessionHarness) -> list[str]:
 
 
 async def test_an_overloaded_model_is_replaced_for_the_turn_and_comes_back_for_the_next(tmp_path: Path) -> None:
-    async def talk() -> tuple[SessionHarness, list[Json]]:
+    async def scenario() -> tuple[SessionHarness, list[Json]]:
         async with harness(tmp_path, BUSY * 3 + "[[turn]]\ntext = 'Own.'\n") as live:
             results = []
             for text in ("first", "second"):
@@ -32,7 +32,7 @@ async def test_an_overloaded_model_is_replaced_for_the_turn_and_comes_back_for_t
                 results.append(await live.receive("result"))
             return live, results
 
-    live, results = await talk()
+    live, results = await scenario()
     own, spare = f"scripted:{tmp_path}/script.toml", f"scripted:{tmp_path}/spare.toml"
     assert [result["result"] for result in results] == ["From the spare.", "Own."]
     assert notices(live) == [f"{own} does not answer (busy); this turn continues with {spare}"]
@@ -60,7 +60,7 @@ async def test_when_no_model_answers_the_turn_fails_with_the_last_failure(tmp_pa
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 429])
-async def test_a_failure_that_another_model_would_have_too_is_no_reason(tmp_path: Path, status: int) -> None:
+async def test_a_failure_that_another_model_would_have_too_is_not_a_reason(tmp_path: Path, status: int) -> None:
     error = f'[[turn]]\nerror = {{ status = {status}, message = "no", retry_after_seconds = 0 }}\n'
     async with harness(tmp_path, error * 9) as live:
         live.prompt("go")
@@ -86,7 +86,7 @@ async def test_a_model_chosen_during_the_turn_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flaw", "expected"),
+    ("problem", "expected"),
     [
         (ModelError("x", status=529), True),
         (ModelError("x", status=500), True),
@@ -99,5 +99,5 @@ async def test_a_model_chosen_during_the_turn_is_kept(tmp_path: Path) -> None:
         (ModelError("x", status=429, kind="rate_limit_error"), False),
     ],
 )
-def test_what_makes_a_model_unavailable(flaw: ModelError, expected: bool) -> None:
-    assert is_unavailable(flaw) is expected
+def test_what_makes_a_model_unavailable(problem: ModelError, expected: bool) -> None:
+    assert is_unavailable(problem) is expected

@@ -92,7 +92,7 @@ def test_nor_is_it_while_a_hook_is_waited_for(tmp_path: Path, prompt: str) -> No
     assert max(silences) <= 30.001
 
 
-def test_a_model_that_talks_needs_no_signs_of_life(tmp_path: Path) -> None:
+def test_a_model_that_streams_needs_no_heartbeat(tmp_path: Path) -> None:
     with SimulatedSession(tmp_path, Random(1)) as simulated:
         simulated.model = Slow(5, 9)  # type: ignore[assignment]  # another model
         simulated.play(actor)
@@ -127,7 +127,7 @@ def test_a_limit_may_stand_in_the_settings(tmp_path: Path) -> None:
     assert make_deadlines(composed(tmp_path)) == Deadlines(first_byte_seconds=5, request_seconds=5)
 
 
-def test_a_limit_that_is_no_number_is_told(tmp_path: Path) -> None:
+def test_a_limit_that_is_not_a_number_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="API_TIMEOUT_MS"):
         make_deadlines(composed(tmp_path, API_TIMEOUT_MS="soon"))
 

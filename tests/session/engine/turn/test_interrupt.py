@@ -1,4 +1,4 @@
-"""An interrupt in every state a turn can be in: answered first, one result, and the session goes on."""
+"""An interrupt in every state a turn can be in: answered first, one result, and the session continues."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Holding:
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
-    async def __aexit__(self, *flaw: object) -> None:
+    async def __aexit__(self, *problem: object) -> None:
         self._server.close()
         await self._server.wait_closed()
 

@@ -60,10 +60,10 @@ def gist(result: Json) -> tuple[Any, ...]:
         ('{"properties": 3}', "is not a schema: /properties"),
         ('{"$ref": "#/$defs/gone"}', "refers to '#/$defs/gone'"),
         ('{"properties": {"a": {"$ref": "http://127.0.0.1:9/a.json"}}}', "refers to 'http"),
-        ('{"$ref": "#"}', "refers to itself without end"),
+        ('{"$ref": "#"}', "refers to itself endlessly"),
     ],
 )
-def test_what_is_no_schema_is_refused_in_one_sentence(text: str, words: str) -> None:
+def test_what_is_not_a_schema_is_refused_in_one_sentence(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words.replace("$", r"\$").replace("/", "/")) as caught:
         parse_output_schema(text, 3)
 
@@ -76,7 +76,7 @@ def test_references_within_a_schema_and_values_that_look_like_some_are_fine() ->
         "properties": {"a": {"$ref": "#/$defs/n"}, "b": {"const": {"$ref": "nowhere"}}},
         "required": ["a"],
     }
-    form = OutputSchema(schema)
+    form = OutputSchema(schema, 5)
 
     assert [form.accept(given) for given in ({"a": "x"}, {"a": 1})] == [False, True]
 
@@ -91,7 +91,7 @@ def test_references_within_a_schema_and_values_that_look_like_some_are_fine() ->
     ],
 )
 def test_an_answer_in_one_wrapper_or_as_text_is_repaired(given: Any, output: Json, repaired: bool) -> None:
-    form = OutputSchema(NUMBER)
+    form = OutputSchema(NUMBER, 5)
 
     assert form.accept(given)
     assert (form.output, form.repaired) == (output, repaired)
@@ -106,14 +106,14 @@ def test_an_answer_in_one_wrapper_or_as_text_is_repaired(given: Any, output: Jso
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_place(given: Any, error: str) -> None:
-    form = OutputSchema(NUMBER)
+    form = OutputSchema(NUMBER, 5)
 
     assert not form.accept(given)
     assert form.errors == [error]
 
 
-def test_a_schema_that_is_none_of_an_object_is_asked_for_inside_of_one() -> None:
-    form = OutputSchema({"type": "array", "items": {"type": "integer"}})
+def test_a_schema_that_is_not_of_an_object_is_wrapped_in_one() -> None:
+    form = OutputSchema({"type": "array", "items": {"type": "integer"}}, 5)
     schema = form.tool().input_schema
 
     assert (schema["type"], schema["required"]) == ("object", ["output"])
@@ -138,7 +138,7 @@ async def test_without_an_answer_in_the_end_the_result_is_an_error_with_the_reas
     assert result["errors"] == ["No valid structured output after 3 attempts", "/answer: 'x' is not of type 'number'"]
 
 
-async def test_who_only_talks_is_told_to_give_an_answer_and_is_given_up_in_the_end(tmp_path: Path) -> None:
+async def test_a_model_that_only_writes_text_is_asked_for_output_and_given_up_in_the_end(tmp_path: Path) -> None:
     talking = SAYS % "It is 42."
     spoken, never = await results(tmp_path, talking + gives("{ answer = 42 }") + talking * 3, prompts=2)
 
@@ -147,20 +147,20 @@ async def test_who_only_talks_is_told_to_give_an_answer_and_is_given_up_in_the_e
     assert "the answer is not JSON" in never["errors"][1]
 
 
-async def test_a_text_that_is_the_answer_is_taken(tmp_path: Path) -> None:
+async def test_a_text_that_matches_the_schema_is_accepted(tmp_path: Path) -> None:
     [result] = await results(tmp_path, SAYS % '{"answer": 7}')
 
     assert gist(result) == ("success", {"answer": 7}, 1, False)
 
 
-async def test_attempts_are_counted_anew_in_every_turn(tmp_path: Path) -> None:
+async def test_attempts_are_counted_again_in_every_turn(tmp_path: Path) -> None:
     round_ = gives('{ answer = "x" }') * 2 + gives("{ answer = 1 }")
     found = await results(tmp_path, round_ * 4, prompts=4)
 
     assert [gist(result) for result in found] == [("success", {"answer": 1}, 3, False)] * 4
 
 
-async def test_arguments_that_are_no_json_and_denied_calls_are_attempts_too(tmp_path: Path) -> None:
+async def test_arguments_that_are_not_json_and_denied_calls_are_attempts_too(tmp_path: Path) -> None:
     [garbled] = await results(tmp_path, gives("'{\"answer\": '") * 3)
     [denied] = await results(tmp_path, gives("{ answer = 1 }") * 3, disallowed_tools=("StructuredOutput",))
 

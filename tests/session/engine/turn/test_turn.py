@@ -30,7 +30,7 @@ def results(harness: SessionHarness) -> dict[str, Json]:
     return {block["tool_use_id"]: block for block in blocks if block["type"] == "tool_result"}
 
 
-async def test_calls_that_only_read_run_together_and_are_told_as_they_finish(tmp_path: Path) -> None:
+async def test_calls_that_only_read_run_together_and_are_reported_as_they_finish(tmp_path: Path) -> None:
     pipe = tmp_path / "notes.txt"
     pipe.write_text("alpha\n")
 
@@ -53,7 +53,7 @@ async def test_calls_that_change_something_run_one_after_the_other(tmp_path: Pat
     assert list(results(harness)) == ["t1", "t2"]
 
 
-async def test_an_unknown_tool_bad_input_and_unreadable_json_go_to_the_model_and_the_turn_goes_on(
+async def test_an_unknown_tool_bad_input_and_unreadable_json_go_to_the_model_and_the_turn_continues(
     tmp_path: Path,
 ) -> None:
     script = (
@@ -97,7 +97,7 @@ async def test_every_call_has_one_recorded_decision_for_its_input(tmp_path: Path
     assert kept[0]["input_sha256"] != kept[1]["input_sha256"]
 
 
-async def test_max_turns_ends_the_turn_behind_the_tool_results(tmp_path: Path) -> None:
+async def test_max_turns_ends_the_turn_after_the_tool_results(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, calls(("Bash", {"command": "true"})) + DONE, max_turns=1, **BYPASS) as harness:
         harness.prompt("go")
         result = await harness.receive("result")
@@ -155,7 +155,7 @@ async def test_queued_prompts_can_be_cancelled_together_with_the_turn(tmp_path: 
     assert len(list(harness.messages("result"))) == 1
 
 
-async def test_the_input_that_is_told_is_the_one_that_runs_and_is_remembered(tmp_path: Path) -> None:
+async def test_the_input_that_is_reported_is_the_one_that_runs_and_is_remembered(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old\n")
 
@@ -179,11 +179,11 @@ async def test_no_line_is_longer_than_the_cap_and_the_whole_output_is_in_a_file(
         harness.prompt("go")
         await harness.receive("result")
     assert max(len(line) for line in harness.raw.split(b"\n")) <= 60_000
-    [path] = harness.session.config.tool_context.results_folder.iterdir()
+    [path] = harness.session.config.workspace.results_folder.iterdir()
     assert path.read_text() == (tmp_path / "big.txt").read_text() * 400
 
 
-async def test_costs_go_on_from_where_a_resumed_session_stood(tmp_path: Path) -> None:
+async def test_costs_continue_from_where_a_resumed_session_stood(tmp_path: Path) -> None:
     prices = tmp_path / "prices.json"
     prices.write_text('{"scripted:": {"input": 1000000, "output": 0}}')
     script = '[[turn]]\ntext = "Hi."\nusage = {input_tokens = 2, output_tokens = 1}\n'
@@ -303,7 +303,7 @@ async def test_a_budget_that_cannot_be_kept_is_not_spent_on(tmp_path: Path) -> N
     assert "price" in result["errors"][0]
 
 
-async def test_an_odd_line_in_the_log_is_skipped_and_told_when_a_session_is_resumed(tmp_path: Path) -> None:
+async def test_an_odd_line_in_the_log_is_skipped_and_reported_when_a_session_is_resumed(tmp_path: Path) -> None:
     async with SessionHarness(tmp_path, DONE) as harness:
         harness.prompt("go")
         result = await harness.receive("result")
@@ -313,4 +313,4 @@ async def test_an_odd_line_in_the_log_is_skipped_and_told_when_a_session_is_resu
         again.prompt("and now?")
         after = await again.receive("result")
     assert after["result"] == "Done."
-    assert any("entry 9" in complaint for complaint in again.warnings)
+    assert any("entry 9" in warning for warning in again.warnings)

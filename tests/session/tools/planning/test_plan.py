@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from parley.protocol.base import Json
-from parley.tools.base import Context, ToolOutput
-from parley.tools.planning.plan import EnterPlanMode, ExitPlanMode
+from parley.tools.base import ToolOutput, Workspace, make_context
+from parley.tools.planning.plan import NOT_ALLOWED, EnterPlanMode, ExitPlanMode
 from tests.helpers.session import SessionHarness
 from tests.helpers.tools import ToolHarness
 
@@ -28,14 +28,14 @@ def allow(request: Json) -> Json:
 
 async def turn(harness: SessionHarness, answer: Callable[[Json], Json] = allow) -> list[Json]:
     """One turn in which the host answers every permission request; the lines of the turn."""
-    begun = len(harness.lines)
+    started = len(harness.lines)
     harness.prompt("go")
     while (line := await harness.receive_until(lambda line: line["type"] in ("control_request", "result")))[
         "type"
     ] != "result":
         success = {"subtype": "success", "request_id": line["request_id"], "response": answer(line["request"])}
         harness.send({"type": "control_response", "response": success})
-    return harness.lines[begun:]
+    return harness.lines[started:]
 
 
 def modes(lines: list[Json]) -> list[str]:
@@ -88,14 +88,14 @@ async def test_a_rejected_plan_stays_in_plan_mode_with_the_reason(tmp_path: Path
     assert results(lines)[0]["message"]["content"][0]["content"] == "revise it"
 
 
-async def test_a_plan_may_be_approved_together_with_the_mode_to_go_on_in(tmp_path: Path) -> None:
+async def test_a_plan_may_be_approved_together_with_the_mode_to_continue_in(tmp_path: Path) -> None:
     mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     lines = await in_plan_mode(tmp_path, EXIT, lambda request: {"behavior": "allow", "updatedPermissions": [mode]})
 
     assert modes(lines) == ["acceptEdits"]
 
 
-async def test_a_plan_the_person_changed_is_what_the_model_is_told(tmp_path: Path) -> None:
+async def test_the_model_receives_the_plan_as_the_user_changed_it(tmp_path: Path) -> None:
     lines = await in_plan_mode(
         tmp_path, EXIT, lambda request: {"behavior": "allow", "updatedInput": {"plan": "2. do less"}}
     )
@@ -106,15 +106,15 @@ async def test_a_plan_the_person_changed_is_what_the_model_is_told(tmp_path: Pat
     assert result["tool_use_result"]["planWasEdited"] is True
 
 
-async def test_a_plan_file_is_shown_where_the_call_has_no_plan(tmp_path: Path) -> None:
-    async def talk() -> tuple[list[Json], str]:
+async def test_the_plan_file_is_used_if_the_call_has_no_plan(tmp_path: Path) -> None:
+    async def scenario() -> tuple[list[Json], str]:
         given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "plan"}
         async with SessionHarness(tmp_path, EXIT_EMPTY + END, **given) as harness:
-            path = str(harness.session.config.tool_context.plan_file)
+            path = str(harness.session.config.workspace.plan_file)
             write(path, "# From the file\n")
             return await turn(harness), path
 
-    lines, path = await talk()
+    lines, path = await scenario()
     assert path == str(tmp_path / "home/.claude/plans" / Path(path).name)
     [request] = requests(lines)
     assert request["input"] == {"allowedPrompts": [1], "plan": "# From the file\n", "planFilePath": path}
@@ -135,10 +135,11 @@ async def test_without_a_plan_the_host_is_asked_all_the_same(tmp_path: Path) -> 
     lines = await in_plan_mode(tmp_path, EXIT_EMPTY)
     assert requests(lines)[0]["input"] == {"allowedPrompts": [1]}
     assert results(lines)[0]["tool_use_result"]["plan"] is None
+    assert results(lines)[0]["message"]["content"][0]["content"].endswith(NOT_ALLOWED)
     assert modes(lines) == ["default"]
 
 
-async def test_a_model_that_begins_in_plan_mode_is_told_so(tmp_path: Path) -> None:
+async def test_a_model_that_starts_in_plan_mode_is_informed(tmp_path: Path) -> None:
     given: Json = {"permission_prompt_tool": "stdio", "permission_mode": "plan"}
     async with SessionHarness(tmp_path, END, **given) as harness:
         await turn(harness)
@@ -171,9 +172,9 @@ async def test_a_plan_presented_outside_plan_mode_changes_no_mode(tmp_path: Path
     assert modes(lines) == []
 
 
-def test_a_plan_file_that_cannot_be_read_is_no_plan(tmp_path: Path) -> None:
+def test_a_plan_file_that_cannot_be_read_is_not_a_plan(tmp_path: Path) -> None:
     harness = ToolHarness(tmp_path)
-    harness.context.plan_file = str(harness.folder)
+    harness.change(plan_file=str(harness.folder))
     assert ExitPlanMode().prepare({"plan": ""}, harness.context) == {}
 
 
@@ -189,5 +190,6 @@ def test_without_a_session_no_mode_can_be_entered(tmp_path: Path) -> None:
 
 @given(some.dictionaries(some.sampled_from(["plan", "planFilePath", "x"]), some.none() | some.text() | some.integers()))
 def test_no_input_is_too_strange_to_be_prepared(input: Json) -> None:
-    context = Context(cwd="/", environment={}, files=None, processes=None, results_folder=Path("/"), new_id=str)  # type: ignore[arg-type]  # not used
+    workspace = Workspace(environment={}, files=None, processes=None, results_folder=Path("/"), new_id=str)  # type: ignore[arg-type]  # not used
+    context = make_context(workspace, "/")
     assert ExitPlanMode().prepare(input, context).get("plan") == (input.get("plan") or None)

@@ -80,7 +80,7 @@ async def test_the_host_is_asked_even_where_a_rule_allows_it(tmp_path: Path) -> 
     assert line["message"]["content"][0]["is_error"] is True
 
 
-async def test_answers_beside_the_input_are_taken_in_the_order_of_the_questions(tmp_path: Path) -> None:
+async def test_answers_outside_the_input_are_matched_in_the_order_of_the_questions(tmp_path: Path) -> None:
     answer = {"behavior": "allow", "selectedOptions": ["B", "A"]}
     _, line = await asked(tmp_path, {"questions": [ONE, TWO]}, answer)
     assert line["tool_use_result"]["answers"] == {"Which one?": "B", "How many?": "A"}
@@ -106,13 +106,13 @@ async def test_answers_that_the_model_made_up_are_dropped(tmp_path: Path) -> Non
     assert "gave no answer" in content(line)
 
 
-async def test_what_is_left_open_is_told(tmp_path: Path) -> None:
+async def test_what_is_left_open_is_reported(tmp_path: Path) -> None:
     updated = {"questions": [ONE, TWO], "answers": {"How many?": "A"}}
     _, line = await asked(tmp_path, {"questions": [ONE, TWO]}, {"behavior": "allow", "updatedInput": updated})
     assert content(line) == "The user answered:\n- How many? A\n\nNot answered:\n- Which one?"
 
 
-async def test_a_question_that_is_skipped_is_no_answer(tmp_path: Path) -> None:
+async def test_a_question_that_is_skipped_is_not_an_answer(tmp_path: Path) -> None:
     _, line = await asked(tmp_path, {"questions": [ONE]}, {"behavior": "deny", "message": "User skipped the question"})
     assert content(line) == "User skipped the question"
 
@@ -150,13 +150,13 @@ def test_questions_that_cannot_be_asked_are_refused(input: Json) -> None:
 
 
 async def test_a_question_that_cannot_be_asked_does_not_bother_the_host(tmp_path: Path) -> None:
-    async def talk() -> tuple[list[str], Json]:
+    async def scenario() -> tuple[list[str], Json]:
         async with SessionHarness(tmp_path, script({"questions": []}), permission_prompt_tool="stdio") as harness:
             harness.prompt("go")
             await harness.receive("result")
             return [line["type"] for line in harness.lines], next(harness.messages("user"))
 
-    kinds, line = await talk()
+    kinds, line = await scenario()
     assert "control_request" not in kinds
     assert "InputValidationError" in content(line)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from parley.engine.accounting.ledger import Ledger, add_usage, blank_usage
+from parley.engine.accounting.ledger import Ledger, add_usage, blank_usage, find_provider
 from parley.models.prices import Prices
-from parley.protocol.base import Json
+from parley.protocol.base import UNSET, Json
 from parley.protocol.messages.result import ModelUsage
 
 OPUS = "claude-opus-5-5"
@@ -50,6 +51,8 @@ def of(model: str, **fields: Any) -> ModelUsage:
         "contextWindow": known[0],
         "maxOutputTokens": known[1],
         "canonicalModel": model,
+        "provider": "offline" if model == "offline" else "firstParty",
+        "costBasis": "list",
     }
     return ModelUsage(**{**nothing, **fields})
 
@@ -92,7 +95,7 @@ def test_a_call_is_counted_for_its_model_and_its_turn() -> None:
     assert ledger.api_seconds == 1.5
 
 
-def test_a_turn_begins_at_nothing_while_the_session_goes_on_counting() -> None:
+def test_a_turn_begins_at_nothing_while_the_session_continues_counting() -> None:
     ledger = Ledger(Prices())
     ledger.record_call(OPUS, CALL, 1)
     ledger.begin_turn()
@@ -121,9 +124,51 @@ def test_one_call_of_unknown_price_makes_the_sum_unknown() -> None:
     assert ledger.cost_usd is None
     assert ledger.by_model() == {
         OPUS: of(OPUS, inputTokens=10, outputTokens=5, costUSD=pytest.approx(0.00014)),
-        "house-model": of("house-model", inputTokens=10, outputTokens=5, costUSD=None),
+        "house-model": of("house-model", inputTokens=10, outputTokens=5, costUSD=None, costBasis="unknown"),
     }
     assert ledger.by_model_this_turn() == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [
+        (OPUS, "firstParty"),
+        ("a-model-of-a-gateway", "firstParty"),
+        ("openai:gpt-5", "openai"),
+        ("openai-responses:gpt-5", "openai"),
+        ("bedrock:anthropic.claude-opus-5-5-v1:0", "bedrock"),
+        ("vertex:claude-opus-5-5", "vertex"),
+        ("scripted:a.toml", "scripted"),
+        ("offline", "offline"),
+    ],
+)
+def test_the_provider_of_a_model_is_named(model: str, provider: str) -> None:
+    assert find_provider(model) == provider
+
+
+def test_how_a_call_was_priced_is_known_after_the_first_one(tmp_path: Path) -> None:
+    table = tmp_path / "prices.json"
+    table.write_text('{"house-model": {"input": 1, "output": 2}}')
+    ledger = Ledger(Prices(table))
+    ledger.resume({"modelUsage": {"house-model": {"costUSD": 1}}})
+    assert ledger.by_model()["house-model"].costBasis is UNSET
+    ledger.record_call("house-model", CALL, 0)
+    assert ledger.by_model()["house-model"].costBasis == "managed"
+
+
+@pytest.mark.parametrize(
+    ("prices", "basis"),
+    [
+        (Prices(), "list"),
+        (Prices(multiplier=0.5), "managed"),
+        (Prices(overrides={"claude-opus": {"input": 1, "output": 1, "cacheRead": 1, "cacheWrite": 1}}), "managed"),
+        (Prices(overrides={"claude-haiku": {"input": 1, "output": 1, "cacheRead": 1, "cacheWrite": 1}}), "list"),
+    ],
+)
+def test_prices_of_the_settings_are_not_list_prices(prices: Prices, basis: str) -> None:
+    ledger = Ledger(prices)
+    ledger.record_call(OPUS, CALL, 0)
+    assert ledger.by_model()[OPUS].costBasis == basis
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,8 @@ def test_a_count_that_cannot_be_is_not_believed() -> None:
     assert gauge.estimate(10_500) == 7_500
 
 
-def test_pictures_and_documents_are_no_reason_to_doubt_a_count() -> None:
-    """What they take nobody knows but the backend."""
+def test_images_and_documents_do_not_change_a_count() -> None:
+    """What they take no one knows but the backend."""
     image: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 100}}
     pdf: Json = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "A" * 10**6}}
     history = heard(
@@ -140,7 +140,7 @@ def test_a_prompt_alone_is_too_little() -> None:
     assert find_keep_start(heard(user("1", text("one"))).list_messages(), 100) is None
 
 
-def test_behind_a_boundary_there_is_the_summary_and_what_was_preserved() -> None:
+def test_after_a_boundary_come_the_summary_and_the_preserved_messages() -> None:
     kept = {"anchor_uuid": "s", "uuids": ["4"], "all_uuids": ["4"]}
     ends = {"anchor_uuid": "s", "head_uuid": "4", "tail_uuid": "4"}
     expected = [
@@ -175,7 +175,7 @@ def test_one_may_go_back_to_a_line_before_the_boundary() -> None:
 
 
 @st.composite
-def talks(draw: st.DrawFn) -> list[Entry]:
+def conversations(draw: st.DrawFn) -> list[Entry]:
     """Conversations at a place where the model could be asked, sometimes with odd ones of another program."""
     entries: list[Entry] = []
     steps = st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(0, 300), st.booleans()), max_size=8)
@@ -192,7 +192,7 @@ def talks(draw: st.DrawFn) -> list[Entry]:
     return entries
 
 
-@given(talks(), st.integers(0, 200))
+@given(conversations(), st.integers(0, 200))
 def test_what_is_kept_is_paired_and_compacting_is_a_fold(entries: list[Entry], most_tokens: int) -> None:
     history = heard(*entries)
     at = find_keep_start(history.list_messages(), most_tokens)

@@ -123,7 +123,7 @@ def test_what_was_sent_is_sent_again_byte_for_byte(entries: list[Entry]) -> None
         if history.open_calls():
             continue  # nothing is sent before every call has its result
         now = msgspec.json.encode(history.render())
-        # A message that grows goes on where its list of blocks ended.
+        # A message that grows continues where its list of blocks ended.
         assert now.startswith(before.removesuffix(b"]").removesuffix(b"}").removesuffix(b"]"))
         before = now
 

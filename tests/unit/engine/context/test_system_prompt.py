@@ -36,5 +36,5 @@ def test_a_text_is_one_block_that_may_be_cached() -> None:
     assert system_blocks("Be brief.") == [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
 
 
-def test_no_text_is_no_block() -> None:
+def test_no_text_is_not_a_block() -> None:
     assert system_blocks("") == []

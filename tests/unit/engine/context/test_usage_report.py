@@ -7,7 +7,7 @@ import pytest
 from parley.engine.context.usage_report import COLUMNS, ROWS, RequestContents, UsageCategory, grid, report_usage
 from parley.models.catalog import resolve
 from parley.protocol.base import Json
-from parley.protocol.messages.requests import ContextUsage
+from parley.protocol.messages.panel_requests import ContextUsage
 
 OPUS = resolve("opus")
 READ: Json = {"name": "Read", "description": "d" * 1_000, "input_schema": {}}
@@ -78,8 +78,8 @@ def test_the_conversation_is_broken_down_by_who_said_it_and_by_tool() -> None:
 
 def test_a_picture_counts_as_a_picture_however_many_bytes_it_has() -> None:
     picture: Json = {"type": "image", "source": {"type": "base64", "data": "x" * 1_000_000}}
-    talk: list[Json] = [{"role": "user", "content": [picture]}]
-    assert tokens(RequestContents(model=OPUS, system="", messages=talk))["messages"] == 1_600
+    conversation: list[Json] = [{"role": "user", "content": [picture]}]
+    assert tokens(RequestContents(model=OPUS, system="", messages=conversation))["messages"] == 1_600
 
 
 def test_what_the_backend_counted_stands_beside_the_estimates() -> None:

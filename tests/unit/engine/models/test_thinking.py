@@ -32,11 +32,16 @@ def budget(tokens: int, **more: object) -> Json:
         ("budget", ThinkingOptions(budget_tokens=10**6), budget(31_999)),
         ("budget", ThinkingOptions(mode="disabled", budget_tokens=5000), None),
         ("budget", ThinkingOptions(budget_tokens=0), None),
+        ("effort", ThinkingOptions(), ADAPTIVE),
+        ("effort", ThinkingOptions(mode="adaptive", display="omitted"), {**ADAPTIVE, "display": "omitted"}),
+        ("effort", ThinkingOptions(budget_tokens=5000), budget(5000)),
+        ("effort", ThinkingOptions(mode="disabled", budget_tokens=5000), {"type": "disabled"}),
+        ("effort", ThinkingOptions(budget_tokens=0), {"type": "disabled"}),
         ("never", ThinkingOptions(), None),
         ("never", ThinkingOptions(budget_tokens=5000, mode="enabled", display="omitted"), None),
     ],
 )
-def test_a_wish_is_put_in_the_terms_of_the_model(thinks: str, wish: ThinkingOptions, field: Json | None) -> None:
+def test_a_thinking_option_is_translated_for_the_model(thinks: str, wish: ThinkingOptions, field: Json | None) -> None:
     assert thinking_field(wish, ModelInfo(thinking=thinks), 32_000) == field
 
 

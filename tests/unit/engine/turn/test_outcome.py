@@ -20,7 +20,7 @@ from parley.engine.turn.outcome import (
 from parley.errors import ModelError
 
 
-def flaw(status: int | None = None, message: str = "m", kind: str | None = None, **more: Any) -> ModelError:
+def problem(status: int | None = None, message: str = "m", kind: str | None = None, **more: Any) -> ModelError:
     return ModelError(message, status=status, kind=kind, **more)
 
 
@@ -36,7 +36,7 @@ def test_a_turn_that_completed_has_its_text() -> None:
 
 
 def test_a_failed_call_is_a_success_that_is_an_error() -> None:
-    assert api_failed(flaw(529, kind="overloaded_error"), "API Error: 529 m") == TurnOutcome(
+    assert api_failed(problem(529, kind="overloaded_error"), "API Error: 529 m") == TurnOutcome(
         subtype="success",
         is_error=True,
         terminal_reason="api_error",
@@ -48,7 +48,7 @@ def test_a_failed_call_is_a_success_that_is_an_error() -> None:
 
 
 def test_a_failure_without_a_status_has_a_name_of_ours() -> None:
-    assert api_failed(flaw(kind="connection_failed"), "t") == TurnOutcome(
+    assert api_failed(problem(kind="connection_failed"), "t") == TurnOutcome(
         is_error=True,
         terminal_reason="api_error",
         text="t",
@@ -89,25 +89,25 @@ def test_a_broken_turn_gives_the_reason() -> None:
 @pytest.mark.parametrize(
     ("error", "name"),
     [
-        (flaw(400), "unknown"),
-        (flaw(401), "authentication_failed"),
-        (flaw(402), "billing_error"),
-        (flaw(403), "authentication_failed"),
-        (flaw(404), "model_not_found"),
-        (flaw(413), "invalid_request"),
-        (flaw(422), "invalid_request"),
-        (flaw(429), "rate_limit"),
-        (flaw(418), "unknown"),
-        (flaw(500), "server_error"),
-        (flaw(529, kind="overloaded_error"), "server_error"),
-        (flaw(), "server_error"),
-        (flaw(kind="timeout_error"), "server_error"),
-        (flaw(kind="no_key"), "authentication_failed"),
-        (flaw(kind="authentication_error"), "authentication_failed"),
-        (flaw(kind="prompt_too_long"), "invalid_request"),
-        (flaw(400, "Your Credit Balance is too low"), "billing_error"),
-        (flaw(403, "see your billing page"), "billing_error"),
-        (flaw(400, "Prompt is too long: 9 > 8"), "invalid_request"),
+        (problem(400), "unknown"),
+        (problem(401), "authentication_failed"),
+        (problem(402), "billing_error"),
+        (problem(403), "authentication_failed"),
+        (problem(404), "model_not_found"),
+        (problem(413), "invalid_request"),
+        (problem(422), "invalid_request"),
+        (problem(429), "rate_limit"),
+        (problem(418), "unknown"),
+        (problem(500), "server_error"),
+        (problem(529, kind="overloaded_error"), "server_error"),
+        (problem(), "server_error"),
+        (problem(kind="timeout_error"), "server_error"),
+        (problem(kind="no_key"), "authentication_failed"),
+        (problem(kind="authentication_error"), "authentication_failed"),
+        (problem(kind="prompt_too_long"), "invalid_request"),
+        (problem(400, "Your Credit Balance is too low"), "billing_error"),
+        (problem(403, "see your billing page"), "billing_error"),
+        (problem(400, "Prompt is too long: 9 > 8"), "invalid_request"),
     ],
 )
 def test_every_failure_has_a_name_that_clients_know(error: ModelError, name: str) -> None:
@@ -117,27 +117,28 @@ def test_every_failure_has_a_name_that_clients_know(error: ModelError, name: str
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (flaw(400, "prompt is too long: 9 > 8"), "prompt_too_long"),
-        (flaw(kind="prompt_too_long"), "prompt_too_long"),
-        (flaw(500, "prompt is too long"), "api_error"),
-        (flaw(413), "image_error"),
-        (flaw(), "api_error"),
-        (flaw(429), "api_error"),
+        (problem(400, "prompt is too long: 9 > 8"), "prompt_too_long"),
+        (problem(kind="prompt_too_long"), "blocking_limit"),
+        (problem(400, kind="prompt_too_long"), "prompt_too_long"),
+        (problem(500, "prompt is too long"), "api_error"),
+        (problem(413), "image_error"),
+        (problem(), "api_error"),
+        (problem(429), "api_error"),
     ],
 )
-def test_the_terminal_reason_tells_what_a_shorter_prompt_would_mend(error: ModelError, reason: str) -> None:
+def test_the_terminal_reason_says_that_a_shorter_prompt_would_help(error: ModelError, reason: str) -> None:
     assert terminal_reason(error) == reason
 
 
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (flaw(kind="no_key", message="No API key."), "No API key."),
-        (flaw(kind="prompt_too_long", message="Prompt is too long"), "Prompt is too long"),
-        (flaw(kind="connection_failed", message="no answer"), "API Error: no answer"),
-        (flaw(529, "busy"), "API Error: 529 busy"),
+        (problem(kind="no_key", message="No API key."), "No API key."),
+        (problem(kind="prompt_too_long", message="Prompt is too long"), "Prompt is too long"),
+        (problem(kind="connection_failed", message="no answer"), "API Error: no answer"),
+        (problem(529, "busy"), "API Error: 529 busy"),
         (
-            flaw(401, "no"),
+            problem(401, "no"),
             "API Error: 401 no. Check the API key (ANTHROPIC_API_KEY or OPENAI_API_KEY), or try --model offline.",
         ),
     ],

@@ -42,7 +42,7 @@ def test_the_hosts_copy_is_cut_before_the_models_text(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_long_text_goes_to_a_file_and_the_line_says_where(folder: Path) -> None:
+def test_a_long_text_is_saved_to_a_file_and_the_line_has_its_path(folder: Path) -> None:
     text = "ü" * 120_000
     made = fit(ToolOutput(content=text, detail={"stdout": text}), folder)
     assert isinstance(made.content, str)
@@ -69,7 +69,7 @@ def test_lone_surrogates_in_a_text_do_not_stop_it_from_being_saved(folder: Path)
     assert "saved to" in str(made.content)
 
 
-def test_what_a_callback_is_told_loses_no_more_than_it_must() -> None:
+def test_the_input_of_a_callback_is_truncated_no_more_than_needed() -> None:
     short = {"prompt": "x" * 1_000, "session_id": "s"}
     long = {"prompt": "x" * (2 * CAP), "more": ["y" * 10], "session_id": "s"}
     made = fit_input(long, CAP)
@@ -79,8 +79,8 @@ def test_what_a_callback_is_told_loses_no_more_than_it_must() -> None:
     assert made["prompt"].endswith("more characters)")
 
 
-def test_a_long_list_of_short_texts_is_no_long_line(folder: Path) -> None:
+def test_a_long_list_of_short_texts_is_not_a_long_line(folder: Path) -> None:
     found = [{"uri": f"mem://{number}", "name": "short"} for number in range(10_000)]
     made = fit(ToolOutput(content=encode_json(found).decode(), detail=found), folder)
-    assert made.detail == "(too large to be told here)"
+    assert made.detail == "(too large to show here)"
     assert (folder / "1.txt").read_bytes() == encode_json(found)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.turn.retry import DEFAULT_RETRIES, delay_seconds
+from parley.engine.turn.retry import delay_seconds
 from parley.errors import ModelError
 
 PASSING = ModelError("busy", retryable=True)
@@ -25,12 +25,12 @@ def test_the_delay_doubles_up_to_its_limit() -> None:
 
 @pytest.mark.parametrize(("dice", "delay"), [(0.0, 2.0), (0.5, 2.25), (0.999, 2.4995)])
 def test_the_dice_add_up_to_a_quarter(dice: float, delay: float) -> None:
-    assert delay_seconds(PASSING, 3, DEFAULT_RETRIES, dice) == pytest.approx(delay)
+    assert delay_seconds(PASSING, 3, 8, dice) == pytest.approx(delay)
 
 
 @pytest.mark.parametrize(("wish", "delay"), [(0, 0), (7, 7), (60, 60), (3600, 60), (float("inf"), 60)])
-def test_the_backends_wish_counts_up_to_a_minute(wish: float, delay: float) -> None:
-    assert delay_seconds(wishing(wish), 1, DEFAULT_RETRIES, 0.9) == delay
+def test_retry_after_is_respected_up_to_a_minute(wish: float, delay: float) -> None:
+    assert delay_seconds(wishing(wish), 1, 8, 0.9) == delay
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_lasting_failure_and_the_last_attempt_are_final(error: ModelError, att
 
 @pytest.mark.parametrize(("trouble", "delay"), [(0.0, 60.0), (240.0, 60.0), (240.1, None), (1e9, None)])
 def test_trouble_that_would_last_longer_than_five_minutes_is_final(trouble: float, delay: float | None) -> None:
-    assert delay_seconds(wishing(60), 2, DEFAULT_RETRIES, 0.5, trouble) == delay
+    assert delay_seconds(wishing(60), 2, 8, 0.5, trouble) == delay
 
 
 @given(st.integers(1, 10**6), DICE)

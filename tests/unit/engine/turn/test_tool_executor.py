@@ -13,7 +13,8 @@ import pytest
 from parley.compose.composer import Composer
 from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import make_policy
-from parley.compose.tools import tool_context
+from parley.compose.tools import make_workspace
+from parley.engine.approval.channel import ApprovalChannel
 from parley.engine.approval.gate import ApprovalGate
 from parley.engine.approval.grants import Grants
 from parley.engine.approval.input_digest import input_digest
@@ -23,9 +24,11 @@ from parley.engine.hooks.dispatcher import HookDispatcher
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.recovery.pending_approvals import PendingApprovals
 from parley.engine.session.config import PermissionConfig
+from parley.engine.session.identity import SessionIdentity
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.turn.tool_executor import CUT_OFF, InFlightCalls, ToolExecutor, ToolOutcome
+from parley.hooks.base import HookServices
 from parley.permissions.base import Decision, ToolRequest
 from parley.protocol.base import Json, Message, Struct
 from parley.protocol.blocks import ToolUse
@@ -34,7 +37,7 @@ from parley.protocol.messages.requests import CanUseTool, Request
 from parley.protocol.options import CliOptions
 from parley.stores.base import Entry
 from parley.stores.memory import MemoryLog
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import Context, ToolOutput, make_context
 from parley.workspace.base import Scope
 
 
@@ -97,6 +100,10 @@ def no_hooks() -> HookDispatcher:
     raise AssertionError("there are no hooks")
 
 
+def no_services() -> HookServices:
+    raise AssertionError("there are no hooks")
+
+
 class Bench:
     """A caller on a bench: real rules, one tool, and a log that may be tampered with."""
 
@@ -106,24 +113,17 @@ class Bench:
         self.host = Answering(answer)
         self.tool = Speak()
         self.records: list[Json] = []
-        self.complaints: list[str] = []
-        context, clock, warn = tool_context(basis, "s"), Clock(), self.complaints.append
+        self.warnings: list[str] = []
+        context, clock = make_context(make_workspace(basis, "s"), str(folder)), Clock()
+        warn = self.warnings.append
         config = Composer(options, environment, str(folder)).make_config(warn)
-        hooks = HookRegistry(config, self.host, no_hooks)
+        hooks = HookRegistry(config, self.host, no_hooks, no_services, warn)
         permissions = PermissionConfig(policy=make_policy(basis, "s"))
-        journal = Journal(WatchedLog(self.note), clock, Grants("s", str(folder)))
-        outbox = Outbox("s", clock, self.host)
-        self.gate = ApprovalGate(
-            permissions,
-            self.host,
-            journal,
-            outbox,
-            mode=SessionMode(permissions, None, journal, outbox, warn),
-            activity=Activity(outbox),
-            hooks=hooks,
-            pending=PendingApprovals(journal, clock.new_uuid),
-            warn=warn,
-        )
+        journal = Journal(WatchedLog(self.note), clock, Grants(SessionIdentity("s"), str(folder)))
+        outbox = Outbox(SessionIdentity("s"), clock, self.host)
+        channel = ApprovalChannel(self.host, outbox, Activity(outbox), PendingApprovals(journal, clock.new_uuid))
+        mode = SessionMode(permissions, None, journal, outbox, warn)
+        self.gate = ApprovalGate(permissions, channel, journal, mode, hooks, warn)
         agent = None if agent_id is None else {"agent_id": agent_id, "agent_type": "general-purpose"}
         self.caller = ToolExecutor({"Speak": self.tool}, self.gate, context, hooks, warn, agent)
 
@@ -163,7 +163,7 @@ async def test_an_input_that_changed_after_its_approval_does_not_run(tmp_path: P
     assert called.denied is not None
     assert called.denied.source == "internal"
     assert called.output.is_error is True
-    assert bench.complaints == ["INTERNAL ERROR: the input of Speak (t1) is not the one that was approved"]
+    assert bench.warnings == ["INTERNAL ERROR: the input of Speak (t1) is not the one that was approved"]
 
 
 async def test_such_a_fault_is_on_record_with_both_hashes(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_such_a_fault_is_on_record_with_both_hashes(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("answer", [{"behavior": "allow"}, {"behavior": "allow", "updatedInput": {"text": "approved"}}])
-async def test_nothing_runs_that_was_altered_whoever_gave_the_input(tmp_path: Path, answer: Json) -> None:
+async def test_nothing_runs_that_was_altered_after_approval(tmp_path: Path, answer: Json) -> None:
     bench = Tampering(tmp_path, answer)
 
     assert (await bench.call("proposed")).output.is_error is True
@@ -217,7 +217,7 @@ def test_what_a_call_gave_that_was_cut_off_is_had_once_and_withheld_where_it_is_
     assert (in_flight.pop_output("t1"), in_flight.has_started) == (None, False)
 
 
-def test_nothing_is_left_of_a_call_that_is_over() -> None:
+def test_nothing_is_left_of_a_call_that_has_ended() -> None:
     in_flight = InFlightCalls()
     with in_flight.track("t1"):
         in_flight.start("t1")

@@ -32,7 +32,7 @@ def messages(*given: Json, declared: tuple[str, ...] = (), **fields: Any) -> lis
     return sent
 
 
-def test_a_request_has_the_model_the_usage_wish_and_the_length() -> None:
+def test_a_request_has_the_model_the_usage_option_and_the_length() -> None:
     assert build_body(asking(user("Hi")), "gpt", ()) == {
         "model": "gpt",
         "stream": True,
@@ -93,7 +93,7 @@ def test_tools_become_functions_and_those_of_another_backend_stay_away() -> None
     ]
 
 
-def test_a_talk_with_calls_and_results() -> None:
+def test_a_conversation_with_calls_and_results() -> None:
     assert messages(
         user([text("Look.")]),
         assistant(
@@ -116,6 +116,12 @@ def test_a_talk_with_calls_and_results() -> None:
         {"role": "tool", "tool_call_id": "c2", "content": "Error: B1\nB2"},
         {"role": "user", "content": "Go on."},
     ]
+
+
+def test_calls_without_a_text_have_an_empty_one() -> None:
+    [said] = messages(assistant(use("c1", "Read", file_path="a")))
+
+    assert said["content"] == ""
 
 
 def test_thoughts_go_back_only_to_a_server_that_wants_them() -> None:
@@ -189,6 +195,6 @@ def test_a_document_is_a_text_or_a_file(source: Json, part: Json) -> None:
 def test_the_next_request_begins_with_the_bytes_of_the_last_one() -> None:
     said = [user([text("Look.")]), assistant(use("c1", "Read")), user([result("c1", [PIXEL])])]
     more = [*said, assistant(text("Done.")), user([text("Thanks.")])]
-    first, second = (msgspec.json.encode(build_body(asking(*talk), "gpt", ())) for talk in (said, more))
+    first, second = (msgspec.json.encode(build_body(asking(*conversation), "gpt", ())) for conversation in (said, more))
 
     assert second.startswith(first.removesuffix(b"]}"))

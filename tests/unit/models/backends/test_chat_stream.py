@@ -258,7 +258,7 @@ def test_a_finish_reason_has_its_stop_reason(finish: str | None, reason: str) ->
 
 
 @pytest.mark.parametrize("finish", ["stop", None])
-def test_a_refusal_is_told_as_one(finish: str | None) -> None:
+def test_a_refusal_is_reported_as_one(finish: str | None) -> None:
     assert grown(delta(refusal="I will not."), delta(finish)) == ([{"type": "text", "text": "I will not."}], "refusal")
 
 
@@ -269,7 +269,7 @@ def test_a_call_that_was_cut_by_the_length_says_so() -> None:
     assert blocks == [used("a", "Read", __unparsedToolInput={"raw": X[:5], "len": 5})]
 
 
-def test_a_usage_that_nobody_tells_is_estimated_and_marked() -> None:
+def test_a_usage_that_no_one_reports_is_estimated_and_marked() -> None:
     assert events(delta(content="x" * 80), delta("stop"))[-2]["usage"] == {
         "input_tokens": 10,
         "cache_creation_input_tokens": 0,
@@ -329,7 +329,7 @@ def test_a_stream_without_any_sign_of_the_end_was_cut_off() -> None:
         ({"choices": [{"delta": {"content": [7]}}]}, "the model sent an invalid event"),
     ],
 )
-def test_what_is_no_chunk_is_an_error_that_may_be_tried_again(chunk: Json | bytes, message: str) -> None:
+def test_what_is_not_a_chunk_is_an_error_that_may_be_tried_again(chunk: Json | bytes, message: str) -> None:
     with pytest.raises(ModelError, match=message) as raised:
         events(chunk)
 
@@ -357,7 +357,7 @@ def test_a_server_may_number_its_only_answer_as_it_likes() -> None:
     assert grown(chunk) == ([{"type": "text", "text": "Yes"}], "end_turn")
 
 
-def test_a_finish_reason_that_is_no_word_is_none() -> None:
+def test_a_finish_reason_that_is_not_a_word_is_ignored() -> None:
     chunk = {"choices": [{"delta": {"content": "Yes"}, "finish_reason": {"a": 1}}]}
 
     assert grown(chunk) == ([{"type": "text", "text": "Yes"}], "end_turn")

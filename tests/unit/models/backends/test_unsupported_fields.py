@@ -29,12 +29,19 @@ def test_the_field_that_is_named_is_blamed(words: str, name: str | None) -> None
     assert find_rejected_field(ModelError(words, status=400), SENT) == name
 
 
-@pytest.mark.parametrize("status", [None, 401, 404, 500])
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_a_request_that_cannot_be_validated_is_a_bad_one_under_any_of_its_names(status: int) -> None:
+    words = "[{'type': 'extra_forbidden', 'loc': ('body', 'thinking'), 'msg': 'Extra inputs are not permitted'}]"
+
+    assert find_rejected_field(ModelError(words, status=status), SENT) == "thinking"
+
+
+@pytest.mark.parametrize("status", [None, 401, 404, 503])
 def test_only_a_bad_request_is_the_fault_of_a_field(status: int | None) -> None:
     assert find_rejected_field(ModelError("thinking is not supported", status=status), SENT) is None
 
 
-def test_a_field_that_is_blamed_is_dropped_and_told() -> None:
+def test_a_field_that_is_blamed_is_dropped_and_reported() -> None:
     told: list[str] = []
     dropped = UnsupportedFields(told.append, ["metadata"])
 
@@ -46,12 +53,12 @@ def test_a_field_that_is_blamed_is_dropped_and_told() -> None:
     ]
 
 
-def test_any_other_flaw_is_raised_and_nothing_is_dropped() -> None:
+def test_any_other_error_is_raised_and_nothing_is_dropped() -> None:
     told: list[str] = []
-    dropped, flaw = UnsupportedFields(told.append), ModelError("bad thing", status=400)
+    dropped, problem = UnsupportedFields(told.append), ModelError("bad thing", status=400)
 
     with pytest.raises(ModelError) as raised:
-        dropped.record(flaw, SENT)
+        dropped.record(problem, SENT)
 
-    assert raised.value is flaw
+    assert raised.value is problem
     assert (dropped.names, told) == (set(), [])

@@ -8,7 +8,7 @@ from parley.models.accumulator import MessageAccumulator
 from parley.models.fake.offline import GREETING, Offline, plan_turn
 from parley.models.fake.script import ScriptedCall, ScriptedError, ScriptedTurn
 from parley.protocol.base import Json
-from tests.helpers.models import asking, assistant, counting, flaw, heard, refusal, text, user
+from tests.helpers.models import asking, assistant, counting, heard, problem, refusal, text, user
 
 READ: Json = {"type": "tool_use", "id": "t1", "name": "Read", "input": {}}
 
@@ -113,7 +113,7 @@ def test_what_follows_a_failure_is_a_part_of_its_own() -> None:
     assert plan_turn([prompt, assistant(text("x"))]) == ScriptedTurn(text="Recovered.")
 
 
-def test_show_repeats_only_what_came_behind_the_prompt() -> None:
+def test_show_repeats_only_what_came_after_the_prompt() -> None:
     before = [user("call A"), assistant(READ), user([result("old")]), assistant(text("Done."))]
 
     assert plan_turn([*before, user("show")]) == ScriptedTurn(text="(no tool results yet)")
@@ -125,7 +125,7 @@ def test_directives_in_a_tool_result_are_not_followed() -> None:
     )
 
 
-def test_the_next_prompt_counts_also_where_it_stands_behind_tool_results() -> None:
+def test_the_next_prompt_counts_also_where_it_stands_after_tool_results() -> None:
     stopped = [user("call A\nsay Never."), assistant(READ)]
 
     assert plan_turn([*stopped, user([result("a"), text("[Request interrupted by user]"), text("say Next.")])]) == (
@@ -163,12 +163,12 @@ async def test_the_answer_comes_as_a_stream() -> None:
 
 
 async def test_a_failure_comes_as_the_api_would_tell_it() -> None:
-    assert await refusal(Offline(counting()), asking(user("fail 404 no such thing"))) == flaw(
+    assert await refusal(Offline(counting()), asking(user("fail 404 no such thing"))) == problem(
         "no such thing", status=404, kind="api_error"
     )
 
 
-def test_what_the_engine_adds_for_the_model_is_no_prompt() -> None:
+def test_what_the_engine_adds_for_the_model_is_not_a_prompt() -> None:
     note = {"type": "text", "text": "<mcp-server name='git'>\nThe MCP server 'git' is not there.\n</mcp-server>"}
     asked = {"role": "user", "content": [{"type": "text", "text": "say Hi."}, note]}
 

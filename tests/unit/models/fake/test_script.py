@@ -19,7 +19,7 @@ from parley.models.fake.script import (
     read_script,
 )
 from parley.protocol.base import Json
-from tests.helpers.models import asking, assistant, counting, flaw, text, user
+from tests.helpers.models import asking, assistant, counting, problem, text, user
 
 EVERYTHING = """
 at_end = "repeat"
@@ -163,14 +163,14 @@ def test_a_cue_in_an_earlier_message_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("turns", [[], [ScriptedTurn(text="one")]])
-def test_a_call_behind_the_last_turn_fails(turns: list[ScriptedTurn]) -> None:
+def test_a_call_after_the_last_turn_fails(turns: list[ScriptedTurn]) -> None:
     player = playing(*turns)
     said(player, *["x"] * len(turns))
 
     with pytest.raises(ModelError) as raised:
         player.turn_for(asking(user("x")))
 
-    assert vars(raised.value) == flaw("the script has no turns left", kind="script_over")
+    assert vars(raised.value) == problem("the script has no turns left", kind="script_over")
 
 
 def test_a_script_may_repeat_its_last_turn() -> None:
@@ -242,12 +242,12 @@ def test_an_empty_turn_is_an_empty_message_of_one_token() -> None:
 def test_a_passing_fault_may_be_tried_again(status: int | None) -> None:
     fault = ScriptedError(status=status, type="t", message="m", retry_after_seconds=2)
 
-    assert vars(fault.to_error()) == flaw("m", status=status, kind="t", retryable=True, retry_after_seconds=2)
+    assert vars(fault.to_error()) == problem("m", status=status, kind="t", retryable=True, retry_after_seconds=2)
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 413])
 def test_a_lasting_fault_is_final(status: int) -> None:
-    assert vars(ScriptedError(status=status).to_error()) == flaw("scripted error", status=status, kind="api_error")
+    assert vars(ScriptedError(status=status).to_error()) == problem("scripted error", status=status, kind="api_error")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from parley.errors import UsageError
 from parley.models.event_synthesis import message_json, synthesize_events
 from parley.models.fake.scripted import Scripted
 from parley.protocol.base import Json
-from tests.helpers.models import asking, counting, flaw, heard, refusal, user
+from tests.helpers.models import asking, counting, heard, problem, refusal, user
 
 USAGE = "{ input_tokens = 3, output_tokens = 2 }"
 COUNTED: Json = {
@@ -48,11 +48,13 @@ async def test_the_turns_of_the_file_are_streamed_one_a_call(tmp_path: Path) -> 
 async def test_an_error_turn_raises_its_error(tmp_path: Path) -> None:
     model = scripted(tmp_path, '[[turn]]\nerror = { status = 529, type = "overloaded_error", message = "busy" }')
 
-    assert await refusal(model, asking(user("a"))) == flaw("busy", status=529, kind="overloaded_error", retryable=True)
+    assert await refusal(model, asking(user("a"))) == problem(
+        "busy", status=529, kind="overloaded_error", retryable=True
+    )
 
 
-async def test_a_script_that_is_over_is_an_error(tmp_path: Path) -> None:
-    assert await refusal(scripted(tmp_path, ""), asking(user("a"))) == flaw(
+async def test_a_script_that_has_ended_is_an_error(tmp_path: Path) -> None:
+    assert await refusal(scripted(tmp_path, ""), asking(user("a"))) == problem(
         "the script has no turns left", kind="script_over"
     )
 
@@ -77,7 +79,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert str(raised.value) == (f"cannot read script {path}: [Errno 2] No such file or directory: '{path}'")
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "script.toml"
     path.write_bytes(b"\xff\xfe")
 

@@ -50,7 +50,7 @@ def test_a_fault_is_named_with_its_value_and_the_requests_it_strikes(text: str, 
         ("reset@5-2", "applies to no request"),
     ],
 )
-def test_a_fault_that_nobody_knows_is_told(text: str, said: str) -> None:
+def test_a_fault_that_no_one_knows_is_reported(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_fault(text)
     with pytest.raises(UsageError, match="option '--fault': .*" + said):
@@ -77,8 +77,8 @@ def struck(model: Model) -> tuple[float, MessageAccumulator, ModelError | None]:
             return growing, exc
         return growing, None
 
-    seconds, (growing, flaw) = run_in_virtual_time(listen())
-    return round(seconds), growing, flaw
+    seconds, (growing, problem) = run_in_virtual_time(listen())
+    return round(seconds), growing, problem
 
 
 @pytest.mark.parametrize(
@@ -104,25 +104,27 @@ def struck(model: Model) -> tuple[float, MessageAccumulator, ModelError | None]:
 def test_a_fault_is_an_error_that_may_pass_within_the_deadlines(
     text: str, seconds: int, kind: str | None, status: int | None, blocks: int
 ) -> None:
-    took, growing, flaw = struck(FaultyModel(Said(ANSWER), FaultPlan.read([text], "here"), DEADLINES))
+    took, growing, problem = struck(FaultyModel(Said(ANSWER), FaultPlan.read([text], "here"), DEADLINES))
 
-    assert flaw is not None
-    assert (took, flaw.kind, flaw.status, flaw.retryable) == (seconds, kind, status, True)
-    assert flaw.retry_after_seconds == (7 if text == "rate-limit-wait=7" else None)
+    assert problem is not None
+    assert (took, problem.kind, problem.status, problem.retryable) == (seconds, kind, status, True)
+    assert problem.retry_after_seconds == (7 if text == "rate-limit-wait=7" else None)
     assert (len(growing.blocks), growing.finished) == (blocks, False)
 
 
 def test_a_truncated_stream_ends_without_its_end() -> None:
-    _, growing, flaw = struck(FaultyModel(Said(ANSWER), FaultPlan.read(["truncated=3"], "here"), DEADLINES))
+    _, growing, problem = struck(FaultyModel(Said(ANSWER), FaultPlan.read(["truncated=3"], "here"), DEADLINES))
 
     assert (growing.finished, growing.blocks) == (False, [])
-    assert flaw is None or flaw.retryable
+    assert problem is None or problem.retryable
 
 
-def test_a_wait_that_ends_goes_on_with_the_answer() -> None:
-    took, growing, flaw = struck(FaultyModel(Said(ANSWER), FaultPlan.read(["stall-first-byte=30"], "here"), DEADLINES))
+def test_a_wait_that_ends_continues_with_the_answer() -> None:
+    took, growing, problem = struck(
+        FaultyModel(Said(ANSWER), FaultPlan.read(["stall-first-byte=30"], "here"), DEADLINES)
+    )
 
-    assert (took, growing.finished, flaw) == (30, True, None)
+    assert (took, growing.finished, problem) == (30, True, None)
 
 
 def test_a_request_that_is_not_struck_is_answered_as_ever() -> None:
@@ -135,11 +137,11 @@ def test_a_request_that_is_not_struck_is_answered_as_ever() -> None:
 def test_every_fault_can_stand_in_a_script(tmp_path: Path, name: str) -> None:
     path = tmp_path / "script.toml"
     path.write_text(f'[[turn]]\ntools = [{{ name = "Bash", input = {{ a = "{"x" * 90}" }} }}]\nfault = "{name}"')
-    _, growing, flaw = struck(Scripted(path, counting(), lambda: DEADLINES))
+    _, growing, problem = struck(Scripted(path, counting(), lambda: DEADLINES))
 
     assert not growing.finished
     assert growing.blocks == []
-    assert name == "truncated" or flaw is not None
+    assert name == "truncated" or problem is not None
 
 
 @pytest.mark.parametrize("fault", ['"earthquake"', '"reset@2"', "3"])

@@ -69,7 +69,7 @@ def test_several_data_lines_are_joined_by_line_feeds() -> None:
     assert read(b"data: one\ndata: two\nevent: x\ndata:three\n\n") == [b"one\ntwo\nthree"]
 
 
-def test_the_space_behind_the_colon_is_optional() -> None:
+def test_the_space_after_the_colon_is_optional() -> None:
     assert read(b"data:{}\n\ndata: {}\n\n") == [b"{}", b"{}"]
 
 
@@ -77,7 +77,7 @@ def test_comments_and_other_fields_are_skipped() -> None:
     assert read(b": data: no\n\nevent: data: no\nid: 1\n\nevent: message_stop\ndata: yes\n: late\n\n") == [b"yes"]
 
 
-def test_data_may_talk_of_data() -> None:
+def test_data_may_contain_the_word_data() -> None:
     assert read(b'event: x\ndata: {"text":"data: 1"}\n\n') == [b'{"text":"data: 1"}']
 
 

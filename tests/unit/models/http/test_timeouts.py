@@ -82,7 +82,7 @@ async def ended(task: Task[None]) -> str:
     return "cancelled" if task.cancelled() else type(task.exception()).__name__
 
 
-async def test_a_cancellation_from_outside_is_no_timeout() -> None:
+async def test_a_cancellation_from_outside_is_not_a_timeout() -> None:
     async def patient() -> None:
         async with StreamTimeout() as patience:
             await patience.wait_for(endless(), NEVER)
@@ -126,7 +126,7 @@ async def test_the_task_is_not_left_in_a_cancelled_state(
     assert task.cancelling() == 0
 
 
-async def test_a_timeout_is_told_also_in_a_task_that_was_cancelled_before() -> None:
+async def test_a_timeout_is_reported_also_in_a_task_that_was_cancelled_before() -> None:
     async def tidy() -> None:
         try:
             await endless()

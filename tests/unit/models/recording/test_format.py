@@ -19,14 +19,14 @@ TOLD = b'{"type":"event","number":1,"at_ms":3,"data":{"type":"message_stop"}}\n'
 END = b'{"type":"end","number":1}\n'
 
 
-def tape(folder: Path, *lines: bytes) -> Path:
+def recorded(folder: Path, *lines: bytes) -> Path:
     path = folder / "tape.jsonl"
     path.write_bytes(b"".join(lines))
     return path
 
 
 def test_a_request_is_read_with_what_it_has_in_common_with_the_one_before(tmp_path: Path) -> None:
-    first, second = read_recording(tape(tmp_path, HEAD, ASKED, TOLD, END, MORE)).exchanges
+    first, second = read_recording(recorded(tmp_path, HEAD, ASKED, TOLD, END, MORE)).exchanges
 
     assert second.request.messages == [user("a"), user("b")]
     assert second.request.system == first.request.system == [{"type": "text", "text": "s"}]
@@ -35,7 +35,7 @@ def test_a_request_is_read_with_what_it_has_in_common_with_the_one_before(tmp_pa
 
 
 def test_a_torn_last_line_is_what_a_crash_leaves_behind(tmp_path: Path) -> None:
-    assert read_recording(tape(tmp_path, HEAD, ASKED, TOLD[:-20])).exchanges[0].events == []
+    assert read_recording(recorded(tmp_path, HEAD, ASKED, TOLD[:-20])).exchanges[0].events == []
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_a_torn_last_line_is_what_a_crash_leaves_behind(tmp_path: Path) -> None:
         ([HEAD, ASKED, b'{"type":"event","number":1,"data":{"no":1}}\n'], ": line 3: "),
     ],
 )
-def test_what_is_no_tape_is_told_in_one_sentence(tmp_path: Path, lines: list[bytes], said: str) -> None:
+def test_what_is_not_a_recording_is_reported_in_one_sentence(tmp_path: Path, lines: list[bytes], said: str) -> None:
     with pytest.raises(UsageError) as raised:
-        read_recording(tape(tmp_path, *lines))
+        read_recording(recorded(tmp_path, *lines))
 
     assert said in str(raised.value)
     assert str(tmp_path) in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_a_tape_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_recording_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read recording .*: No such file"):
         read_recording(tmp_path / "none")

@@ -63,7 +63,7 @@ def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-async def test_a_tape_plays_what_was_recorded_byte_for_byte(tmp_path: Path) -> None:
+async def test_a_recording_plays_what_was_recorded_byte_for_byte(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     first, second = (
         answer(says("Grüße, 世界")),
@@ -84,7 +84,7 @@ async def test_a_tape_plays_what_was_recorded_byte_for_byte(tmp_path: Path) -> N
     ]
 
 
-def test_a_tape_is_private_and_never_overwritten(tmp_path: Path) -> None:
+def test_a_recording_is_private_and_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     writer(path).close()
 
@@ -101,7 +101,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "target").exists()
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot create .*: No such file"):
         writer(tmp_path / "none" / "tape.jsonl")
 
@@ -127,7 +127,7 @@ async def test_a_secret_is_on_no_line_also_where_it_lies_across_deltas(tmp_path:
     assert await heard(Replay(path, redaction=Redactor([SECRET])), request)
 
 
-async def test_a_request_on_the_tape_carries_only_what_is_new(tmp_path: Path) -> None:
+async def test_a_request_on_the_recording_carries_only_what_is_new(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     model = Recorder(Said(answer(), answer()), writer(path))
     system = [{**says("Be kind."), "cache_control": {"type": "ephemeral"}}]
@@ -139,7 +139,7 @@ async def test_a_request_on_the_tape_carries_only_what_is_new(tmp_path: Path) ->
     assert (second["kept"], second["messages"], "system" in second) == (1, [user("b")], False)
 
 
-async def test_what_was_said_before_a_crash_is_on_the_tape(tmp_path: Path) -> None:
+async def test_what_was_said_before_a_crash_is_on_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     model = Recorder(Said(answer(says("one"), says("two"))), writer(path))
 
@@ -181,7 +181,7 @@ async def test_an_answer_that_was_interrupted_plays_up_to_there(tmp_path: Path) 
         await heard(Replay(path), asking(user("a")))
 
 
-async def test_calls_side_by_side_share_one_tape(tmp_path: Path) -> None:
+async def test_calls_side_by_side_share_one_recording(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     live = Recorder(Said(answer(says("one")), answer(says("two"))), writer(path))
 
@@ -192,7 +192,7 @@ async def test_calls_side_by_side_share_one_tape(tmp_path: Path) -> None:
     assert await heard(again, asking(user("a"))) == one
 
 
-async def test_a_tape_that_cannot_be_written_is_told_of_once_and_the_run_goes_on(tmp_path: Path) -> None:
+async def test_a_recording_that_cannot_be_written_is_reported_once_and_the_run_continues(tmp_path: Path) -> None:
     told: list[str] = []
     tape = writer(tmp_path / "tape.jsonl", told.append)
     os.close(tape._file)
@@ -204,7 +204,7 @@ async def test_a_tape_that_cannot_be_written_is_told_of_once_and_the_run_goes_on
     assert told == [f"cannot write to recording {tmp_path}/tape.jsonl; it ends here: No space left on device"]
 
 
-async def test_ids_do_not_matter_to_the_tape(tmp_path: Path) -> None:
+async def test_ids_do_not_matter_to_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     live = Recorder(Said(answer(says("one"))), writer(path, cwd="/old/place"))
     await heard(live, asking(user(f"look at /old/place/a, {counting('0123456789abcde')()}")))

@@ -16,7 +16,7 @@ from tests.helpers.virtual_time import run_in_virtual_time
 STOP = msgspec.Raw(b'{"type":"message_stop"}')
 
 
-def tape(folder: Path, *prompts: str) -> Path:
+def recorded(folder: Path, *prompts: str) -> Path:
     """A recording with one request per prompt and empty answers."""
     lines: list[RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd] = [RecordingHeader()]
     for number, prompt in enumerate(prompts, 1):
@@ -30,8 +30,8 @@ def tape(folder: Path, *prompts: str) -> Path:
     return path
 
 
-async def test_a_tape_of_another_conversation_is_told_at_the_first_request(tmp_path: Path) -> None:
-    model = Replay(tape(tmp_path, "Hi"))
+async def test_a_recording_of_another_conversation_is_reported_at_the_first_request(tmp_path: Path) -> None:
+    model = Replay(recorded(tmp_path, "Hi"))
 
     assert await refusal(model, asking(user("Ho"))) == vars(
         ModelError(
@@ -43,15 +43,15 @@ async def test_a_tape_of_another_conversation_is_told_at_the_first_request(tmp_p
 
 
 async def test_a_departure_says_at_which_request(tmp_path: Path) -> None:
-    model = Replay(tape(tmp_path, "one", "two"))
+    model = Replay(recorded(tmp_path, "one", "two"))
     await heard(model, asking(user("one")))
 
     with pytest.raises(ModelError, match=r"differs from request 2 on: .* is 'two' in the recording and '2' here"):
         await heard(model, asking(user("2")))
 
 
-async def test_a_tape_that_is_over_says_so(tmp_path: Path) -> None:
-    model = Replay(tape(tmp_path, "one"))
+async def test_a_recording_without_answers_left_is_an_error(tmp_path: Path) -> None:
+    model = Replay(recorded(tmp_path, "one"))
     await heard(model, asking(user("one")))
 
     with pytest.raises(ModelError, match="has no answer left: it has 1 requests"):
@@ -59,13 +59,13 @@ async def test_a_tape_that_is_over_says_so(tmp_path: Path) -> None:
 
 
 async def test_in_order_nothing_is_compared(tmp_path: Path) -> None:
-    model = Replay(tape(tmp_path, "one"), in_order=True)
+    model = Replay(recorded(tmp_path, "one"), in_order=True)
 
     assert [event.type for event in await heard(model, asking(user("whatever")))] == ["message_stop"]
 
 
 @pytest.mark.parametrize(("pace", "seconds"), [(0, 0), (1, 20), (0.5, 10)])
-def test_a_tape_is_played_without_waiting_or_at_its_pace(tmp_path: Path, pace: float, seconds: int) -> None:
-    took, _ = run_in_virtual_time(heard(Replay(tape(tmp_path, "one"), pace=pace), asking(user("one"))))
+def test_a_recording_is_played_without_waiting_or_at_its_pace(tmp_path: Path, pace: float, seconds: int) -> None:
+    took, _ = run_in_virtual_time(heard(Replay(recorded(tmp_path, "one"), pace=pace), asking(user("one"))))
 
     assert round(took) == seconds

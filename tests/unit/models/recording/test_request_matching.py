@@ -14,12 +14,12 @@ TAPE = {"cwd": "/home/me/one", "home": "/home/me", "tmp": "/tmp"}
 HERE = {"cwd": "/srv/two", "home": "/home/you", "tmp": "/var/tmp"}
 
 
-def parted(tape: list[Any], asked: list[Any]) -> str | None:
-    return describe_difference(normalize(tape, TAPE), normalize(asked, HERE))
+def parted(recorded: list[Any], asked: list[Any]) -> str | None:
+    return describe_difference(normalize(recorded, TAPE), normalize(asked, HERE))
 
 
 @pytest.mark.parametrize(
-    ("tape", "here"),
+    ("recorded", "here"),
     [
         ("at 2026-11-15T23:52:01.538Z", "at 2027-01-02T03:04:05Z"),
         ("on 2026-11-15", "on 2031-01-01"),
@@ -31,8 +31,8 @@ def parted(tape: list[Any], asked: list[Any]) -> str | None:
         ("task 0123456789abcdef", "task fedcba9876543210"),
     ],
 )
-def test_what_varies_from_run_to_run_is_the_same(tape: str, here: str) -> None:
-    assert parted([user(tape)], [user(here)]) is None
+def test_what_varies_from_run_to_run_is_the_same(recorded: str, here: str) -> None:
+    assert parted([user(recorded)], [user(here)]) is None
 
 
 def test_markers_signatures_and_the_short_form_of_a_text_do_not_count() -> None:
@@ -51,18 +51,18 @@ def test_markers_signatures_and_the_short_form_of_a_text_do_not_count() -> None:
         ([user([])], "messages[0].content has 1 items in the recording and 0 here"),
     ],
 )
-def test_a_departure_is_told_with_its_place(here: list[Any], said: str) -> None:
+def test_a_departure_is_reported_with_its_place(here: list[Any], said: str) -> None:
     assert parted([user("Hi")], here) == said
 
 
-def test_of_a_long_text_the_part_around_the_difference_is_told() -> None:
+def test_the_part_of_a_long_text_around_the_difference_is_shown() -> None:
     told = parted([user("a" * 500 + "X" + "b" * 500)], [user("a" * 500 + "Y" + "b" * 500)]) or ""
 
     assert f"…'{'a' * 20}X{'b' * 19}'…" in told
     assert f"…'{'a' * 20}Y{'b' * 19}'…" in told
 
 
-def test_a_folder_is_no_part_of_a_longer_name() -> None:
+def test_a_folder_is_not_a_part_of_a_longer_name() -> None:
     assert parted([user("/tmp-x")], [user("/var/tmp-x")]) is not None
 
 

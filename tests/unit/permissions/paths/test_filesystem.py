@@ -71,7 +71,7 @@ def test_a_glance_sees_a_path_lead_to_one_place_only(view: RealFilesystem, tmp_p
     assert CachedFilesystem(view).resolve(str(link)).real == f"{tmp_path}/two"
 
 
-def test_a_name_that_can_be_none_is_no_link(view: RealFilesystem) -> None:
+def test_a_name_that_can_be_none_is_not_a_link(view: RealFilesystem) -> None:
     assert view.resolve("/w/a\x00b").real == "/w/a\x00b"
 
 

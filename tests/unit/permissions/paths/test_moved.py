@@ -43,7 +43,7 @@ def test_a_link_that_the_line_itself_moves_is_not_followed_unasked(command: str)
     assert isinstance(decided(command), Ask)
 
 
-def test_a_moved_link_is_asked_about_behind_rules_for_both_commands() -> None:
+def test_a_moved_link_is_asked_about_after_rules_for_both_commands() -> None:
     rules = [parse_rule(text, "allow", "user", "/w") for text in ("Bash(mv:*)", "Bash(cp:*)")]
 
     decision = decided("mv d e && cp p e/out", "default", *(rule for rule in rules if isinstance(rule, Rule)))

@@ -86,6 +86,6 @@ def test_a_redirection_into_a_file_needs_a_judgement_of_its_own() -> None:
     assert not allowed("rm x > a", writes=True)
 
 
-def test_going_where_we_are_is_no_move() -> None:
+def test_going_where_we_are_is_not_a_move() -> None:
     assert allowed("cd /w && git push", "git push", cwd="/w")
     assert not allowed("cd /v && git push", "git push", cwd="/w")

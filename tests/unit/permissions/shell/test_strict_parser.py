@@ -150,10 +150,10 @@ def test_the_text_of_a_command_is_its_own_part_of_the_line() -> None:
         ("ls > ; pwd", "a redirection without a target"),
         ("ls > *.txt", "a redirection to a glob or to nothing"),
         ("ls > ''", "a redirection to a glob or to nothing"),
-        ("ls >& out", "a redirection of two streams at once"),
-        ("ls >&-", "a redirection of two streams at once"),
-        ("ls 1234>/dev/null", "a descriptor of many digits"),
-        ("cat 12345<a", "a descriptor of many digits"),
+        ("ls >& out", "a redirection of stdout and stderr together"),
+        ("ls >&-", "a redirection of stdout and stderr together"),
+        ("ls 1234>/dev/null", "a file descriptor with too many digits"),
+        ("cat 12345<a", "a file descriptor with too many digits"),
         ("cat < /dev/tcp/a/1", "a redirection to the network"),
         ("cat > '/dev//udp/a/1'", "a redirection to the network"),
         ("A+=1 ls", "an assignment that is not just a name and a value"),
@@ -161,13 +161,13 @@ def test_the_text_of_a_command_is_its_own_part_of_the_line() -> None:
         ("if true", "a reserved word"),
         ("! ls", "a reserved word"),
         ("time if ls", "a reserved word"),
-        ("'ls' -a", "a command name that is not plain"),
-        ("l\\s", "a command name that is not plain"),
-        ("l* -a", "a command name that is not plain"),
-        ("-x", "a command name that is not plain"),
-        ("%1", "a command name that is not plain"),
-        ("time A=1 ls", "a command name that is not plain"),
-        ("time -- ls", "a command name that is not plain"),
+        ("'ls' -a", "a command name that is not a plain word"),
+        ("l\\s", "a command name that is not a plain word"),
+        ("l* -a", "a command name that is not a plain word"),
+        ("-x", "a command name that is not a plain word"),
+        ("%1", "a command name that is not a plain word"),
+        ("time A=1 ls", "a command name that is not a plain word"),
+        ("time -- ls", "a command name that is not a plain word"),
         ("time", "`time` without a command"),
         ("time -p", "`time` without a command"),
         ("ls\x00", "a control character"),
@@ -243,7 +243,7 @@ def test_a_status_or_a_bracket_in_the_wrong_place_is_unclear(text: str) -> None:
     assert isinstance(parse_strict(text), Unclear)
 
 
-def test_a_lone_bracket_is_no_pattern() -> None:
+def test_a_lone_bracket_is_not_a_pattern() -> None:
     [test] = commands("[ -f a* ]")
 
     assert (test.argv, test.globs) == (("[", "-f", "a*", "]"), (2,))

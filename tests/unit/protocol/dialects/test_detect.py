@@ -33,12 +33,12 @@ PROMPT = {"type": "user", "message": {"role": "user", "content": "Hello"}}
         ({"type": "control", "action": "status", "note": "\udc00"}, "miriad"),
     ],
 )
-def test_the_first_line_tells_the_dialect(line: Any, name: str) -> None:
+def test_the_first_line_reports_the_dialect(line: Any, name: str) -> None:
     assert detect(json.dumps(line).encode(), "otherwise") == name
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"\xff", b"null", b"[" * 100_000])
-def test_what_cannot_be_read_tells_nothing(line: bytes) -> None:
+def test_an_unreadable_file_reports_nothing(line: bytes) -> None:
     assert detect(line, "otherwise") == "otherwise"
 
 

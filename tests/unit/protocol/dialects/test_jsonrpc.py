@@ -59,7 +59,7 @@ BY_THE_WAY = Assistant(message=AssistantContent(id="m", model="x", content=[Text
 
 
 def beside() -> JsonRpcDialect:
-    """The run is over, and the turn of a background task runs."""
+    """The run has ended, and the turn of a background task runs."""
     dialect = running()
     said(dialect, ENDED, Init())
     return dialect
@@ -70,7 +70,7 @@ def status(running: bool, **more: Any) -> Json:
 
 
 @each(INNER)
-def test_a_response_of_the_document_is_one_that_we_say_in_the_same_words(sample: Sample) -> None:
+def test_a_response_of_the_document_is_encoded_identically(sample: Sample) -> None:
     line, dialect = sample.json, running("1")
     said(dialect, SessionOpened(session_id="default"))
     output = User(message=UserContent(content=[ToolResult.of("c", "")]))
@@ -118,7 +118,7 @@ def test_the_run_has_the_id_of_its_request_on_every_line_and_the_last_is_the_res
     assert lines[-1]["result"]["session_id"] == "own"
 
 
-def test_the_next_run_may_begin_when_the_result_was_told() -> None:
+def test_the_next_run_may_begin_when_the_result_was_reported() -> None:
     dialect = running()
     said(dialect, ENDED)
 
@@ -136,7 +136,7 @@ def test_what_happens_between_runs_has_the_id_of_the_last() -> None:
     assert [line["id"] for line in said(dialect, answer, result())] == ["r1", "r1"]
 
 
-def test_the_end_of_a_turn_that_nobody_asked_for_does_not_end_the_run() -> None:
+def test_the_end_of_a_turn_that_no_one_asked_for_does_not_end_the_run() -> None:
     dialect = running()
     said(dialect, ENDED)
     heard(dialect, call("run", "r2", prompt="Hi"))
@@ -153,7 +153,7 @@ def test_status_names_the_run() -> None:
     assert replies(heard(busy, call("status", 7)))[0]["result"] == status(True, request_id="r1")
 
 
-def test_a_cancel_withdraws_the_run_and_is_answered_behind_the_result_of_the_run() -> None:
+def test_a_cancel_withdraws_the_run_and_is_answered_after_the_result_of_the_run() -> None:
     dialect = running()
 
     (asked,) = heard(dialect, call("cancel", "c1"))
@@ -168,7 +168,7 @@ def test_a_cancel_withdraws_the_run_and_is_answered_behind_the_result_of_the_run
     assert [line["result"] for line in lines[1:]] == [status(False)] * 2
 
 
-def test_a_turn_that_no_run_asked_for_has_one_id_to_its_end_and_the_run_behind_it_none_of_its_lines() -> None:
+def test_a_turn_that_no_run_asked_for_has_one_id_to_its_end_and_the_run_after_it_none_of_its_lines() -> None:
     dialect = beside()
     heard(dialect, call("run", "r2", prompt="Hi"))
     said(dialect, CommandLifecycle(command_uuid="u2", state="queued"), Queued(position=1, user_message_uuid="u2"))
@@ -216,7 +216,7 @@ def test_a_cancel_without_a_run_is_refused() -> None:
     assert (refused["id"], refused["error"]["code"]) == ("c1", -32002)
 
 
-def test_a_run_that_never_began_is_told_as_cancelled() -> None:
+def test_a_run_that_never_began_is_reported_as_cancelled() -> None:
     (line,) = said(running(), CommandLifecycle(command_uuid="u1", state="cancelled"))
 
     assert (line["id"], line["error"]["code"]) == ("r1", -32003)
@@ -239,7 +239,7 @@ def test_every_other_bad_end_is_a_result() -> None:
     assert (line["id"], line["result"]["subtype"], line["result"]["result"]) == ("r1", "error", "too many")
 
 
-def test_a_session_that_cannot_be_opened_is_told_as_wrong_parameters() -> None:
+def test_a_session_that_cannot_be_opened_is_reported_as_wrong_parameters() -> None:
     dialect = JsonRpcDialect(world())
     heard(dialect, call("run", "r1", prompt="Hi"))
 
@@ -289,15 +289,15 @@ def test_half_a_character_is_mended() -> None:
 
 
 def test_a_line_that_was_too_long_is_an_invalid_request() -> None:
-    flaw = {"type": "validation_error", "message": "too long"}
+    problem = {"type": "validation_error", "message": "too long"}
 
-    lines = said(running(), SystemFault(message="too long", error=flaw), SystemFault(message="by the way"))
+    lines = said(running(), SystemFault(message="too long", error=problem), SystemFault(message="by the way"))
 
     assert lines[0] == {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "too long"}}
     assert lines[1]["id"] == "r1"
 
 
-def test_what_the_memory_did_is_told_in_the_envelope() -> None:
+def test_what_the_memory_did_is_reported_in_the_envelope() -> None:
     frame = {"type": "system", "subtype": "consolidation", "entries_created": 2, "entries_updated": 1}
 
     (line,) = said(running(), Consolidation(entries_created=2, entries_updated=1))

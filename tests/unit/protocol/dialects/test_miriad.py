@@ -23,7 +23,8 @@ from parley.protocol.messages.dialects import (
     SystemFault,
 )
 from parley.protocol.messages.notices import CommandLifecycle
-from parley.protocol.messages.requests import Interrupt, McpSetServers
+from parley.protocol.messages.panel_requests import McpSetServers
+from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry, Informational, Init, PermissionDenied
 from tests.helpers.dialects import NOW, Json, heard, replies, said, world
@@ -71,7 +72,7 @@ def test_a_line_of_a_client_in_the_document_is_understood(sample: Sample) -> Non
 
 
 @each(OUT)
-def test_a_line_of_the_document_is_one_that_we_say_in_the_same_words(sample: Sample) -> None:
+def test_a_line_of_the_document_is_encoded_identically(sample: Sample) -> None:
     """What its engine says is read in our words, and what we say of that is the line again."""
     line, dialect = sample.json, Miriad(world())
     said(dialect, SessionOpened(session_id=line.get("session_id", "default")))
@@ -141,7 +142,7 @@ def test_status_is_answered_from_what_was_seen() -> None:
     assert replies(heard(dialect, STATUS)) == [idle]
 
 
-def test_a_turn_that_nobody_asked_for_runs_as_well() -> None:
+def test_a_turn_that_no_one_asked_for_runs_as_well() -> None:
     dialect = opened()
     said(dialect, Init())
 
@@ -156,7 +157,7 @@ def test_a_heartbeat_is_answered_with_the_time() -> None:
     assert beat == [{"type": "system", "subtype": "heartbeat_ack", "timestamp": NOW, "session_id": "own"}]
 
 
-def test_an_interrupt_without_a_turn_is_told_so() -> None:
+def test_an_interrupt_without_a_turn_is_answered_as_such() -> None:
     assert replies(heard(opened(), INTERRUPT)) == [NO_TURN]
 
 
@@ -172,7 +173,7 @@ def test_an_interrupt_becomes_a_request_and_its_answer_an_acknowledgement() -> N
     assert answered == [{"type": "system", "subtype": "interrupted", "session_id": "own"}]
 
 
-def test_servers_that_cannot_be_had_are_told() -> None:
+def test_servers_that_cannot_be_had_are_reported() -> None:
     dialect = opened()
     heard(dialect, prompt(mcp_servers={"s": {}}))
     payload = {"added": [], "removed": [], "errors": {"s": "no command"}}
@@ -238,7 +239,7 @@ def test_an_answer_is_one_line_however_many_blocks_it_has() -> None:
     }
 
 
-def test_an_answer_that_was_cut_off_is_told_before_what_follows() -> None:
+def test_an_answer_that_was_cut_off_is_reported_before_what_follows() -> None:
     dialect = opened()
     said(dialect, answer(Text.of("Let me")))
 
@@ -247,7 +248,7 @@ def test_an_answer_that_was_cut_off_is_told_before_what_follows() -> None:
     assert kinds == ["assistant", "result"]
 
 
-def test_an_answer_is_told_when_another_begins() -> None:
+def test_an_answer_is_reported_when_another_begins() -> None:
     dialect = opened()
     said(dialect, answer(Text.of("one")))
 
@@ -270,7 +271,7 @@ def test_an_answer_is_told_when_another_begins() -> None:
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_what_the_dialect_has_no_words_for_is_not_said(quiet: Message) -> None:
+def test_what_the_dialect_cannot_express_is_not_sent(quiet: Message) -> None:
     assert said(opened(), quiet, AnswerComplete(message_id="msg_1")) == []
 
 
@@ -336,15 +337,15 @@ def test_the_clients_own_session_id_comes_back_in_queued_and_result() -> None:
     assert [line["session_id"] for line in said(dialect, result())] == ["own"]
 
 
-def test_a_queued_prompt_that_is_never_run_is_told() -> None:
+def test_a_queued_prompt_that_is_never_run_is_reported() -> None:
     dialect = opened()
     heard(dialect, prompt(), prompt(), prompt())
     said(dialect, life("u1", "queued"), life("u1", "started"))
     said(dialect, Queued(position=1, user_message_uuid="u2"), Queued(position=2, user_message_uuid="u3"))
 
     assert [line["message"] for line in said(dialect, life("u3", "cancelled"), life("u2", "cancelled"))] == [
-        "The queued message at position 2 was taken back: it was not run",
-        "The queued message at position 1 was taken back: it was not run",
+        "The queued message at position 2 was cancelled: it did not run",
+        "The queued message at position 1 was cancelled: it did not run",
     ]
     assert said(dialect, result(user_message_uuids=["u1"]))[0]["type"] == "result"
     assert said(dialect, life("u1", "cancelled")) == []
@@ -361,7 +362,7 @@ def test_a_prompt_that_is_refused_has_a_result_under_the_clients_own_session_id(
     assert [line["session_id"] for line in said(dialect, answer)] == ["own"], "it is over with its result"
 
 
-def test_soft_errors_are_told_in_words() -> None:
+def test_soft_errors_are_reported_as_text() -> None:
     retry = ApiRetry(attempt=1, max_retries=8, retry_delay_ms=1500, error_status=529, error="overloaded")
     failed = answer(Text.of("API Error: 500 no"), is_api_error_message=True)
 
@@ -376,7 +377,7 @@ def test_soft_errors_are_told_in_words() -> None:
     ]
 
 
-def test_the_memory_tells_what_it_did() -> None:
+def test_the_memory_reports_what_it_did() -> None:
     lines = said(
         opened(),
         Consolidation(entries_created=2, entries_updated=1),

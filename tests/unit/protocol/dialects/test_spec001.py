@@ -13,8 +13,9 @@ from parley.protocol.dialects.base import DialectContext
 from parley.protocol.dialects.spec001 import Spec001
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import AnswerComplete, PermissionRequest, SystemFault
+from parley.protocol.messages.occasional import HookResponse, HookStarted
 from parley.protocol.messages.result import Result
-from parley.protocol.messages.system import ApiRetry, HookResponse, HookStarted, Informational, Status
+from parley.protocol.messages.system import ApiRetry, Informational, Status
 from tests.helpers.golden import LINES, SEEDS, Sample, canonical, each
 
 Json = dict[str, Any]
@@ -76,7 +77,7 @@ def test_a_line_of_the_document_comes_back_with_all_it_said(sample: Sample) -> N
 
 
 @each(LINES)
-def test_whatever_we_say_is_spelled_with_a_timestamp_as_its_last_field_or_left_out(sample: Sample) -> None:
+def test_every_encoded_line_ends_with_a_timestamp_or_is_left_out(sample: Sample) -> None:
     for line in said(decode(sample.line), COMPLETE):
         assert list(line)[-1] == "timestamp"
         assert line["type"] in KEPT | {"control_request", "control_response", "control_cancel_request"} | OWN_WISH
@@ -96,14 +97,14 @@ def test_the_blocks_of_an_answer_are_one_line_when_it_is_complete() -> None:
     }
 
 
-def test_an_answer_that_was_cut_off_is_told_before_the_next_line() -> None:
+def test_an_answer_that_was_cut_off_is_reported_before_the_next_line() -> None:
     line, after = said(answer(TEXT), result())
 
     assert (line["type"], after["type"]) == ("assistant", "result")
     assert [line["type"] for line in said(answer(TEXT), answer(TEXT, id="msg_2"), COMPLETE)] == ["assistant"] * 2
 
 
-def test_thinking_has_no_words_there() -> None:
+def test_the_dialect_has_no_thinking() -> None:
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": ""}
 
     assert said(answer(thinking), COMPLETE) == []
@@ -143,7 +144,7 @@ def test_retries_warnings_and_refused_lines_are_errors_and_the_rest_is_left_out(
     ]
 
 
-def test_a_question_of_permission_is_told_as_advice() -> None:
+def test_a_permission_request_is_sent_for_information() -> None:
     [line] = said(PermissionRequest(tool="Write", params={"file_path": "a"}, session_id="s", uuid="u"))
 
     assert line == {
@@ -223,7 +224,7 @@ def test_every_end_of_a_turn_is_the_same_again_when_it_is_read(ours: Json, subty
     assert {name: getattr(message, name) for name in expected} == expected
 
 
-def test_tokens_are_flat_and_an_error_has_its_words_and_details() -> None:
+def test_token_counts_are_flat_and_an_error_has_message_and_details() -> None:
     usage = {
         "input_tokens": 1250,
         "output_tokens": 487,
@@ -244,7 +245,7 @@ def test_tokens_are_flat_and_an_error_has_its_words_and_details() -> None:
     }
 
 
-def test_a_result_of_somebody_else_gets_what_ours_always_have() -> None:
+def test_a_result_of_someone_else_gets_what_ours_always_have() -> None:
     [sample] = [sample for sample in DOCUMENT if sample.name == "001 result"]
     [message] = dialect().decode(sample.line)
 
@@ -260,7 +261,7 @@ def test_a_result_of_somebody_else_gets_what_ours_always_have() -> None:
     assert "input_tokens" not in to_builtins(message)
 
 
-def test_an_error_of_somebody_else_becomes_a_list_of_errors() -> None:
+def test_an_error_of_someone_else_becomes_a_list_of_errors() -> None:
     [sample] = [sample for sample in DOCUMENT if sample.name == "001 error result"]
     [message] = dialect().decode(sample.line)
 
@@ -270,7 +271,7 @@ def test_an_error_of_somebody_else_becomes_a_list_of_errors() -> None:
     assert message.api_error_status == 429
 
 
-def test_an_answer_of_somebody_else_gets_the_model_that_was_announced() -> None:
+def test_an_answer_of_someone_else_gets_the_model_that_was_announced() -> None:
     spoken = dialect()
     [init, assistant] = [sample for sample in DOCUMENT if sample.name in ("001 system init", "001 assistant")]
     spoken.decode(init.line)
@@ -281,7 +282,7 @@ def test_an_answer_of_somebody_else_gets_the_model_that_was_announced() -> None:
     assert message.uuid
 
 
-def test_content_may_stand_on_the_line_itself() -> None:
+def test_content_may_be_a_field_of_the_line() -> None:
     line = {"type": "user", "content": [{"type": "text", "text": "Hi"}], "timestamp": NOW}
     [message] = dialect().decode(json.dumps(line).encode())
 

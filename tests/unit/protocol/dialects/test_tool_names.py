@@ -47,7 +47,7 @@ def use(name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("ours", "given", "theirs", "renamed"), PAIRS, ids=[pair[0] for pair in PAIRS])
-def test_a_call_goes_there_and_comes_back_the_same(
+def test_a_call_survives_the_round_trip_unchanged(
     ours: str, given: dict[str, Any], theirs: str, renamed: dict[str, Any]
 ) -> None:
     assert to_dialect(use(ours, given)) == use(theirs, renamed)
@@ -60,5 +60,5 @@ def test_a_working_directory_becomes_a_change_of_directory() -> None:
     assert found == use("Bash", {"command": "cd '/it'\"'\"'s here' && ls"})
 
 
-def test_a_line_number_that_is_none_is_left_for_the_tool_to_refuse() -> None:
+def test_a_line_number_that_is_invalid_is_left_for_the_tool_to_refuse() -> None:
     assert to_dialect(use("Read", {"file_path": "/a", "offset": "3"}))["input"]["offset"] == "3"

@@ -92,7 +92,7 @@ async def callback(*given: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["can_use_tool", "on_question", "on_plan"])
-def test_whoever_can_be_asked_is_asked(name: str) -> None:
+def test_everyone_who_can_be_asked_is_asked(name: str) -> None:
     given: dict[str, Any] = {name: callback}
 
     assert told(spell(Options(**given)))["permission_prompt_tool"] == "stdio"
@@ -163,7 +163,7 @@ def test_the_environment_is_the_programs_with_what_was_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "flaw", "words"),
+    ("given", "problem", "words"),
     [
         ({"can_use_tool": callback, "permission_prompt_tool_name": "x"}, ValueError, "cannot be used together"),
         ({"skills": ["../x"]}, ValueError, "invalid skill name"),
@@ -177,10 +177,10 @@ def test_the_environment_is_the_programs_with_what_was_given() -> None:
     ],
     ids=lambda part: getattr(part, "__name__", None),
 )
-def test_what_cannot_be_is_told_before_anything_starts(
-    given: dict[str, Any], flaw: type[Exception], words: str
+def test_an_impossible_value_is_reported_before_anything_starts(
+    given: dict[str, Any], problem: type[Exception], words: str
 ) -> None:
-    with pytest.raises(flaw, match=words):
+    with pytest.raises(problem, match=words):
         spell(Options(**given))
 
 

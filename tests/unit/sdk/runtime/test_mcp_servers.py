@@ -121,7 +121,7 @@ def test_arguments_become_values_of_their_types() -> None:
         ("echo", {"text": "bad"}, "bad"),
     ],
 )
-def test_what_a_tool_cannot_do_is_told_to_the_model(
+def test_what_a_tool_cannot_do_is_reported_to_the_model(
     name: str, arguments: Json, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -132,7 +132,7 @@ def test_what_a_tool_cannot_do_is_told_to_the_model(
 
 
 @pytest.mark.parametrize("content", ["text", ["text"], {"type": "text", "text": "text"}], ids=["text", "list", "block"])
-def test_content_that_is_none_is_told_and_not_lost(content: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_content_that_is_invalid_is_reported_and_not_lost(content: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     server = to_hosted(
         create_sdk_mcp_server("s", tools=[tool("t", "T.", {})(lambda args: {"content": content})])["instance"]
@@ -220,11 +220,11 @@ def test_whatever_is_asked_is_answered() -> None:
 
 def test_a_call_ends_when_it_is_cancelled_and_its_id_is_not_used_twice() -> None:
     async def play() -> tuple[Json, Json]:
-        begun = anyio.Event()
+        started = anyio.Event()
 
         @tool
         async def wait() -> None:
-            begun.set()
+            started.set()
             await anyio.sleep_forever()
 
         server = to_hosted(create_sdk_mcp_server("slow", tools=[wait])["instance"])
@@ -235,7 +235,7 @@ def test_a_call_ends_when_it_is_cancelled_and_its_id_is_not_used_twice() -> None
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
-            await begun.wait()
+            await started.wait()
             again = await server.handle(request("tools/call", name="wait"))
             cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
             await server.handle(cancel)
@@ -279,7 +279,7 @@ def test_a_server_of_the_mcp_package_works_as_well(loop: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [lambda *names: names, lambda one, /: one])
-def test_a_function_whose_parameters_have_no_names_is_no_tool(wrong: Any) -> None:
+def test_a_function_whose_parameters_have_no_names_is_not_a_tool(wrong: Any) -> None:
     with pytest.raises(TypeError, match="by name"):
         tool(wrong)
 

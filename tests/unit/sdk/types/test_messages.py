@@ -70,7 +70,7 @@ def test_blocks_of_the_backends_own_tools_have_classes() -> None:
         (PROGRESS, sdk.Notice),
     ],
 )
-def test_what_the_official_classes_lose_is_kept(line: dict[str, Any], kind: type[Any]) -> None:
+def test_fields_that_the_official_classes_drop_are_kept(line: dict[str, Any], kind: type[Any]) -> None:
     found = got(line)
 
     assert type(found) is kind

@@ -27,9 +27,9 @@ def test_a_file_becomes_an_agent(tmp_path: Path) -> None:
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper" / "any.md").write_text(WHOLE)
 
-    found, flaws = load_agents(tmp_path, None)
+    found, problems = load_agents(tmp_path, None)
 
-    assert flaws == []
+    assert problems == []
     kind = found["reviewer"]
     assert (kind.description, kind.prompt, kind.model, kind.maxTurns) == ("Reads: all of it", "You review.", "haiku", 3)
     assert kind.tools == ["Read", "Bash(git log, git show)"]
@@ -39,10 +39,10 @@ def test_a_file_becomes_an_agent(tmp_path: Path) -> None:
 def test_what_would_widen_a_session_needs_trust(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(WHOLE)
 
-    found, [flaw] = load_agents(tmp_path, (str(tmp_path),), withheld=NOT_TRUSTED)
+    found, [problem] = load_agents(tmp_path, (str(tmp_path),), withheld=NOT_TRUSTED)
 
     assert not isinstance(found["reviewer"].permissionMode, str)
-    assert "permissionMode" in str(flaw)
+    assert "permissionMode" in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_a_file_that_cannot_be_used_costs_only_itself(tmp_path: Path, text: str)
     (tmp_path / "bad.md").write_text(text)
     (tmp_path / "good.md").write_text(WHOLE)
 
-    found, [flaw] = load_agents(tmp_path, None)
+    found, [problem] = load_agents(tmp_path, None)
 
     assert list(found) == ["reviewer"]
-    assert "bad.md" in str(flaw)
+    assert "bad.md" in str(problem)
 
 
 def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
     project.mkdir()
     (project / "a.md").symlink_to(secret)
 
-    found, flaws = load_agents(project, (str(project),))
+    found, problems = load_agents(project, (str(project),))
 
     assert found == {}
-    assert len(flaws) == 1
+    assert len(problems) == 1
 
 
 def test_the_command_line_has_them_as_json_or_in_a_file(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_command_line_that_is_wrong_is_refused(text: str) -> None:
         from_command_line(text)
 
 
-def test_an_agent_of_the_command_line_that_is_none_is_named() -> None:
+def test_an_agent_of_the_command_line_that_is_invalid_is_named() -> None:
     text = '{"good": {"description": "d", "prompt": "p"}, "bad": {"prompt": "p"}}'
     with pytest.raises(UsageError, match=r"invalid agent 'bad': .* field `description`"):
         from_command_line(text)

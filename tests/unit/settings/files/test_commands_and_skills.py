@@ -18,8 +18,8 @@ def put(folder: Path, **files: str) -> Path:
 
 
 def found(*places: TemplateFolder) -> dict[str, PromptTemplate]:
-    recipes, flaws = load_templates(places)
-    assert flaws == []
+    recipes, problems = load_templates(places)
+    assert problems == []
     return {recipe.name: recipe for recipe in recipes}
 
 
@@ -62,7 +62,7 @@ def test_the_persons_own_comes_before_the_projects_and_a_skill_before_a_command(
     assert {name: recipe.text for name, recipe in found(*places).items()} == {"a": "user", "b": "skill"}
 
 
-def test_a_file_that_cannot_be_used_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_used_is_reported_and_the_rest_continues(tmp_path: Path) -> None:
     secret = tmp_path / "secret.md"
     secret.write_text("secret")
     tree = put(tmp_path / "tree", commands__broken="---\nno end", commands__fine="Fine.")
@@ -71,9 +71,9 @@ def test_a_file_that_cannot_be_used_is_told_and_the_rest_goes_on(tmp_path: Path)
     (tree / "commands" / "a..b.md").write_text("x")
     (tree / "commands" / "binary.md").write_bytes(b"\xff\xfe")
     (tree / "skills" / "empty").mkdir(parents=True)
-    recipes, flaws = load_templates([TemplateFolder(folder=str(tree), source="project", beneath=(str(tree),))])
+    recipes, problems = load_templates([TemplateFolder(folder=str(tree), source="project", beneath=(str(tree),))])
     assert [recipe.name for recipe in recipes] == ["fine"]
-    assert {Path(flaw.path).name: flaw.text.partition(": ")[2][:30] for flaw in flaws} == {
+    assert {Path(problem.path).name: problem.text.partition(": ")[2][:30] for problem in problems} == {
         "a..b.md": "invalid name 'a..b' (use lette",
         "binary.md": "is not UTF-8 text",
         "broken.md": "the frontmatter starts with --",

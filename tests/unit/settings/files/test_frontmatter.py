@@ -17,7 +17,7 @@ def test_a_file_without_a_head_is_all_body() -> None:
     assert split_frontmatter("# Title\n---\nmore") == ({}, "# Title\n---\nmore")
 
 
-def test_the_body_is_what_stands_behind_the_head() -> None:
+def test_the_body_is_what_stands_after_the_head() -> None:
     assert split_frontmatter("\ufeff---\nname: a\n---\n\nYou help.\n\n---\nmore\n") == (
         {"name": "a"},
         "You help.\n\n---\nmore",
@@ -73,7 +73,7 @@ def test_longer_texts() -> None:
         (("  a: 1", "b: 2"), "line 3.*unexpected indentation"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(lines: tuple[str, ...], words: str) -> None:
+def test_what_cannot_be_read_is_reported_with_its_line(lines: tuple[str, ...], words: str) -> None:
     with pytest.raises(FrontmatterError, match=words):
         head(*lines)
 

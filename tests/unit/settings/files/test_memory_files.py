@@ -90,7 +90,7 @@ def test_outside_a_repository_only_the_folder_itself_counts(tmp_path: Path) -> N
     assert folders(str(tmp_path / "a" / "b")) == [str(tmp_path / "a" / "b")]
 
 
-def test_the_same_file_under_two_names_is_told_once(places: MemoryPaths) -> None:
+def test_the_same_file_under_two_names_is_reported_once(places: MemoryPaths) -> None:
     write(places.cwd, AGENTS="agents")
     Path(places.cwd, "CLAUDE.md").symlink_to("AGENTS.md")
 
@@ -145,7 +145,7 @@ def test_a_projects_file_brings_in_only_files_of_the_project(
     memory = load_memory(places)
 
     assert [Path(file).name for file in memory.files] == ["CLAUDE.md"]
-    assert ["leads out of its folder" in str(flaw) for flaw in memory.problems] == [True]
+    assert ["leads out of its folder" in str(problem) for problem in memory.problems] == [True]
 
 
 def test_a_memory_file_that_is_a_link_to_a_secret_is_not_read(places: MemoryPaths, tmp_path: Path) -> None:
@@ -178,13 +178,13 @@ def test_what_a_rule_denies_is_not_read_under_any_name(places: MemoryPaths) -> N
     memory = load_memory(places, lambda path: path.endswith("secret.md"))
 
     assert "hush" not in memory.text
-    assert ["is denied by a rule" in str(flaw) for flaw in memory.problems] == [True, True]
+    assert ["is denied by a rule" in str(problem) for problem in memory.problems] == [True, True]
 
 
 # Files that are not text.
 
 
-def test_what_is_no_text_is_reported_and_left_out(places: MemoryPaths) -> None:
+def test_what_is_not_text_is_reported_and_left_out(places: MemoryPaths) -> None:
     write(places.cwd, CLAUDE="fine\n@pipe.md @folder.md @binary.md @nul.md @huge.md @none.md")
     folder = Path(places.cwd)
     os.mkfifo(folder / "pipe.md")
@@ -196,7 +196,7 @@ def test_what_is_no_text_is_reported_and_left_out(places: MemoryPaths) -> None:
     memory = load_memory(places)
 
     assert [Path(file).name for file in memory.files] == ["CLAUDE.md"]
-    assert [Path(flaw.path).stem for flaw in memory.problems] == ["pipe", "folder", "binary", "nul", "huge"]
+    assert [Path(problem.path).stem for problem in memory.problems] == ["pipe", "folder", "binary", "nul", "huge"]
 
 
 def test_all_files_together_have_an_end(places: MemoryPaths) -> None:

@@ -21,7 +21,7 @@ def write(folder: Path, text: str, name: str = "terse") -> None:
     (folder / "output-styles" / f"{name}.md").write_text(text)
 
 
-def test_a_style_is_the_text_behind_its_front_matter(project: Path, tmp_path: Path) -> None:
+def test_a_style_is_the_text_after_its_front_matter(project: Path, tmp_path: Path) -> None:
     write(tmp_path / "config", "---\nname: Terse\ndescription: short\n---\n\nBe brief.\n---\nAlways.\n")
 
     assert find_style("terse", tmp_path / "config", str(project)) == OutputStyle(
@@ -37,21 +37,38 @@ def test_the_projects_style_comes_before_the_persons(project: Path, tmp_path: Pa
     assert find_style("terse", tmp_path / "config", None).text == "The person's."
 
 
-def test_the_default_style_is_no_file(project: Path, tmp_path: Path) -> None:
+def test_the_default_style_is_not_a_file(project: Path, tmp_path: Path) -> None:
     write(project / ".claude", "Not this.", "default")
 
     assert find_style("default", tmp_path / "config", str(project)) == OutputStyle()
 
 
 @pytest.mark.parametrize("name", ["none", "../../../etc/passwd", "/etc/passwd", "", "a\nb", "x" * 65])
-def test_a_style_that_is_not_there_is_reported_and_the_default_one_used(
-    project: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_style_that_is_not_there_is_reported_and_adds_no_text(project: Path, tmp_path: Path, name: str) -> None:
     style = find_style(name, tmp_path / "config", str(project))
 
-    assert (style.name, style.text) == ("default", "")
+    assert style.text == ""
     assert str(style.problem).startswith("settings: outputStyle: ")
     assert str(style.problem).isprintable()
+
+
+def test_the_built_in_styles_have_texts_and_a_file_goes_before_them(project: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    built_in = [find_style(name, config, str(project)) for name in ("Explanatory", "Learning")]
+    assert [(style.name, style.text != "", style.problem) for style in built_in] == [
+        ("Explanatory", True, None),
+        ("Learning", True, None),
+    ]
+
+    (project / ".claude" / "output-styles" / "Learning.md").write_text("Our own.")
+    assert find_style("Learning", config, str(project)).text == "Our own."
+
+
+def test_an_unknown_name_is_passed_on_with_a_problem_that_lists_the_known_ones(project: Path, tmp_path: Path) -> None:
+    style = find_style("Poetic", tmp_path / "config", str(project))
+
+    assert (style.name, style.text) == ("Poetic", "")
+    assert "choose from default, Explanatory, Learning" in str(style.problem)
 
 
 def test_a_style_that_leads_out_of_the_project_is_not_read(project: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Transcripts with branches, as the original writes them when somebody goes back in a conversation."""
+"""Transcripts with branches, as the original writes them when someone goes back in a conversation."""
 
 from __future__ import annotations
 
@@ -39,54 +39,54 @@ def dropped(*lines: Json) -> set[str]:
     return set(found)
 
 
-def test_a_talk_without_branches_is_straight() -> None:
-    talk = [line("a", None), line("b", "a", "assistant"), line("s", "b", "system"), line("c", "s")]
+def test_a_conversation_without_branches_is_straight() -> None:
+    conversation = [line("a", None), line("b", "a", "assistant"), line("s", "b", "system"), line("c", "s")]
 
-    assert is_straight(map(msgspec.json.encode, talk))
-    assert dropped(*talk) == set()
+    assert is_straight(map(msgspec.json.encode, conversation))
+    assert dropped(*conversation) == set()
 
 
 def test_the_branch_of_the_last_line_counts() -> None:
-    talk = [line("a", None), line("b", "a", "assistant"), line("c", "b"), line("d", "c", "assistant")]
+    conversation = [line("a", None), line("b", "a", "assistant"), line("c", "b"), line("d", "c", "assistant")]
 
-    assert dropped(*talk, line("e", "b")) == {"c", "d"}
-    assert dropped(*talk, line("e", "b"), line("f", "d")) == {"e"}
+    assert dropped(*conversation, line("e", "b")) == {"c", "d"}
+    assert dropped(*conversation, line("e", "b"), line("f", "d")) == {"e"}
 
 
-def test_a_talk_may_begin_anew_from_nothing() -> None:
+def test_a_conversation_may_begin_again_from_nothing() -> None:
     assert dropped(line("a", None), line("b", "a"), line("c", None)) == {"a", "b"}
 
 
-def test_subagents_are_no_branch() -> None:
+def test_subagents_are_not_branches() -> None:
     side = [line("x", None, isSidechain=True), line("y", "x", isSidechain=True)]
 
     assert dropped(line("a", None), *side, line("b", "a")) == set()
 
 
-def test_a_title_is_no_branch() -> None:
+def test_a_title_is_not_a_branch() -> None:
     title: Json = {"type": "custom-title", "customTitle": "A talk", "uuid": "t"}
 
     assert dropped(line("a", None), line("b", "a"), title) == set()
     assert dropped(line("a", None), title, line("b", "a")) == set()
 
 
-def test_calls_side_by_side_are_no_branches() -> None:
+def test_calls_side_by_side_are_not_branches() -> None:
     calls = [line("a", None), call("b", "a", "m"), call("c", "b", "m")]
 
     assert dropped(*calls, result("rb", "b"), result("rc", "c"), line("d", "rc", "assistant")) == set()
     assert dropped(*calls, result("rc", "c"), result("rb", "b"), line("d", "rb", "assistant")) == set()
 
 
-def test_a_call_that_somebody_went_back_behind_takes_its_neighbours_along() -> None:
+def test_going_back_before_a_call_removes_its_parallel_calls_too() -> None:
     calls = [line("a", None), call("b", "a", "m"), call("c", "b", "m"), result("rb", "b"), result("rc", "c")]
 
     assert dropped(*calls, line("d", "a")) == {"b", "c", "rb", "rc"}
 
 
 def test_the_lines_before_a_boundary_are_before_it() -> None:
-    talk = [line("a", None), line("b", "a"), line("x", "a", "system", parentUuid=None, logicalParentUuid="b")]
+    conversation = [line("a", None), line("b", "a"), line("x", "a", "system", parentUuid=None, logicalParentUuid="b")]
 
-    assert dropped(*talk, line("c", "x", isCompactSummary=True)) == set()
+    assert dropped(*conversation, line("c", "x", isCompactSummary=True)) == set()
 
 
 def test_a_parent_that_is_not_there_costs_nothing() -> None:
@@ -118,7 +118,7 @@ def put(config: Path, *lines: Json) -> Path:
     return path
 
 
-def test_a_session_of_the_original_goes_on_on_its_last_branch(tmp_path: Path) -> None:
+def test_a_session_of_the_original_continues_on_its_last_branch(tmp_path: Path) -> None:
     path = put(tmp_path, line("a", None), line("b", "a", "assistant"), line("c", "a", "assistant"))
 
     log = store(tmp_path).open(SESSION)
@@ -144,7 +144,7 @@ def test_where_we_cut_the_next_line_follows_the_point_for_other_readers(tmp_path
     assert [entry.message.get("uuid") for entry in store(tmp_path).read(SESSION)] == ["a", "b", "c", None, "d"]
 
 
-def test_a_damaged_line_is_no_branch(tmp_path: Path) -> None:
+def test_a_damaged_line_is_not_a_branch(tmp_path: Path) -> None:
     path = put(tmp_path, line("a", None))
     log = store(tmp_path).open(SESSION)
     first = next(iter(log.entries()))

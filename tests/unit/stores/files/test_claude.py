@@ -65,7 +65,7 @@ def lines(path: Path) -> list[Json]:
 
 
 def put(path: Path, *written: Json | bytes) -> None:
-    """A transcript that somebody else wrote."""
+    """A transcript that someone else wrote."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(x if isinstance(x, bytes) else msgspec.json.encode(x) + b"\n" for x in written))
 
@@ -170,7 +170,7 @@ def test_the_project_at_hand_comes_before_the_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "session_id", ["*", "../other/x", "/etc/passwd", "..", ".hidden", "", "a/b", "[a]", "x" * 300, "a\x00b", "a\n"]
 )
-def test_an_id_that_is_no_name_is_unknown_and_cannot_be_created(tmp_path: Path, session_id: str) -> None:
+def test_an_id_that_is_not_a_name_is_unknown_and_cannot_be_created(tmp_path: Path, session_id: str) -> None:
     write(store(tmp_path), FIRST, CONVERSATION[0])
 
     assert not store(tmp_path).exists(session_id)
@@ -181,7 +181,7 @@ def test_an_id_that_is_no_name_is_unknown_and_cannot_be_created(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", ["my notes.jsonl", "empty.jsonl"])
-def test_what_is_no_session_is_not_the_newest_one(tmp_path: Path, name: str) -> None:
+def test_what_is_not_a_session_is_not_the_newest_one(tmp_path: Path, name: str) -> None:
     write(store(tmp_path), FIRST, user(0, "Hello"))
     transcript(tmp_path).with_name(name).write_text("" if "empty" in name else "milk\n")
 
@@ -255,8 +255,10 @@ def test_lines_have_the_fields_that_readers_of_the_layout_look_for(tmp_path: Pat
             "timestamp": "2026-01-02T03:04:03.000Z",
             **SURROUNDINGS,
             "seq": 3,
+            "requestId": "msg_1",
         },
     ]
+    assert [found.message.get("request_id") for found in store(tmp_path).open(FIRST).entries()][-2:] == ["req_1", None]
 
 
 def test_lines_are_compact_and_in_utf_8_with_separators_escaped(tmp_path: Path) -> None:
@@ -268,7 +270,7 @@ def test_lines_are_compact_and_in_utf_8_with_separators_escaped(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("reads_first", [True, False])
-def test_the_chain_of_parents_goes_on_after_a_restart(tmp_path: Path, reads_first: bool) -> None:
+def test_the_chain_of_parents_continues_after_a_restart(tmp_path: Path, reads_first: bool) -> None:
     write(store(tmp_path), FIRST, user(0, "a"), assistant(1, TEXT), note(2, "result", {}))
     log = store(tmp_path).open(FIRST)
     if reads_first:
@@ -373,7 +375,7 @@ FOREIGN: list[Json | bytes] = [
 
 
 @pytest.mark.parametrize("foreign", FOREIGN)
-def test_a_line_that_is_no_part_of_the_conversation_is_skipped(tmp_path: Path, foreign: Json | bytes) -> None:
+def test_a_line_that_is_not_a_part_of_the_conversation_is_skipped(tmp_path: Path, foreign: Json | bytes) -> None:
     put(transcript(tmp_path), theirs(1), foreign, theirs(2))
 
     assert kept(store(tmp_path)) == [as_entry(0, 1), as_entry(1, 2)]
@@ -394,7 +396,7 @@ def test_an_odd_field_of_ours_in_a_copied_line_does_not_count(tmp_path: Path) ->
     assert kept(store(tmp_path)) == [as_entry(0, 1)]
 
 
-def test_numbers_go_on_behind_lines_that_have_none(tmp_path: Path) -> None:
+def test_numbers_continue_after_lines_that_have_none(tmp_path: Path) -> None:
     copied = theirs(2, seq=7, check="0badc0de", forkedFrom={"sessionId": SECOND, "messageUuid": uuid(2)})
     put(transcript(tmp_path), theirs(1), copied, theirs(3))
 
@@ -412,7 +414,7 @@ def test_a_torn_last_line_is_skipped_and_does_not_swallow_the_next_one(tmp_path:
 # When the disk does not want.
 
 
-def test_a_full_disk_is_told_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*given: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -450,20 +452,20 @@ def test_half_a_line_on_a_full_disk_does_not_swallow_the_next_one(tmp_path: Path
     assert kept(store(tmp_path)) == [user(0, "before"), user(1, "behind"), user(2, "and on")]
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "projects").write_text("in the way")
 
     with pytest.raises(SessionError, match=r"cannot write the session to .*: Not a directory"):
         store(tmp_path).create(FIRST).append(user(0, "Hello"))
 
 
-def test_a_transcript_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transcript_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(path: str, flags: int, *rest: int, **more: object) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     write(store(tmp_path), FIRST, user(0, "Hello"))
     entries = store(tmp_path).read(FIRST)
-    monkeypatch.setattr(os, "open", forbidden)  # as it is for somebody else's file; root may read any
+    monkeypatch.setattr(os, "open", forbidden)  # as it is for someone else's file; root may read any
     with pytest.raises(SessionError) as raised:
         list(entries)
     assert str(raised.value) == f"cannot read the session from {transcript(tmp_path)}: Permission denied"
@@ -482,7 +484,7 @@ def make_loop(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [make_folder, make_device, make_loop, os.mkfifo])
-def test_what_is_no_file_is_refused_with_the_reason_and_nobody_waits_for_it(
+def test_what_is_not_a_file_is_refused_with_the_reason_and_no_one_waits_for_it(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     path = transcript(tmp_path)
@@ -496,11 +498,11 @@ def test_what_is_no_file_is_refused_with_the_reason_and_nobody_waits_for_it(
             act(FIRST)
 
 
-def test_a_folder_that_may_not_be_looked_into_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_may_not_be_looked_into_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(path: Path, **more: object) -> os.stat_result:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr(Path, "stat", forbidden)  # as it is for somebody else's folder; root may look into any
+    monkeypatch.setattr(Path, "stat", forbidden)  # as it is for someone else's folder; root may look into any
     for look in (lambda: store(tmp_path).exists(FIRST), lambda: store(tmp_path).list()):
         with pytest.raises(SessionError, match=r"cannot access sessions in .*: Permission denied"):
             look()

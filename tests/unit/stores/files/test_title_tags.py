@@ -30,19 +30,19 @@ def listed(path: Path) -> Info:
     return info
 
 
-def talk(first: int, last: int) -> list[Entry]:
+def scenario(first: int, last: int) -> list[Entry]:
     return [user(seq, MUCH) for seq in range(first, last)]
 
 
 def test_a_title_given_while_the_session_is_held_is_found_for_ever(tmp_path: Path) -> None:
     log = store(tmp_path).create(FIRST)
-    for entry in talk(0, 8):
+    for entry in scenario(0, 8):
         log.append(entry)
     store(tmp_path).rename(FIRST, "Old")
     log.append(user(8, "x"))
     store(tmp_path).rename(FIRST, "New")
     store(tmp_path).tag(FIRST, "tagged")
-    for entry in talk(9, 20):
+    for entry in scenario(9, 20):
         log.append(entry)
         assert (listed(tmp_path).title, listed(tmp_path).tag) == ("New", "tagged")
     log.close()
@@ -50,8 +50,8 @@ def test_a_title_given_while_the_session_is_held_is_found_for_ever(tmp_path: Pat
     assert len(list(store(tmp_path).read(FIRST))) == 20
 
 
-def test_a_title_is_found_behind_one_line_that_is_longer_than_anybody_looks(tmp_path: Path) -> None:
-    write(store(tmp_path), FIRST, *talk(0, 8))
+def test_a_title_is_found_after_one_line_that_is_longer_than_anybody_looks(tmp_path: Path) -> None:
+    write(store(tmp_path), FIRST, *scenario(0, 8))
     store(tmp_path).rename(FIRST, "New")
     log = store(tmp_path).open(FIRST)
     log.append(user(8, MUCH * 40))
@@ -64,7 +64,7 @@ def test_a_newer_title_in_the_middle_is_not_lost_to_an_older_one_at_the_beginnin
     write(store(tmp_path), FIRST, user(0, "x"))
     store(tmp_path).rename(FIRST, "Old")
     log = store(tmp_path).open(FIRST)
-    for entry in [*talk(1, 9), note(9, "title", {"title": "New"}), *talk(10, 20)]:
+    for entry in [*scenario(1, 9), note(9, "title", {"title": "New"}), *scenario(10, 20)]:
         log.append(entry)
     log.close()
 
@@ -84,12 +84,12 @@ def test_a_tag_that_was_taken_away_does_not_come_back(tmp_path: Path) -> None:
 
 def write_more(path: Path, first: int, last: int) -> None:
     log = store(path).open(FIRST)
-    for entry in talk(first, last):
+    for entry in scenario(first, last):
         log.append(entry)
     log.close()
 
 
-def test_half_a_label_of_somebody_else_does_not_swallow_the_next_entry(tmp_path: Path) -> None:
+def test_half_a_label_of_someone_else_does_not_swallow_the_next_entry(tmp_path: Path) -> None:
     log = store(tmp_path).create(FIRST)
     log.append(user(0, "before"))
     with transcript(tmp_path).open("ab") as file:

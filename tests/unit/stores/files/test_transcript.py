@@ -18,19 +18,19 @@ from tests.helpers.store_conformance import CONVERSATION, FIRST, user, write
 TALK = [user(seq, f"prompt {seq} " + "x" * (seq * 7)) for seq in range(8)]
 
 
-def opened(config: Path, complaints: list[str]) -> tuple[ClaudeStore, Path]:
-    store = ClaudeStore(config, EntryContext(cwd="/nowhere", version="1"), complaints.append)
+def opened(config: Path, warnings: list[str]) -> tuple[ClaudeStore, Path]:
+    store = ClaudeStore(config, EntryContext(cwd="/nowhere", version="1"), warnings.append)
     return store, config / "projects" / "-nowhere" / f"{FIRST}.jsonl"
 
 
 def damaged(data: bytes) -> tuple[list[Entry], list[str]]:
     """What is read from a file with these bytes, and what is complained about. Raises DamagedSession."""
-    complaints: list[str] = []
+    warnings: list[str] = []
     with TemporaryDirectory() as config:
-        store, path = opened(Path(config), complaints)
+        store, path = opened(Path(config), warnings)
         path.parent.mkdir(parents=True)
         path.write_bytes(data)
-        return list(store.read(FIRST)), complaints
+        return list(store.read(FIRST)), warnings
 
 
 def file_of(entries: list[Entry]) -> bytes:
@@ -45,12 +45,12 @@ WHOLE = file_of(TALK)
 
 @given(st.integers(0, len(WHOLE) - 1))
 def test_a_file_cut_anywhere_gives_what_is_whole(cut: int) -> None:
-    found, complaints = damaged(WHOLE[:cut])
+    found, warnings = damaged(WHOLE[:cut])
 
     ends = [at + 1 for at, byte in enumerate(WHOLE) if byte == 0x0A]
     whole = sum(end - 1 <= cut for end in ends)  # without its line feed a record is still a record
     assert found == TALK[:whole]
-    assert bool(complaints) == (cut not in (0, *ends, *(end - 1 for end in ends)))
+    assert bool(warnings) == (cut not in (0, *ends, *(end - 1 for end in ends)))
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 255), st.integers(1, 600))
@@ -85,19 +85,19 @@ def test_a_hole_is_refused_with_its_place_and_the_way_out() -> None:
     assert f"`parley sessions repair {FIRST}`" in str(raised.value)
 
 
-def test_half_a_line_is_told_once_and_cut_off_by_who_writes_next(tmp_path: Path) -> None:
-    complaints: list[str] = []
-    store, path = opened(tmp_path, complaints)
+def test_half_a_line_is_reported_once_and_cut_off_by_the_next_writer(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    store, path = opened(tmp_path, warnings)
     write(store, FIRST, *CONVERSATION[:3])
     path.write_bytes(path.read_bytes()[:-30])
     log = store.open(FIRST)
 
     assert list(log.entries()) == CONVERSATION[:2]
-    assert complaints == [f"line 3 of {path} is incomplete or damaged; skipped"]
+    assert warnings == [f"line 3 of {path} is incomplete or damaged; skipped"]
     log.append(CONVERSATION[2])
     log.close()
     assert list(store.read(FIRST)) == CONVERSATION[:3]
-    assert len(complaints) == 1
+    assert len(warnings) == 1
     assert path.read_bytes().count(b"\n") == 3
 
 
@@ -116,8 +116,8 @@ def test_what_was_never_finished_is_cut_off_however_long_it_is(tmp_path: Path, h
 
 
 def test_a_whole_line_that_lacks_only_its_end_is_kept(tmp_path: Path) -> None:
-    complaints: list[str] = []
-    store, path = opened(tmp_path, complaints)
+    warnings: list[str] = []
+    store, path = opened(tmp_path, warnings)
     write(store, FIRST, *CONVERSATION[:2])
     path.write_bytes(path.read_bytes().removesuffix(b"\n"))
     log = store.open(FIRST)
@@ -125,10 +125,10 @@ def test_a_whole_line_that_lacks_only_its_end_is_kept(tmp_path: Path) -> None:
     log.close()
 
     assert list(store.read(FIRST)) == CONVERSATION[:3]
-    assert complaints == []
+    assert warnings == []
 
 
-def test_a_file_of_nothing_but_half_a_line_is_begun_anew(tmp_path: Path) -> None:
+def test_a_file_of_nothing_but_half_a_line_is_started_again(tmp_path: Path) -> None:
     store, path = opened(tmp_path, [])
     write(store, FIRST, *CONVERSATION[:1])
     path.write_bytes(path.read_bytes()[:40])
@@ -140,9 +140,9 @@ def test_a_file_of_nothing_but_half_a_line_is_begun_anew(tmp_path: Path) -> None
     assert path.read_bytes().count(b"\n") == 1
 
 
-def test_a_record_that_has_lost_both_its_marks_is_not_taken_for_somebody_elses() -> None:
+def test_a_record_that_has_lost_both_its_marks_is_not_taken_for_someone_elses() -> None:
     last = WHOLE.splitlines(keepends=True)[-1]
     odd = last.replace(b'"seq"', b'"ceq"').replace(b'"check"', b'"chdck"')
-    found, complaints = damaged(WHOLE.removesuffix(last) + odd)
+    found, warnings = damaged(WHOLE.removesuffix(last) + odd)
 
-    assert (found, len(complaints)) == (TALK[:-1], 1)
+    assert (found, len(warnings)) == (TALK[:-1], 1)

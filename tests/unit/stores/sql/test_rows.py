@@ -56,7 +56,7 @@ def test_rows_of_versions_without_checksums_are_read_as_they_are() -> None:
     assert texts([*old, *chained()[1:]]) == ["one", "two", "three"]
 
 
-def test_reading_goes_on_where_the_sum_of_what_is_before_is_known() -> None:
+def test_reading_continues_where_the_checksum_of_the_earlier_entries_is_known() -> None:
     rows = chained()
     later = RowChain("s", "a database", total=rows[1][5])
 

@@ -17,6 +17,7 @@ import pytest
 from parley.errors import DamagedSession, SessionError
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.sql.sqlite import SqliteStore
+from parley.stores.sql.sqlite_file import translate_errors
 from tests.helpers import paths
 from tests.helpers.store_conformance import CONVERSATION, FIRST, SECOND, Place, every_claim, kept, user, write
 
@@ -69,7 +70,7 @@ def test_processes_that_write_at_the_same_time_lose_nothing(tmp_path: Path) -> N
     assert [len(kept(store(tmp_path), session_id)) for session_id in ids] == [20, 20, 20]
 
 
-def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
     (tmp_path / "sessions.db").write_text("not a database " * 100)
 
     with pytest.raises(SessionError, match=r"cannot use the database .*: file is not a database"):
@@ -129,7 +130,7 @@ def test_an_entry_that_was_altered_is_found_and_can_be_put_aside(tmp_path: Path)
     assert (info.messages, info.size_bytes) == (2, mended.kept_bytes)
 
 
-def test_a_repaired_session_goes_on_and_is_deleted_with_what_was_put_aside(tmp_path: Path) -> None:
+def test_a_repaired_session_continues_and_is_deleted_with_what_was_put_aside(tmp_path: Path) -> None:
     write(store(tmp_path), FIRST, *(user(seq, "x") for seq in range(3)))
     spoil(tmp_path, "DELETE FROM entries WHERE seq = 1")
     store(tmp_path).repair(FIRST)
@@ -164,7 +165,7 @@ def test_a_database_without_checksums_gets_them_from_the_next_entry_on(tmp_path:
 
 
 def write_protect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on nobody may write to the file system."""
+    """From now on no one may write to the file system."""
     honest = os.open
 
     def refusing(path: str, flags: int, *rest: int, **more: int) -> int:
@@ -189,7 +190,9 @@ def test_a_file_that_may_only_be_read_is_read(tmp_path: Path, monkeypatch: pytes
         there.rename(FIRST, "Another")
 
 
-def test_a_file_that_is_not_there_and_cannot_be_made_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_there_and_cannot_be_made_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_protect(monkeypatch)
     with pytest.raises(SessionError, match="Read-only file system"):
         store(tmp_path).conversation(lambda: FIRST)
@@ -220,3 +223,16 @@ def test_who_looks_into_the_file_takes_no_locks_from_who_writes_to_it(tmp_path: 
     assert looked_at(tmp_path) == 2
     log.close()
     assert kept(there) == [user(0, "one"), user(1, "two")]
+
+
+def test_a_full_disk_is_told_from_other_errors(tmp_path: Path) -> None:
+    path = tmp_path / "small.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE entries (body BLOB)")
+        database.execute("PRAGMA max_page_count = 3")
+        with pytest.raises(SessionError) as raised, translate_errors(path):
+            database.execute("INSERT INTO entries VALUES (zeroblob(1000000))")
+        assert raised.value.error_code == "ENOSPC"
+        with pytest.raises(SessionError) as raised, translate_errors(path):
+            database.execute("INSERT INTO nothing VALUES (1)")
+        assert raised.value.error_code == ""

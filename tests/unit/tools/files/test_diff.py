@@ -83,5 +83,5 @@ def test_more_than_a_host_can_show_is_left_out() -> None:
     assert diff.diff_texts(b"a" * 300_000, b"b" * 300_000) == []
 
 
-def test_line_endings_are_no_difference() -> None:
+def test_line_endings_are_not_difference() -> None:
     assert diff.diff_texts(b"a\r\nb\r\n", b"a\nb\n") == []

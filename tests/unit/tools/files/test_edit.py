@@ -279,7 +279,7 @@ def test_utf_16_is_written_back_as_utf_16(harness: ToolHarness, encoding: str) -
 
 def test_broken_utf_16_is_left_as_it_is(harness: ToolHarness) -> None:
     harness.put("a.txt", codecs.BOM_UTF16_LE + "abc".encode("utf-16-le") + b"\0\xd8x\0")
-    assert "left as it is" in refusal(harness, "a.txt", "abc", "x")
+    assert "left unchanged" in refusal(harness, "a.txt", "abc", "x")
 
 
 def test_a_byte_order_mark_stays(harness: ToolHarness) -> None:
@@ -294,19 +294,19 @@ def test_bytes_of_an_unknown_encoding_stay_as_they_are(harness: ToolHarness) -> 
 def test_an_unknown_encoding_takes_only_ascii(harness: ToolHarness, old: str, new: str) -> None:
     harness.put("a.txt", b"caf\xe9 one\n")
     words = refusal(harness, "a.txt", old, new)
-    assert "not found" in words or "not known how to write characters beyond ASCII" in words
+    assert "not found" in words or "non-ASCII characters cannot be written" in words
 
 
 def test_half_a_character_of_an_unknown_encoding_is_not_touched(harness: ToolHarness) -> None:
     # In Shift JIS the second byte of this character is a backslash.
     harness.put("a.txt", "表 a".encode("shift_jis"))
-    assert "begins right behind a character" in refusal(harness, "a.txt", "\\", "/")
+    assert "starts directly after a character" in refusal(harness, "a.txt", "\\", "/")
 
 
 # What the model has seen.
 
 
-def test_a_file_that_changed_since_it_was_read_is_edited_and_the_model_is_told(harness: ToolHarness) -> None:
+def test_a_file_that_changed_since_it_was_read_is_edited_and_the_model_is_informed(harness: ToolHarness) -> None:
     path = harness.put("a.txt", "alpha\nbeta\n")
     harness.call(Read(), file_path=str(path))
     path.write_text("alpha\nbeta\nchanged\n")
@@ -316,7 +316,7 @@ def test_a_file_that_changed_since_it_was_read_is_edited_and_the_model_is_told(h
     assert (result.detail["staleRecovered"], result.detail["contentNotInModelContext"]) == (True, True)
 
 
-def test_our_own_changes_are_not_told_as_changes_from_elsewhere(harness: ToolHarness) -> None:
+def test_our_own_changes_are_not_reported_as_changes_from_elsewhere(harness: ToolHarness) -> None:
     harness.call(Write(), file_path=harness.path("a.txt"), content="one two")
     edit(harness, "a.txt", "one", "1")
     assert "note:" not in str(edit(harness, "a.txt", "two", "2").content)
@@ -341,7 +341,7 @@ TEXTS = some.lists(PIECES, max_size=12).map("".join)
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=TEXTS, old=TEXTS, after=TEXTS, new=TEXTS)
-def test_whatever_is_replaced_all_before_and_behind_it_stays(
+def test_whatever_is_replaced_all_before_and_after_it_stays(
     harness: ToolHarness, before: str, old: str, after: str, new: str
 ) -> None:
     content = before + old + after

@@ -85,7 +85,7 @@ def test_a_cell_may_change_its_type(harness: ToolHarness) -> None:
 
 
 @pytest.mark.parametrize(("after", "place"), [(None, 0), ("c1", 1), ("c2", 2)])
-def test_a_new_cell_comes_behind_the_named_one_or_at_the_top(
+def test_a_new_cell_comes_after_the_named_one_or_at_the_top(
     harness: ToolHarness, after: str | None, place: int
 ) -> None:
     result = change(harness, cell_id=after, new_source="new", edit_mode="insert", cell_type="markdown")
@@ -152,20 +152,20 @@ def test_an_unknown_cell_is_refused_with_the_ones_there_are(harness: ToolHarness
     words = harness.refusal(
         NotebookEdit(), notebook_path=harness.path("n.ipynb"), cell_id="zz", new_source="", edit_mode=mode
     )
-    assert words == 'Cell with ID "zz" not found in notebook. There are c1, c2.'
+    assert words == 'Cell with ID "zz" not found in notebook. The cells are c1, c2.'
     assert cells(harness) == [CODE, WORDS]
 
 
 @pytest.mark.parametrize("mode", ["replace", "delete"])
 def test_a_change_without_a_cell_is_refused(harness: ToolHarness, mode: str) -> None:
     words = harness.refusal(NotebookEdit(), notebook_path=harness.path("n.ipynb"), new_source="", edit_mode=mode)
-    assert words.startswith("Say with cell_id which cell is meant.")
+    assert words.startswith("Give the cell with cell_id.")
 
 
-def test_what_is_no_notebook_is_refused(harness: ToolHarness) -> None:
+def test_what_is_not_a_notebook_is_refused(harness: ToolHarness) -> None:
     harness.put("n.ipynb", "{")
     words = harness.refusal(NotebookEdit(), notebook_path=harness.path("n.ipynb"), cell_id="c1", new_source="")
-    assert "no valid notebook" in words
+    assert "not a valid notebook" in words
 
 
 def test_an_unknown_mode_is_invalid(harness: ToolHarness) -> None:

@@ -45,7 +45,7 @@ def file_of(result: ToolOutput) -> dict[str, Any]:
 # Text.
 
 
-def test_lines_come_behind_their_numbers_and_the_empty_last_line_counts(harness: ToolHarness) -> None:
+def test_lines_come_after_their_numbers_and_the_empty_last_line_counts(harness: ToolHarness) -> None:
     harness.put("a.txt", "alpha\nbeta\n")
     assert read(harness, "a.txt") == ToolOutput(
         content="1\talpha\n2\tbeta\n3\t",
@@ -186,7 +186,7 @@ def test_an_unknown_encoding_is_shown_as_far_as_it_can_be_and_said_to_be(harness
     assert "neither UTF-8 nor UTF-16" in text
 
 
-def test_a_character_on_the_border_of_two_checked_pieces_is_no_flaw(harness: ToolHarness) -> None:
+def test_a_character_on_the_border_of_two_checked_pieces_is_not_an_error(harness: ToolHarness) -> None:
     harness.put("a.txt", b"x\n" * (1 << 19) + b"\n" + "é".encode() * (1 << 19))
     assert "neither" not in shown(harness, "a.txt", limit=1)
 
@@ -482,7 +482,7 @@ def test_long_outputs_and_large_images_are_cut_so_that_the_line_fits(harness: To
 
 
 @pytest.mark.parametrize("content", ["{", "[1]", '{"cells": 5}', '{"cells": [5]}'])
-def test_a_notebook_that_is_none_is_shown_as_text_with_a_word(harness: ToolHarness, content: str) -> None:
+def test_a_notebook_that_is_invalid_is_shown_as_text_with_a_word(harness: ToolHarness, content: str) -> None:
     harness.put("n.ipynb", content)
     text = shown(harness, "n.ipynb")
-    assert text.startswith(f"1\t{content}\n\n(The file is no valid notebook")
+    assert text.startswith(f"1\t{content}\n\n(The file is not a valid notebook")

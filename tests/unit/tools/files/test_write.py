@@ -96,7 +96,7 @@ def test_a_mark_that_read_does_not_show_is_kept_and_all_else_becomes_utf_8(
     assert path.read_bytes() == after
 
 
-def test_a_binary_file_that_is_replaced_is_not_told_as_text(harness: ToolHarness) -> None:
+def test_a_binary_file_that_is_replaced_is_not_reported_as_text(harness: ToolHarness) -> None:
     harness.put("a.bin", b"\0\1\2")
     detail = write(harness, "a.bin", "text").detail
     assert (detail["originalFile"], detail["structuredPatch"]) == (None, [])
@@ -136,7 +136,7 @@ def test_an_unread_file_may_be_replaced_by_a_model_that_is_trusted(harness: Tool
     assert path.read_bytes() == b"new"
 
 
-def test_replacing_a_file_that_changed_since_it_was_read_is_told(harness: ToolHarness) -> None:
+def test_replacing_a_file_that_changed_since_it_was_read_is_reported(harness: ToolHarness) -> None:
     path = harness.put("a.txt", "old")
     harness.call(Read(), file_path=str(path))
     path.write_text("from elsewhere")

@@ -54,7 +54,7 @@ def test_there_may_be_no_tasks(harness: ToolHarness) -> None:
     assert harness.call(TaskList()) == ToolOutput(content="There are no tasks.", detail={"tasks": []})
 
 
-def test_a_change_tells_what_it_changed(harness: ToolHarness) -> None:
+def test_a_change_reports_what_it_changed(harness: ToolHarness) -> None:
     create(harness, "a")
     detail = update(harness, "1", status="in_progress", subject="A", owner="me", metadata={"k": 1})
     assert detail == {
@@ -68,8 +68,8 @@ def test_a_change_tells_what_it_changed(harness: ToolHarness) -> None:
 
 
 def test_null_removes_a_key_of_the_metadata(harness: ToolHarness) -> None:
-    create(harness, "a")
-    update(harness, "1", metadata={"k": 1, "l": 2})
+    harness.call(TaskCreate(), subject="a", description="about a", metadata={"k": 1, "l": 2})
+    assert TaskBoard.of(harness.context).tasks["1"].metadata == {"k": 1, "l": 2}
     update(harness, "1", metadata={"k": None, "m": 3})
     assert TaskBoard.of(harness.context).tasks["1"].metadata == {"l": 2, "m": 3}
 
@@ -103,7 +103,7 @@ def test_a_circle_is_refused_and_leaves_the_board_as_it_was(harness: ToolHarness
     assert listed(harness) == before
 
 
-def test_a_deleted_task_is_gone_and_nobody_waits_for_it(harness: ToolHarness) -> None:
+def test_a_deleted_task_is_gone_and_no_one_waits_for_it(harness: ToolHarness) -> None:
     create(harness, "a", "b")
     update(harness, "1", addBlocks=["2"])
     assert update(harness, "1", status="deleted")["statusChange"] == {"from": "pending", "to": "deleted"}
@@ -121,7 +121,7 @@ def test_a_task_that_is_not_there_is_refused_with_those_that_are(harness: ToolHa
     assert missing == ToolOutput(content="There is no task #9.", detail={"task": None})
 
 
-def test_a_status_nobody_knows_is_refused(harness: ToolHarness) -> None:
+def test_a_status_no_one_knows_is_refused(harness: ToolHarness) -> None:
     create(harness, "a")
     with pytest.raises(InvalidInput):
         update(harness, "1", status="done")

@@ -47,7 +47,7 @@ def test_an_item_of_the_older_form_has_an_id_and_no_active_form(harness: ToolHar
     assert result.detail["newTodos"] == [{"content": "a", "status": "pending", "activeForm": "a"}]
 
 
-def test_a_subject_adds_one_item(harness: ToolHarness) -> None:
+def test_a_subject_adds_one_todo_item(harness: ToolHarness) -> None:
     write(harness, todos=[todo("a", "completed")])
     result = write(harness, subject="Run tests", description="all of them")
     words = "Run tests: all of them"
@@ -69,14 +69,14 @@ def test_a_subject_adds_one_item(harness: ToolHarness) -> None:
         {"subject": ""},
     ],
 )
-def test_what_is_no_list_is_refused_and_changes_nothing(harness: ToolHarness, input: Json) -> None:
+def test_what_is_not_a_list_is_refused_and_changes_nothing(harness: ToolHarness, input: Json) -> None:
     write(harness, todos=[todo("a")])
     with pytest.raises((InvalidInput, ToolError)):
         write(harness, **input)
     assert write(harness, todos=[]).detail["oldTodos"] == [todo("a")]
 
 
-def test_only_the_present_form_is_advertised() -> None:
+def test_only_the_current_input_form_is_advertised() -> None:
     shown = tool_schema(TodoWrite())["input_schema"]
     assert list(shown["properties"]) == ["todos"]
     assert shown["$defs"]["Todo"]["required"] == ["content", "status", "activeForm"]

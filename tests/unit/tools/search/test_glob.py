@@ -19,8 +19,8 @@ from tests.helpers.tools import ToolHarness
 @pytest.fixture
 def harness(tmp_path: Path) -> ToolHarness:
     harness = ToolHarness(tmp_path)
-    harness.context.search = LocalSearch(harness.context.environment)
-    harness.context.clock = lambda: 7.0
+    harness.change(open_search=lambda: LocalSearch(harness.context.environment))
+    harness.change(clock=lambda: 7.0)
     return harness
 
 
@@ -33,7 +33,7 @@ def put(harness: ToolHarness, *names: str) -> None:
         os.utime(path, (age, age))
 
 
-def test_paths_are_told_newest_first(harness: ToolHarness) -> None:
+def test_paths_are_reported_newest_first(harness: ToolHarness) -> None:
     put(harness, "a.py", "sub/b.py", "c.txt")
 
     assert harness.call(GlobTool(), pattern="**/*.py") == ToolOutput(
@@ -49,7 +49,7 @@ def test_paths_are_told_newest_first(harness: ToolHarness) -> None:
     )
 
 
-def test_finding_nothing_is_no_error(harness: ToolHarness) -> None:
+def test_finding_nothing_is_not_an_error(harness: ToolHarness) -> None:
     result = harness.call(GlobTool(), pattern="*.zzz")
 
     assert (result.content, result.detail["filenames"], result.is_error) == ("No files found", [], None)
@@ -59,11 +59,11 @@ def test_a_relative_path_is_taken_from_the_working_directory(harness: ToolHarnes
     put(harness, "sub/a.py", "sub/deep/b.py", "c.py")
 
     assert harness.call(GlobTool(), pattern="*.py", path="sub").content == "sub/deep/b.py\nsub/a.py"
-    harness.context.cwd = harness.path("sub")
+    harness.context.state.cwd = harness.path("sub")
     assert harness.call(GlobTool(), pattern="*.py").content == "deep/b.py\na.py"
 
 
-def test_more_than_the_limit_is_cut_and_told(harness: ToolHarness) -> None:
+def test_more_than_the_limit_is_cut_and_reported(harness: ToolHarness) -> None:
     put(harness, *(f"{number:03}" for number in range(MOST_FILES + 5)))
 
     result = harness.call(GlobTool(), pattern="*")
@@ -74,9 +74,9 @@ def test_more_than_the_limit_is_cut_and_told(harness: ToolHarness) -> None:
     assert [result.detail[key] for key in ("numFiles", "truncated", "totalMatches")] == [100, True, 105]
 
 
-def test_what_a_rule_denies_is_not_told(harness: ToolHarness) -> None:
+def test_what_a_rule_denies_is_not_reported(harness: ToolHarness) -> None:
     put(harness, "a.py", "secret.py")
-    harness.context.hides = lambda path: path == harness.path("secret.py")
+    harness.change(hides=lambda path: path == harness.path("secret.py"))
 
     assert harness.call(GlobTool(), pattern="*.py").content == "a.py"
 
@@ -96,7 +96,7 @@ def test_the_environment_may_change_what_is_left_out(harness: ToolHarness) -> No
 def test_what_is_out_of_reach_is_refused(harness: ToolHarness, tmp_path: Path) -> None:
     harness.reach = Scope(folders=(str(harness.folder),))
 
-    assert "outside of what this call may access" in harness.refusal(GlobTool(), pattern="*", path=str(tmp_path))
+    assert "outside the paths that this call may access" in harness.refusal(GlobTool(), pattern="*", path=str(tmp_path))
 
 
 def test_a_tilde_is_refused_with_advice(harness: ToolHarness) -> None:
@@ -108,11 +108,11 @@ def test_a_folder_that_is_missing_is_refused(harness: ToolHarness) -> None:
     assert "does not exist" in harness.refusal(GlobTool(), pattern="*", path="nowhere")
 
 
-def test_out_of_time_with_something_found_tells_that(harness: ToolHarness) -> None:
+def test_out_of_time_with_something_found_reports_that(harness: ToolHarness) -> None:
     put(harness, "a", "sub/b")
     # The start, the first folder in time, the second too late.
     times = iter([0.0, 1.0])
-    harness.context.clock = lambda: next(times, 30.0)
+    harness.change(clock=lambda: next(times, 30.0))
 
     result = harness.call(GlobTool(), pattern="*")
 
@@ -123,7 +123,7 @@ def test_out_of_time_with_something_found_tells_that(harness: ToolHarness) -> No
 def test_out_of_time_with_nothing_found_is_an_error(harness: ToolHarness) -> None:
     put(harness, "a")
     times = iter([0.0])
-    harness.context.clock = lambda: next(times, 30.0)
+    harness.change(clock=lambda: next(times, 30.0))
 
     assert "within 20 seconds" in harness.refusal(GlobTool(), pattern="*")
 
@@ -133,24 +133,24 @@ def test_the_time_limit_comes_from_the_environment(value: str, seconds: float) -
     assert timeout_seconds({"CLAUDE_CODE_GLOB_TIMEOUT_SECONDS": value}) == seconds
 
 
-async def test_a_cancelled_search_is_told_to_stop(harness: ToolHarness) -> None:
-    begun, ended = threading.Event(), threading.Event()
+async def test_a_cancelled_search_stops(harness: ToolHarness) -> None:
+    started, ended = threading.Event(), threading.Event()
 
     class Endless(LocalSearch):
         def files(self, pattern: str, area: SearchArea, *, stop: object, **how: object) -> FileListing:
             assert callable(stop)
-            begun.set()
+            started.set()
             while not stop():
                 ended.wait(0.001)
             ended.set()
             return FileListing()
 
-    harness.context.search = Endless({})
+    harness.change(open_search=lambda: Endless({}))
 
     tool = GlobTool()
     running = tool.run(read_input(tool, {"pattern": "*"}), harness.context, harness.reach)
     task = asyncio.create_task(running)
-    assert await asyncio.to_thread(begun.wait, 5)
+    assert await asyncio.to_thread(started.wait, 5)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -25,7 +25,7 @@ def test_files_are_counted_and_listed() -> None:
     )
 
 
-def test_a_page_of_files_tells_how_to_go_on() -> None:
+def test_a_page_of_files_says_how_to_continue() -> None:
     assert output.files(["a", "b", "c", "d"], OutputPage(1, 2), True) == ToolOutput(
         content="Found 4 files\nb\nc\n(Showing 2-3 of 4. Go on with offset 3.)",
         detail={
@@ -46,7 +46,7 @@ def test_a_last_page_has_no_note() -> None:
     assert "appliedLimit" not in result.detail
 
 
-def test_an_offset_behind_the_end_is_told() -> None:
+def test_an_offset_after_the_end_is_reported() -> None:
     assert output.files(["a"], OutputPage(5, 2), True).content == "Nothing at offset 5: there are only 1."
     assert output.files([], OutputPage(5, 2), True).content == "No files found"
     assert "did not come as far as offset 5" in str(
@@ -70,7 +70,7 @@ def test_counts_have_totals_over_all_pages() -> None:
     assert output.counts([], ALL, True).content == "No matches found"
 
 
-def test_lines_are_told_with_path_and_number() -> None:
+def test_lines_are_reported_with_path_and_number() -> None:
     found = [("a", [b"1-before", b"2:it", b"--", b"9:again"]), ("b", [b"3:x"])]
 
     assert content(found, gaps=True).content == "a-1-before\na:2:it\n--\na:9:again\n--\nb:3:x"
@@ -78,11 +78,11 @@ def test_lines_are_told_with_path_and_number() -> None:
     assert content(found, gaps=True).detail["totalLines"] == 6
 
 
-def test_bytes_that_are_no_text_are_replaced_and_returns_are_dropped() -> None:
+def test_bytes_that_are_not_text_are_replaced_and_returns_are_dropped() -> None:
     assert content([("a", [b"1:\xff\r"])]).content == "a:1:\ufffd"
 
 
-def test_a_notice_is_told_as_it_is() -> None:
+def test_a_notice_is_reported_as_it_is() -> None:
     assert content([("a.bin", [b"binary file matches"])]).content == "a.bin: binary file matches"
 
 

@@ -38,7 +38,7 @@ def check(path: Path, expected: FileSnapshot | None) -> None:
         check_unchanged(place, expected)
 
 
-def test_a_snapshot_tells_the_whole_file(file: Path) -> None:
+def test_a_snapshot_reports_the_whole_file(file: Path) -> None:
     status = file.stat()
 
     assert take(file) == FileSnapshot(
@@ -73,7 +73,7 @@ def test_a_file_too_large_for_memory_needs_a_limit(file: Path) -> None:
     assert take(file, 3).data == b"012"
 
 
-def test_nothing_is_no_snapshot(tmp_path: Path) -> None:
+def test_nothing_is_not_a_snapshot(tmp_path: Path) -> None:
     assert snapshot_at(str(tmp_path / "none")) is None
     assert snapshot_at(str(tmp_path / "no/folder")) is None
 
@@ -91,7 +91,7 @@ def test_a_file_that_is_still_the_same_passes(file: Path) -> None:
     check(file.parent / "none", None)
 
 
-def test_the_same_bytes_written_anew_are_the_same_file(file: Path) -> None:
+def test_the_same_bytes_written_again_are_the_same_file(file: Path) -> None:
     before = take(file)
     file.unlink()
     file.write_bytes(b"0123456789")
@@ -134,7 +134,7 @@ def test_the_same_content_at_another_path_is_not_the_same(file: Path) -> None:
         check(file, elsewhere)
 
 
-def test_a_deleted_file_is_told_as_deleted(file: Path) -> None:
+def test_a_deleted_file_is_reported_as_deleted(file: Path) -> None:
     before = take(file)
     file.unlink()
 
@@ -142,7 +142,7 @@ def test_a_deleted_file_is_told_as_deleted(file: Path) -> None:
         check(file, before)
 
 
-def test_a_file_where_there_should_be_none_is_told(file: Path) -> None:
+def test_a_file_where_there_should_be_none_is_reported(file: Path) -> None:
     with pytest.raises(ToolError, match=r"already exists\. Read it before"):
         check(file, None)
 

@@ -60,7 +60,7 @@ def test_a_message_that_never_came_has_no_goals() -> None:
         ("old", "old", "old", "as it was"),
     ],
 )
-def test_what_somebody_else_wrote_is_left_alone(
+def test_what_someone_else_wrote_is_left_alone(
     target: str | None, ours: str | None, now: str | None, verdict: Verdict
 ) -> None:
     goal = RestoreGoal(path="a", target=None if target is None else state(target), ours=ours)
@@ -85,7 +85,7 @@ def test_lines_that_come_and_go_are_counted(now: bytes | None, then: bytes | Non
     assert line_counts(now, then) == counts
 
 
-def test_a_tally_tells_what_was_restored_and_what_was_left() -> None:
+def test_a_tally_reports_what_was_restored_and_what_was_left() -> None:
     tally = RewindTally()
     tally.restore("a", b"2\n", b"1\n")
     tally.leave("b", "it was changed")

@@ -103,7 +103,7 @@ def test_what_we_wrote_for_the_same_message_is_not_kept(history: CheckpointStore
     assert copies(history) == {b"one"}
 
 
-def test_what_somebody_else_wrote_meanwhile_is_kept(history: CheckpointStore, file: Path) -> None:
+def test_what_someone_else_wrote_meanwhile_is_kept(history: CheckpointStore, file: Path) -> None:
     history.begin("m1")
     change(history, file, b"two")
     file.write_bytes(b"theirs")
@@ -120,7 +120,7 @@ def test_everything_is_kept_where_that_is_asked_for(history: CheckpointStore, fi
     assert copies(history) == {b"one", b"two"}
 
 
-def test_a_change_that_did_not_happen_is_no_change(history: CheckpointStore, file: Path) -> None:
+def test_a_change_that_did_not_happen_is_not_a_change(history: CheckpointStore, file: Path) -> None:
     first = change(history, file, b"two")
     history.add(ChangeRow(path=str(file), before=keep(history, file), after="x", temp_name="b"))
     history.settle(happened=False)
@@ -139,7 +139,7 @@ def test_of_two_equal_changes_the_one_that_did_not_happen_goes(history: Checkpoi
     assert history.rows() == again(history).rows() == [same, MessageRow(id="m1")]
 
 
-def test_a_change_without_an_outcome_is_unsettled_until_somebody_settles_it(
+def test_a_change_without_an_outcome_is_unsettled_until_someone_settles_it(
     history: CheckpointStore, file: Path
 ) -> None:
     made = ChangeRow(path=str(file), before=keep(history, file), after="x", temp_name="b")
@@ -165,7 +165,7 @@ def test_a_line_that_was_cut_short_is_dropped(history: CheckpointStore, file: Pa
     assert again(history).damage is None
 
 
-def test_a_line_that_cannot_be_read_is_told(history: CheckpointStore) -> None:
+def test_a_line_that_cannot_be_read_is_reported(history: CheckpointStore) -> None:
     history.begin("m1")
     with (history.folder / INDEX).open("ab") as index:
         index.write(b'{"kind":"change"}\n')

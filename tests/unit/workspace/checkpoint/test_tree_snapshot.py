@@ -71,7 +71,7 @@ def test_each_command_belongs_to_its_message(shop: Shop) -> None:
     assert shop.tree()["changed"] == b"old"
 
 
-def test_what_changes_between_commands_is_somebody_elses(shop: Shop) -> None:
+def test_what_changes_between_commands_is_someone_elses(shop: Shop) -> None:
     shop.files.begin_message("m1")
     shop.files.before_command()
     shop.files.after_command()
@@ -83,7 +83,7 @@ def test_what_changes_between_commands_is_somebody_elses(shop: Shop) -> None:
     assert shop.tree()["changed"] == b"theirs"
 
 
-def test_what_somebody_changes_after_a_command_is_left_alone(shop: Shop) -> None:
+def test_what_someone_changes_after_a_command_is_left_alone(shop: Shop) -> None:
     shop.files.begin_message("m1")
     shop.files.before_command()
     shop.put(changed=b"new")

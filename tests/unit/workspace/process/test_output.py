@@ -107,7 +107,7 @@ def test_a_link_in_place_of_a_private_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_someone_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     os.chown(tmp_path / "a", 65534, 65534)
     with pytest.raises(ToolError, match="belongs to another user"):

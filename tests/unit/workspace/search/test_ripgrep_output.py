@@ -47,7 +47,7 @@ def test_a_file_that_was_handed_over_has_no_name() -> None:
     assert taken(b"<stdin>\x001:x\n./<stdin>\x001:y\n").files == [("", [b"1:x"]), ("<stdin>", [b"1:y"])]
 
 
-def test_a_name_that_is_no_text_is_kept() -> None:
+def test_a_name_that_is_not_text_is_kept() -> None:
     assert taken(b"./\xff\x001:x\n").files == [("\udcff", [b"1:x"])]
 
 
@@ -55,7 +55,7 @@ def test_a_line_that_is_not_finished_is_not_taken() -> None:
     assert taken(b"./a\x001:x\n./a\x002:ha").files == [("a", [b"1:x"])]
 
 
-def test_no_more_is_wanted_behind_the_limits() -> None:
+def test_no_more_is_read_past_the_limits() -> None:
     by_bytes = RipgrepOutput("content", lambda path: False, 10, None)
     by_lines = RipgrepOutput("content", lambda path: False, 1 << 20, 2)
 

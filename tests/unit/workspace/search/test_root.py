@@ -39,7 +39,7 @@ def test_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:
     (tmp_path / "out" / "link").symlink_to(tmp_path / "in")
     reach = Scope(folders=(str(tmp_path / "in"),))
 
-    assert "outside of what this call may access" in refusal(tmp_path / "in" / "link", reach)
+    assert "outside the paths that this call may access" in refusal(tmp_path / "in" / "link", reach)
     with open_root(str(tmp_path / "out" / "link"), reach, Pins()) as root:
         assert root.real == str(tmp_path / "in")
 
@@ -96,7 +96,7 @@ def root(named: str, real: str) -> Root:
     return Root(descriptor=-1, named=named, real=real, is_folder=True)
 
 
-def test_paths_are_told_from_the_working_directory(tmp_path: Path) -> None:
+def test_paths_are_reported_from_the_working_directory(tmp_path: Path) -> None:
     cwd = str(tmp_path)
 
     assert root(cwd, cwd).shown_from(cwd) == ""
@@ -113,6 +113,6 @@ def test_a_path_is_hidden_by_either_of_its_names() -> None:
     assert not place.hides(lambda path: path == "/real/b")("a")
 
 
-def test_a_name_that_is_no_text_is_made_one() -> None:
+def test_a_name_that_is_not_text_is_made_one() -> None:
     assert printable("a/\udcff.py") == "a/\ufffd.py"
     assert printable("ä.py") == "ä.py"

@@ -1,4 +1,4 @@
-"""Files for a client that shows them beside the conversation.
+"""Files: for a client that shows them beside the conversation, and rewound to an earlier message.
 
 The client can read what the Read tool could read without a permission request. Anything else is refused.
 """
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from parley.errors import NotPossible
 from parley.permissions.base import Allow, ToolRequest
-from parley.protocol.base import Json
-from parley.protocol.messages import requests
+from parley.protocol.base import UNSET, Json
+from parley.protocol.messages import panel_requests
 from parley.tools.read_tracker import mark_seen
 from parley.workspace.base import Scope, SearchArea
 
@@ -28,7 +28,7 @@ SEARCH_SECONDS = 2
 ENCODINGS = ("utf-8", "base64")
 
 
-async def read_file(session: Session, request: requests.ReadFile) -> Json:
+async def read_file(session: Session, request: panel_requests.ReadFile) -> Json:
     """Raises NotPossible or ToolError."""
     encoding = request.encoding or "utf-8"
     if encoding not in ENCODINGS:
@@ -37,7 +37,7 @@ async def read_file(session: Session, request: requests.ReadFile) -> Json:
     cap = session.limits.max_line_bytes // 2
     wanted = request.max_bytes if isinstance(request.max_bytes, int) and request.max_bytes > 0 else MAX_BYTES
     path, reach = resolve_path(session, request.path), check_read(session, request.path)
-    snapshot = await asyncio.to_thread(session.config.tool_context.files.read, path, reach, min(wanted, cap))
+    snapshot = await asyncio.to_thread(session.config.workspace.files.read, path, reach, min(wanted, cap))
     answer: Json = {"absPath": snapshot.path}
     if snapshot.size > len(snapshot.data):
         answer["truncated"] = True
@@ -49,9 +49,9 @@ async def read_file(session: Session, request: requests.ReadFile) -> Json:
         return {"contents": snapshot.data.decode(errors="replace"), **answer, "lossy": True}
 
 
-async def seed_read_state(session: Session, request: requests.SeedReadState) -> None:
+async def seed_read_state(session: Session, request: panel_requests.SeedReadState) -> None:
     """The client has shown this file to the model: it counts as read, unless it has changed since."""
-    context = session.config.tool_context
+    context = session.conversation.tool_context
     path, reach = resolve_path(session, request.path), check_read(session, request.path)
     snapshot = await asyncio.to_thread(context.files.peek, path, reach)
     # Times of the client are whole milliseconds.
@@ -59,19 +59,20 @@ async def seed_read_state(session: Session, request: requests.SeedReadState) -> 
         mark_seen(context, snapshot, whole=True)
 
 
-async def file_suggestions(session: Session, request: requests.FileSuggestions) -> Json:
+async def file_suggestions(session: Session, request: panel_requests.FileSuggestions) -> Json:
     """Files of the working directory that match a query."""
-    context = session.config.tool_context
-    if context.search is None:
+    context, settings = session.conversation.tool_context, session.config.settings
+    if context.open_search is None:
         return {"suggestions": []}
-    area = SearchArea(path=context.cwd, cwd=context.cwd, scope=Scope(folders=(context.cwd,)), hides=context.hides)
+    cwd = context.state.cwd
+    area = SearchArea(path=cwd, cwd=cwd, scope=Scope(folders=(cwd,)), hides=context.hides)
     last_moment = context.clock() + SEARCH_SECONDS
     found = await asyncio.to_thread(
-        context.search.files,
+        context.open_search().files,
         "**/*",
         area,
         most=MAX_FILES,
-        ignored=False,
+        ignored=settings is not None and settings.merged.get("respectGitignore") is False,
         hidden=False,
         stop=lambda: context.clock() > last_moment,
     )
@@ -88,14 +89,38 @@ def rank_suggestions(paths: list[str], query: str) -> list[str]:
 
 
 def resolve_path(session: Session, path: str) -> str:
-    return os.path.normpath(os.path.join(session.config.tool_context.cwd, path))
+    return os.path.normpath(os.path.join(session.conversation.tool_context.state.cwd, path))
 
 
 def check_read(session: Session, path: str) -> Scope:
     """The scope of a read of this path. Raises NotPossible."""
     where = resolve_path(session, path)
-    request = ToolRequest(tool="Read", input={"file_path": where}, cwd=session.config.tool_context.cwd, reads_only=True)
+    context = session.conversation.tool_context
+    request = ToolRequest(
+        tool="Read", input={"file_path": where}, cwd=context.state.cwd, reads_only=True, worktree=context.worktree
+    )
     decision = session.config.permissions.policy.decide(request, session.mode)
     if not isinstance(decision, Allow):
         raise NotPossible(f"{path} may not be read: {decision.reason or 'it needs a permission request'}")
     return decision.scope
+
+
+async def rewind_files(session: Session, request: panel_requests.RewindFiles) -> panel_requests.RewindAnswer:
+    if not session.config.options.file_checkpointing:
+        raise NotPossible("File rewinding is not enabled.")
+    dry_run = request.dry_run is True
+    files = session.config.workspace.files
+    rewound = await asyncio.to_thread(files.rewind, request.user_message_id, dry_run=dry_run)
+    # Clients ignore the answer to a rewind, but not an error. A dry run answers with the reason.
+    if not rewound.possible and not (dry_run and rewound.left_alone):
+        raise NotPossible(rewound.reason)
+    reason = rewound.reason or UNSET
+    if not dry_run:
+        return panel_requests.RewindAnswer(canRewind=True, error=reason, skippedLinks=rewound.skipped_links)
+    return panel_requests.RewindAnswer(
+        canRewind=rewound.possible,
+        error=reason,
+        filesChanged=list(rewound.files),
+        insertions=rewound.insertions,
+        deletions=rewound.deletions,
+    )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from parley.engine.approval.input_digest import input_digest
 from parley.errors import NotPossible, ToolError
 from parley.permissions.base import Deny, ToolRequest
 from parley.protocol.base import Json
-from parley.protocol.messages import requests
+from parley.protocol.messages import panel_requests, requests
 from parley.tools.base import server_name
 
 if TYPE_CHECKING:
@@ -16,11 +18,15 @@ if TYPE_CHECKING:
     from parley.mcp.server import McpServer
 
 MAX_NAME_CHARS = 200
+UI_SCHEME = "ui://"
+AUDIENCES = frozenset({"model", "app"})
+MAX_UI_BYTES = 16_384
+OVERRIDE_MODES = ("default", "auto")
 HINTS = {"readOnlyHint": "readOnly", "destructiveHint": "destructive", "openWorldHint": "openWorld"}
 
 
-def mcp_status(session: Session, request: requests.McpStatus) -> requests.McpStatusAnswer:
-    return requests.McpStatusAnswer(mcpServers=[server_status(server) for server in session.servers])
+def mcp_status(session: Session, request: panel_requests.McpStatus) -> panel_requests.McpStatusAnswer:
+    return panel_requests.McpStatusAnswer(mcpServers=[server_status(server) for server in session.servers])
 
 
 def server_status(server: McpServer) -> Json:
@@ -40,8 +46,10 @@ def server_status(server: McpServer) -> Json:
     if spec.required:
         facts["required"] = True
     if server.status == "connected":
-        names = [(clean(tool["name"])[:MAX_NAME_CHARS], tool_hints(tool)) for tool in server.tools]
-        facts["tools"] = [{"name": name, "annotations": hints} for name, hints in names]
+        facts["tools"] = [
+            {"name": clean(tool["name"])[:MAX_NAME_CHARS], "annotations": tool_hints(tool), **ui_fields(tool)}
+            for tool in server.tools
+        ]
     return facts
 
 
@@ -51,6 +59,36 @@ def tool_hints(tool: Json) -> Json:
     return {ours: hints[theirs] for theirs, ours in HINTS.items() if isinstance(hints.get(theirs), bool)}
 
 
+def ui_fields(tool: Json) -> Json:
+    """What a client needs to show the tool's own page, as far as it is valid."""
+    meta = tool.get("_meta")
+    if not isinstance(meta, dict):
+        return {}
+    shown: Json = {}
+    if (ui := meta.get("ui")) is not None:
+        found = check_ui(ui)
+        shown |= {} if found is None else {"ui": found}
+    address = meta.get("ui/resourceUri")
+    if isinstance(address, str) and address.startswith(UI_SCHEME) and len(address) <= MAX_UI_BYTES:
+        shown["ui/resourceUri"] = address
+    return {"_meta": shown} if shown else {}
+
+
+def check_ui(ui: Any) -> Json | None:
+    """The object; of an invalid one, only who may see the tool."""
+    if not isinstance(ui, dict):
+        return {"visibility": []}
+    address, visibility = ui.get("resourceUri"), ui.get("visibility")
+    is_address = address is None or (isinstance(address, str) and address.startswith(UI_SCHEME))
+    is_visibility = visibility is None or (isinstance(visibility, list) and set(map(str, visibility)) <= AUDIENCES)
+    if is_address and is_visibility and len(msgspec.json.encode(ui)) <= MAX_UI_BYTES:
+        return ui
+    if visibility is None:
+        return None
+    listed = visibility if isinstance(visibility, list) else []
+    return {"visibility": [one for one in listed if isinstance(one, str) and one in AUDIENCES]}
+
+
 def find_server(session: Session, name: str) -> McpServer:
     server = session.servers.find(name)
     if server is None:
@@ -58,13 +96,13 @@ def find_server(session: Session, name: str) -> McpServer:
     return server
 
 
-async def mcp_reconnect(session: Session, request: requests.McpReconnect) -> None:
+async def mcp_reconnect(session: Session, request: panel_requests.McpReconnect) -> None:
     server = find_server(session, request.serverName)
     await server.reconnect()
     check_connected(server)
 
 
-async def mcp_toggle(session: Session, request: requests.McpToggle) -> None:
+async def mcp_toggle(session: Session, request: panel_requests.McpToggle) -> None:
     server = find_server(session, request.serverName)
     if not request.enabled:
         await server.disable()
@@ -79,7 +117,7 @@ def check_connected(server: McpServer) -> None:
         raise NotPossible(f"{server.spec.name}: {server.status}{why}", "mcp_not_connected")
 
 
-async def mcp_set_servers(session: Session, request: requests.McpSetServers) -> Json:
+async def mcp_set_servers(session: Session, request: panel_requests.McpSetServers) -> Json:
     return await session.servers.replace(request.servers)
 
 
@@ -90,19 +128,46 @@ def mcp_message(session: Session, request: requests.McpMessage) -> Json:
     return {}
 
 
-async def mcp_call(session: Session, request: requests.McpCall) -> Json:
-    """A call by the client, which needs no approval. A deny rule still applies."""
+def set_mode_override(session: Session, request: panel_requests.SetMcpPermissionModeOverride) -> Json:
+    """A mode for the tools of one server. It applies while the session's own mode allows without asking."""
+    if request.mode is None:
+        session.gate.mode_overrides.pop(request.serverName, None)
+    elif request.mode in OVERRIDE_MODES:
+        session.gate.mode_overrides[request.serverName] = request.mode
+    else:
+        choices = ", ".join(OVERRIDE_MODES)
+        raise NotPossible(f"mode {request.mode!r:.100} cannot be set for a server (choose from {choices}, null)")
+    if session.servers.find(request.serverName) is None:
+        return {"warning": f"there is no MCP server {request.serverName!r:.200} yet"}
+    return {}
+
+
+async def mcp_call(session: Session, request: panel_requests.McpCall) -> Json:
+    """A call by the client, which needs no approval unless it asks for one. A deny rule always applies."""
+    from parley.engine.control.host_calls import check_call, check_result, run_checked
+
+    check_call(request, session.clock.seconds())
     arguments = request.arguments if isinstance(request.arguments, dict) else {}
-    tool = session.config.tools.get(request.tool)
+    seconds = request.timeout_ms / 1000 if isinstance(request.timeout_ms, int | float) else None
+    if request.check_permissions is True:
+        answer = await run_checked(session, request.tool, arguments, seconds)
+    else:
+        answer = await run_allowed(session, request.tool, arguments, seconds)
+    return check_result(request, answer)
+
+
+async def run_allowed(session: Session, name: str, arguments: Json, seconds: float | None) -> Json:
+    """Call a tool for the client. Raises NotPossible."""
+    tool = session.config.tools.get(name)
     server = "" if tool is None else server_name(tool)
-    asked = ToolRequest(tool=request.tool, input=arguments, cwd=session.config.cwd, reads_only=False, server=server)
+    asked = ToolRequest(tool=name, input=arguments, cwd=session.config.cwd, reads_only=False, server=server)
     decision = session.gate.policy.decide(asked, session.mode)
     denied = isinstance(decision, Deny) and decision.rule is not None
     session.journal.append_event(
         "permission",
         {
             "tool_use_id": f"host-{session.clock.new_uuid()}",
-            "tool": request.tool,
+            "tool": name,
             "decision": "deny" if denied else "allow",
             "source": "rule" if denied else "host",
             "reason": "the host calls it",
@@ -115,17 +180,19 @@ async def mcp_call(session: Session, request: requests.McpCall) -> Json:
     )
     if isinstance(decision, Deny) and denied:
         raise NotPossible(decision.message, "permission_denied")
-    seconds = request.timeout_ms / 1000 if isinstance(request.timeout_ms, int | float) else None
     try:
-        return await session.servers.call_tool(request.tool, arguments, seconds)
+        return await session.servers.call_tool(name, arguments, seconds)
     except ToolError as exc:
         raise NotPossible(str(exc), "mcp_call_failed") from None
 
 
-async def mcp_read_resource(session: Session, request: requests.McpReadResource) -> Json:
+async def mcp_read_resource(session: Session, request: panel_requests.McpReadResource) -> Json:
     if not request.uri.startswith("ui://"):
         raise NotPossible("only resources with ui:// addresses can be read this way")
+    server = find_server(session, request.serverName)
+    if server.spec.kind == "sdk":
+        raise NotPossible(f"the client runs the server {request.serverName!r:.200} itself and can read it directly")
     try:
-        return {"contents": await find_server(session, request.serverName).read(request.uri)}
+        return {"contents": await server.read(request.uri)}
     except ToolError as exc:
         raise NotPossible(str(exc), "mcp_call_failed") from None

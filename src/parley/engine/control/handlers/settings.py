@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from parley.errors import NotPossible
+from parley.permissions.base import is_auto_disabled
+from parley.permissions.rule import Behavior, MalformedRule, parse_rule
 from parley.protocol.base import UNSET, Json
-from parley.protocol.messages import requests
+from parley.protocol.messages import panel_requests, requests
 from parley.protocol.messages.conversation import User, UserContent
+from parley.protocol.messages.system import Informational
 from parley.protocol.options import MODES
 from parley.settings.base import WIRE_NAMES, MergedSettings, SettingsAccess, SettingsWriteError
 
 if TYPE_CHECKING:
+    from parley.engine.hooks.session_hooks import SessionHooks
     from parley.engine.session.session import Session
 
+THINKING_FORMS = ("summarized", "omitted")
+"""The forms of thinking that the backends return; `highlights` is for sessions that the vendor hosts."""
 
-def set_model(session: Session, request: requests.SetModel) -> requests.SetModelAnswer:
+
+def set_model(
+    session: Session, request: requests.SetModel
+) -> requests.SetModelAnswer | Awaitable[requests.SetModelAnswer]:
+    name = request.model if isinstance(request.model, str) else "default"
+    dispatcher = session.hooks.dispatcher
+    if dispatcher is not None and any(map(dispatcher.has_hooks, ("PreModelSwitch", "PostModelSwitch"))):
+        return set_model_with_hooks(session, dispatcher.session_hooks, name)
+    return apply_model(session, name)
+
+
+async def set_model_with_hooks(session: Session, hooks: SessionHooks, name: str) -> requests.SetModelAnswer:
+    """Raises NotPossible if a hook denies the switch."""
+    before, after = session.conversation.model, session.conversation.find_model(name)
+    if before == after:
+        return apply_model(session, name)
+    await hooks.before_model_switch(before, after, name, "sdk")
+    answer = apply_model(session, name)
+    await hooks.after_model_switch(before, after, name, "sdk")
+    return answer
+
+
+def apply_model(session: Session, name: str) -> requests.SetModelAnswer:
     before = session.conversation.model
-    choice = session.conversation.use_model(request.model if isinstance(request.model, str) else "default")
+    choice = session.conversation.use_model(name)
     if choice != before:
         text = f"<local-command-stdout>Set model to `{choice.display_name}`</local-command-stdout>"
         session.outbox.send(
@@ -34,13 +62,22 @@ def set_model(session: Session, request: requests.SetModel) -> requests.SetModel
     return requests.SetModelAnswer(model=choice.display_name)
 
 
-def set_max_thinking_tokens(session: Session, request: requests.SetMaxThinkingTokens) -> None:
-    wanted = request.max_thinking_tokens
+def set_max_thinking_tokens(session: Session, request: panel_requests.SetMaxThinkingTokens) -> None:
+    """The display form changes with the next model call. A form that is refused leaves the budget in effect."""
+    wanted, form, options = request.max_thinking_tokens, request.thinking_display, session.config.options
     if isinstance(wanted, int) and wanted < 0:
         raise NotPossible(f"max_thinking_tokens must be 0 or more, not {wanted}")
+    conversation = session.conversation
     if wanted is not UNSET:
-        tokens = session.config.model.thinking.budget_tokens if wanted is None else wanted
-        session.conversation.thinking = msgspec.structs.replace(session.conversation.thinking, budget_tokens=tokens)
+        tokens = options.max_thinking_tokens if wanted is None else wanted
+        conversation.thinking = msgspec.structs.replace(conversation.thinking, budget_tokens=tokens)
+    if form is UNSET:
+        return
+    if form is not None and form not in THINKING_FORMS:
+        choices = ", ".join(THINKING_FORMS)
+        raise NotPossible(f"thinking_display {form!r:.100} is not supported (choose from {choices}, null)")
+    display = options.thinking_display if form is None else form
+    conversation.thinking = msgspec.structs.replace(conversation.thinking, display=display)
 
 
 def set_permission_mode(session: Session, request: requests.SetPermissionMode) -> Json:
@@ -56,40 +93,77 @@ def set_permission_mode(session: Session, request: requests.SetPermissionMode) -
             else "bypassPermissions must be allowed at launch, with --allow-dangerously-skip-permissions",
             "bypass_not_launched",
         )
+    settings = session.config.settings
+    if request.mode == "auto" and settings is not None and is_auto_disabled(settings.merged):
+        raise NotPossible("auto is disabled by the settings (disableAutoMode)", "auto_disabled")
     session.permission_mode.change(request.mode)
     return {"mode": session.mode}
 
 
-def apply_flag_settings(session: Session, request: requests.ApplyFlagSettings) -> None:
+def apply_flag_settings(session: Session, request: panel_requests.ApplyFlagSettings) -> None:
     change_settings(session, request.settings, lambda held: held.apply(request.settings))
 
 
-def update_settings(session: Session, request: requests.UpdateSettings) -> None:
+def update_settings(session: Session, request: panel_requests.UpdateSettings) -> Awaitable[None] | None:
+    dispatcher = session.hooks.dispatcher
+    if dispatcher is not None and dispatcher.has_hooks("ConfigChange"):
+        return update_with_hooks(session, dispatcher.session_hooks, request)
+    write_settings(session, request)
+    return None
+
+
+async def update_with_hooks(session: Session, hooks: SessionHooks, request: panel_requests.UpdateSettings) -> None:
+    """Raises NotPossible if a hook blocks the change."""
+    await hooks.before_settings_change(request.source)
+    write_settings(session, request)
+    hooks.settings_changed()
+
+
+def write_settings(session: Session, request: panel_requests.UpdateSettings) -> None:
     change_settings(session, request.settings, lambda held: held.update(request.source, request.settings))
+
+
+def check_rules(permissions: Any) -> None:
+    """Raises NotPossible if a deny or ask rule is malformed, because it would not restrict anything."""
+    behaviors: tuple[Behavior, ...] = ("deny", "ask")
+    for behavior in behaviors if isinstance(permissions, dict) else ():
+        texts = permissions.get(behavior)
+        for text in texts if isinstance(texts, list) else ():
+            found = parse_rule(text, behavior, "flag", "") if isinstance(text, str) else None
+            if isinstance(found, MalformedRule):
+                raise NotPossible(f"the {behavior} rule {text!r:.200} is malformed: {found.reason}")
 
 
 def change_settings(session: Session, settings: Json, change: Callable[[SettingsAccess], MergedSettings]) -> None:
     """Let a change of the settings take effect: all of it, or nothing. Raises NotPossible."""
     held = require_settings(session)
-    before = held.merged.get("model")
+    check_rules(settings.get("permissions"))
+    before, known = held.merged.get("model"), held.notices()
     if isinstance(settings.get("model"), str):
         session.conversation.find_model(settings["model"])
     try:
         after = change(held)
     except SettingsWriteError as exc:
         raise NotPossible(str(exc)) from None
+    for text in held.notices():
+        if text not in known:
+            session.config.warn(text)
+            session.outbox.send(Informational(content=text, level="warning", tag="settings"))
     session.config.permissions.policy.apply_settings(after)
     session.hooks.set_commands(after)
     if session.mode == "bypassPermissions" and not session.may_bypass():
         session.permission_mode.change("default")
-    environment = session.config.tool_context.environment
+    environment = session.config.workspace.environment
     environment.clear()
     environment.update(held.child_environment())
     if after.get("model") != before:
-        session.conversation.use_model(after.get("model", "default"))
+        old = session.conversation.model
+        new = session.conversation.use_model(after.get("model", "default"))
+        if session.hooks.dispatcher is not None and old != new:
+            session.hooks.dispatcher.session_hooks.model_switched(old, new, after.get("model"))
 
 
-def get_settings(session: Session, request: requests.GetSettings) -> Json:
+def get_settings(session: Session, request: panel_requests.GetSettings) -> Json:
     held = require_settings(session)
     return {
         "effective": held.merged.to_json(),
@@ -111,23 +185,5 @@ def require_settings(session: Session) -> SettingsAccess:
     return session.config.settings
 
 
-def list_permission_rules(session: Session, request: requests.ListPermissionRules) -> Json:
+def list_permission_rules(session: Session, request: panel_requests.ListPermissionRules) -> Json:
     return {"state": session.config.permissions.policy.list_rules()}
-
-
-def get_hooks_listing(session: Session, request: requests.GetHooksListing) -> Json:
-    from parley.hooks.base import EVENTS
-
-    dispatcher, merged = session.hooks.dispatcher, require_settings(session).merged
-    listed = [hook.to_json() for hook in dispatcher.list_hooks()] if dispatcher is not None else []
-    inert = [found for found in merged.ignored if found.key == "hooks"]
-    return {
-        "events": list(dict.fromkeys(hook["event"] for hook in listed)),
-        "hooks": listed,
-        "eventCatalog": [
-            {"name": event.name, "description": event.when, "matchField": event.matched or None}
-            for event in EVENTS.values()
-        ],
-        "policy": {"disableAllHooks": merged.get("disableAllHooks") is True},
-        "errors": [f"{found.path}: without effect: {found.reason}" for found in inert],
-    }

@@ -6,7 +6,7 @@ find denied commands: for a program that is missing here, `rm` among its argumen
 
 from __future__ import annotations
 
-from parley.permissions.shell.ast import word_set
+from parley.permissions.base import word_set
 
 INERT = word_set(
     # Builtins and coreutils.

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from parley.permissions.shell.ast import word_set
+from parley.permissions.base import word_set
 
 # Subcommands after which a command may begin at any word.
 SUBRUNNERS = {

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
+from parley.permissions.base import word_set
 from parley.permissions.budget import describe_excess
-from parley.permissions.shell.ast import CommandLine, word_set
+from parley.permissions.shell.ast import CommandLine
 from parley.permissions.shell.denied import interpreters
 from parley.permissions.shell.denied.interpreters import READS_INPUT, TEXTS
 from parley.permissions.shell.rule_patterns import compile_patterns, matches, may_match

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import parse_arguments, read_operands
-from parley.permissions.shell.ast import SimpleCommand, word_set
+from parley.permissions.shell.ast import SimpleCommand
 from parley.permissions.shell.readonly.check import program_name
 from parley.permissions.shell.readonly.tables import READERS
 from parley.permissions.shell.wrappers import unwrap

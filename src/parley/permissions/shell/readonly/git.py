@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from parley.permissions.base import word_set
 from parley.permissions.git import config
 from parley.permissions.shell.arguments import ParsedArguments, Program, accepts_globs, parse_arguments, read_operands
-from parley.permissions.shell.ast import word_set
 from parley.protocol.base import Struct
 
 GLOBAL_FLAGS = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects")

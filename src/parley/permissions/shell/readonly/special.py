@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import Program, parse_arguments
-from parley.permissions.shell.ast import word_set
 
 Files = tuple[str, ...]
 Check = Callable[[Sequence[str], Sequence[int]], Files | None]

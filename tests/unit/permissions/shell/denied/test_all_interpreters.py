@@ -1156,5 +1156,5 @@ def test_a_denied_subcommand_is_found_under_another_name(command: str) -> None:
 
 @pytest.mark.parametrize("request_line", [".sy rm x", ".pso rm x", "'pi rm x"])
 @pytest.mark.parametrize("program", ["groff -U", "troff -U", "nroff -U -man"])
-def test_what_a_formatter_is_told_to_run_is_found(program: str, request_line: str) -> None:
+def test_the_program_that_a_formatter_runs_is_found(program: str, request_line: str) -> None:
     assert verdict(f"{program} <<'E'\n{request_line}\nE", "Bash(rm:*)") == "deny"

@@ -42,7 +42,7 @@ from parley.permissions.shell.denied.search import explain_over_budget, may_find
     ],
     ids=" ".join,
 )
-def test_the_words_that_a_shell_may_read_are_told(words: list[str], expected: list[str]) -> None:
+def test_the_words_that_a_shell_may_read_are_reported(words: list[str], expected: list[str]) -> None:
     assert list(find_shell_texts(words[0], words)) == expected
 
 
@@ -70,7 +70,7 @@ def test_the_words_that_a_shell_may_read_are_told(words: list[str], expected: li
         ("go build -toolexec rm", [3]),
     ],
 )
-def test_the_places_where_a_command_may_begin_are_told(words: str, expected: list[int]) -> None:
+def test_the_places_where_a_command_may_begin_are_reported(words: str, expected: list[int]) -> None:
     literal = words.split()
 
     assert list(find_command_positions(literal[0], literal)) == expected
@@ -104,7 +104,7 @@ def test_a_container_with_more_words_than_are_looked_at_is_over_budget() -> None
     assert explain_over_budget("docker run " + "a " * 200)
 
 
-def test_an_image_that_is_not_known_is_no_command_that_is_not_known() -> None:
+def test_an_unknown_image_is_not_an_unknown_command() -> None:
     assert not is_unresolved("docker run $IMAGE ls")
 
 

@@ -52,7 +52,7 @@ def test_words_of_a_known_program_are_files_only_where_it_reads_them() -> None:
     assert "/w/a" in seen("for f in a; do cat $f; done").words
 
 
-def test_patterns_are_told_where_no_proof_was_made_of_them() -> None:
+def test_patterns_are_found_where_nothing_was_proven_about_them() -> None:
     assert seen("bash -c 'cat a*'").patterns == ("a*",)
     assert set(seen("cat a* b{c,d} $x").patterns) == {"a*", "b{c,d}"}
     assert seen("cat a*").patterns == ()
@@ -92,7 +92,7 @@ def test_a_search_counts_wherever_it_is_run() -> None:
     assert not seen("sudo grep x a").reads_whole_folders
 
 
-def test_more_names_than_anybody_looks_at_are_told_as_too_many() -> None:
+def test_too_many_names_are_reported_as_too_many() -> None:
     few = seen("prog " + " ".join(f"a{number}" for number in range(10)))
     many = seen("prog " + " ".join(f"a{number}" for number in range(MAX_NAMES + 1)) + "; prog b")
 
@@ -107,7 +107,7 @@ def test_folders_are_followed_up_to_a_number() -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), [("npm test", False), ("sudo npm test", True), ("bash -c ls", True)])
-def test_a_command_in_the_words_of_another_is_told(text: str, expected: bool) -> None:
+def test_a_command_in_the_words_of_another_is_reported(text: str, expected: bool) -> None:
     line = parse_strict(text)
 
     assert isinstance(line, CommandLine)

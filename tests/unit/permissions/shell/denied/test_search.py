@@ -8,7 +8,7 @@ from parley.permissions.shell import DenyMatch, find_denied, is_unresolved
 from parley.permissions.shell.denied.search import MAX_CHARACTERS, explain_over_budget, survey_command
 
 
-def test_the_pattern_and_the_part_that_it_speaks_of_are_told() -> None:
+def test_the_pattern_and_the_part_that_it_speaks_of_are_reported() -> None:
     assert find_denied("ls && sudo /bin/rm -rf x", ["git push:*", "rm:*"]) == DenyMatch("rm:*", "rm -rf x")
 
 
@@ -25,7 +25,7 @@ def test_without_patterns_nothing_is_found() -> None:
         "cat > a.sh <<'E'\nrm x\nE", "cat <<E\nrm x\nE", "cat <<\"E\" > a\n$(rm x)\nE", "cat <<\\E\n$(rm x)\nE",
     ],
 )  # fmt: skip
-def test_a_word_that_is_no_command_is_not_found(command: str) -> None:
+def test_a_word_that_is_not_a_command_is_not_found(command: str) -> None:
     assert find_denied(command, ["rm", "rm x:*"]) is None
 
 
@@ -73,7 +73,7 @@ def test_a_denied_command_is_found_at_both_ends_of_what_is_over_budget() -> None
     assert find_denied(f"{filling}; rm x", ["rm:*"]) == DenyMatch("rm:*", "rm x")
 
 
-def test_more_parts_than_can_be_compared_with_the_rules_are_over_budget() -> None:
+def test_more_parts_than_can_be_compared_with_the_rules_exceed_the_budget() -> None:
     command, patterns = "; ".join(f"a{number}" for number in range(90)), [f"b{number}:*" for number in range(1_000)]
 
     assert explain_over_budget(command, patterns[:10]) == ""

@@ -1,0 +1,63 @@
+"""Generate the tables of keys in docs/settings.md from the table that the code uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from pages import fill, main, table
+
+from parley.settings.keys.table import ANYONE, FLAG, KEYS, MANAGED, PERMISSIONS, PERSON, TRUSTED, KeyScope, SettingKey
+
+PAGE = "docs/settings.md"
+SCOPES: dict[KeyScope, str] = {
+    ANYONE: "every layer",
+    TRUSTED: "a project if trusted",
+    PERSON: "never a project",
+    MANAGED: "managed only",
+    FLAG: "`--settings` only",
+}
+MERGES = {
+    "any_true": "; true in any layer wins",
+    "union": "; lists of all layers are combined",
+    "lowest_effort": "; the lowest value of all layers wins",
+    "first": "",
+}
+
+
+def pages() -> dict[str, str]:
+    rows = list(KEYS.items())
+    parts = {
+        "works": table(("key", "value", "set by", "effect"), works(rows)),
+        "permission_keys": table(("key", "value", "set by", "effect"), works(PERMISSIONS.items())),
+        "reported": table(("key", "why it has no effect"), reported(rows)),
+        "quiet": table(("keys", "they concern"), quiet(rows)),
+    }
+    return {PAGE: fill(PAGE, {name: "\n".join(lines) for name, lines in parts.items()})}
+
+
+def works(rows: Iterable[tuple[str, SettingKey]]) -> Iterator[tuple[str, ...]]:
+    for key, row in sorted(rows, key=lambda found: found[0].lower()):
+        if row.effect == "works":
+            yield f"`{key}`", escape(row.kind.description), SCOPES[row.scope], escape(row.note + MERGES[row.merge])
+
+
+def reported(rows: Iterable[tuple[str, SettingKey]]) -> Iterator[tuple[str, ...]]:
+    for key, row in sorted(rows, key=lambda found: found[0].lower()):
+        if row.effect == "reported":
+            off = ", ".join(f"`{str(value).lower()}`" for value in row.same_as_unset)
+            yield f"`{key}`", escape(row.note) + (f" ({off} is not reported)" if off else "")
+
+
+def quiet(rows: Iterable[tuple[str, SettingKey]]) -> Iterator[tuple[str, ...]]:
+    found = sorted((row.note, key) for key, row in rows if row.effect == "quiet")
+    for note, group in groupby(found, key=lambda pair: pair[0]):
+        yield ", ".join(f"`{key}`" for _, key in group), note
+
+
+def escape(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(pages()))

@@ -1,0 +1,1 @@
+"""Subcommands about the installation: `auth`, `config`, `doctor`, `update`."""

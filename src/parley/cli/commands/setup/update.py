@@ -1,0 +1,96 @@
+"""`parley update` and `parley install`: how Parley was installed, and the command that upgrades it.
+
+Nothing is changed: packages belong to the tool that installed them.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from parley.cli.commands.subcommand import SWITCH, parse_words, write_json, write_lines
+from parley.protocol.base import Struct
+from parley.version import PROTOCOL_LEVEL, __version__
+
+DISTRIBUTION = "parley-agent"
+USAGE = """\
+usage: parley update [--json]
+
+Show how Parley was installed, and the command that upgrades it. Nothing is changed.
+`parley upgrade` and `parley install` do the same."""
+
+
+class Installation(Struct, frozen=True, kw_only=True):
+    """How this copy of Parley came here."""
+
+    method: str
+    location: str
+    command: str
+    """Upgrades it."""
+
+
+def main(argv: list[str]) -> int:
+    """Raises UsageError."""
+    if "--help" in argv or "-h" in argv:
+        return write_lines([USAGE])
+    # A version that `install` is given changes nothing either.
+    given = parse_words(argv, {"--json": SWITCH, "--force": SWITCH})
+    found = find_installation()
+    if given.has("--json"):
+        return write_json(
+            {
+                "version": __version__,
+                "protocol": PROTOCOL_LEVEL,
+                "method": found.method,
+                "location": found.location,
+                "command": found.command,
+                "changed": False,
+            }
+        )
+    return write_lines(
+        [
+            f"Parley {__version__} (protocol of Claude Code {PROTOCOL_LEVEL})",
+            f"Installed with {found.method} in {found.location}",
+            f"To upgrade it, run: {found.command}",
+            "Nothing was changed.",
+        ]
+    )
+
+
+def find_installation() -> Installation:
+    prefix = Path(sys.prefix)
+    location = str(Path(__file__).resolve().parents[3])
+    pip = f"{sys.executable} -m pip install --upgrade {DISTRIBUTION}"
+    try:
+        package = metadata.distribution(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return Installation(method="a source tree", location=location, command="git pull")
+    origin = read_origin(package)
+    folder = origin.get("url", "").removeprefix("file://")
+    if origin.get("dir_info", {}).get("editable") is True:
+        return Installation(method="pip (editable)", location=folder, command=f"git -C {folder} pull")
+    parts = prefix.parts
+    if "pipx" in parts:
+        return Installation(method="pipx", location=location, command=f"pipx upgrade {DISTRIBUTION}")
+    if "uv" in parts and "tools" in parts:
+        return Installation(method="uv tool", location=location, command=f"uv tool upgrade {DISTRIBUTION}")
+    installer = (package.read_text("INSTALLER") or "pip").strip()
+    if installer == "uv":
+        command = f"uv pip install --python {sys.executable} --upgrade {DISTRIBUTION}"
+        return Installation(method="uv pip", location=location, command=command)
+    if installer == "conda":
+        return Installation(method="conda", location=location, command=f"conda update {DISTRIBUTION}")
+    return Installation(method=installer, location=location, command=pip)
+
+
+def read_origin(package: metadata.Distribution) -> dict[str, Any]:
+    """Where the package was installed from, if not from an index."""
+    text = package.read_text("direct_url.json")
+    try:
+        return dict(msgspec.json.decode(text)) if text else {}
+    except (msgspec.DecodeError, TypeError, ValueError):
+        return {}

@@ -1,0 +1,286 @@
+"""A spare process (`--await-claim`): started before it is known which session it will be.
+
+A pool of such processes saves hosts the start-up. While it is parked, the process answers `initialize` and a few other
+requests with a session that stores nothing, starts no MCP server and runs no hook. `claim_session` names the folder;
+the session is then composed there, as by a cold start, with what the client sent while parked. So the folder's
+settings, memory files, hooks and servers are read at the claim, and not before.
+
+A claim that is refused ends the process: the first prompt after it gets a result that says `not_claimed`.
+
+See also: claim.py composes the claimed session, run.py runs a session without a claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from parley.cli.claim import Binder, BoundSession, ClaimRefused
+from parley.cli.process_secrets import erase
+from parley.cli.run import OpenFailed, SessionRun, SignalHandler, cannot_open, make_pump, open_session
+from parley.cli.stdio import warn
+from parley.compose.composer import Composer
+from parley.compose.launch_context import working_directory
+from parley.compose.registry import make_dialect
+from parley.engine.clock import Clock
+from parley.engine.session.hub import Hub
+from parley.engine.session.no_session import no_session_result
+from parley.engine.session.pump import Pump, serve
+from parley.engine.session.session import Session
+from parley.errors import SessionError, UsageError
+from parley.host import Host
+from parley.protocol.base import UNSET, Message, Refused, Struct, to_builtins
+from parley.protocol.connection import Connection
+from parley.protocol.messages import panel_requests, requests
+from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, RequestId, Success
+from parley.protocol.messages.conversation import User
+from parley.protocol.options import CliOptions
+from parley.protocol.roles import Role
+from parley.transports.stdio import StdioTransport
+
+if TYPE_CHECKING:
+    from parley.cli.debug import DebugLog
+    from parley.cli.handshake import PendingConnection
+
+ANSWERED = frozenset(
+    [
+        "initialize",
+        "interrupt",
+        "end_session",
+        "apply_flag_settings",
+        "set_permission_mode",
+        "set_model",
+        "set_max_thinking_tokens",
+        "mcp_status",
+        "get_settings",
+        "get_status",
+        "get_context_usage",
+        "get_usage",
+        "get_session_cost",
+        "get_binary_version",
+        "list_models",
+        "list_permission_rules",
+    ]
+)
+"""The requests that a parked process answers."""
+NOT_CLAIMED = "not_claimed: this process was started with --await-claim and has not been claimed; send claim_session"
+REFUSED_SECONDS = 5.0
+"""How long a process whose claim was refused waits for the prompt that follows it."""
+
+
+def run_spare(options: CliOptions, pending: PendingConnection | None = None, warned: Sequence[str] = ()) -> int:
+    """Park, then serve the session of the claim until it ends; returns the exit code. Raises UsageError.
+
+    `pending`: a connection on which the handshake has already arrived.
+    """
+    clock, environment = Clock(), dict(os.environ)
+    erase()
+    if pending is None:
+        run = SessionRun(options, Connection(Role.ENGINE, make_dialect(options, clock)), clock, (), warned)
+    else:
+        run = SessionRun(options, pending.connection, clock, pending.messages, warned)
+    try:
+        return asyncio.run(serve_spare(run, environment))
+    except OpenFailed as exc:
+        return cannot_open(run, str(exc))
+    except UsageError as exc:
+        if pending is None:
+            raise
+        return cannot_open(run, str(exc))  # the client is already waiting for a response
+
+
+async def serve_spare(run: SessionRun, environment: dict[str, str]) -> int:
+    """Raises UsageError or OpenFailed."""
+    transport = StdioTransport()
+    try:
+        spare = Spare(run, environment, transport)
+        with SignalHandler(spare.session, transport) as parked:
+            claim = await spare.wait()
+        if claim is None or parked.is_signaled:
+            await transport.drain()
+            return parked.exit_code() or int(spare.is_refused)
+        bound = claim.bound
+        with SignalHandler(bound.session, transport) as stop:
+            await serve(transport, bound.pump, bound.session, claim.received)
+            transport.close()
+            bound.hub.close(bound.session)
+    finally:
+        transport.close()
+    if transport.error is not None:
+        warn(f"Error: cannot write stdout: {transport.error.strerror}")
+        return stop.exit_code() or 1
+    return stop.exit_code()
+
+
+class Claim(Struct, frozen=True):
+    """A claimed session, and the messages that arrived after the claim."""
+
+    bound: BoundSession
+    received: Iterator[Message]
+
+
+class AcceptedRequests:
+    """The client of a parked session, which notes the requests that succeeded."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.ids: set[Any] = set()
+
+    def send(self, message: Message) -> None:
+        if isinstance(message, ControlResponse) and isinstance(message.response, Success):
+            self.ids.add(message.response.request_id)
+        self._host.send(message)
+
+    async def request(self, request: requests.Request, request_id: str | None = None) -> Any:
+        return await self._host.request(request, request_id)
+
+    async def drain(self) -> bool:
+        return await self._host.drain()
+
+    def pending_requests(self) -> list[ControlRequest]:
+        return self._host.pending_requests()
+
+
+class Spare:
+    """A parked process."""
+
+    def __init__(self, run: SessionRun, environment: dict[str, str], transport: StdioTransport) -> None:
+        """Raises UsageError or OpenFailed."""
+        self._run = run
+        self._clock = run.clock
+        self._environment = environment
+        self._transport = transport
+        self._pump = self._open_pump(None)
+        self._host = AcceptedRequests(self._pump)
+        self._hub = Hub()
+        self._parked_at = run.clock.monotonic()
+        self._asked: list[ControlRequest] = []
+        """The requests so far, in order."""
+        self._claim: Claim | None = None
+        self._warned: set[str] = set()
+        """Warnings while parked. The claimed session does not repeat them."""
+        self._session_id = run.options.session_id or run.clock.new_uuid()
+        self.is_refused = False
+        self.session = self._park()
+
+    def _open_pump(self, debug: DebugLog | None) -> Pump:
+        return make_pump(self._run, self._transport, debug)
+
+    def _park(self) -> Session:
+        """The session that answers before the claim. Raises UsageError or OpenFailed."""
+        parked = self._run.options.replace(
+            session_id=self._session_id,
+            resume=None,
+            continue_conversation=False,
+            fork_session=False,
+            resume_session_at=None,
+            no_session_persistence=True,
+            database=None,
+            record=None,
+        )
+        composer = Composer(parked, self._environment, working_directory(), self._clock)
+        try:
+            config = composer.make_config(lambda text: None)  # the claimed session warns
+        except SessionError as exc:
+            raise OpenFailed(str(exc)) from None
+        extensions = msgspec.structs.replace(config.extensions, mcp=None)
+        session = open_session(
+            self._hub, msgspec.structs.replace(config, extensions=extensions, warn=self._warn_parked), self._host
+        )
+        session.hooks.dispatcher = None
+        return session
+
+    def _warn_parked(self, text: str) -> None:
+        self._warned.add(text)
+        warn(text)
+
+    def _warn_claimed(self, text: str) -> None:
+        if text in self._warned:
+            self._warned.discard(text)
+        else:
+            warn(text)
+
+    async def wait(self) -> Claim | None:
+        """Serve until the process is claimed, the claim is refused, or the input ends."""
+        async with asyncio.TaskGroup() as tasks:
+            reader = tasks.create_task(self._read())
+            try:
+                await self.session.run_turns()
+            finally:
+                reader.cancel()
+        self._hub.close(self.session)
+        return self._claim
+
+    async def _read(self) -> None:
+        """Read until the parked session is not needed any more, then end it."""
+        if self._handle_all(iter(self._run.received)):
+            self.session.close_input()
+            return
+        try:
+            # Closed before the claimed session reads from the same stream.
+            async with asyncio.timeout(None) as patience, aclosing(self._transport.chunks()) as chunks:
+                async for chunk in chunks:
+                    if self._handle_all(self._run.connection.iter_messages(chunk)):
+                        break
+                    if self.is_refused and patience.when() is None:
+                        patience.reschedule(asyncio.get_running_loop().time() + REFUSED_SECONDS)
+                else:
+                    self._handle_all(iter(self._run.connection.end()))
+        except TimeoutError:
+            pass  # no prompt followed the refused claim
+        self.session.close_input()
+
+    def _handle_all(self, messages: Iterator[Message]) -> bool:
+        """Handle messages until one ends the parked session; returns whether one did."""
+        return any(self._handle(message, messages) for message in messages)
+
+    def _handle(self, message: Message, following: Iterator[Message]) -> bool:
+        match message:
+            case ControlRequest(request=panel_requests.ClaimSession()) if not self.is_refused:
+                return self._accept_claim(message, following)
+            case ControlRequest() if message.request.subtype not in ANSWERED:
+                self._send_failure(message.request_id, NOT_CLAIMED, "not_claimed")
+            case User(uuid=uuid) | Refused(kind="user", uuid=uuid):
+                uuids = [uuid] if uuid else UNSET
+                self._pump.send(no_session_result(NOT_CLAIMED, self._session_id, self._clock, uuids))
+                return self.is_refused
+            case _:
+                if isinstance(message, ControlRequest):
+                    self._asked.append(message)
+                self._pump.handle_all([message], self.session)
+                self.session.hooks.dispatcher = None  # a parked process runs no hooks
+        return False
+
+    def _accept_claim(self, message: ControlRequest, following: Iterator[Message]) -> bool:
+        """Become the session of a claim; returns whether that was possible."""
+        request: Any = message.request
+        accepted: list[Any] = [asked.request for asked in self._asked if asked.request_id in self._host.ids]
+        try:
+            binder = Binder(self._run, self._environment, self._session_id, self._warn_claimed)
+            bound = binder.bind(request, accepted, self._open_pump)
+        except ClaimRefused as exc:
+            self.is_refused = True
+            self._send_failure(message.request_id, str(exc), exc.code)
+            return False
+        session = bound.session
+        answer = panel_requests.ClaimAnswer(
+            cwd=session.config.cwd,
+            session_id=session.id,
+            parked_ms=round((self._clock.monotonic() - self._parked_at) * 1000),
+            sdk_mcp_settled=all(one.settled.is_set() for one in session.servers if one.spec.kind == "sdk"),
+            initialize=to_builtins(bound.initialized) if request.include_initialize is True else UNSET,
+        )
+        reply = Success(request_id=message.request_id, response=to_builtins(answer))
+        bound.pump.send(ControlResponse(response=reply))
+        session.resumed_turn.enqueue()
+        session.servers.start()
+        self._claim = Claim(bound, following)
+        return True
+
+    def _send_failure(self, request_id: RequestId, text: str, code: str) -> None:
+        self._pump.send(ControlResponse(response=Failure(request_id=request_id, error=text, error_code=code)))

@@ -1,0 +1,83 @@
+"""The hooks of settings and of other packages, with what they use.
+
+See also: `parley.hooks.settings` reads them, `parley.hooks.extension` those of packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parley.compose.launch_context import LaunchContext
+from parley.hooks.base import Condition, Hook, HookServices
+from parley.hooks.command import CommandEntry, CommandHook, HookEnvironment
+from parley.hooks.entry import HookEntry, UnusableEntry, UnusableHook
+from parley.hooks.http import HttpEntry, HttpHook, HttpHookPolicy, merge_lists
+from parley.hooks.mcp_tool import McpToolEntry, McpToolHook
+from parley.hooks.model import AgentEntry, AgentHook, ModelEntry, PromptHook
+from parley.hooks.settings import load_entries
+from parley.settings.base import TREE, SettingsValue
+from parley.tools.base import Workspace
+
+if TYPE_CHECKING:
+    from parley.permissions.base import ToolRequest
+
+URLS = "allowedHttpHookUrls"
+VARIABLES = "httpHookAllowedEnvVars"
+
+
+def load_settings_hooks(
+    launch: LaunchContext, layers: Sequence[SettingsValue], workspace: Workspace, services: HookServices
+) -> tuple[Sequence[Hook], Sequence[str]]:
+    """The hooks of all layers, and what is wrong with them."""
+    environment = HookEnvironment(
+        processes=workspace.processes, environment=workspace.environment, project=launch.started_in
+    )
+    makers: dict[type[HookEntry], Callable[[Any], Hook]] = {
+        CommandEntry: lambda entry: CommandHook(entry, environment),
+        HttpEntry: lambda entry: HttpHook(entry, services, lambda: http_policy(launch), workspace.environment),
+        ModelEntry: lambda entry: PromptHook(entry, services),
+        AgentEntry: lambda entry: AgentHook(entry, services),
+        McpToolEntry: lambda entry: McpToolHook(entry, services),
+        UnusableEntry: UnusableHook,
+    }
+    entries, problems = load_entries(layers, lambda rule, warn: make_condition(launch, rule, warn))
+    return [makers[type(entry)](entry) for entry in entries], [str(problem) for problem in problems]
+
+
+def http_policy(launch: LaunchContext) -> HttpHookPolicy:
+    """What the settings permit to http hooks: the lists of all files together, except those of the project."""
+    found = [layer.values for layer in launch.settings.layers() if layer.source not in TREE]
+    variables = merge_lists([list_of(values, VARIABLES) for values in found])
+    return HttpHookPolicy(
+        urls=merge_lists([list_of(values, URLS) for values in found]),
+        variables=None if variables is None else frozenset(variables),
+    )
+
+
+def list_of(values: dict[str, Any], key: str) -> list[str] | None:
+    """A list of strings in a settings file. A value of another type permits nothing."""
+    value = values.get(key)
+    if value is None:
+        return None
+    return value if isinstance(value, list) and all(isinstance(item, str) for item in value) else []
+
+
+def make_condition(launch: LaunchContext, rule: str, warn: Callable[[str], None]) -> Condition:
+    """Whether a call matches a rule, as a deny rule would: a command that contains a matching one does."""
+    from parley.permissions.base import Deny
+    from parley.permissions.paths.filesystem import RealFilesystem
+    from parley.permissions.policy import LaunchRules, SessionPolicy
+
+    problems: list[str] = []
+    rules = LaunchRules(cwd=launch.started_in, user_root=str(launch.config), denied=(rule,))
+    policy = SessionPolicy(rules, RealFilesystem(str(launch.home)), warn=problems.append)
+    if problems or not policy.list_rules()["rules"]:
+        warn(f"if {rule!r:.100} is not a valid rule; the hook runs for every call")
+        return lambda request: True
+
+    def matches(request: ToolRequest) -> bool:
+        decision = policy.decide(request, "bypassPermissions")
+        return isinstance(decision, Deny) and decision.source == "rule"
+
+    return matches

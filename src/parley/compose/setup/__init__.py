@@ -1,0 +1,1 @@
+"""What is read and changed outside of a session: MCP servers, plugins, keys, the worktree of `--worktree`."""

@@ -1,0 +1,89 @@
+"""What hooks from settings use of a session: models, agents, MCP servers and the network.
+
+See also: `parley.hooks.base.HookServices`, which this implements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from parley.engine.context.conversation import Conversation
+from parley.engine.mcp.manager import ServerManager
+from parley.engine.side.query import SideQuery
+from parley.errors import ModelError, NotPossible, ToolError
+from parley.hooks.base import HttpReply
+from parley.hooks.output import HookFailed
+from parley.protocol.base import Json
+
+if TYPE_CHECKING:
+    from parley.engine.approval.gate import ApprovalGate
+    from parley.models.catalog import ModelRef
+
+
+class SessionHookServices:
+    def __init__(
+        self,
+        conversation: Conversation,
+        side_query: SideQuery,
+        servers: ServerManager,
+        make_gate: Callable[[], ApprovalGate],
+    ) -> None:
+        """`make_gate` makes a gate that asks no one, for the calls of agent hooks."""
+        self._conversation = conversation
+        self._side_query = side_query
+        self._servers = servers
+        self._make_gate = make_gate
+
+    async def ask_model(self, prompt: str, model: str | None) -> str:
+        try:
+            if model is None:
+                return await self._side_query.ask_small(prompt)
+            return await self._side_query.ask(self._find_model(model), prompt)
+        except ModelError as exc:
+            raise HookFailed(f"the model failed: {exc}") from None
+
+    async def run_agent(self, prompt: str, model: str | None) -> str:
+        from parley.engine.hooks.verifier import run_verifier
+
+        choice = self._conversation.model if model is None else self._find_model(model)
+        try:
+            return await run_verifier(self._conversation, self._side_query, self._make_gate(), choice, prompt)
+        except ModelError as exc:
+            raise HookFailed(f"the model failed: {exc}") from None
+
+    def _find_model(self, name: str) -> ModelRef:
+        try:
+            return self._conversation.find_model(name)
+        except NotPossible as exc:
+            raise HookFailed(str(exc)) from None
+
+    async def call_mcp_tool(self, server: str, tool: str, input: Json) -> str:
+        found = self._servers.find(server)
+        if found is None:
+            raise HookFailed(f"there is no MCP server {server!r}")
+        if found.status != "connected":
+            raise HookFailed(f"the MCP server {server!r} is not connected ({found.status})")
+        if tool not in [listed["name"] for listed in found.tools]:
+            raise HookFailed(f"the MCP server {server!r} has no tool {tool!r}")
+        try:
+            # The timeout of the hook applies.
+            answer = await found.call(tool, input, meta={}, seconds=None)
+        except ToolError as exc:
+            raise HookFailed(f"{server}/{tool} failed: {exc}") from None
+        content = answer.get("content")
+        blocks = content if isinstance(content, list) else []
+        text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
+        if answer.get("isError") is True:
+            raise HookFailed(f"{server}/{tool} failed: {text}")
+        return text
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, is_listed: bool) -> HttpReply:
+        open_web = self._conversation.tool_context.open_web
+        if open_web is None:
+            raise HookFailed("this session has no access to the network")
+        try:
+            page = await open_web().post(url, headers, body, own=is_listed)
+        except ToolError as exc:
+            raise HookFailed(str(exc)) from None
+        return HttpReply(status=page.code, body=page.body)

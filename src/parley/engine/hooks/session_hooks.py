@@ -1,0 +1,278 @@
+"""The hooks around what a session does beside its turns: commands, models, MCP questions, worktrees, files, settings.
+
+See also: `dispatcher.py` runs the hooks, `turn_hooks.py` and `tool_hooks.py` have the other events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from parley.engine.hooks.cache_facts import find_last_response, switch_facts
+from parley.engine.hooks.state import SessionState
+from parley.engine.session.config import SessionConfig
+from parley.errors import NotPossible, ToolError
+from parley.hooks.base import Hook, format_context
+from parley.hooks.merge import HookVerdict
+from parley.hooks.output import shorten
+from parley.protocol.base import UNSET, Json
+from parley.protocol.messages.requests import Elicitation
+
+if TYPE_CHECKING:
+    from parley.engine.hooks.file_watch import FileWatch
+    from parley.models.catalog import ModelRef
+
+SwitchSource = Literal["command", "sdk", "auto"]
+CONFIG_SOURCES = {
+    "userSettings": "user_settings",
+    "projectSettings": "project_settings",
+    "localSettings": "local_settings",
+    "user": "user_settings",
+    "project": "project_settings",
+    "local": "local_settings",
+    "managed": "policy_settings",
+}
+"""The `source` of ConfigChange, by the name of a settings file."""
+
+
+class EventSource(Protocol):
+    """Fires events: the dispatcher (dispatcher.py)."""
+
+    config: SessionConfig
+    warn: Callable[[str], None]
+    get_state: Callable[[], SessionState]
+
+    def list_hooks(self) -> list[Hook]: ...
+    def has_hooks(self, event: str, agent: Json | None = None) -> bool: ...
+    async def fire(
+        self, event: str, details: Json, *, subjects: tuple[str, ...] = (), agent: Json | None = None
+    ) -> HookVerdict: ...
+    def run_in_background(self, work: Coroutine[Any, Any, object]) -> None: ...
+    def add_late_contexts(self, shown: str, texts: Sequence[str]) -> None: ...
+    def report_once(self, text: str) -> None: ...
+
+
+class SessionHooks:
+    def __init__(self, dispatcher: EventSource) -> None:
+        self._dispatcher = dispatcher
+        self._watch: FileWatch | None = None
+        self._settings_files: dict[str, str] = {}
+        """The watched settings files, and the sources they are."""
+
+    # Slash commands.
+
+    async def before_expansion(
+        self, expansion_type: str, name: str, arguments: str, source: str, prompt: str
+    ) -> list[str]:
+        """Fire UserPromptExpansion. Returns context for the model. Raises ToolError if it is blocked."""
+        details = {
+            "expansion_type": expansion_type,
+            "command_name": name,
+            "command_args": arguments,
+            "command_source": source,
+            "prompt": prompt,
+        }
+        verdict = await self._dispatcher.fire("UserPromptExpansion", details)
+        why = verdict.blocked if verdict.blocked is not None else verdict.stopped
+        if why is None:
+            return [format_context("UserPromptExpansion", text) for text in verdict.contexts]
+        typed = "" if verdict.fields.get("suppressOriginalPrompt") else f"\n\nOriginal prompt: {shorten(prompt)}"
+        raise ToolError(f"/{name} was not sent: blocked by a UserPromptExpansion hook:\n{why}{typed}")
+
+    # Models.
+
+    async def before_model_switch(
+        self, before: ModelRef, after: ModelRef, asked: str | None, source: SwitchSource
+    ) -> None:
+        """Fire PreModelSwitch. Raises NotPossible if the model must stay."""
+        details = self._switch(before, after, asked, source)
+        verdict = await self._dispatcher.fire("PreModelSwitch", details)
+        if verdict.permission in (None, "allow") and verdict.blocked is None:
+            return
+        why = verdict.permission_reason or verdict.blocked or "no reason given"
+        if verdict.permission == "ask":
+            why = f"{why} (a hook wants a person to confirm it, and no one can be asked)"
+        text = f"the model stays {before.display_name}: a PreModelSwitch hook denied {after.display_name}: {why}"
+        raise NotPossible(text, "model_switch_denied")
+
+    async def after_model_switch(
+        self, before: ModelRef, after: ModelRef, asked: str | None, source: SwitchSource
+    ) -> None:
+        """Fire PostModelSwitch. Its context reaches the model with the next request."""
+        verdict = await self._dispatcher.fire("PostModelSwitch", self._switch(before, after, asked, source))
+        self._dispatcher.add_late_contexts("PostModelSwitch", verdict.contexts)
+
+    def model_switched(self, before: ModelRef, after: ModelRef, asked: str | None) -> None:
+        """The settings or a fallback changed the model: fire PostModelSwitch, and do not wait for it."""
+        if self._dispatcher.has_hooks("PostModelSwitch"):
+            self._dispatcher.run_in_background(self.after_model_switch(before, after, asked, "auto"))
+
+    def _switch(self, before: ModelRef, after: ModelRef, asked: str | None, source: str) -> Json:
+        config = self._dispatcher.config
+        return {
+            "from_model": before.display_name,
+            "to_model": after.display_name,
+            "requested_model": None if asked == "default" else asked,
+            "source": source,
+            **switch_facts(find_last_response(config.storage.log), config.clock.seconds(), after, config.model.prices),
+        }
+
+    # Questions of MCP servers.
+
+    async def answer_elicitation(self, question: Elicitation) -> Json | None:
+        """Fire Elicitation. Returns the answer of the hooks; None if they have none."""
+        names = ("mcp_server_name", "message", "mode", "url", "elicitation_id", "requested_schema")
+        details = {name: value for name in names if (value := getattr(question, name)) is not UNSET}
+        return elicitation_answer(await self._dispatcher.fire("Elicitation", details))
+
+    async def check_elicitation(self, question: Elicitation, answer: Json) -> Json:
+        """Fire ElicitationResult. Returns the answer for the server, which the hooks may replace."""
+        names = ("mcp_server_name", "elicitation_id", "mode")
+        details = {name: value for name in names if (value := getattr(question, name)) is not UNSET}
+        replaced = elicitation_answer(await self._dispatcher.fire("ElicitationResult", {**details, **answer}), answer)
+        return answer if replaced is None else replaced
+
+    # Worktrees.
+
+    async def create_worktree(self, name: str) -> str | None:
+        """Fire WorktreeCreate. Returns the folder that a hook made; None without such hooks. Raises ToolError."""
+        if not self._dispatcher.has_hooks("WorktreeCreate"):
+            return None
+        verdict = await self._dispatcher.fire("WorktreeCreate", {"name": name})
+        path = verdict.fields.get("worktreePath")
+        if verdict.blocked is not None:
+            raise ToolError(f"The worktree was not made: a WorktreeCreate hook blocked it: {verdict.blocked}")
+        if not isinstance(path, str) or not os.path.isabs(path) or not await asyncio.to_thread(os.path.isdir, path):
+            raise ToolError(f"The worktree was not made: the WorktreeCreate hook gave no folder ({path!r}).")
+        return path
+
+    async def remove_worktree(self, path: str) -> bool:
+        """Fire WorktreeRemove. Returns whether there is such a hook."""
+        if not self._dispatcher.has_hooks("WorktreeRemove"):
+            return False
+        await self._dispatcher.fire("WorktreeRemove", {"worktree_path": path})
+        return True
+
+    # Notices.
+
+    def notify(self, event: str, details: Json, agent: Json | None = None) -> None:
+        """Fire an event in the background: nothing waits for its hooks."""
+        if self._dispatcher.has_hooks(event, agent):
+            self._dispatcher.run_in_background(self._fire_and_watch(event, details, agent))
+
+    async def _fire_and_watch(self, event: str, details: Json, agent: Json | None = None) -> None:
+        subjects: tuple[str, ...] = ()
+        if event == "FileChanged":
+            path = details["file_path"]
+            subjects = (os.path.basename(path), path)
+        verdict = await self._dispatcher.fire(event, details, subjects=subjects, agent=agent)
+        self.watch_from(verdict)
+
+    async def cwd_changed(self, old: str, new: str, agent: Json | None) -> None:
+        """Fire CwdChanged, before the next call starts."""
+        if self._dispatcher.has_hooks("CwdChanged", agent):
+            verdict = await self._dispatcher.fire("CwdChanged", {"old_cwd": old, "new_cwd": new}, agent=agent)
+            self.watch_from(verdict)
+        if agent is None:
+            self.watch_named_files()
+
+    async def instructions_loaded(
+        self, files: Sequence[tuple[str, str]], reason: str, parents: dict[str, str] | None = None, **more: str
+    ) -> None:
+        """Fire InstructionsLoaded for each file, given with its kind. `parents` has the files that import others."""
+        for path, kind in files:
+            parent = (parents or {}).get(path)
+            how: Json = {"load_reason": "include", "parent_file_path": parent} if parent else {"load_reason": reason}
+            details = {"file_path": path, "memory_type": kind, **how, **more}
+            await self._dispatcher.fire("InstructionsLoaded", details)
+
+    # Settings.
+
+    async def before_settings_change(self, destination: str) -> None:
+        """Fire ConfigChange. Raises NotPossible if a hook blocks the change."""
+        source, settings = CONFIG_SOURCES.get(destination, destination), self._dispatcher.config.settings
+        layers = () if settings is None else settings.layers()
+        path = next((layer.path for layer in layers if CONFIG_SOURCES.get(layer.source) == source), None)
+        details = {"source": source, **({} if path is None else {"file_path": path})}
+        verdict = await self._dispatcher.fire("ConfigChange", details)
+        if verdict.blocked is not None:
+            raise NotPossible(f"the settings stay: a ConfigChange hook blocked it: {verdict.blocked}")
+
+    def settings_changed(self) -> None:
+        """The engine changed a settings file itself: it is not reported again."""
+        if self._watch is not None:
+            self._watch.accept(self._settings_files)
+
+    # Watched files.
+
+    def start_watching(self) -> None:
+        """Watch what the registered hooks are about: the settings files, and the files that matchers name."""
+        dispatcher = self._dispatcher
+        if dispatcher.has_hooks("ConfigChange") and dispatcher.config.settings is not None:
+            layers = [layer for layer in dispatcher.config.settings.layers() if os.path.isabs(layer.path)]
+            self._settings_files = {
+                os.path.normpath(layer.path): CONFIG_SOURCES[layer.source]
+                for layer in layers
+                if layer.source in CONFIG_SOURCES
+            }
+            self._get_watch().set_paths("settings", self._settings_files)
+        self.watch_named_files()
+
+    def watch_named_files(self) -> None:
+        """Watch the files in the working directory that matchers of FileChanged hooks name."""
+        hooks = [hook for hook in self._dispatcher.list_hooks() if hook.event == "FileChanged"]
+        texts = [hook.matcher.text for hook in hooks]
+        names = [name.strip() for text in texts if is_names(text) for name in text.split("|") if name.strip()]
+        if names or self._watch is not None:
+            cwd = self._dispatcher.get_state().cwd
+            self._get_watch().set_paths("matchers", [os.path.join(cwd, name) for name in names])
+
+    def watch_from(self, verdict: HookVerdict) -> None:
+        """Watch the paths that hooks return; they replace those of earlier answers."""
+        paths: Any = verdict.fields.get("watchPaths")
+        if paths is None:
+            return
+        wrong = [path for path in paths if not os.path.isabs(path)]
+        if wrong:
+            self._dispatcher.warn(f"hooks: watchPaths must be absolute paths; not watched: {', '.join(wrong):.200}")
+        if not self._dispatcher.has_hooks("FileChanged"):
+            self._dispatcher.report_once("watchPaths has no effect: there is no FileChanged hook")
+        self._get_watch().set_paths("hooks", [path for path in paths if os.path.isabs(path)])
+
+    def _get_watch(self) -> FileWatch:
+        if self._watch is None:
+            from parley.engine.hooks.file_watch import FileWatch
+
+            self._watch = FileWatch(self._on_change, self._dispatcher.warn)
+        return self._watch
+
+    def _on_change(self, path: str, change: str) -> None:
+        if path in self._settings_files:
+            self.notify("ConfigChange", {"source": self._settings_files[path], "file_path": path})
+        self.notify("FileChanged", {"file_path": path, "event": change})
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+
+
+def is_names(matcher: str) -> bool:
+    """Whether a matcher of FileChanged names files: `.envrc|.env`."""
+    return matcher not in ("", "*") and re.fullmatch(r"[\w.|, -]+", matcher) is not None
+
+
+def elicitation_answer(verdict: HookVerdict, given: Json | None = None) -> Json | None:
+    """What hooks answer: a block declines; `content` belongs to an accept."""
+    if verdict.blocked is not None:
+        return {"action": "decline"}
+    action, content = verdict.fields.get("action"), verdict.fields.get("content")
+    if action is None:
+        return None
+    if action != "accept":
+        return {"action": action}
+    if content is None and given is not None:
+        content = given.get("content")
+    return {"action": action, **({} if content is None else {"content": content})}

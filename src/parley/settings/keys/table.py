@@ -1,0 +1,365 @@
+"""The table of settings keys: for each, the type of its value, which layers may set it, and what it does here.
+
+A key *works*; or it has no effect, which is *reported* by name; or it is *quiet*, because it only concerns a terminal
+or a service of the vendor, and leaving it out cannot change what the agent does. docs/settings.md shows the table.
+
+In managed settings a key that is reported stops the start: a policy must not be skipped.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from parley.protocol.base import Struct
+from parley.settings.keys.kinds import (
+    ANY,
+    ATTRIBUTION,
+    COUNT,
+    DISABLE,
+    EFFORT,
+    LIMIT_OBJECT,
+    LIST,
+    MEMORY_OBJECT,
+    MODE,
+    OBJECT,
+    PRICING,
+    PROVIDERS,
+    REMOTE_SERVERS,
+    SERVER_LIST,
+    SKILL_MAP,
+    SURFACE_LIST,
+    SWITCH,
+    SYNC,
+    TEXT,
+    TEXT_MAP,
+    TEXT_OR_TEXTS,
+    TEXTS,
+    VERSION,
+    ValueKind,
+    list_of,
+    one_of,
+)
+
+KeyScope = Literal["anyone", "trusted", "person", "managed", "flag"]
+ANYONE: KeyScope = "anyone"
+"""Every layer may set it, also an untrusted project: it only restricts, or it is harmless."""
+TRUSTED: KeyScope = "trusted"
+"""A project may set it if it is trusted."""
+PERSON: KeyScope = "person"
+"""A project may never set it: it changes credentials, endpoints or consent."""
+MANAGED: KeyScope = "managed"
+"""Only an administrator may set it."""
+FLAG: KeyScope = "flag"
+"""Only the program that starts the engine may set it, with `--settings`."""
+
+KeyEffect = Literal["works", "reported", "quiet"]
+KeyMerge = Literal["first", "any_true", "union", "lowest_effort"]
+
+
+class SettingKey(Struct, frozen=True):
+    """The type of a key's value, which layers may set it, and what it does."""
+
+    kind: ValueKind
+    scope: KeyScope = TRUSTED
+    note: str = ""
+    """What the key does here, or why it does nothing."""
+    effect: KeyEffect = "works"
+    merge: KeyMerge = "first"
+    """How the values of several layers are combined: the strongest layer's, any true, all items, or the lowest."""
+    same_as_unset: tuple[Any, ...] = ()
+    """Values of a reported key that ask for what happens anyway."""
+
+    def is_missed(self, value: Any) -> bool:
+        """Whether the user asks for something that does not happen."""
+        return self.effect == "reported" and not any(value is same for same in self.same_as_unset)
+
+
+def reported(why: str, *, off: tuple[Any, ...] = (), scope: KeyScope = TRUSTED) -> SettingKey:
+    return SettingKey(ANY, scope, why, "reported", same_as_unset=off)
+
+
+def policy(why: str) -> SettingKey:
+    """A policy of administrators that is not supported."""
+    return SettingKey(ANY, MANAGED, why, "reported")
+
+
+def quiet(why: str) -> SettingKey:
+    return SettingKey(ANY, TRUSTED, why, "quiet")
+
+
+TERMINAL = "display or keys of a terminal"
+VENDOR = "a service or an app of the vendor"
+ABSENT = "there is nothing to switch off here"
+NO_MARKETPLACE = "there are no marketplaces here"
+MARKETPLACE_POLICY = "no plugins are installed or loaded, except those that managed settings enable"
+
+KEYS: dict[str, SettingKey] = {
+    "$schema": SettingKey(ANY, ANYONE, "for editors"),
+    # Models.
+    "model": SettingKey(TEXT, note="the model of the session"),
+    "fallbackModel": SettingKey(TEXT_OR_TEXTS, note="models for a turn whose model is unavailable"),
+    "availableModels": SettingKey(TEXTS, note="the models that can be used (see Policies)"),
+    "availableModelsMatch": SettingKey(one_of("prefix", "exact"), MANAGED, "how `availableModels` match"),
+    "enforceAvailableModels": SettingKey(SWITCH, note="`availableModels` also limits the default model"),
+    "deniedModels": SettingKey(TEXTS, MANAGED, "models that cannot be used (see Policies)", merge="union"),
+    "modelOverrides": SettingKey(TEXT_MAP, PERSON, "the name under which the server knows a model"),
+    "modelPricing": SettingKey(PRICING, MANAGED, "prices instead of those of the built-in table"),
+    "modelPicker": reported("the list of models that clients receive is fixed"),
+    "modelSettings": reported("use `effortLevel`, `maxEffortLevel` and `autoCompactWindow`"),
+    "effortLevel": SettingKey(TEXT, note="the effort of models that support it"),
+    "maxEffortLevel": SettingKey(EFFORT, note="the highest effort", merge="lowest_effort"),
+    "alwaysThinkingEnabled": SettingKey(SWITCH, note="false: models do not think unless an option asks for it"),
+    "showThinkingSummaries": SettingKey(SWITCH, note="true: thinking is shown as a summary"),
+    "promptCacheTtl": SettingKey(one_of("5m", "1h"), note="how long the prompt cache of the conversation lives"),
+    "subagentPromptCacheTtl": SettingKey(one_of("5m", "1h"), note="the same for subagents"),
+    "advisorModel": reported("there is no advisor tool"),
+    "fastMode": reported("there is no fast mode", off=(False,)),
+    "fastModePerSessionOptIn": quiet(ABSENT),
+    "switchModelsOnFlag": reported("a refused message ends the turn", off=(False,)),
+    # Credentials and servers.
+    "apiKeyHelper": SettingKey(TEXT, PERSON, "a command that prints the API key"),
+    "awsCredentialExport": SettingKey(TEXT, PERSON, "a command that prints credentials for Bedrock as JSON"),
+    "awsAuthRefresh": reported("sign in before you start a session", scope=PERSON),
+    "gcpAuthRefresh": reported("sign in before you start a session", scope=PERSON),
+    "proxyAuthHelper": reported("put the credentials into the URL of the proxy", scope=PERSON),
+    "otelHeadersHelper": reported("set OTEL_EXPORTER_OTLP_HEADERS", scope=PERSON),
+    "env": SettingKey(OBJECT, note="environment variables"),
+    "allowedProviders": SettingKey(list_of(*PROVIDERS), MANAGED, "the model services that can be used"),
+    "forceLoginMethod": policy("there is no login, only API keys"),
+    "forceLoginOrgUUID": policy("there is no login, only API keys"),
+    "forceLoginGatewayUrl": policy("there is no login, only API keys"),
+    "gatewayInternalNetworks": policy("there is no login, only API keys"),
+    # Permissions, hooks and policies.
+    "permissions": SettingKey(OBJECT, note="see the next table"),
+    "sandbox": SettingKey(OBJECT, note="see Sandbox"),
+    "disableAutoMode": SettingKey(DISABLE, ANYONE, "the mode `auto` cannot be used"),
+    "autoMode": reported("the mode `auto` has no classifier"),
+    "useAutoModeDuringPlan": reported("plan mode changes nothing", off=(False,)),
+    "hooks": SettingKey(OBJECT, note="commands before and after events"),
+    "disableAllHooks": SettingKey(SWITCH, PERSON, "no hooks run; only managed settings disable managed hooks"),
+    "allowManagedHooksOnly": SettingKey(SWITCH, MANAGED, "only hooks of managed settings run", merge="any_true"),
+    "allowManagedPermissionRulesOnly": SettingKey(
+        SWITCH, MANAGED, "only rules of managed settings allow calls", merge="any_true"
+    ),
+    "allowManagedMcpServersOnly": SettingKey(
+        SWITCH, MANAGED, "`allowedMcpServers` of managed settings alone applies", merge="any_true"
+    ),
+    "allowedHttpHookUrls": SettingKey(TEXTS, PERSON, "the URLs that hooks may call"),
+    "httpHookAllowedEnvVars": SettingKey(TEXTS, PERSON, "the variables that headers of hooks may contain"),
+    "strictPluginOnlyCustomization": SettingKey(
+        SURFACE_LIST, MANAGED, "skills, agents, hooks or servers of plugins only"
+    ),
+    "disableSideloadFlags": SettingKey(
+        SWITCH, MANAGED, "refuses `--plugin-dir`, `--agents` and `--mcp-config`", merge="any_true"
+    ),
+    "disableSkillShellExecution": SettingKey(
+        SWITCH, ANYONE, "commands and skills do not run shell lines", merge="any_true"
+    ),
+    "requiredMinimumVersion": SettingKey(VERSION, MANAGED, "the lowest `claude_code_version` that starts"),
+    "requiredMaximumVersion": SettingKey(VERSION, MANAGED, "the highest `claude_code_version` that starts"),
+    "parentSettingsBehavior": SettingKey(
+        one_of("first-wins", "merge"), MANAGED, "whether `--managed-settings` counts beside the managed file"
+    ),
+    "managedSourcesBehavior": quiet("there is one managed file"),
+    "wslInheritsWindowsSettings": quiet("Windows only"),
+    "policyHelper": policy("put the settings into the managed file"),
+    "forceRemoteSettingsRefresh": policy("there are no remote settings"),
+    "webFetchAllowPrivate": SettingKey(SWITCH, PERSON, "WebFetch may call servers in private networks"),
+    "skipWebFetchPreflight": quiet("WebFetch asks no blocklist"),
+    # MCP servers.
+    "mcpServers": SettingKey(OBJECT, note="MCP servers by name"),
+    "enableAllProjectMcpServers": SettingKey(SWITCH, PERSON, "approves the servers of every `.mcp.json`"),
+    "enabledMcpjsonServers": SettingKey(TEXTS, PERSON, "approves servers of `.mcp.json`"),
+    "disabledMcpjsonServers": SettingKey(TEXTS, ANYONE, "rejects servers of `.mcp.json`"),
+    "managedMcpServers": SettingKey(REMOTE_SERVERS, MANAGED, "servers that every session has"),
+    "allowedMcpServers": SettingKey(
+        SERVER_LIST, PERSON, "the servers that users can add (see Policies)", merge="union"
+    ),
+    "deniedMcpServers": SettingKey(SERVER_LIST, ANYONE, "servers that are blocked (see Policies)", merge="union"),
+    "disableClaudeAiConnectors": quiet(ABSENT),
+    "allowAllClaudeAiMcps": quiet(VENDOR),
+    "allowClaudeInChromeWithManagedMcp": quiet(VENDOR),
+    "channelsEnabled": quiet(VENDOR),
+    "allowedChannelPlugins": quiet(VENDOR),
+    # Instructions, skills, agents and plugins.
+    "agent": SettingKey(TEXT, note="the agent that the session runs as"),
+    "outputStyle": SettingKey(TEXT, ANYONE, "how answers are written"),
+    "language": SettingKey(TEXT, ANYONE, "the language of answers"),
+    "claudeMd": SettingKey(TEXT, MANAGED, "instructions of the organization"),
+    "claudeMdExcludes": SettingKey(TEXTS, ANYONE, "memory files that are not loaded", merge="union"),
+    "attribution": SettingKey(ATTRIBUTION, note="text for commits and pull requests; without it none is added"),
+    "includeCoAuthoredBy": reported("no attribution is added; use `attribution`", off=(False,)),
+    "includeGitInstructions": reported("the system prompt has no git instructions", off=(False,)),
+    "skillOverrides": SettingKey(SKILL_MAP, note="hides skills or their descriptions"),
+    "skillListingMaxDescChars": reported("descriptions of skills are cut at 1000 characters"),
+    "skillListingBudgetFraction": reported("descriptions of skills are cut at 15000 characters in all"),
+    "disableBundledSkills": quiet(ABSENT),
+    "enabledPlugins": SettingKey(OBJECT, note="the installed plugins that are loaded"),
+    "prependPlugins": reported("use `--plugin-dir`"),
+    "appendPlugins": reported("use `--plugin-dir`"),
+    "pluginConfigs": reported("plugins are not configured"),
+    "extraKnownMarketplaces": reported(NO_MARKETPLACE),
+    "additionalMarketplaces": reported(NO_MARKETPLACE),
+    "strictKnownMarketplaces": SettingKey(LIST, MANAGED, MARKETPLACE_POLICY),
+    "allowedMarketplaces": SettingKey(LIST, MANAGED, MARKETPLACE_POLICY),
+    "blockedMarketplaces": SettingKey(LIST, MANAGED, MARKETPLACE_POLICY),
+    "disableCommandPluginSources": quiet(NO_MARKETPLACE),
+    "pluginSuggestionMarketplaces": quiet(NO_MARKETPLACE),
+    "pluginTrustMessage": quiet(TERMINAL),
+    "worktree": reported("worktrees of agents start at HEAD, with all files"),
+    # Sessions, memory and files.
+    "autoCompactEnabled": SettingKey(SWITCH, note="whether a long conversation is compacted"),
+    "autoCompactWindow": SettingKey(COUNT, note="the context window, in tokens"),
+    "precomputeCompactionEnabled": reported("summaries are made when they are needed", off=(False,)),
+    "idleCompaction": reported("an idle session is not compacted", off=(False,)),
+    "memory": SettingKey(MEMORY_OBJECT, note="the long-term memory (memory.md)"),
+    "autoMemoryEnabled": SettingKey(SWITCH, note="false: no long-term memory, unless `--memory` asks for one"),
+    "autoMemoryDirectory": reported("use `--memory FILE`"),
+    "autoDreamEnabled": reported("use `memory`", off=(False,)),
+    "cleanupPeriodDays": reported("sessions are kept until you delete them"),
+    "desktopSessionCleanupPeriodDays": quiet(VENDOR),
+    "fileCheckpointingEnabled": SettingKey(SWITCH, note="whether a client may rewind files"),
+    "plansDirectory": SettingKey(TEXT, note="the folder of plan files, relative to the project"),
+    "fsync": SettingKey(SYNC, note="when a session's log is written to the device"),
+    "limits": SettingKey(LIMIT_OBJECT, note="limits of a session (limits.md)"),
+    # Tools.
+    "bashOutputMaxChars": SettingKey(COUNT, note="how much output of a command the model receives (4000 to 80000)"),
+    "bashEditDiffEnabled": reported("Bash shows no diffs", off=(False,)),
+    "taskOutputMaxChars": quiet("without effect in Claude Code, too"),
+    "respectGitignore": SettingKey(SWITCH, note="false: `file_suggestions` includes files that git ignores"),
+    "fileSuggestion": quiet(TERMINAL),
+    "defaultShell": quiet(TERMINAL),
+    "respondToBashCommands": quiet(TERMINAL),
+    "disableWindowsBashCommandSplit": quiet("Windows only"),
+    "enableArtifact": reported("there is no Artifact tool", off=(False,)),
+    "disableArtifact": quiet(ABSENT),
+    "enableWorkflows": reported("there is no Workflow tool", off=(False,)),
+    "disableWorkflows": quiet(ABSENT),
+    "workflowSizeGuideline": quiet(ABSENT),
+    "workflowKeywordTriggerEnabled": quiet(ABSENT),
+    "ultracode": reported("there is no Workflow tool", off=(False,)),
+    "promptSuggestionEnabled": SettingKey(SWITCH, note="false: no suggestions for the next prompt"),
+    "processWrapper": quiet("there is no background service"),
+    # A terminal.
+    "statusLine": quiet(TERMINAL),
+    "subagentStatusLine": quiet(TERMINAL),
+    "footerLinksRegexes": quiet(TERMINAL),
+    "prUrlTemplate": quiet(TERMINAL),
+    "viewMode": quiet(TERMINAL),
+    "defaultView": quiet(TERMINAL),
+    "theme": quiet(TERMINAL),
+    "tui": quiet(TERMINAL),
+    "editorMode": quiet(TERMINAL),
+    "keybindingFlavor": quiet(TERMINAL),
+    "vimInsertModeRemaps": quiet(TERMINAL),
+    "verbose": quiet(TERMINAL),
+    "spinnerTipsEnabled": quiet(TERMINAL),
+    "spinnerVerbs": quiet(TERMINAL),
+    "spinnerTipsOverride": quiet(TERMINAL),
+    "syntaxHighlightingDisabled": quiet(TERMINAL),
+    "maxProseWidth": quiet(TERMINAL),
+    "spellcheck": quiet(TERMINAL),
+    "emojiCompletionEnabled": quiet(TERMINAL),
+    "terminalTitleFromRename": quiet(TERMINAL),
+    "terminalProgressBarEnabled": quiet(TERMINAL),
+    "preferredNotifChannel": quiet(TERMINAL),
+    "prefersReducedMotion": quiet(TERMINAL),
+    "autoScrollEnabled": quiet(TERMINAL),
+    "wheelScrollAccelerationEnabled": quiet(TERMINAL),
+    "showTurnDuration": quiet(TERMINAL),
+    "showMessageTimestamps": quiet(TERMINAL),
+    "showClearContextOnPlanAccept": quiet(TERMINAL),
+    "timeFormat": quiet(TERMINAL),
+    "timeZone": quiet(TERMINAL),
+    "todoFeatureEnabled": quiet(TERMINAL),
+    "askUserQuestionTimeout": quiet(TERMINAL),
+    "companyAnnouncements": quiet(TERMINAL),
+    "skipDangerousModePermissionPrompt": quiet(TERMINAL),
+    "skipAutoPermissionPrompt": quiet(TERMINAL),
+    "teammateMode": quiet(TERMINAL),
+    "voice": quiet(TERMINAL),
+    "voiceEnabled": quiet(TERMINAL),
+    # Services and apps of the vendor.
+    "attributionProject": quiet(VENDOR),
+    "attributionProjectPolicy": quiet(VENDOR),
+    "syncClaudeAiSkills": quiet(VENDOR),
+    "syncClaudeAiPlugins": quiet(VENDOR),
+    "disableReplyCheck": quiet(VENDOR),
+    "disableAgentView": quiet(ABSENT),
+    "disableRemoteControl": quiet(ABSENT),
+    "remoteControlAtStartup": quiet(VENDOR),
+    "isolatePeerMachines": quiet(VENDOR),
+    "crossSessionInbound": quiet(VENDOR),
+    "dialogExpiry": quiet(VENDOR),
+    "daemonColdStart": quiet(VENDOR),
+    "autoUploadSessions": quiet(VENDOR),
+    "autoContinueAtUsageLimit": quiet(VENDOR),
+    "inputNeededNotifEnabled": quiet(VENDOR),
+    "agentPushNotifEnabled": quiet(VENDOR),
+    "feedbackSurveyRate": quiet(VENDOR),
+    "feedbackDrafts": quiet(VENDOR),
+    "remote": quiet(VENDOR),
+    "sshConfigs": quiet(VENDOR),
+    "sshHostCommands": quiet(VENDOR),
+    "autoUpdatesChannel": quiet(VENDOR),
+    "minimumVersion": quiet(VENDOR),
+    "disableDeepLinkRegistration": quiet(VENDOR),
+}
+PERMISSIONS: dict[str, SettingKey] = {
+    "allow": SettingKey(LIST, note="rules for calls that need no approval"),
+    "deny": SettingKey(LIST, ANYONE, "rules for calls that are refused"),
+    "ask": SettingKey(LIST, ANYONE, "rules for calls that always need approval"),
+    "additionalDirectories": SettingKey(LIST, note="more working directories"),
+    "defaultMode": SettingKey(MODE, ANYONE, "the permission mode at the start"),
+    "disableBypassPermissionsMode": SettingKey(DISABLE, ANYONE, "the mode `bypassPermissions` cannot be used"),
+    "disableAutoMode": SettingKey(DISABLE, ANYONE, "the mode `auto` cannot be used"),
+    "blockReadsOutsideWorkingDirectories": SettingKey(
+        SWITCH, ANYONE, "reads outside the working directories are refused", merge="any_true"
+    ),
+    "blockWritesOutsideWorkingDirectories": SettingKey(
+        SWITCH, ANYONE, "writes outside the working directories are refused", merge="any_true"
+    ),
+    "blockReadsExemptPaths": SettingKey(TEXTS, FLAG, "paths that may be read nevertheless"),
+    "workingDirectoriesAsGiven": SettingKey(TEXTS, FLAG, "working directories that no symlink may replace"),
+    "denyInsteadOfPrompting": SettingKey(
+        SWITCH, PERSON, "calls that need approval are refused, and no one is asked", merge="any_true"
+    ),
+}
+SANDBOX: dict[str, SettingKey] = {
+    "enabled": SettingKey(SWITCH, merge="any_true"),
+    "failIfUnavailable": SettingKey(SWITCH, merge="any_true"),
+    "autoAllowBashIfSandboxed": SettingKey(SWITCH),
+    "allowUnsandboxedCommands": SettingKey(SWITCH),
+    "network": SettingKey(OBJECT),
+    "filesystem": SettingKey(OBJECT),
+    "credentials": SettingKey(OBJECT),
+    "ignoreViolations": SettingKey(OBJECT),
+    "enableWeakerNestedSandbox": SettingKey(SWITCH),
+    "allowNestedUserNamespaces": SettingKey(SWITCH),
+    "enableWeakerNetworkIsolation": SettingKey(SWITCH),
+    "allowAppleEvents": SettingKey(SWITCH),
+    "excludedCommands": SettingKey(TEXTS),
+    "ripgrep": SettingKey(OBJECT),
+    "bwrapPath": SettingKey(TEXT),
+    "socatPath": SettingKey(TEXT),
+}
+"""The keys of `sandbox`. Without `enabled` none of them means anything."""
+UPDATABLE = frozenset(
+    {"alwaysThinkingEnabled", "autoCompactEnabled", "cleanupPeriodDays", "effortLevel", "fallbackModel"}
+    | {"fileCheckpointingEnabled", "includeCoAuthoredBy", "language", "model", "outputStyle", "respectGitignore"}
+)
+"""Keys that a client may write with update_settings: none of them runs a command or grants permissions."""
+
+
+def scope_of(key: str) -> KeyScope:
+    known = KEYS.get(key)
+    return TRUSTED if known is None else known.scope
+
+
+def nearest(key: str, known: dict[str, SettingKey]) -> str | None:
+    """The known key that is spelled most like an unknown one."""
+    from difflib import get_close_matches  # slow to import and rarely needed
+
+    by_lower = {name.lower(): name for name in known}
+    found = get_close_matches(key.lower(), by_lower, n=1, cutoff=0.7)
+    return by_lower[found[0]] if found else None

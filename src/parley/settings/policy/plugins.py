@@ -1,0 +1,23 @@
+"""Whether an administrator limits the marketplaces that plugins come from.
+
+Parley uses no marketplaces and cannot tell which one a plugin comes from. Under such a policy, only plugins that the
+managed settings themselves enable are loaded, and none is installed.
+"""
+
+from __future__ import annotations
+
+from parley.settings.base import MergedSettings
+
+ALLOWED = ("strictKnownMarketplaces", "allowedMarketplaces")
+"""An empty list permits no marketplace."""
+BLOCKED = "blockedMarketplaces"
+
+
+def find_marketplace_policy(merged: MergedSettings) -> str | None:
+    """The managed key that limits marketplaces, if there is one."""
+    limits = [key for key in ALLOWED if merged.get(key) is not None]
+    return next(iter([*limits, *([BLOCKED] if merged.get(BLOCKED) else [])]), None)
+
+
+def describe_obstacle(key: str) -> str:
+    return f"managed settings limit the marketplaces of plugins ({key}), and it is not known where this one comes from"

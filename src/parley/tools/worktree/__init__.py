@@ -1,0 +1,1 @@
+"""Tools that move the session into a git worktree and back: EnterWorktree and ExitWorktree."""

@@ -1,0 +1,14 @@
+"""How the tools find the worktree of their session."""
+
+from __future__ import annotations
+
+from parley.errors import ToolError
+from parley.tools.base import Context
+from parley.tools.worktree.base import SessionWorktrees
+
+
+def open_worktrees(context: Context) -> SessionWorktrees:
+    """Raises ToolError if the session has none."""
+    if context.session.open_worktrees is None:
+        raise ToolError("This session cannot change to a git worktree.")
+    return context.session.open_worktrees()

@@ -1,0 +1,93 @@
+"""Which first words are subcommands, through the real executable: those we have, and those we refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parley.cli.main import REFUSED, SUBCOMMANDS
+
+ACTIONS = ("auth", "config", "mcp", "memory", "permissions", "plugin", "plugins", "sessions")
+OFFLINE = {"ANTHROPIC_MODEL": "offline"}
+
+
+@pytest.mark.parametrize("word", sorted(REFUSED))
+def test_a_subcommand_that_parley_does_not_have_is_refused_and_never_a_prompt(run: Any, word: str) -> None:
+    for argv in ((word,), (word, "--json"), (word, "x", "y")):
+        done = run(*argv, **OFFLINE)
+
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"Error: the command `{word}` is not available: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_prompt_that_only_begins_with_such_a_word_is_a_prompt(run: Any) -> None:
+    for prompt in ("stop using tabs in main.c", "mcp list", "doctor!", "Stop"):
+        assert f"You said: {prompt}" in run(prompt, **OFFLINE).stdout
+    assert "You said: stop" in run("-p", "stop", **OFFLINE).stdout
+    assert "You said: doctor" in run("--print", "doctor", **OFFLINE).stdout
+
+
+@pytest.mark.parametrize("word", sorted(SUBCOMMANDS))
+def test_every_subcommand_has_help(run: Any, word: str) -> None:
+    done = run(word, "--help")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: parley ")
+
+
+@pytest.mark.parametrize("word", ACTIONS)
+def test_a_subcommand_with_actions_prints_its_help_without_one(run: Any, word: str) -> None:
+    done = run(word)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == run(word, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "nearest"),
+    [
+        (("auth", "sttaus"), "did you mean status?"),
+        (("config", "lst"), "did you mean list?"),
+        (("mcp", "lits"), "did you mean list?"),
+        (("mcp", "ad"), "did you mean add?"),
+        (("memory", "serch"), "did you mean search?"),
+        (("memory", "burn"), "(choose from list, show"),
+        (("plugin", "instal"), "did you mean install?"),
+        (("sessions", "exprt"), "did you mean export?"),
+        (("sessions", "what"), "(choose from list, show"),
+    ],
+)
+def test_an_unknown_action_is_refused_with_the_nearest_one(run: Any, argv: tuple[str, ...], nearest: str) -> None:
+    done = run(*argv, **OFFLINE)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"Error: unknown command `parley {' '.join(argv)}`")
+    assert nearest in done.stderr
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("auth", "login"),
+        ("auth", "logout"),
+        ("mcp", "login", "x"),
+        ("mcp", "add-from-claude-desktop"),
+        ("plugin", "marketplace", "add", "x"),
+        ("plugin", "update", "x"),
+        ("plugins", "eval"),
+    ],
+)
+def test_an_action_of_claude_code_that_parley_does_not_have_is_refused(run: Any, argv: tuple[str, ...]) -> None:
+    done = run(*argv, **OFFLINE)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not available: " in done.stderr
+
+
+def test_the_version_says_what_clients_look_for(run: Any) -> None:
+    text = run("--version").stdout
+    assert text.startswith("2.1.")
+    assert "Claude Code" in text
+    assert "Parley" in text

@@ -1,0 +1,55 @@
+"""The text of `--help`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parley.cli.help import FOOT, HEAD, WIDTH, format_row, format_value, help_text
+from parley.protocol.options import BY_FLAG, ROWS, Option
+
+HELP = help_text()
+BODY = HELP.removeprefix(HEAD).removesuffix(FOOT)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.field)
+def test_every_flag_is_listed_with_its_sentence_and_its_choices(row: Option[Any]) -> None:
+    text = " ".join(format_row(row).split())
+
+    assert format_row(row) in BODY
+    assert all(flag in text for flag in row.flags)
+    assert " ".join(row.help.split()) in text
+    assert all(choice in format_value(row) for choice in row.kind.choices)
+
+
+def test_the_groups_have_their_headings_in_the_order_of_the_table() -> None:
+    headings = list(dict.fromkeys(row.group.heading for row in ROWS))
+
+    assert [line.removesuffix(":") for line in BODY.splitlines() if line[:1].strip()] == headings
+
+
+def test_no_line_is_wider_than_a_terminal() -> None:
+    assert [line for line in BODY.splitlines() if len(line) > WIDTH] == []
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--print", ""),
+        ("--max-turns", " N"),
+        ("--effort", " {low,medium,high,xhigh,max}"),
+        ("--resume", " [SESSION]"),
+        ("--add-dir", " DIR ..."),
+        ("--prompt-suggestions", " [true|false]"),
+    ],
+)
+def test_a_flag_shows_what_it_takes(flag: str, value: str) -> None:
+    assert format_value(BY_FLAG[flag]) == value
+
+
+def test_a_row_names_its_default_and_where_else_it_can_be_set() -> None:
+    assert format_row(BY_FLAG["--max-turns"]) == (
+        "  --max-turns N               End a turn after this many model calls. (setting limits.maxTurns)\n"
+    )
+    assert "(default turn, variable PARLEY_FSYNC, setting fsync)" in " ".join(format_row(BY_FLAG["--fsync"]).split())
