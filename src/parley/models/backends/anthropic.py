@@ -42,11 +42,13 @@ class Anthropic:
         deadlines: Deadlines | None = None,
         warn: Callable[[str], None] = lambda text: None,
         trust: Trust | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._find = endpoint if callable(endpoint) else None
         self._endpoint: ModelEndpoint | None = None if callable(endpoint) else endpoint
         self._deadlines = deadlines
         self._trust = trust
+        self._environment = environment
         self._pool: ConnectionPool | None = None
         self._dropped = UnsupportedFields(warn)
 
@@ -57,12 +59,15 @@ class Anthropic:
             deadlines=setup.deadlines(),
             warn=setup.warn,
             trust=setup.trust(),
+            environment=setup.environment,
         )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream the events of one answer. Raises ModelError."""
         endpoint = await self._resolve_endpoint()
-        pool = self._pool = self._pool or ConnectionPool(endpoint.base_url, self._deadlines, self._trust)
+        pool = self._pool = self._pool or ConnectionPool(
+            endpoint.base_url, self._deadlines, self._trust, self._environment
+        )
         while True:
             dropped = self._dropped.names
             fields, betas = (
