@@ -39,10 +39,8 @@ def make_trust(environment: Mapping[str, str], warn: Callable[[str], None]) -> T
         import ssl
 
         file, folder = environment.get("SSL_CERT_FILE") or None, environment.get("SSL_CERT_DIR") or None
-        if file or folder:
-            context = ssl.create_default_context(cafile=file, capath=folder)
-        else:
-            context = make_system_context()
+        is_given = file or folder
+        context = ssl.create_default_context(cafile=file, capath=folder) if is_given else make_system_context()
         if extra := environment.get(EXTRA):
             try:
                 context.load_verify_locations(extra)
