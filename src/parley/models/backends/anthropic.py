@@ -13,6 +13,7 @@ from parley.models.backends.rate_limits import parse_quota
 from parley.models.backends.reasoning_items import without_reasoning_items
 from parley.models.backends.unsupported_fields import UnsupportedFields
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, read_event
+from parley.models.encoding import PrefixEncoder
 from parley.models.endpoint import ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
 from parley.models.tool_references import DEFER, REFERENCE, replace_references
@@ -51,6 +52,8 @@ class Anthropic:
         self._environment = environment
         self._pool: ConnectionPool | None = None
         self._dropped = UnsupportedFields(warn)
+        self._messages = PrefixEncoder(without_reasoning_items)
+        self._tools = PrefixEncoder()
 
     @classmethod
     def open(cls, setup: ModelSetup, name: str) -> Model:
@@ -78,9 +81,7 @@ class Anthropic:
             if betas:
                 head[BETA_HEADER] = ",".join(betas)
             try:
-                async with pool.post(
-                    endpoint.url("/v1/messages"), head, msgspec.json.encode(fields), parse_error
-                ) as answer:
+                async with pool.post(endpoint.url("/v1/messages"), head, self._encode(fields), parse_error) as answer:
                     async for batch in answer.batches():
                         for event in parse_events(batch):
                             if event.type == "message_start":
@@ -98,6 +99,13 @@ class Anthropic:
                 if exc.status == 401 and self._find is not None:
                     self._endpoint = None
                 self._dropped.record(exc, optional_fields(fields, betas))
+
+    def _encode(self, fields: Json) -> bytes:
+        """The JSON of a body. Its long lists have changed little since the request before."""
+        lists = {"messages": msgspec.Raw(self._messages.encode(fields["messages"]))}
+        if "tools" in fields:
+            lists["tools"] = msgspec.Raw(self._tools.encode(fields["tools"]))
+        return msgspec.json.encode(fields | lists)
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -125,7 +133,7 @@ def build_body(request: ModelRequest, extra: Json) -> Json:
         fields["output_config"] = output
     if request.session_id:
         fields["metadata"] = {"user_id": request.session_id}
-    return {**fields, **extra, "messages": without_reasoning_items(request.messages), "stream": True}
+    return {**fields, **extra, "messages": request.messages, "stream": True}
 
 
 def collect_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:
