@@ -46,7 +46,7 @@ class EncodedPrefix:
                 self._data += msgspec.json.encode(converted)
             self.items.append(item)
             self._ends.append(len(self._data))
-        return b"[%b]" % self._data
+        return b"[" + self._data + b"]"
 
 
 class PrefixEncoder:
