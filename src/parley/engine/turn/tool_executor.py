@@ -5,7 +5,7 @@
 Every failure becomes an output with `is_error` for the model. Only a cancelled call has no outcome; `in_flight` then
 knows whether it ran.
 
-See also: `approval/gate.py` decides, `tool_batch.py` runs the calls of one answer.
+See also: `approval/gate.py` decides, `turn.py` runs the calls of one answer.
 """
 
 from __future__ import annotations
