@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 
 from parley.engine.session.journal import Journal
-from parley.engine.turn.result_spill import fit_input
 from parley.host import Host
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import CanUseTool, HookCallback, Request
@@ -98,6 +97,8 @@ class RecordingHost:
             )
 
     def _fit(self, request: HookCallback) -> HookCallback:
+        from parley.engine.turn.result_spill import fit_input
+
         input = fit_input(request.input, self._max_bytes)
         if input is request.input:
             return request

@@ -27,18 +27,18 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from parley.engine.context.conversation import Conversation
+from parley.engine.session.config import ENVELOPE_BYTES
 from parley.engine.session.prompt_queue import Prompt, PromptQueue
 from parley.engine.text import sanitize
 from parley.engine.turn import outcome
 from parley.engine.turn.heartbeat import ToolHeartbeat
 from parley.engine.turn.model_call import ModelCall
 from parley.engine.turn.outcome import StopCause, TurnOutcome
-from parley.engine.turn.result_spill import spill_to_file
 from parley.engine.turn.structured_output import OutputSchema
 from parley.errors import BudgetSpent, ModelError, SessionError
 from parley.models.accumulator import is_unreadable
 from parley.permissions.base import Deny
-from parley.protocol.base import UNSET, Json, UnsetType, to_builtins
+from parley.protocol.base import UNSET, Json, UnsetType, encode_json, to_builtins
 from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.dialects import AnswerComplete
@@ -375,9 +375,11 @@ class ToolBatch:
 
     def send_result(self, call: ToolUse, result: ToolOutput, meta: Json | None = None) -> None:
         conversation = self._conversation
-        result = spill_to_file(
-            clean_output(result), conversation.limits.max_line_bytes, conversation.config.workspace.new_result_file
-        )
+        result, max_bytes = clean_output(result), conversation.limits.max_line_bytes
+        if not fits_line(result, max_bytes):
+            from parley.engine.turn.result_spill import spill_to_file
+
+            result = spill_to_file(result, max_bytes, conversation.config.workspace.new_result_file)
         conversation.append_user(
             ToolResult.of(call.id, result.content, result.is_error),
             tool_use_result=UNSET if result.detail is None else result.detail,
@@ -475,3 +477,7 @@ def schema_outcome(schema: OutputSchema, stop_reason: str | None) -> TurnOutcome
 def clean_output(result: ToolOutput) -> ToolOutput:
     detail = None if result.detail is None else sanitize(to_builtins(result.detail))
     return ToolOutput(content=sanitize(result.content), detail=detail, is_error=result.is_error)
+
+
+def fits_line(result: ToolOutput, max_bytes: int) -> bool:
+    return len(encode_json(result.content)) + len(encode_json(result.detail)) <= max_bytes - ENVELOPE_BYTES
