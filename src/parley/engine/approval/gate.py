@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.engine.approval.channel import ApprovalChannel, Approver
-from parley.engine.approval.input_digest import input_digest
-from parley.engine.approval.request import PendingCall, build_can_use_tool, permission_request
+from parley.engine.approval.request import PendingCall, build_can_use_tool, input_digest, permission_request
 from parley.engine.approval.session_mode import SessionMode
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.config import PermissionConfig

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine.approval.gate import Approval, ApprovalGate, CallDeferred
-from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import input_digest
 from parley.engine.hooks.registry import HookRegistry
 from parley.errors import ToolError
 from parley.models.accumulator import is_unreadable

@@ -17,7 +17,7 @@ from parley.compose.tools import make_workspace
 from parley.engine.approval.channel import ApprovalChannel
 from parley.engine.approval.gate import ApprovalGate
 from parley.engine.approval.grants import Grants
-from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import input_digest
 from parley.engine.approval.session_mode import SessionMode
 from parley.engine.clock import Clock
 from parley.engine.hooks.dispatcher import HookDispatcher
