@@ -5,8 +5,8 @@
 A permission request waits without a deadline. Only a clear allow is an allow: an error, an unreadable reply, a reply
 for another call, or a client that is gone denies the call.
 
-See also: `request.py` builds the request and `channel.py` sends it, `hook_opinion.py` weighs PreToolUse hooks against
-rules, `permissions/decision.py` applies the rules.
+See also: `request.py` builds the request and `pending_approvals.py` sends it, `hook_opinion.py` weighs PreToolUse
+hooks against rules, `permissions/decision.py` applies the rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.approval.channel import ApprovalChannel, Approver
+from parley.engine.approval.pending_approvals import ApprovalChannel, Approver
 from parley.engine.approval.request import PendingCall, build_can_use_tool, input_digest, permission_request
 from parley.engine.approval.session_mode import SessionMode
 from parley.engine.hooks.registry import HookRegistry

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.engine.accounting.budget import Budget
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.approval.channel import ApprovalChannel, Approver
 from parley.engine.approval.gate import ApprovalGate
 from parley.engine.approval.grants import Grants
+from parley.engine.approval.pending_approvals import ApprovalChannel, Approver, PendingApprovals, RecordingHost
 from parley.engine.approval.session_mode import SessionMode
 from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation, ConversationServices
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
 from parley.engine.models.pool import ModelPool
-from parley.engine.recovery.pending_approvals import PendingApprovals, RecordingHost
 from parley.engine.recovery.resumed_turn import ResumedTurn
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.declarations import ClientDeclarations
