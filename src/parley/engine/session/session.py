@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.engine.accounting.budget import Budget
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.approval.gate import ApprovalGate
+from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.approval.grants import Grants
 from parley.engine.approval.pending_approvals import ApprovalChannel, Approver, PendingApprovals, RecordingHost
-from parley.engine.approval.session_mode import SessionMode
 from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation, ConversationServices
 from parley.engine.hooks.registry import HookRegistry
