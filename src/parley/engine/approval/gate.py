@@ -12,7 +12,7 @@ hooks against rules, `permissions/decision.py` applies the rules.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -230,13 +230,13 @@ class ApprovalGate:
         self.record(approval, tool, agent)
         return approval
 
-    async def _ask_anyone(self, question: Ask, pending: PendingCall) -> Allow | Deny:
+    def _ask_anyone(self, question: Ask, pending: PendingCall) -> Awaitable[Allow | Deny]:
         """Ask the client, and the PermissionRequest hooks if there are any."""
         dispatcher = self._hooks.dispatcher
         # A hook must not answer for a guard.
         if dispatcher is None or self._guarded or not dispatcher.has_hooks("PermissionRequest", pending.agent):
-            return await self._ask(question, pending)
-        return await self._race_hooks(dispatcher, question, pending)
+            return self._ask(question, pending)
+        return self._race_hooks(dispatcher, question, pending)
 
     def _defer(self, call: ToolUse, request: ToolRequest, mode: str, *, may_defer: bool) -> None:
         """Journal that a call waits for a later session, and raise CallDeferred; or warn that it cannot wait."""
