@@ -20,10 +20,9 @@ from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.approval.grants import Grants
 from parley.engine.approval.pending_approvals import ApprovalChannel, Approver, PendingApprovals, RecordingHost
 from parley.engine.commands.commands import Commands
-from parley.engine.context.conversation import Conversation, ConversationServices
+from parley.engine.context.conversation import Conversation, ConversationServices, ModelPool
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
-from parley.engine.models.pool import ModelPool
 from parley.engine.recovery.resumed_turn import ResumedTurn
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.declarations import ClientDeclarations
