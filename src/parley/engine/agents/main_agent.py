@@ -53,7 +53,7 @@ class MainAgent:
         agents = self._conversation.config.agents.registry
         kind = agents.find(self._name)
         if kind is None:
-            known = ", ".join(agents.names())
+            known = ", ".join(agents.definitions)
             self.error = f"There is no agent {self._name!r} (--agent, or agent in settings). The agents are: {known}"
             return
         self._kind, self.error = kind, ""

@@ -226,7 +226,7 @@ class Conversation:
         """
         policy = self.config.compaction
         is_known = policy.has_limit or not self.model.is_fake
-        if not (policy.is_allowed and self.auto_compact and is_known):
+        if not (is_known and policy.is_allowed and self.auto_compact):
             return None
         return threshold(policy, self.window, self.answer_tokens)
 

@@ -37,7 +37,7 @@ from parley.engine.turn.tool_executor import ToolExecutor
 from parley.host import Host
 from parley.models.base import Model
 from parley.models.catalog import ModelRef
-from parley.protocol.base import UNSET, Message, Refused, Unknown
+from parley.protocol.base import UNSET, Json, Message, Refused, Unknown
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
@@ -362,6 +362,15 @@ class Session:
         if self.journal.worktree is not None:
             self.worktree.resume()
 
+    @cached_property
+    def plugins(self) -> tuple[list[Json], list[Json]]:
+        """The loaded plugins, and what is wrong with the others."""
+        return self.config.extensions.list_plugins()
+
+    def forget_plugins(self) -> None:
+        """They were read again."""
+        self.__dict__.pop("plugins", None)
+
     def get_client_tools(self) -> ClientTools:
         """The tools that the client runs; loaded at the first use."""
         if self.client_tools is None:
@@ -388,7 +397,7 @@ class Session:
     def _make_init(self) -> Init:
         """The facts of the session."""
         config, conversation, commands = self.config, self.conversation, self.commands
-        plugins, plugin_errors = config.extensions.list_plugins()
+        plugins, plugin_errors = self.plugins
         return Init(
             cwd=conversation.tool_context.state.cwd,
             tools=self._list_tools(),
@@ -400,7 +409,7 @@ class Session:
             claude_code_version=PROTOCOL_LEVEL,
             parley_version=__version__,
             output_style=config.extensions.output_style,
-            agents=config.agents.registry.names(),
+            agents=list(config.agents.registry.definitions),
             skills=[recipe.name for recipe in commands.skills()],
             plugins=plugins,
             plugin_errors=plugin_errors or UNSET,
