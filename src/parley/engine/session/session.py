@@ -24,7 +24,6 @@ from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation, ConversationServices, ModelPool
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
-from parley.engine.recovery.resumed_turn import ResumedTurn
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from parley.engine.agents.session_worktree import SessionWorktree
     from parley.engine.agents.subagents import Subagents
     from parley.engine.hooks.dispatcher import HookDispatcher
+    from parley.engine.recovery.resumed_turn import ResumedTurn
     from parley.engine.schedule.scheduler import Scheduler
     from parley.engine.side.suggestion import Suggester
     from parley.engine.turn.client_tools import ClientTools
@@ -168,9 +168,7 @@ class Session:
         self.commands = Commands(
             self.conversation, self.servers, self.prompt_queue, self.prompts, self.send_init, self.started_at
         )
-        self.resumed_turn = ResumedTurn(
-            self.journal, self.prompt_queue, self.outbox, is_fork=config.storage.start_source == "fork"
-        )
+        self.resumed_turn = self._find_resumed_turn()
         self.runner = TurnRunner(self)
 
         # Parts that few sessions have.
@@ -371,13 +369,29 @@ class Session:
         """They were read again."""
         self.__dict__.pop("plugins", None)
 
+    def _find_resumed_turn(self) -> ResumedTurn | None:
+        """The turn that an earlier engine left waiting for a reply, if there is one."""
+        journal = self.journal
+        # A fork leaves the open requests to the session that it was forked from.
+        if self.config.storage.start_source == "fork" or not (journal.questions or journal.deferred_calls):
+            return None
+        from parley.engine.recovery.resumed_turn import ResumedTurn, find_waiting_calls
+
+        calls = find_waiting_calls(journal)
+        return ResumedTurn(calls, journal, self.prompt_queue, self.outbox) if calls else None
+
+    def resume_turn(self) -> None:
+        """Continue the turn of an earlier engine. Called when the client is there."""
+        if self.resumed_turn is not None:
+            self.resumed_turn.enqueue()
+
     def get_client_tools(self) -> ClientTools:
         """The tools that the client runs; loaded at the first use."""
         if self.client_tools is None:
             from parley.engine.turn.client_tools import ClientTools
 
             self.client_tools = ClientTools(
-                self.config, self.journal, self.outbox, self.activity, self.prompt_queue, self.resumed_turn
+                self.config, self.journal, self.outbox, self.activity, self.prompt_queue, self.resume_turn
             )
         return self.client_tools
 
@@ -457,7 +471,7 @@ class Session:
         prompt = self.prompts.make(message)
         if prompt is None:
             return
-        self.resumed_turn.enqueue()  # for clients without a handshake
+        self.resume_turn()  # for clients without a handshake
         if self.main_agent is not None:
             prompt = self.main_agent.with_initial_prompt(prompt)
         prompt = self.commands.mark_local(prompt)
@@ -595,7 +609,7 @@ HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
     UpdateEnvironment: Session._ignore,
     dialects.Control: Session._warn_foreign,
     dialects.Provisions: Session._apply_prompt_context,
-    dialects.HostThere: lambda session, message: session.resumed_turn.enqueue(),
+    dialects.HostThere: lambda session, message: session.resume_turn(),
     dialects.Withdrawal: lambda session, message: session.runner.cancel_prompt(message.user_message_uuid),
     dialects.JsonRpc: Session._warn_foreign,
 }

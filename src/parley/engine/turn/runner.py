@@ -229,7 +229,8 @@ class TurnRunner:
         session.servers.announce()
         if turn.resumed_calls:
             conversation.close_interrupted_calls(excluded=turn.resumed_calls)
-            session.resumed_turn.resend_client_calls(turn.resumed_calls)
+            if session.resumed_turn is not None:
+                session.resumed_turn.resend_client_calls(turn.resumed_calls)
         else:
             check_not_empty(turn.prompts)
             check_size(turn.prompts, conversation.model)
