@@ -239,13 +239,13 @@ def begin(session: Session, prompt: str) -> None:
     if prompt.strip():
         session.handle(user_message(prompt))
         return
-    if not session.resumed_turn.is_waiting:
+    if session.resumed_turn is None:
         raise UsageError(
             "Input must be provided either through stdin or as a prompt argument when using --print: "
             "the session has no deferred tool call to continue with"
         )
     session.servers.start()
-    session.resumed_turn.enqueue()
+    session.resume_turn()
 
 
 def user_message(prompt: str) -> User:

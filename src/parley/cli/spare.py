@@ -277,7 +277,7 @@ class Spare:
         )
         reply = Success(request_id=message.request_id, response=to_builtins(answer))
         bound.pump.send(ControlResponse(response=reply))
-        session.resumed_turn.enqueue()
+        session.resume_turn()
         session.servers.start()
         self._claim = Claim(bound, following)
         return True

@@ -204,7 +204,7 @@ def make_workspace(
         files=files or make_files(launch, session_id),
         processes=Processes(),
         results_folder=results_folder(launch, session_id),
-        new_id=launch.short_id,
+        new_id=launch.clock.new_short_id,
         open_web=make_web(launch),
         plan_file=str(plan_file(launch, session_id)),
         clock=launch.clock.monotonic,
@@ -223,7 +223,11 @@ def make_files(launch: LaunchContext, session_id: str) -> LocalFiles:
 
         tree = TreeSnapshot(launch.cwd, checkpoints, [str(launch.config)])
     return LocalFiles(
-        cwd=launch.cwd, checkpoints=checkpoints, new_id=launch.short_id, tree=tree, delete_history_at_end=forget
+        cwd=launch.cwd,
+        checkpoints=checkpoints,
+        new_id=launch.clock.new_short_id,
+        tree=tree,
+        delete_history_at_end=forget,
     )
 
 
