@@ -1,8 +1,8 @@
 """Encode a conversation without encoding again what was encoded for the request before.
 
     encoder = PrefixEncoder()
-    encoder.encode(messages)                        # the JSON array
-    encoder.encode([*messages, more])               # encodes `more`, copies the rest
+    encode_object(fields, {"messages": encoder.encode(messages)})
+    encode_object(fields, {"messages": encoder.encode([*messages, more])})      # encodes `more`, copies the rest
 
 An item is recognised by its identity, so an item that was passed must not change. A few conversations are remembered,
 because the agents of a session share a backend.
@@ -11,7 +11,7 @@ because the agents of a session share a backend.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, count
 from operator import is_not
 
@@ -35,7 +35,7 @@ class EncodedPrefix:
         """Where the JSON of each item ends."""
         self._data = bytearray()
 
-    def encode(self, items: Sequence[Json], convert: Convert | None) -> bytes:
+    def encode(self, items: Sequence[Json], convert: Convert | None) -> bytearray:
         kept = next(compress(count(), map(is_not, self.items, items)), min(len(self.items), len(items)))
         del self.items[kept:], self._ends[kept:]
         del self._data[self._ends[-1] if kept else 0 :]
@@ -46,7 +46,7 @@ class EncodedPrefix:
                 self._data += msgspec.json.encode(converted)
             self.items.append(item)
             self._ends.append(len(self._data))
-        return b"[" + self._data + b"]"
+        return self._data
 
 
 class PrefixEncoder:
@@ -55,10 +55,10 @@ class PrefixEncoder:
         self._prefixes: list[EncodedPrefix] = []
         """The last used first."""
 
-    def encode(self, items: Sequence[Json]) -> bytes:
-        """The JSON array of the items."""
+    def encode(self, items: Sequence[Json]) -> bytearray:
+        """The JSON of the items, separated by commas. Read-only, and valid until the next call."""
         if not items:
-            return b"[]"
+            return bytearray()
         prefix = self._find(items[0])
         self._prefixes.insert(0, prefix)
         del self._prefixes[CONVERSATIONS:]
@@ -70,3 +70,13 @@ class PrefixEncoder:
             if prefix.items[0] is first:
                 return self._prefixes.pop(number)
         return EncodedPrefix()
+
+
+def encode_object(fields: Json, lists: Mapping[str, bytearray]) -> bytes:
+    """The JSON object with these fields. `lists` has the items of some of them, encoded; they are copied once."""
+    pieces: list[bytes | bytearray] = []
+    for name, value in fields.items():
+        pieces += (b",", msgspec.json.encode(name), b":")
+        pieces += (b"[", lists[name], b"]") if name in lists else (msgspec.json.encode(value),)
+    pieces[0] = b"{"
+    return b"".join([*pieces, b"}"])

@@ -13,7 +13,7 @@ from parley.models.backends.rate_limits import parse_quota
 from parley.models.backends.reasoning_items import without_reasoning_items
 from parley.models.backends.unsupported_fields import UnsupportedFields
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, read_event
-from parley.models.encoding import PrefixEncoder
+from parley.models.encoding import PrefixEncoder, encode_object
 from parley.models.endpoint import ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
 from parley.models.tool_references import DEFER, REFERENCE, replace_references
@@ -102,10 +102,10 @@ class Anthropic:
 
     def _encode(self, fields: Json) -> bytes:
         """The JSON of a body. Its long lists have changed little since the request before."""
-        lists = {"messages": msgspec.Raw(self._messages.encode(fields["messages"]))}
+        lists = {"messages": self._messages.encode(fields["messages"])}
         if "tools" in fields:
-            lists["tools"] = msgspec.Raw(self._tools.encode(fields["tools"]))
-        return msgspec.json.encode(fields | lists)
+            lists["tools"] = self._tools.encode(fields["tools"])
+        return encode_object(fields, lists)
 
     async def close(self) -> None:
         if self._pool is not None:
