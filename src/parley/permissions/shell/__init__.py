@@ -17,7 +17,6 @@ it rather finds too much.
 """
 
 from parley.permissions.shell.allowing import is_allowed_by
-from parley.permissions.shell.ast import CommandLine, Redirect, SimpleCommand, Unclear
 from parley.permissions.shell.deletion import is_critical_delete
 from parley.permissions.shell.denied.mentions import Mentions, find_mentions, has_nested_commands
 from parley.permissions.shell.denied.search import (
@@ -29,7 +28,7 @@ from parley.permissions.shell.denied.search import (
 )
 from parley.permissions.shell.readonly.check import is_read_only
 from parley.permissions.shell.rule_patterns import matches
-from parley.permissions.shell.strict_parser import parse_strict
+from parley.permissions.shell.strict_parser import CommandLine, Redirect, SimpleCommand, Unclear, parse_strict
 from parley.permissions.shell.targets import Step, Targets, find_steps, find_targets, track_files
 
 __all__ = [

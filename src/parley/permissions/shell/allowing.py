@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 
 from parley.permissions.base import word_set
 from parley.permissions.shell import assignments
-from parley.permissions.shell.ast import CommandLine, SimpleCommand
 from parley.permissions.shell.readonly.check import files_read, leaves_folder
 from parley.permissions.shell.rule_patterns import PatternSet, compile_patterns, is_open_ended, matches
+from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
 from parley.permissions.shell.wrappers import WRAPPERS, UnwrappedCommand, unwrap
 
 # Builtins that evaluate their words (`printf -v 'a[$(id)]' 1` runs id) or change what later words mean.

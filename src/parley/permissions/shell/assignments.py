@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from parley.permissions.shell.ast import SimpleCommand
+from parley.permissions.shell.strict_parser import SimpleCommand
 
 WORD = re.compile(r"[A-Za-z0-9_.@-]*")
 ZONE = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")

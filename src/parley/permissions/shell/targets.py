@@ -19,12 +19,12 @@ from itertools import islice
 from parley.permissions.base import Filesystem
 from parley.permissions.paths.filesystem import MAX_ENTRIES
 from parley.permissions.shell import assignments
-from parley.permissions.shell.ast import CommandLine, SimpleCommand
 from parley.permissions.shell.change_directory import CD_COMMANDS, IN_SHELL, find_cd_target
 from parley.permissions.shell.edits import EDITS, FileOperands
 from parley.permissions.shell.expansion import GlobLookup, expand, is_pattern
 from parley.permissions.shell.readonly.check import files_read, program_name
 from parley.permissions.shell.readonly.following import find_checksum_lists, find_followed_folders, parse_checksum_list
+from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
 from parley.permissions.shell.wrappers import unwrap
 from parley.protocol.base import Struct
 

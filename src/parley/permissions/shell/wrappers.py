@@ -11,8 +11,7 @@ from functools import lru_cache
 
 from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import Program, parse_arguments
-from parley.permissions.shell.ast import SimpleCommand
-from parley.permissions.shell.strict_parser import ASSIGNMENT, COMMAND, RESERVED
+from parley.permissions.shell.strict_parser import ASSIGNMENT, COMMAND, RESERVED, SimpleCommand
 from parley.protocol.base import Struct
 
 DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")

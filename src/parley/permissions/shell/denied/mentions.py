@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from parley.permissions.paths.patterns import may_be_path
-from parley.permissions.shell.ast import DEV_NULL, CommandLine, SimpleCommand
 from parley.permissions.shell.change_directory import CD_COMMANDS
 from parley.permissions.shell.denied.search import ASSIGNMENT, survey_command
 from parley.permissions.shell.readonly.git import find_printed_paths
+from parley.permissions.shell.strict_parser import DEV_NULL, CommandLine, SimpleCommand
 from parley.permissions.shell.targets import find_file_operands
 from parley.permissions.shell.treesitter import CommandWords
 from parley.protocol.base import Struct

@@ -9,11 +9,11 @@ from functools import lru_cache
 
 from parley.permissions.shell import assignments
 from parley.permissions.shell.arguments import accepts_globs, parse_arguments, read_operands
-from parley.permissions.shell.ast import CommandLine, SimpleCommand
 from parley.permissions.shell.change_directory import CD_COMMANDS
 from parley.permissions.shell.readonly.git import check_git
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS, VERSIONS
+from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
 from parley.permissions.shell.wrappers import UnwrappedCommand, unwrap
 
 TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import parse_arguments, read_operands
-from parley.permissions.shell.ast import SimpleCommand
 from parley.permissions.shell.readonly.check import program_name
 from parley.permissions.shell.readonly.tables import READERS
+from parley.permissions.shell.strict_parser import SimpleCommand
 from parley.permissions.shell.wrappers import unwrap
 
 # The flags with which symlinks are followed, and those with which subfolders are entered too; `*` means always.
