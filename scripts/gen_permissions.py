@@ -20,12 +20,11 @@ from parley.permissions.paths.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.paths.protected import FILES, FOLDER_PAIRS, FOLDERS
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.shell import allowing, assignments, edits, strict_parser, treesitter, wrappers
+from parley.permissions.shell import allowing, edits, strict_parser, treesitter, wrappers
 from parley.permissions.shell.arguments import Program
 from parley.permissions.shell.denied import interpreters, search
 from parley.permissions.shell.denied.inert import INERT
-from parley.permissions.shell.denied.mentions import SEARCHERS, SEARCHERS_IF_RECURSIVE
-from parley.permissions.shell.readonly import following, git, special, tables
+from parley.permissions.shell.readonly import check, git, special, tables
 from parley.permissions.shell.targets import MAX_FOLDERS, MAX_NAMES
 from parley.protocol.base import Json, Struct
 
@@ -305,9 +304,9 @@ def build_command_tables() -> Iterator[str]:
     yield f"- checked by code of their own: {format_names(special.CHECKS)}"
     yield f"- complete git commands: {format_names(' '.join(words) for words in git.ALONE)}"
     yield f"- options before a git subcommand: {format_names(git.GLOBAL_FLAGS)}"
-    yield f"- symlinks in directories are followed by `find` {format_names(following.FIND_FLAGS)}, " + ", ".join(
+    yield f"- symlinks in directories are followed by `find` {format_names(check.FIND_FLAGS)}, " + ", ".join(
         f"`{name}` {'unless `no-dereference` is given' if flags == '*' else format_names(flags.split())}"
-        for name, (flags, _) in sorted(following.FOLLOWING.items())
+        for name, (flags, _) in sorted(check.FOLLOWING.items())
     )
     yield f"- version commands: {format_names(' '.join(words) for words in tables.VERSIONS)}"
     yield ""
@@ -315,7 +314,7 @@ def build_command_tables() -> Iterator[str]:
     yield ""
     yield from (f"- `{name}`: {format_flags(program)}" for name, program in EDITS)
     yield ""
-    names = format_names(assignments.SAFE)
+    names = format_names(check.SAFE_ASSIGNMENTS)
     yield f"They may follow wrappers ({format_names(wrappers.WRAPPERS)}) and assignments to {names}."
     yield ""
     yield "## Never by prefix"
@@ -341,7 +340,8 @@ def build_command_tables() -> Iterator[str]:
     yield ""
     yield "## Directory searches"
     yield ""
-    yield f"Always: {format_names(SEARCHERS)}. With a recursive flag: {format_names(SEARCHERS_IF_RECURSIVE)}."
+    if_recursive = format_names(check.SEARCHERS_IF_RECURSIVE)
+    yield f"Always: {format_names(check.SEARCHERS)}. With a recursive flag: {if_recursive}."
 
 
 def group_by_words(table: Mapping[str, Collection[str]]) -> list[tuple[tuple[str, ...], list[str]]]:

@@ -22,8 +22,8 @@ from parley.permissions.paths.programs import find_planted
 from parley.permissions.paths.protected import KEYS, holds_keys
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand, Step, track_files
-from parley.permissions.shell.denied.mentions import reads_whole_folders
-from parley.permissions.shell.wrappers import unwrap
+from parley.permissions.shell.readonly.check import reads_whole_folders
+from parley.permissions.shell.wrappers import inner_argv
 from parley.protocol.base import Struct
 
 MAX_COMPARED = 4_000
@@ -141,8 +141,7 @@ def find_key_files(line: CommandLine, steps: Sequence[Step], fs: Filesystem) -> 
     for command, step in zip(line.commands, steps, strict=True):
         if not step.names:
             continue
-        inner = unwrap(command)
-        argv = inner.argv if inner else command.argv
+        argv = inner_argv(command)
         if reads_whole_folders(argv) and (argv[0] != "rg" or any(map(HIDDEN_FILES.fullmatch, argv[1:]))):
             for folder in step.names:
                 found += keys_in(folder.rstrip("/"), fs)

@@ -20,9 +20,8 @@ from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.rule import Rule
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import SimpleCommand, Step
-from parley.permissions.shell.denied.mentions import reads_whole_folders
-from parley.permissions.shell.readonly.check import program_name
-from parley.permissions.shell.wrappers import unwrap
+from parley.permissions.shell.readonly.check import program_name, reads_whole_folders
+from parley.permissions.shell.wrappers import inner_argv, unwrap
 from parley.workspace.globs import WILD, name_test
 
 CLIMBS_PAST_LINK = "A path in it has `..` after a symlink, so it does not lead where it seems to"
@@ -86,8 +85,7 @@ def read_deny_rules(rules: RuleSet) -> tuple[Rule, ...]:
 
 def searches_folders(command: SimpleCommand) -> bool:
     """Not for git: what it prints is known in more detail (`explain_denied_output`)."""
-    inner = unwrap(command)
-    return git_words(command) is None and reads_whole_folders(inner.argv if inner else command.argv)
+    return git_words(command) is None and reads_whole_folders(inner_argv(command))
 
 
 def compares_folders(command: SimpleCommand, step: Step, fs: Filesystem) -> bool:

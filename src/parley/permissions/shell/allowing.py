@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from parley.permissions.base import word_set
-from parley.permissions.shell import assignments
-from parley.permissions.shell.readonly.check import files_read, leaves_folder
+from parley.permissions.shell.readonly.check import files_read, has_safe_assignments, leaves_folder
 from parley.permissions.shell.rule_patterns import PatternSet, compile_patterns, is_open_ended, matches
 from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
 from parley.permissions.shell.wrappers import WRAPPERS, UnwrappedCommand, unwrap
@@ -54,7 +53,7 @@ def _is_allowed(
     is_piped = has_documents and command.before in PIPES
     if compiled.has_exact(command.text) and not is_piped:
         return True
-    if not command.argv or not assignments.are_safe(command):
+    if not command.argv or not has_safe_assignments(command):
         return False
     if not writes and any(redirect.writes for redirect in command.redirects):
         return False

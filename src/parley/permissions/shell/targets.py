@@ -18,12 +18,17 @@ from itertools import islice
 
 from parley.permissions.base import Filesystem
 from parley.permissions.paths.filesystem import MAX_ENTRIES
-from parley.permissions.shell import assignments
 from parley.permissions.shell.change_directory import CD_COMMANDS, IN_SHELL, find_cd_target
 from parley.permissions.shell.edits import EDITS, FileOperands
 from parley.permissions.shell.expansion import GlobLookup, expand, is_pattern
-from parley.permissions.shell.readonly.check import files_read, program_name
-from parley.permissions.shell.readonly.following import find_checksum_lists, find_followed_folders, parse_checksum_list
+from parley.permissions.shell.readonly.check import (
+    files_read,
+    find_checksum_lists,
+    find_followed_folders,
+    has_safe_assignments,
+    parse_checksum_list,
+    program_name,
+)
 from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
 from parley.permissions.shell.wrappers import unwrap
 from parley.protocol.base import Struct
@@ -279,7 +284,7 @@ def find_steps(line: CommandLine, cwd: str, fs: Filesystem | None = None) -> tup
 
 def find_file_operands(command: SimpleCommand) -> FileOperands | None:
     """The files of a command; None if it is neither a known editor nor a known reader."""
-    if not assignments.are_safe(command):
+    if not has_safe_assignments(command):
         return None
     files = files_read(command)
     if files is not None:

@@ -59,6 +59,12 @@ def unwrap(command: SimpleCommand) -> UnwrappedCommand | None:
     return inner if inner.argv else None
 
 
+def inner_argv(command: SimpleCommand) -> tuple[str, ...]:
+    """The words of the command inside; all words if the arguments of a wrapper are not understood."""
+    inner = unwrap(command)
+    return inner.argv if inner else command.argv
+
+
 def _find_begin(argv: tuple[str, ...]) -> int | None:
     """The position of the command in the arguments of its wrapper."""
     program = FLAGS.get(argv[0], NO_FLAGS)
