@@ -20,7 +20,7 @@ from parley.permissions.paths.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.paths.protected import FILES, FOLDER_PAIRS, FOLDERS
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.shell import allowing, edits, strict_parser, treesitter, wrappers
+from parley.permissions.shell import command_rules, edits, strict_parser, treesitter, wrappers
 from parley.permissions.shell.arguments import Program
 from parley.permissions.shell.denied import interpreters, search
 from parley.permissions.shell.denied.inert import INERT
@@ -319,7 +319,8 @@ def build_command_tables() -> Iterator[str]:
     yield ""
     yield "## Never by prefix"
     yield ""
-    yield f"Only a rule for exactly the command allows: {format_names(allowing.EVALUATES | allowing.NEVER_BY_PREFIX)}."
+    by_text = command_rules.EVALUATES | command_rules.NEVER_BY_PREFIX
+    yield f"Only a rule for exactly the command allows: {format_names(by_text)}."
     yield ""
     yield "## Where denied commands are found"
     yield ""

@@ -41,9 +41,9 @@ from parley.permissions.proven_command import ProvenCommand, build_proven_comman
 from parley.permissions.rule import Rule
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell.change_directory import CD_COMMANDS
+from parley.permissions.shell.command_rules import is_exact
 from parley.permissions.shell.deletion import deletes
 from parley.permissions.shell.readonly.check import files_read, leaves_folder, reads_only
-from parley.permissions.shell.rule_patterns import is_exact
 from parley.permissions.shell.wrappers import unwrap
 from parley.protocol.base import Json
 

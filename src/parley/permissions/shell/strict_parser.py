@@ -9,7 +9,7 @@ however harmless it looks. A `CommandLine` exists only if bash reads the text th
     parse_strict("cat ~/x", home="/home/me")           CommandLine that contains /home/me/x
     parse_strict("echo $(id)")                         Unclear("an expansion")
 
-See also: what a command may do (readonly/check.py, allowing.py), commands in unclear texts (denied/search.py).
+See also: what a command may do (readonly/check.py, command_rules.py), commands in unclear texts (denied/search.py).
 """
 
 from __future__ import annotations
