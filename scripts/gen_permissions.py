@@ -20,12 +20,11 @@ from parley.permissions.paths.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.paths.protected import FILES, FOLDER_PAIRS, FOLDERS
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.shell import command_rules, edits, strict_parser, treesitter, wrappers
+from parley.permissions.shell import command_rules, strict_parser, targets, treesitter, wrappers
 from parley.permissions.shell.arguments import Program
 from parley.permissions.shell.denied import interpreters, search
 from parley.permissions.shell.denied.inert import INERT
 from parley.permissions.shell.readonly import check, git, special, tables
-from parley.permissions.shell.targets import MAX_FOLDERS, MAX_NAMES
 from parley.protocol.base import Json, Struct
 
 CWD = "/work"
@@ -218,12 +217,13 @@ def describe_limits() -> Iterator[str]:
     yield wrap_text(
         f"""A call that would take too long to analyse asks in every mode and gives the reason. The limits for a command
         are {treesitter.MAX_CHARACTERS:,} characters ({search.MAX_CHARACTERS:,} with here-documents),
-        {search.MAX_COMMANDS} commands, {search.MAX_DEPTH} levels of nesting and {MAX_NAMES:,} file names, less if there
-        are many rules. The limits for a path are {MAX_PATH_CHARACTERS:,} characters and {MAX_PARTS} directories."""
+        {search.MAX_COMMANDS} commands, {search.MAX_DEPTH} levels of nesting and {targets.MAX_NAMES:,} file names, less
+        if there are many rules. The limits for a path are {MAX_PATH_CHARACTERS:,} characters and {MAX_PARTS}
+        directories."""
     )
     yield ""
     yield wrap_text(
-        f"""A command that could run in more than {MAX_FOLDERS} directories, or needs more than {MAX_ENTRIES:,}
+        f"""A command that could run in more than {targets.MAX_FOLDERS} directories, or needs more than {MAX_ENTRIES:,}
         directory entries to be read, is never read-only. With more than {strict_parser.MAX_COMMANDS} parts, only a
         bare `Bash` rule allows it."""
     )
@@ -282,13 +282,13 @@ a flag means that it takes a value; `::` or `?` means that the value is optional
 """
 OPERANDS = {0: "no operands", 1: "one operand"}
 EDITS = (
-    ("mkdir", edits.MKDIR),
-    ("touch", edits.TOUCH),
-    ("rm", edits.RM),
-    ("rmdir", edits.RMDIR),
-    ("mv", edits.MOVE),
-    ("cp", edits.COPY),
-    ("sed -i", edits.SED),
+    ("mkdir", targets.MKDIR),
+    ("touch", targets.TOUCH),
+    ("rm", targets.RM),
+    ("rmdir", targets.RMDIR),
+    ("mv", targets.MOVE),
+    ("cp", targets.COPY),
+    ("sed -i", targets.SED),
 )
 
 
