@@ -33,11 +33,15 @@ from parley.permissions.paths.mentioned import (
     find_file_rule,
     find_mentioned_restrictions,
 )
-from parley.permissions.paths.moved import traverses_moved_symlink
 from parley.permissions.paths.operands import find_operand_hazard
 from parley.permissions.paths.programs import PLANTED, explain_replacing, explain_shadowing
 from parley.permissions.paths.protected import holds_keys, is_protected
-from parley.permissions.proven_command import ProvenCommand, build_proven_command, make_printable
+from parley.permissions.proven_command import (
+    ProvenCommand,
+    build_proven_command,
+    make_printable,
+    traverses_moved_symlink,
+)
 from parley.permissions.rule import Rule
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell.change_directory import CD_COMMANDS

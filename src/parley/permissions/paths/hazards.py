@@ -3,7 +3,7 @@
 `find_targets` normalizes paths as text. A symlink before `..`, a glob and a search of whole folders can lead to a file
 that a rule denies; then the line needs approval.
 
-See also: arguments of unknown programs (operands.py), files that a line moves (moved.py).
+See also: arguments of unknown programs (operands.py), files that a line moves (../proven_command.py).
 """
 
 from __future__ import annotations
