@@ -26,12 +26,12 @@ from parley.permissions.base import (
     ToolRequest,
 )
 from parley.permissions.git.calls import apply_repository_findings, find_named_files
-from parley.permissions.paths.hazards import find_path_hazard
-from parley.permissions.paths.mentioned import (
+from parley.permissions.paths.hazards import (
     NO_RESTRICTIONS,
     Restrictions,
     find_file_rule,
     find_mentioned_restrictions,
+    find_path_hazard,
 )
 from parley.permissions.paths.operands import find_operand_hazard
 from parley.permissions.paths.programs import PLANTED, explain_replacing, explain_shadowing
