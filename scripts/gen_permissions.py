@@ -16,8 +16,8 @@ from parley.permissions.base import Allow, Deny, EntryKind, ToolRequest
 from parley.permissions.decision import MODES, decide
 from parley.permissions.git import config
 from parley.permissions.paths.filesystem import MAX_ENTRIES, MAX_PARTS
-from parley.permissions.paths.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.paths.protected import FILES, FOLDER_PAIRS, FOLDERS
+from parley.permissions.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import command_rules, strict_parser, targets, treesitter, wrappers

@@ -22,9 +22,9 @@ from itertools import islice
 from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
 from parley.permissions.memo import memoize
 from parley.permissions.paths.filesystem import MAX_ENTRIES, watch_folder
-from parley.permissions.paths.patterns import relative_parts
 from parley.permissions.paths.programs import find_planted
 from parley.permissions.paths.protected import KEYS, holds_keys
+from parley.permissions.patterns import relative_parts
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand, Step, track_files
 from parley.permissions.shell.readonly.check import reads_whole_folders

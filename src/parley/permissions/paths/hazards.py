@@ -17,9 +17,9 @@ import os
 import re
 from collections.abc import Sequence
 
+from parley.permissions import patterns
 from parley.permissions.base import PROTECTED, RESTRICTING, Filesystem, ResolvedPath, ToolRequest
 from parley.permissions.git.calls import explain_denied_output, git_words
-from parley.permissions.paths import patterns
 from parley.permissions.paths.filesystem import MAX_ENTRIES
 from parley.permissions.paths.protected import is_protected
 from parley.permissions.proven_command import ProvenCommand

@@ -16,9 +16,9 @@ from itertools import islice, zip_longest
 
 from parley.permissions.base import RESTRICTING, ResolvedPath, word_set
 from parley.permissions.paths.filesystem import MAX_ENTRIES
-from parley.permissions.paths.patterns import may_be_path, relative_parts
 from parley.permissions.paths.programs import SHADOWED, explain_shadowing
 from parley.permissions.paths.protected import FILES, is_protected
+from parley.permissions.patterns import may_be_path, relative_parts
 from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.shell import SimpleCommand
 from parley.permissions.shell.command_rules import compile_patterns

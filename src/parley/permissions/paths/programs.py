@@ -17,7 +17,7 @@ from itertools import groupby
 
 from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest, word_set
 from parley.permissions.paths.filesystem import normalize_path
-from parley.permissions.paths.patterns import relative_parts
+from parley.permissions.patterns import relative_parts
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand, Step
 from parley.permissions.shell.readonly.check import TRUSTED_FOLDERS

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from parley.permissions.paths.patterns import may_be_path
+from parley.permissions.patterns import may_be_path
 from parley.permissions.shell.change_directory import CD_COMMANDS
 from parley.permissions.shell.denied.search import ASSIGNMENT, survey_command
 from parley.permissions.shell.readonly.check import reads_whole_folders
