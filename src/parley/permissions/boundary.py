@@ -13,9 +13,9 @@ from collections.abc import Iterable
 import msgspec
 
 from parley.permissions import shell
-from parley.permissions.assessment import build_scope, target_paths
 from parley.permissions.base import Decision, Deny, Filesystem, RawFilesystem, ResolvedPath, ToolRequest
 from parley.permissions.budget import OverBudget
+from parley.permissions.decision import build_scope, target_paths
 from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.patterns import relative_parts
 from parley.permissions.rules import RuleSet
