@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from parley.protocol.base import Json
-from parley.stores import canonical_json
-from parley.stores.checksum_chain import ChecksumChain, has_checksum_fields
+from parley.stores.checksum_chain import DIGITS, OWN, ChecksumChain, find_checksums, has_checksum_fields, is_copy
 from parley.stores.files.entry_codec import MIRRORED
 from parley.stores.files.title_tags import LABEL_PREFIXES
 
@@ -27,9 +26,9 @@ def is_intact_copy(json: Json, body: bytes, session_id: str, chain: ChecksumChai
     `own` checksum. They count as copies if no record of the file has continued the chain yet and they are of a type
     that forks keep.
     """
-    if canonical_json.OWN in json:
-        return canonical_json.is_copy(body, session_id)
-    is_older = canonical_json.find_checksums(body) is not None and not any(
+    if OWN in json:
+        return is_copy(body, session_id)
+    is_older = find_checksums(body) is not None and not any(
         looks_like_own_checksum(name, value) for name, value in json.items()
     )
     return is_older and chain.is_empty and json.get("type") != "parley" and "seq" in json
@@ -37,11 +36,7 @@ def is_intact_copy(json: Json, body: bytes, session_id: str, chain: ChecksumChai
 
 def looks_like_own_checksum(name: str, value: object) -> bool:
     """Whether a field has the shape of the `own` checksum, even if its name is damaged."""
-    return (
-        len(name) == len(canonical_json.OWN)
-        and isinstance(value, str)
-        and len(value) == 2 * canonical_json.DIGITS_OF_SUM
-    )
+    return len(name) == len(OWN) and isinstance(value, str) and len(value) == 2 * DIGITS
 
 
 def is_label(raw: bytes) -> bool:
