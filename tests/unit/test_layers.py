@@ -66,7 +66,7 @@ SHARED = {
     "parley.tools.read_tracker": "what the model has seen of which file: a host may show it one, too",
     "parley.stores.export": "sessions between stores: the same for all",
     "parley.stores.search_text": "what was said in an entry: pure",
-    "parley.stores.files.transcript_lines": "which lines an entry adds to a transcript, and its final figures: pure",
+    "parley.stores.files.entry_codec": "which lines an entry adds to a transcript, and its final figures: pure",
     "parley.stores.selection": "which store the options name: pure",
     "parley.hooks.events": "which events there are, and what each is about: pure, and for whoever fires one",
     "parley.hooks.output": "what a hook may answer, and how it is read: pure, and for whoever asks hooks",

@@ -23,10 +23,18 @@ from parley.protocol.base import Json, encode_json
 from parley.stores.base import FOREIGN, TAKEN_OVER, Entry
 from parley.stores.checksum_chain import ChainBroken, ChecksumChain
 from parley.stores.files import title_tags
-from parley.stores.files.entry_codec import BOUNDARIES, CONVERSATION, MIRRORED, EntryContext, decode_entry
+from parley.stores.files.entry_codec import (
+    BOUNDARIES,
+    CONVERSATION,
+    MIRRORED,
+    EncodedLines,
+    EntryContext,
+    TranscriptDecoder,
+    TranscriptEncoder,
+    decode_entry,
+)
 from parley.stores.files.lease import Lease
 from parley.stores.files.provenance import is_intact_copy, is_label, was_ours
-from parley.stores.files.transcript_lines import EncodedLines, TranscriptDecoder, TranscriptEncoder
 from parley.workspace import private_files
 
 BELOW, AGENT_BELOW = 2, 4
