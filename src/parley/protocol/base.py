@@ -9,7 +9,7 @@ turns a line into a message, `encode` turns it back:
 The set of messages is open. A line of an unknown kind becomes `Unknown` and keeps its bytes. A known message keeps its
 line too (`line`), so that unknown fields survive when it is forwarded. A known kind with a wrong field is `Refused`.
 
-See also: `framing.py` splits bytes into lines, `roles.py` says who may send what, `dialects/` has other encodings.
+See also: `framing.py` splits bytes into lines, `connection.py` says who may send what, `dialects/` has other encodings.
 """
 
 from __future__ import annotations
