@@ -22,7 +22,7 @@ from enum import Enum
 import msgspec
 
 from parley.errors import LocalProtocolError, UnexpectedAnswer
-from parley.protocol.base import Json, Message, Refused, Unknown
+from parley.protocol.base import Json, Message, Refused, Unknown, find_duplicate_key
 from parley.protocol.dialects.base import Dialect, Reply
 from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverlongLine
 from parley.protocol.messages.control import (
@@ -200,8 +200,6 @@ class Connection:
 
 def refuse_duplicate_keys(message: ControlResponse, line: bytes) -> ControlResponse | Refused:
     """Refuse a reply with duplicate keys at any depth, because replies carry decisions."""
-    from parley.protocol.duplicate_keys import find_duplicate_key
-
     problem = find_duplicate_key(line)
     if problem is None:
         return message
