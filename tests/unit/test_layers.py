@@ -100,7 +100,6 @@ ALLOWED = {
     ): "the client's own language; compose loads the engine",
     ("parley.types", "parley"): "another door to the same names, for programs that know it by this one",
     ("parley.sdk.launch.in_process", "parley.transports.memory"): "a door is the one who knows what it stands on",
-    ("parley.testing.source", "parley.models.fake.scripted"): "the server is the scripted model behind HTTP",
     ("parley.testing.source", "parley.models.recording.replay"): "or a tape",
     ("parley.testing.source", "parley.models.fake.offline"): "or the puppet",
     ("parley.cli.commands.model_server", "parley.testing.model_server"): "the command starts the server",
@@ -277,7 +276,7 @@ def test_an_exception_that_no_one_uses_is_taken_out_of_the_table(module: str, im
         ("parley.memory.x", "from parley.engine.context.compactor import Compactor"),
         ("parley.engine.x", "from . import turn\nfrom .turn import Turn\nfrom ..protocol import base"),
         ("parley.tools.x", "from parley.workspace.base import Files\nimport parley.tools.shell.bash"),
-        ("parley.models.x", "from parley.models.fake.scripted import play"),
+        ("parley.models.x", "from parley.models.fake.scripted import Scripted"),
         (
             "parley.compose",
             "from parley.models.fake.offline import Offline\nROWS = {'a': 'parley.stores.files.claude:Claude'}",
