@@ -59,7 +59,6 @@ SHARED = {
     "parley.stores.session_open": "which session is meant: whoever opens or names one needs it",
     "parley.tools.registry": "all tools of a session behind their names: the engine takes them from there",
     "parley.tools.catalog": "what is true of each tool: permissions, approval and the CLI ask it",
-    "parley.tools.selection": "the names tools go by: whoever names a tool needs it",
     "parley.tools.delegation.calls": "what a model says to hand work on: the engine does it",
     "parley.tools.schedule.cron": "when a schedule is due: pure, and the engine asks it again after each time",
     "parley.tools.schedule.jobs": "what a scheduled prompt is: the tools ask for it, the engine queues it",

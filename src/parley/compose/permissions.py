@@ -14,7 +14,7 @@ from parley.permissions.base import Decision, Policy, ToolRequest, is_auto_disab
 from parley.protocol.base import Json
 from parley.settings.base import UNENFORCED, MergedSettings, RuleText, printable
 from parley.settings.env_vars import is_truthy
-from parley.tools.selection import canonical_name
+from parley.tools.catalog import canonical_name
 
 BYPASS = "bypassPermissions"
 ROOT_UNATTENDED = "root without approval requests"

@@ -37,8 +37,7 @@ from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
 from parley.permissions.rules import RuleSet
-from parley.tools.catalog import FILE_EFFECTS, Effect, find_traits
-from parley.tools.selection import SHELL, canonical_name
+from parley.tools.catalog import FILE_EFFECTS, SHELL, Effect, canonical_name, find_traits
 from parley.workspace.base import Scope
 from parley.workspace.globs import split_prefix
 

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from parley.protocol.base import Struct
-from parley.tools.catalog import RuleContents, find_traits
-from parley.tools.selection import canonical_name
+from parley.tools.catalog import RuleContents, canonical_name, find_traits
 
 Behavior = Literal["allow", "deny", "ask"]
 SOURCES = ("managed", "flag", "local", "project", "user", "session", "server")

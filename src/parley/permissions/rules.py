@@ -21,8 +21,7 @@ from parley.permissions.budget import OverBudget
 from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.rule import Behavior, Rule
 from parley.protocol.base import Json, Struct
-from parley.tools.catalog import find_traits
-from parley.tools.selection import names_of
+from parley.tools.catalog import find_traits, names_of
 from parley.workspace.base import WORKTREES
 
 PARAMETER_ALIASES = {"shell_id": "task_id", "bash_id": "task_id"}
