@@ -30,10 +30,9 @@ from parley.engine.session.session import Session
 from parley.errors import SessionError, StartRefused, UsageError
 from parley.host import Host
 from parley.protocol.base import UNSET, Message, Struct, UnsetType
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import CliOptions
-from parley.protocol.roles import Role
 from parley.transports.reader import ReaderWatch
 from parley.transports.stdio import StdioTransport
 

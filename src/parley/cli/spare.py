@@ -35,12 +35,11 @@ from parley.engine.session.session import Session
 from parley.errors import SessionError, UsageError
 from parley.host import Host
 from parley.protocol.base import UNSET, Message, Refused, Struct, to_builtins
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.messages import panel_requests, requests
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, RequestId, Success
 from parley.protocol.messages.conversation import User
 from parley.protocol.options import CliOptions
-from parley.protocol.roles import Role
 from parley.transports.stdio import StdioTransport
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
 from parley.tools.base import InvalidInput, PreparesInput, Tool, make_context, read_input
-from parley.tools.selection import canonical_name
+from parley.tools.catalog import canonical_name
 
 VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
 

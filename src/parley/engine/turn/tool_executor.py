@@ -36,8 +36,8 @@ from parley.tools.base import (
     read_input,
     runs_elsewhere,
 )
+from parley.tools.catalog import canonical_name
 from parley.tools.registry import ToolRegistry
-from parley.tools.selection import canonical_name
 from parley.workspace.base import Files
 
 if TYPE_CHECKING:
