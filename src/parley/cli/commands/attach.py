@@ -19,7 +19,7 @@ from parley.cli.commands.subcommand import GivenArgs, run_command
 from parley.cli.stdio import warn, write
 from parley.compose.launch_context import LaunchContext, working_directory
 from parley.compose.stores import SessionStores
-from parley.errors import UsageError
+from parley.errors import InvalidArguments
 from parley.protocol.base import Message, convert, encode_json
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.result import Result
@@ -49,11 +49,11 @@ def attach(given: GivenArgs) -> int:
 
 
 def parse_sequence(text: str) -> int:
-    """Raises UsageError."""
+    """Raises InvalidArguments."""
     try:
         return int(text)
     except ValueError:
-        raise UsageError(f"option '--after' requires a sequence number, not {text!r}") from None
+        raise InvalidArguments(f"option '--after' requires a sequence number, not {text!r}") from None
 
 
 def iter_lines(store: Store, session_id: str, after: int, *, follow: bool) -> Iterator[tuple[int, bytes]]:

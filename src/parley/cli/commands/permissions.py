@@ -16,7 +16,7 @@ from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
 from parley.cli.stdio import read_stdin, warn
 from parley.compose.launch_context import working_directory
 from parley.compose.permissions import may_bypass
-from parley.errors import UsageError
+from parley.errors import InvalidArguments, SessionError, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
 from parley.settings.base import printable
@@ -41,6 +41,15 @@ def replay_session(given: GivenArgs) -> int:
 
 
 def check_call(given: GivenArgs) -> int:
+    """Raises InvalidArguments for all errors: their exit code must not mean `ask`."""
+    try:
+        return write_decision(given)
+    except (UsageError, SessionError) as exc:
+        raise InvalidArguments(str(exc)) from None
+
+
+def write_decision(given: GivenArgs) -> int:
+    """Raises UsageError."""
     name, *input = given.words
     checker = PermissionChecker(read_options(given), working_directory(), warn)
     may_bypass(checker.basis, checker.mode)

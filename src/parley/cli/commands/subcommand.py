@@ -45,7 +45,7 @@ class GivenArgs(Struct, frozen=True, kw_only=True):
         return self.values[key][-1] if self.values.get(key) else default
 
     def number(self, key: str, default: int) -> int:
-        """Raises UsageError."""
+        """Raises InvalidArguments."""
         return parse_number(f"--{key}", self.one(key)) if self.has(key) else default
 
 
@@ -62,7 +62,17 @@ def run_command(command: Command, argv: Sequence[str], handlers: Handlers) -> in
         raise UnknownCommand(f"`parley {command.name} {name}` is not available: {command.refused[name]}")
     if name not in command.actions:
         raise unknown_action(command, name)
-    return handlers[name](parse_args(command, name, rest))
+    usage = f"\nUsage: {usage_line(command, name)}"
+    try:
+        given = parse_args(command.actions[name], rest)
+    except UsageError as exc:
+        raise (UsageError if command.is_shared else InvalidArguments)(f"{exc}{usage}") from None
+    try:
+        return handlers[name](given)
+    except UnknownCommand:
+        raise
+    except InvalidArguments as exc:
+        raise InvalidArguments(f"{exc}{usage}") from None
 
 
 def wants_help(command: Command, argv: Sequence[str]) -> bool:
@@ -90,19 +100,13 @@ def unknown_action(command: Command, name: str) -> UnknownCommand:
     )
 
 
-def parse_args(command: Command, name: str, argv: Sequence[str]) -> GivenArgs:
+def parse_args(action: Action, argv: Sequence[str]) -> GivenArgs:
     """Raises UsageError."""
-    action = command.actions[name]
-    try:
-        words, values = split_flags(action, argv)
-        options = CliOptions()
-        if action.takes_options:
-            words, options = parse_options(action, words)
-        check_arguments(action, words)
-    except UsageError as exc:
-        raise (UsageError if command.is_shared else InvalidArguments)(
-            f"{exc}\nUsage: {usage_line(command, name)}"
-        ) from None
+    words, values = split_flags(action, argv)
+    options = CliOptions()
+    if action.takes_options:
+        words, options = parse_options(action, words)
+    check_arguments(action, words)
     return GivenArgs(words=tuple(words), values=values, options=options)
 
 
@@ -136,10 +140,7 @@ def split_flags(action: Action, argv: Sequence[str]) -> tuple[list[str], dict[st
             raise UsageError(f"option '{name}' needs a value")
         found = [value if is_joined else rest.pop(0)]
         if flag.choices and found[0] not in flag.choices:
-            raise UsageError(
-                f"invalid value {found[0]!r} for option '{name}'{find_nearest(found[0], flag.choices)} "
-                f"(choose from {', '.join(flag.choices)})"
-            )
+            raise UsageError(f"invalid {flag.key} {found[0]!r} (choose from {', '.join(flag.choices)})")
         while flag.more and rest and re.match(flag.more, rest[0]):
             found.append(rest.pop(0))
         values.setdefault(flag.key, []).extend(found)
@@ -166,7 +167,7 @@ def check_arguments(action: Action, words: Sequence[str]) -> None:
     if missing := action.required[len(words) :]:
         raise UsageError(f"missing argument {' '.join(missing)}")
     if action.most is not None and len(words) > action.most:
-        raise UsageError(f"unexpected argument {words[action.most]!r}")
+        raise UsageError(f"unexpected argument {words[action.most]!r}; quote an argument that contains spaces")
 
 
 def usage_line(command: Command, name: str) -> str:
@@ -178,11 +179,11 @@ def usage_line(command: Command, name: str) -> str:
 
 
 def parse_number(name: str, value: str) -> int:
-    """Raises UsageError."""
+    """Raises InvalidArguments."""
     if not (value.isascii() and value.isdigit()):
-        raise UsageError(f"{name} must be a whole number, not {value!r}")
+        raise InvalidArguments(f"{name} must be a whole number, not {value!r}")
     if len(value) > MAX_DIGITS:
-        raise UsageError(f"{name} must not have more than {MAX_DIGITS} digits")
+        raise InvalidArguments(f"{name} must not have more than {MAX_DIGITS} digits")
     return int(value)
 
 

@@ -28,7 +28,7 @@ def run(given: GivenArgs) -> int:
     if not folders and not given.has("list"):
         return write_help(COMMANDS["trust"])
     if len(folders) + given.has("list") > 1 or "" in folders:
-        raise InvalidArguments("give one of DIR, --forget DIR and --list\nUsage: parley trust DIR")
+        raise InvalidArguments("give one of DIR, --forget DIR and --list")
     try:
         result = (
             list_trusted() if given.has("list") else forget(folders[0]) if given.has("forget") else trust(folders[0])

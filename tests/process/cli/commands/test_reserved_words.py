@@ -34,7 +34,7 @@ def test_every_subcommand_has_help(run: Any, word: str) -> None:
     done = run(word, "--help")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: parley ")
+    assert done.stdout.startswith("Usage: parley ")
 
 
 @pytest.mark.parametrize("word", ACTIONS)

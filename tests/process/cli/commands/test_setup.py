@@ -126,7 +126,7 @@ def test_what_the_user_sets_for_the_project_takes_effect_there(run: Any, tmp_pat
         (("set", "a..b", "x"), "invalid key 'a..b'"),
         (("set", "model", "null"), "use `parley config unset model`"),
         (("set", "-s", "galaxy", "model", "x"), "invalid scope 'galaxy'"),
-        (("set", "model"), "missing arguments"),
+        (("set", "model"), "missing argument VALUE"),
         (("get", "nothing"), "nothing is not set"),
     ],
 )

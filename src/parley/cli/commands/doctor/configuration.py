@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
 
 from parley.cli.commands.doctor.base import Check, Level
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
+from parley.compose.permissions import is_bare_root
 from parley.compose.setup.keys import find_status
+from parley.compose.setup.model_server import probe_server
 from parley.errors import SessionError, UsageError
-from parley.models.endpoint import is_loopback, without_userinfo
-from parley.settings import backends
-from parley.settings.env_vars import is_truthy
 
 KEY_VARIABLES = (
     "ANTHROPIC_API_KEY",
@@ -22,8 +20,6 @@ KEY_VARIABLES = (
     "AWS_BEARER_TOKEN_BEDROCK",
     "AWS_SECRET_ACCESS_KEY",
 )
-SERVER_SECONDS = 5
-"""How long a model server may take to answer."""
 
 
 def check_configuration(launch: LaunchContext) -> Iterator[Check]:
@@ -54,44 +50,24 @@ def check_model(launch: LaunchContext) -> Check:
 
 
 def check_server(launch: LaunchContext) -> Check:
-    """Whether the server of the model answers, if the user configured its address. No key is sent."""
-    models = ModelFactory(launch)
+    """Whether the server of the model answers, if the user configured its address."""
     try:
-        backend = models.find_adapter(models.resolve(models.name()))
-        service = backends.SERVICES.get(backend)
-        if service is None:
-            return Check("model server", "ok", f"{backend} has no address of its own")
-        url = service.url(launch.environment)
+        server = probe_server(ModelFactory(launch))
     except (UsageError, SessionError) as exc:
         return Check("model server", "error", str(exc))
-    shown = without_userinfo(url)
-    variable, address, standard = backends.find_address(backend, launch.environment)
-    if not address or address.rstrip("/") == standard.rstrip("/"):
-        return Check("model server", "ok", f"{shown} (not contacted; `parley models --check` sends a request)")
-    problem = contact(url, models)
-    if problem is None:
-        return Check("model server", "ok", f"{shown} ({variable}) answers")
-    return Check("model server", "error", f"{shown} ({variable}) does not answer: {problem}")
-
-
-def contact(url: str, models: ModelFactory) -> str | None:
-    """Send a request that costs nothing; returns what went wrong. Any response is an answer."""
-    import httpx2
-
-    try:
-        verify = False if url.startswith("http:") else models.trust()()
-        with httpx2.Client(verify=verify, timeout=SERVER_SECONDS, trust_env=not is_loopback(url)) as client:
-            client.head(without_userinfo(url))
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, ImportError) as exc:
-        # Only the kind of other errors: their text may contain the URL of a proxy with a password.
-        return str(exc) if isinstance(exc, httpx2.ConnectError) else type(exc).__name__
-    return None
+    if not server.address:
+        return Check("model server", "ok", f"{server.backend} has no address of its own")
+    if not server.variable:
+        return Check("model server", "ok", f"{server.address} (not contacted; `parley models --check` sends a request)")
+    shown = f"{server.address} ({server.variable})"
+    if server.problem:
+        return Check("model server", "error", f"{shown} does not answer: {server.problem}")
+    return Check("model server", "ok", f"{shown} answers")
 
 
 def check_sandbox(launch: LaunchContext) -> Check:
-    is_set = is_truthy(os.environ.get("IS_SANDBOX"))
-    inside = "IS_SANDBOX is set: root may bypass permissions" if is_set else "IS_SANDBOX is not set"
-    text = f"Parley has none of its own; run it in a container to confine commands ({inside})"
+    bare_root = "; root may not bypass permissions, because IS_SANDBOX=1 is not set" if is_bare_root(launch) else ""
+    text = f"Parley has none of its own: run it in a container to confine commands{bare_root}"
     wanted = launch.settings.merged.is_on("sandbox.enabled")
     return Check("sandbox", "warning" if wanted else "ok", text)
 

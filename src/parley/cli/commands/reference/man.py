@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from textwrap import wrap
 
 from parley.cli.commands.catalog import COMMANDS, Command
 from parley.cli.commands.subcommand import GivenArgs, run_command, usage_line, write_lines
-from parley.cli.help import ABOUT, FOOT, describe_command, format_value, list_sources
+from parley.cli.help import ABOUT, FOOT, format_value, list_sources
 from parley.protocol.options import FIELDS, ROWS
 from parley.version import PROTOCOL_LEVEL, __version__
 
+COLUMNS = 70
+"""Lines of the source have at most 80 characters, with their escapes."""
 EXIT_CODES = {
     "0": "The last result was successful.",
     "1": "The last result is an error; or the command line, settings, session or stdout is unusable.",
@@ -47,7 +50,7 @@ def format_page() -> Iterator[str]:
     yield from section("NAME", r"parley \- an engine for the agent wire protocol of Claude Code")
     yield ".SH SYNOPSIS"
     yield ".B parley\n[\\fIoptions\\fR] [\\fIprompt\\fR]\n.br\n.B parley\n\\fICOMMAND\\fR [\\fIarguments\\fR]"
-    yield from section("DESCRIPTION", escape(ABOUT), f"It follows the protocol of Claude Code {PROTOCOL_LEVEL}.")
+    yield from section("DESCRIPTION", paragraph(ABOUT), f"It follows the protocol of Claude Code {PROTOCOL_LEVEL}.")
     yield ".SH OPTIONS"
     for heading, rows in groupby(ROWS, lambda row: row.group.heading):
         yield f".SS {escape(heading)}"
@@ -71,7 +74,7 @@ def format_page() -> Iterator[str]:
 
 def format_command(command: Command) -> Iterator[str]:
     yield f".SS parley {escape(command.name)}"
-    yield escape(describe_command(command) if command.single else command.help)
+    yield paragraph(command.help)
     for name, action in command.actions.items():
         yield from entry(usage_line(command, name), action.help)
     flags = {flag.names: flag for action in command.actions.values() for flag in action.flags}
@@ -79,7 +82,7 @@ def format_command(command: Command) -> Iterator[str]:
         yield from entry(f"{', '.join(flag.names.split())} {flag.metavar}".rstrip(), flag.help)
     if command.notes:
         yield ".PP"
-        yield escape(command.notes)
+        yield paragraph(command.notes)
 
 
 def list_section(title: str, rows: dict[str, str]) -> Iterator[str]:
@@ -96,7 +99,11 @@ def section(title: str, *paragraphs: str) -> Iterator[str]:
 def entry(term: str, text: str) -> Iterator[str]:
     yield ".TP"
     yield f"\\fB{escape(term)}\\fR"
-    yield escape(text)
+    yield paragraph(text)
+
+
+def paragraph(text: str) -> str:
+    return "\n".join(map(escape, wrap(text, COLUMNS, break_on_hyphens=False, break_long_words=False)))
 
 
 def escape(text: str) -> str:

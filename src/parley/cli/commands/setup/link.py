@@ -28,7 +28,7 @@ def link(given: GivenArgs) -> int:
     name, folder = (*given.words, *("claude", "")[len(given.words) :])
     if name not in PROGRAMS:
         hint = find_nearest(name, PROGRAMS) or f" (choose from {', '.join(PROGRAMS)})"
-        raise InvalidArguments(f"cannot link {name!r}{hint}\nUsage: parley link [NAME] [DIR]")
+        raise InvalidArguments(f"cannot link {name!r}{hint}")
     path = (Path(folder).absolute() if folder else find_folder()) / name
     target = find_program(PROGRAMS[name])
     is_done = path.is_symlink() and os.path.realpath(path) == os.path.realpath(target)
