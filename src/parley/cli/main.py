@@ -111,10 +111,10 @@ def main(argv: list[str]) -> int:
                 f"(to send it as a prompt: parley -p {argv[0]})"
             )
         parsed = parse(argv)
-        if parsed.unknown:
-            check_unknown(parsed)
         if argv and argv[0] in parsed.words[:1]:
             check_mistyped(argv[0], parsed)
+        if parsed.unknown:
+            check_unknown(parsed)
         for warning in parsed.warnings:
             warn(warning)
         return start(parsed.options, " ".join(parsed.words), parsed.warnings)

@@ -14,8 +14,9 @@ def find_nearest(word: str, known: Iterable[str]) -> str:
     """Return ` (did you mean X?)`, or nothing if no known word is similar."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {near[0]}?)" if near else ""
+    names = {name.lstrip("-"): name for name in known}
+    near = get_close_matches(word.lstrip("-"), names, n=1)
+    return f" (did you mean {names[near[0]]}?)" if near else ""
 
 
 def find_mistyped(word: str, known: Iterable[str]) -> str | None:
