@@ -133,6 +133,18 @@ def test_a_memory_that_is_not_there_is_no_empty_memory(run: Any, tmp_path: Path)
     assert not (tmp_path / "typo.db").exists()
 
 
+def test_a_memory_without_entries_says_so_and_is_no_error(run: Any, tmp_path: Path) -> None:
+    never = run("memory", "list")
+    assert (never.returncode, never.stdout) == (0, "")
+    assert never.stderr.startswith("Nothing is remembered here (")
+    assert not list((tmp_path / "home").rglob("memory.db"))
+
+    run("-p", "--model", "offline", "--memory", "on", "--", "say Hi.")
+    after = run("memory", "list")
+    assert (after.returncode, after.stdout, after.stderr) == (0, "", never.stderr)
+    assert (run("memory", "list", "--json").stdout, run("memory", "search", "hi", "--json").returncode) == ("", 0)
+
+
 def test_what_one_process_learns_the_next_one_knows(run: Any, tmp_path: Path) -> None:
     curator = scripted(tmp_path, create("ada", "Keeps bees in Turin."), DONE)
     argv = ("-p", "--output-format", "stream-json", "--verbose", "--model", "offline", *HERE)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,6 +100,32 @@ def test_what_cannot_be_served_is_reported_in_one_sentence(
     assert (done.returncode, done.stdout) == (2 if usage else 1, "")
     assert said in first
     assert all(line.startswith("Usage: parley model-server ") for line in usage)
+
+
+def test_every_request_is_logged_to_stderr_unless_it_is_quiet(tmp_path: Path, environment: dict[str, str]) -> None:
+    with subprocess.Popen(
+        [PARLEY, "model-server", "--fault", "reset=1@2"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert asked(url, "say Hi") == "Hi"
+        with pytest.raises((ConnectionError, OSError)):
+            asked(url, "say Ho")
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{url}/nowhere", timeout=PATIENCE_SECONDS)
+        process.send_signal(signal.SIGTERM)
+        stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+
+    assert (process.returncode, stdout) == (0, "")
+    served, broken, unknown = stderr.splitlines()
+    assert re.fullmatch(r"POST /v1/messages 200, \d+ bytes received, \d+ ms", served)
+    assert re.fullmatch(r"POST /v1/messages .*, \d+ bytes received, \d+ ms \(incomplete\)", broken)
+    assert re.fullmatch(r"GET /nowhere 404, 0 bytes received, \d+ ms", unknown)
 
 
 def test_help_is_on_stdout(run: Any) -> None:
