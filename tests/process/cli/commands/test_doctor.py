@@ -63,7 +63,7 @@ def test_doctor_finds_what_is_wrong(run: Any, tmp_path: Path) -> None:
     assert any("settings.json:1: is not valid JSON" in text for text in warnings)
     assert any("none@x is enabled but not installed" in text for text in warnings)
     assert any("✘ Failed to connect" in text for text in warnings)
-    assert run("doctor").stdout.splitlines()[-1].startswith("1 errors, ")
+    assert run("doctor").stdout.splitlines()[-1].startswith("1 error, ")
 
 
 def test_doctor_reports_a_missing_program(run: Any, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_sessions_of_the_directory_are_read(run: Any, tmp_path: Path) -> Non
     run("-p", "--model", "offline", "--session-id", ID, "say Hi.")
     run("-p", "--model", "offline", "--resume", ID, "say More.")
     whole = checks(run("doctor", "--json", ANTHROPIC_MODEL="offline"))
-    assert whole["sessions"] == ("ok", "of this directory: 1 were read, 0 in use, 0 damaged")
+    assert whole["sessions"] == ("ok", "read 1 of this directory: 0 in use, 0 damaged")
 
     (path,) = (tmp_path / "home" / ".claude" / "projects").glob(f"*/{ID}.jsonl")
     path.write_bytes(path.read_bytes().replace(b'"text":"Hi', b'"text":"Ho', 1))

@@ -49,7 +49,7 @@ def test_the_settings_that_init_writes_are_understood_without_a_warning(run: Any
     denied = run("permissions", "check", "Read", str(tmp_path / ".env"))
     assert (denied.returncode, "parley trust" in denied.stderr) == (2, True)
     run("trust", ".")
-    allowed = run("permissions", "check", "Bash", "git diff HEAD")
+    allowed = run("permissions", "check", "Bash", "python -m pytest -q")
     assert (allowed.returncode, allowed.stderr) == (0, "")
 
 

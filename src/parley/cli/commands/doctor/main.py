@@ -40,8 +40,12 @@ def run_doctor(given: GivenArgs) -> int:
         )
     style = choose_style()
     lines = [format_check(check, style) for check in checks]
-    summary = f"{count['error']} errors, {count['warning']} warnings"
+    summary = f"{plural(count['error'], 'error')}, {plural(count['warning'], 'warning')}"
     return write_lines([f"Parley {__version__} doctor", *lines, style.bold(summary)], code)
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def format_check(check: Check, style: Style) -> str:

@@ -55,8 +55,8 @@ def check_sessions(launch: LaunchContext, store: Store) -> Iterator[Check]:
     found = store.list(launch.cwd, READ_SESSIONS)
     held = sum(store.is_held(info.id) for info in found)
     damaged = [problem for info in found if (problem := find_damage(store, info.id))]
-    latest = f"the latest {READ_SESSIONS} were read" if len(found) == READ_SESSIONS else f"{len(found)} were read"
-    yield Check("sessions", "ok", f"of this directory: {latest}, {held} in use, {len(damaged)} damaged")
+    which = f"the latest {READ_SESSIONS}" if len(found) == READ_SESSIONS else str(len(found))
+    yield Check("sessions", "ok", f"read {which} of this directory: {held} in use, {len(damaged)} damaged")
     for problem in damaged:
         yield Check("session", "warning", problem)
 

@@ -18,7 +18,7 @@ FILES = {
 {
   "$schema": "https://json.schemastore.org/claude-code-settings.json",
   "permissions": {
-    "allow": ["Bash(git status)", "Bash(git diff *)"],
+    "allow": ["Bash(git status)", "Bash(python -m pytest *)"],
     "deny": ["Read(.env)", "Read(.env.*)"]
   }
 }
