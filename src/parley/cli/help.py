@@ -37,7 +37,7 @@ as `parley --stdio`: prompts are lines on stdin, answers are lines on stdout, un
 
   --db FILE                   Keep sessions in this SQLite file.
   --dialect NAME              The dialect, instead of detecting it.
-  --model NAME                The model: an alias, a full name, or BACKEND:NAME.
+  --model MODEL               The model: an alias, a full name, or BACKEND:NAME.
   --version                   Print the version and exit.
 
 All options of `parley --help` are accepted, except a prompt. Subcommands belong to `parley`.

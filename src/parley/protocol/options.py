@@ -320,10 +320,10 @@ class ModelOptions(OptionGroup):
     heading = "Model"
 
     model: Option[str | None] = Option(
-        TEXT, "--model", metavar="NAME", help="The model: an alias, a full name, or BACKEND:NAME."
+        TEXT, "--model", metavar="MODEL", help="The model: an alias, a full name, or BACKEND:NAME."
     )
     fallback_model: Option[str | None] = Option(
-        TEXT, "--fallback-model", metavar="NAMES", help="Models to try if the first fails, separated by commas."
+        TEXT, "--fallback-model", metavar="MODELS", help="Models to try if the first fails, separated by commas."
     )
     api_key: Option[str | None] = Option(
         TEXT,

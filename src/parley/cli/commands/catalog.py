@@ -194,14 +194,13 @@ ROWS: tuple[Command, ...] = (
         help="Link claude or miriad-code to Parley.",
         actions={
             "": Action(
-                "Make a link with this name (claude by default) to Parley, in DIR or in a directory of your home that "
+                "Make a link of this name (claude by default) to Parley, in DIR or in a directory of your home that "
                 "is on the PATH. Existing files are not replaced.",
-                "[NAME] [DIR]",
+                "[claude|miriad-code] [DIR]",
                 (JSON, Flag("--dry-run", "Only say what would be linked.")),
             )
         },
-        notes="NAME is claude or miriad-code. SDKs whose package contains a copy of Claude Code ignore the link: pass "
-        "them the path of Parley.",
+        notes="SDKs whose package contains a copy of Claude Code ignore the link: pass them the path of Parley.",
     ),
     Command(
         name="man",
@@ -213,8 +212,8 @@ ROWS: tuple[Command, ...] = (
         help="Configure and check MCP servers, or serve Parley's tools as one.",
         actions={
             "add": Action(
-                "Add a server; put -- before a command that has options of its own.",
-                "NAME COMMAND|URL [ARG] ...",
+                "Add a server; put -- before a program that has options of its own.",
+                "NAME PROGRAM|URL [ARG] ...",
                 (
                     SERVER_SCOPE,
                     Flag("-t --transport", "How to reach it: stdio (default), http or sse.", "TRANSPORT"),
@@ -305,11 +304,11 @@ ROWS: tuple[Command, ...] = (
         actions={
             "": Action(
                 "List models and backends; no request is sent without --check.",
-                "[NAME] ...",
+                "[MODEL] ...",
                 (
                     Flag(
                         "--check",
-                        "Send a small request to each NAME, or to the default model; exit 1 if one fails.",
+                        "Send a small request to each MODEL, or to the default model; exit 1 if one fails.",
                     ),
                     JSON,
                 ),

@@ -30,9 +30,10 @@ def run(given: GivenArgs) -> int:
     if len(folders) + given.has("list") > 1 or "" in folders:
         raise InvalidArguments("give one of DIR, --forget DIR and --list")
     try:
-        result = (
-            list_trusted() if given.has("list") else forget(folders[0]) if given.has("forget") else trust(folders[0])
-        )
+        if given.has("list"):
+            result = list_trusted()
+        else:
+            result = forget(folders[0]) if given.has("forget") else trust(folders[0])
     except SettingsWriteError as exc:
         raise UsageError(str(exc)) from None
     if given.has("json"):

@@ -164,8 +164,8 @@ def test_a_lock_of_claude_code_is_awaited(run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        (("add",), "missing argument NAME COMMAND|URL"),
-        (("add", "x"), "missing argument COMMAND|URL"),
+        (("add",), "missing argument NAME PROGRAM|URL"),
+        (("add", "x"), "missing argument PROGRAM|URL"),
         (("add", "a b", "x"), "invalid name 'a b'"),
         (("add", "-s", "galaxy", "a", "x"), "invalid scope 'galaxy' (choose from local, user, project)"),
         (("add", "-t", "ws", "a", "x"), "unknown transport 'ws'"),

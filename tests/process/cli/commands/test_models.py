@@ -60,7 +60,7 @@ def test_anything_else_is_answered_with_the_usage(run: Any, argv: list[str]) -> 
     done = run("models", *argv)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1] == "Usage: parley models [NAME] ... [--check] [--json]"
+    assert done.stderr.splitlines()[-1] == "Usage: parley models [MODEL] ... [--check] [--json]"
 
 
 def test_the_list_and_the_checks_can_be_json(run: Any) -> None:

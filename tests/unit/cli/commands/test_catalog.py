@@ -138,6 +138,12 @@ def test_completion_knows_commands_actions_flags_and_values() -> None:
     assert values("sessions", "export", "--json", "abc", "x", "y") == []
     assert values("doctor", "--") == ["--json", "--help"]
     assert values("plugins", "li") == ["list"]
+    assert values("help", "sessions", "sh") == ["show"]
+    assert values("link", "") == ["claude", "miriad-code"]
+    assert values("link", "claude", "") == [":dirs"]
+    assert values("models", "--check", "so") == values("models", "opus", "so") == values("--model", "so") == ["sonnet"]
+    assert values("mcp", "add", "name", "s") == []
+    assert values("--resume", "--mod") == values("--allowedTools", "Read", "--mod") == ["--model"]
     assert values("a prompt", "--mod") == ["--model"]
     assert values("sessions", "nonsense", "x") == []
     assert values() == list(COMMANDS)

@@ -6,7 +6,8 @@ per line with a tab and its description. The line `:files` or `:dirs` stands for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from parley.cli.commands.catalog import BY_NAME, COMMANDS, Action
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
@@ -92,13 +93,33 @@ class Values(Struct, frozen=True):
     """How many words: "none", "one", "maybe" or "many"."""
     metavar: str = ""
     choices: tuple[str, ...] = ()
+    help: str = ""
+    """What the flag does."""
+
+
+NO_VALUES = Values("none")
+
+
+class Position(Struct, frozen=True):
+    """Where the word to complete is."""
+
+    arguments: int
+    """How many arguments are before it."""
+    flag: Values = NO_VALUES
+    """The flag that may take it as a value."""
+    is_value: bool = False
+    """Whether the flag needs it as a value."""
 
 
 def main(argv: list[str]) -> int:
     """Raises UsageError."""
     scripts = {"bash": BASH, "zsh": ZSH, "fish": FISH}
-    handlers = {shell: lambda given, text=text: write_lines([text.rstrip()]) for shell, text in scripts.items()}
+    handlers = {shell: partial(write_script, text) for shell, text in scripts.items()}
     return run_command(COMMANDS["completion"], argv, {**handlers, "words": write_words})
+
+
+def write_script(text: str, given: GivenArgs) -> int:
+    return write_lines([text.rstrip()])
 
 
 def write_words(given: GivenArgs) -> int:
@@ -114,88 +135,86 @@ def complete(words: Sequence[str]) -> Iterator[str]:
             yield line
 
 
-def find_candidates(before: Sequence[str], current: str) -> Iterator[str]:
-    command = BY_NAME.get(before[0]) if before else None
+def find_candidates(before: Sequence[str], current: str) -> Iterable[str]:
+    words = before[1:] if before[:1] == ["help"] and len(before) == 2 else before  # its second word is an action
+    command = BY_NAME.get(words[0]) if words else None
     if command is None:
-        action = Action("", "PROMPT" if before else "COMMAND", takes_options=True)
-        yield from complete_action(action, before, current)
-    elif command.single is not None:
-        yield from complete_action(command.single, before[1:], current)
-    elif len(before) == 1:
-        yield from (f"{name}\t{action.help}" for name, action in command.actions.items())
-        yield "--help\tShow the help of this command."
-    elif before[1] in command.actions:
-        yield from complete_action(command.actions[before[1]], before[2:], current)
+        return complete_action(Action("", "" if before else "COMMAND", takes_options=True), before, current)
+    if command.single is not None:
+        return complete_action(command.single, words[1:], current)
+    if len(words) == 1:
+        return [*(f"{name}\t{action.help}" for name, action in command.actions.items()), "--help\tShow the help."]
+    if words[1] not in command.actions:
+        return []
+    return complete_action(command.actions[words[1]], words[2:], current)
 
 
-def complete_action(action: Action, before: Sequence[str], current: str) -> Iterator[str]:
+def complete_action(action: Action, before: Sequence[str], current: str) -> Iterable[str]:
     flags = list_flags(action)
     name, is_joined, _ = current.partition("=")
     if is_joined and name in flags:
-        values = flags[name][0]
-        yield from (f"{name}={line}" for line in complete_value(values.metavar, values.choices) if line[0] != ":")
-        return
-    arguments, is_open, taken = 0, None, 0
+        return [f"{name}={line}" for line in list_values(flags[name]) if line not in (FILES, DIRECTORIES)]
+    position = find_position(flags, before)
+    if position.is_value or (position.flag.count != "none" and not current.startswith("-")):
+        return list_values(position.flag)
+    if current.startswith("-"):
+        return [f"{flag}\t{values.help}" for flag, values in flags.items()]
+    names = [word.strip("[]") for word in action.arguments.split() if word != "..."]
+    if not names or (action.most is not None and position.arguments >= len(names)):
+        return []
+    return list_values(Values("one", names[min(position.arguments, len(names) - 1)]))
+
+
+def find_position(flags: Mapping[str, Values], before: Sequence[str]) -> Position:
+    """Where the next word is, after these words."""
+    position = Position(0)
     for word in before:
         if is_flag(word):
             flag, is_joined, _ = word.partition("=")
-            is_open = None if is_joined else flags.get(flag, (None, ""))[0]
-            taken = 0
-        elif is_open is not None and (is_open.count == "many" or (is_open.count in ("one", "maybe") and not taken)):
-            taken += 1
+            values = NO_VALUES if is_joined else flags.get(flag, NO_VALUES)
+            position = Position(position.arguments, values, values.count in ("one", "many"))
+        elif position.flag.count == "none":
+            position = Position(position.arguments + 1)
         else:
-            arguments += 1
-    if is_open is not None and is_open.count != "none" and (not taken or is_open.count == "many"):
-        is_needed = is_open.count != "maybe" and not taken
-        if is_needed or not current.startswith("-"):
-            yield from complete_value(is_open.metavar, is_open.choices)
-            return
-    if current.startswith("-"):
-        yield from (f"{flag}\t{help}" for flag, (_, help) in flags.items())
-        return
-    names = [word.strip("[]") for word in action.arguments.split()]
-    if names and (arguments < len(names) or names[-1] == "..."):
-        names = [name for name in names if name != "..."]
-        yield from complete_value(names[min(arguments, len(names) - 1)])
+            position = Position(position.arguments, position.flag if position.flag.count == "many" else NO_VALUES)
+    return position
 
 
-def list_flags(action: Action) -> dict[str, tuple[Values, str]]:
-    """The flags that an action takes, with their help."""
+def list_flags(action: Action) -> dict[str, Values]:
+    """The flags that an action takes."""
     found = {
-        name: (Values("one" if flag.metavar else "none", flag.value, flag.choices), flag.help)
+        name: Values("one" if flag.metavar else "none", flag.value, flag.choices, flag.help)
         for flag in action.flags
         for name in flag.names.split()
     }
     if action.takes_options:
         for row in ROWS:
-            metavar = row.flags[0] if row.field in ("model", "fallback_model") else row.metavar or row.kind.metavar
-            values = Values(row.kind.words, metavar, row.kind.choices)
-            found |= {name: (values, row.help) for name in row.flags if name not in found}
-    return found | {"--help": (Values("none"), "Show the help.")}
+            values = Values(row.kind.words, row.metavar or row.kind.metavar, row.kind.choices, row.help)
+            found |= {name: values for name in row.flags if name not in found}
+    return found | {"--help": Values("none", help="Show the help.")}
 
 
-def complete_value(metavar: str, choices: tuple[str, ...] = ()) -> Iterator[str]:
+def list_values(values: Values) -> Iterator[str]:
     """The candidates for a value, by what the help calls it."""
-    yield from choices
-    for part in metavar.split("|"):
-        if part in ("on", "off", "true", "false"):
-            yield part
-        elif part in ("FILE", "PATH", "SOURCE"):
-            yield FILES
-        elif part in ("DIR", "FOLDER"):
-            yield DIRECTORIES
-        elif part == "SESSION":
-            yield from list_sessions()
-        elif part == "COMMAND":
-            yield from (f"{name}\t{command.help}" for name, command in COMMANDS.items())
-        elif part in ("TOOL", "RULE"):
-            from parley.tools.catalog import BUILT_IN
+    yield from values.choices
+    for part in values.metavar.split("|"):
+        yield from SOURCES.get(part, list)()
 
-            yield from BUILT_IN
-        elif part in ("--model", "--fallback-model"):
-            from parley.models.catalog import ALIASES, OFFLINE
 
-            yield from (*ALIASES, OFFLINE)
+def list_commands() -> list[str]:
+    return [f"{name}\t{command.help}" for name, command in COMMANDS.items()]
+
+
+def list_tools() -> Sequence[str]:
+    from parley.tools.catalog import BUILT_IN
+
+    return BUILT_IN
+
+
+def list_models() -> Sequence[str]:
+    from parley.models.catalog import ALIASES, OFFLINE
+
+    return (*ALIASES, OFFLINE)
 
 
 def list_sessions() -> Iterator[str]:
@@ -211,3 +230,15 @@ def list_sessions() -> Iterator[str]:
         return
     for info in found:
         yield f"{info.id}\t{printable(info.title or info.first_prompt or '')}"
+
+
+SOURCES: dict[str, Callable[[], Iterable[str]]] = {
+    **{word: partial(list, [word]) for word in ("on", "off", "true", "false", "claude", "miriad-code")},
+    **dict.fromkeys(("FILE", "PATH", "SOURCE"), partial(list, [FILES])),
+    **dict.fromkeys(("DIR", "FOLDER"), partial(list, [DIRECTORIES])),
+    **dict.fromkeys(("MODEL", "MODELS"), list_models),
+    **dict.fromkeys(("TOOL", "RULE"), list_tools),
+    "COMMAND": list_commands,
+    "SESSION": list_sessions,
+}
+"""The candidates for each word by which the help calls a value."""
