@@ -141,8 +141,8 @@ ROWS: tuple[Command, ...] = (
             "fish": Action("Print the script for fish: parley completion fish | source"),
             "words": Action("Print the candidates for the last of these words; the scripts call it.", "[WORD] ..."),
         },
-        notes="To have it in every shell, put the command after `:` into ~/.bashrc, into ~/.zshrc after compinit, or "
-        "into ~/.config/fish/config.fish.",
+        notes="To have it in every new shell, put that command into ~/.bashrc, into ~/.zshrc after compinit, or into "
+        "~/.config/fish/config.fish.",
     ),
     Command(
         name="config",

@@ -164,17 +164,17 @@ ACTIONS: dict[str, Callable[..., Iterator[bytes]]] = {
 
 def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
-
-    def run(given: GivenArgs) -> int:
-        command = MemoryCommand(given)
-        if argv[0] != "consolidate":
-            command.check()
-        try:
-            return write_all(ACTIONS[argv[0]](command, *given.words))
-        except Refusal as exc:
-            raise SessionError(str(exc)) from None
-
     return run_command(catalog.COMMANDS["memory"], argv, dict.fromkeys(ACTIONS, run))
+
+
+def run(given: GivenArgs) -> int:
+    command = MemoryCommand(given)
+    if given.action != "consolidate":
+        command.check()
+    try:
+        return write_all(ACTIONS[given.action](command, *given.words))
+    except Refusal as exc:
+        raise SessionError(str(exc)) from None
 
 
 # Formats.

@@ -118,7 +118,6 @@ class SessionsCommand:
             yield from lines
             return
         write_file(path, lines)
-        yield from self.report({"id": info.id, "file": path}, f"Exported session {info.id} to {path}")
 
     def import_(self, path: str) -> Iterator[bytes]:
         parcel = unpack(read_input(path))
@@ -235,16 +234,18 @@ ACTIONS: dict[str, Callable[..., Iterator[bytes]]] = {
 
 def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
+    return run_command(COMMANDS["sessions"], argv, dict.fromkeys(ACTIONS, run))
 
-    def run(given: GivenArgs) -> int:
-        return write_all(ACTIONS[argv[0]](SessionsCommand(given), *given.words))
 
+def run(given: GivenArgs) -> int:
     try:
-        return run_command(COMMANDS["sessions"], argv, dict.fromkeys(ACTIONS, run))
+        return write_all(ACTIONS[given.action](SessionsCommand(given), *given.words))
     except SessionBusy as exc:
         # The exception's own text suggests --fork-session and --steal, which do not apply here.
         busy = f"Session {exc.session_id} is in use by {exc.holder}."
-        raise SessionError(f"{busy} `{argv[0]}` requires exclusive access; try again when it has exited.") from None
+        raise SessionError(
+            f"{busy} `{given.action}` requires exclusive access; try again when it has exited."
+        ) from None
 
 
 def check_length(name: str, text: str) -> None:

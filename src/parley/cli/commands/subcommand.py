@@ -31,6 +31,7 @@ MAX_DIGITS = 15
 class GivenArgs(Struct, frozen=True, kw_only=True):
     """The parsed words after a command."""
 
+    action: str
     words: tuple[str, ...]
     values: dict[str, list[str]]
     options: CliOptions = CliOptions()
@@ -57,14 +58,14 @@ def run_command(command: Command, argv: Sequence[str], handlers: Handlers) -> in
     """Raises UsageError, or what the handler raises."""
     if wants_help(command, argv):
         return write_help(command, argv)
-    name, rest = ("", argv) if command.single else (argv[0], argv[1:])
+    name, rest = ("", argv) if command.single else split_action(command, argv)
     if name in command.refused:
         raise UnknownCommand(f"`parley {command.name} {name}` is not available: {command.refused[name]}")
     if name not in command.actions:
         raise unknown_action(command, name)
     usage = f"\nUsage: {usage_line(command, name)}"
     try:
-        given = parse_args(command.actions[name], rest)
+        given = parse_args(command, name, rest)
     except UsageError as exc:
         raise (UsageError if command.is_shared else InvalidArguments)(f"{exc}{usage}") from None
     try:
@@ -100,14 +101,21 @@ def unknown_action(command: Command, name: str) -> UnknownCommand:
     )
 
 
-def parse_args(action: Action, argv: Sequence[str]) -> GivenArgs:
+def split_action(command: Command, argv: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The name of the action and the rest. Flags may stand before it."""
+    at = next((at for at, word in enumerate(argv) if word in command.actions), 0) if is_flag(argv[0]) else 0
+    return argv[at], [*argv[:at], *argv[at + 1 :]]
+
+
+def parse_args(command: Command, name: str, argv: Sequence[str]) -> GivenArgs:
     """Raises UsageError."""
+    action = command.actions[name]
     words, values = split_flags(action, argv)
     options = CliOptions()
     if action.takes_options:
         words, options = parse_options(action, words)
     check_arguments(action, words)
-    return GivenArgs(words=tuple(words), values=values, options=options)
+    return GivenArgs(action=name, words=tuple(words), values=values, options=options)
 
 
 def split_flags(action: Action, argv: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:

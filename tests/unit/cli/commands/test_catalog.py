@@ -69,6 +69,8 @@ def test_arguments_and_flags_are_split() -> None:
     assert given.words == ("chess", "here")
     assert (given.one("name"), given.has("loud"), given.one("size"), given.has("env")) == ("Ada", True, "big", False)
     assert parse("play", "--", "--loud").words == ("--loud",)
+    assert parse("--loud", "play", "chess") == parse("play", "--loud", "chess")
+    assert parse("--model", "opus", "session", "chess").options.model == "opus"
     assert parse("many", "a", "b", "c").words == ("a", "b", "c")
     assert parse("many", "-e", "A=1", "B=2", "chess", "--env=C=3").all("env") == ["A=1", "B=2", "C=3"]
 

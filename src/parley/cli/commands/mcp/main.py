@@ -20,9 +20,9 @@ HANDLERS = {
 
 def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
-
-    def run(given: GivenArgs) -> int:
-        module, _, function = HANDLERS[argv[0]].partition(":")
-        return int(getattr(import_module(f"parley.cli.commands.mcp.{module}"), function)(given))
-
     return run_command(COMMANDS["mcp"], argv, dict.fromkeys(HANDLERS, run))
+
+
+def run(given: GivenArgs) -> int:
+    module, _, function = HANDLERS[given.action].partition(":")
+    return int(getattr(import_module(f"parley.cli.commands.mcp.{module}"), function)(given))
