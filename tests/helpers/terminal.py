@@ -14,6 +14,7 @@ import select
 import shlex
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -96,24 +97,24 @@ def show_in_tmux(
     """Run a shell command in a window of tmux; returns what the window shows when the command has ended."""
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed (Debian: apt install tmux)")
-    tmux = ["tmux", "-S", str(folder / "tmux.socket"), "-f", "/dev/null"]
-    window = f"sh -c {shlex.quote(command)}; printf 'exit code %s' $?; {' '.join(tmux)} wait-for -S over; exec cat"
-    size = ["-x", str(columns), "-y", str(rows)]
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:  # `tmp_path` may be too long for the path of a socket
+        tmux = ["tmux", "-S", f"{place}/socket", "-f", "/dev/null"]
+        end = f"printf 'exit code %s' $?; {' '.join(tmux)} wait-for -S over; exec cat"
 
-    def run(*argv: str) -> str:
-        return subprocess.run(
-            [*tmux, *argv],
-            env={**environment, "TERM": "screen", "LC_ALL": "C.UTF-8"},
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=True,
-        ).stdout
+        def run(*argv: str) -> str:
+            return subprocess.run(
+                [*tmux, *argv],
+                env={**environment, "TERM": "screen", "LC_ALL": "C.UTF-8"},
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_SECONDS,
+                check=True,
+            ).stdout
 
-    run("new-session", "-d", *size, window)
-    try:
-        run("wait-for", "over")
-        return run("capture-pane", "-p", "-e").rstrip("\n")
-    finally:
-        run("kill-server")
+        run("new-session", "-d", "-x", str(columns), "-y", str(rows), f"sh -c {shlex.quote(command)}; {end}")
+        try:
+            run("wait-for", "over")
+            return run("capture-pane", "-p", "-e").rstrip("\n")
+        finally:
+            run("kill-server")
