@@ -7,6 +7,7 @@ See also: `run.py` runs the session, `handshake.py` handles messages before it, 
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -16,6 +17,8 @@ from parley.version import PROTOCOL_LEVEL, __version__
 
 TYPE_CHECKING = False  # importing typing takes 10 ms, during which Ctrl-C would print a traceback
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from parley.protocol.options import CliOptions, ParsedArgs
 
 SUBCOMMANDS = {
@@ -69,7 +72,7 @@ VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__}, compatible with Claude 
 
 
 def run() -> None:
-    sys.exit(main([decode_word(word) for word in sys.argv[1:]]))
+    leave(main([decode_word(word) for word in sys.argv[1:]]))
 
 
 def run_miriad() -> None:
@@ -78,8 +81,23 @@ def run_miriad() -> None:
     if "--help" in words or "-h" in words:
         from parley.cli.help import MIRIAD_HELP
 
-        sys.exit(write_text(MIRIAD_HELP))
-    sys.exit(main(["--stdio", *words]))
+        leave(write_text(MIRIAD_HELP))
+    leave(main(["--stdio", *words]))
+
+
+def leave(code: int) -> NoReturn:
+    """Exit without clearing all modules, which takes as long as a turn. Exit handlers run as usual."""
+    if (threading := sys.modules.get("threading")) is not None:
+        others = set(threading.enumerate()) - {threading.main_thread()}
+        if not all(thread.daemon for thread in others):
+            sys.exit(code)  # waits for them
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # reports it
+    os._exit(code)
 
 
 def decode_word(word: str) -> str:
