@@ -97,7 +97,7 @@ def test_what_is_declared_is_known(answer: Any) -> None:
             {"hookSpecificOutput": {"hookEventName": "Stop", **DENY}},
             ("hookSpecificOutput.hookEventName: 'Stop' (expected PreToolUse)",),
         ),
-        ("Stop", {"additionalContext": "x"}, ("additionalContext (in the wrong place)",)),
+        ("Stop", {"additionalContext": "x"}, ("additionalContext (in the wrong place: it belongs in hookSpecificOutput)",)),
         ("Stop", {"decision": "deny"}, ("decision: 'deny' (expected block)",)),
         ("PostToolUse", {"hookSpecificOutput": DENY}, ("hookSpecificOutput.permissionDecision",)),
         (

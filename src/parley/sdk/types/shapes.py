@@ -300,6 +300,44 @@ class McpStatusResponse(TypedDict):
     mcpServers: list[McpServerStatus]
 
 
+class ElicitationRequest(TypedDict):
+    """A question of an MCP server to the user, for `Options.on_elicitation`."""
+
+    mcp_server_name: str
+    message: str
+    mode: NotRequired[Literal["form", "url"]]
+    url: NotRequired[str]
+    elicitation_id: NotRequired[str]
+    requested_schema: NotRequired[dict[str, Any]]
+    """The JSON Schema that `content` of the answer must match."""
+    property_order: NotRequired[list[str]]
+    title: NotRequired[str]
+    display_name: NotRequired[str]
+    description: NotRequired[str]
+
+
+class ElicitationResult(TypedDict):
+    """The answer to a question of an MCP server."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: NotRequired[dict[str, Any]]
+
+
+class UserDialogRequest(TypedDict):
+    """A dialog that the engine asks the program to show, for `Options.on_user_dialog`."""
+
+    dialog_kind: str
+    payload: Any
+    tool_use_id: NotRequired[str]
+
+
+class UserDialogResult(TypedDict):
+    """How a dialog ended. `result` is for `completed`."""
+
+    behavior: Literal["completed", "cancelled"]
+    result: NotRequired[Any]
+
+
 # Replies and sessions.
 
 
