@@ -160,9 +160,7 @@ def has_decision(output: HookOutput) -> bool:
 def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
     """The keys that are not valid for this event, with their location and a hint."""
     own = SPECIFIC_KEYS.get(event, _CONTEXT)
-    found = [
-        describe_key(key, GENERAL_KEYS, own, "hookSpecificOutput") for key in answer if key not in GENERAL_KEYS
-    ]
+    found = [describe_key(key, GENERAL_KEYS, own, "hookSpecificOutput") for key in answer if key not in GENERAL_KEYS]
     word = answer.get("decision")
     if isinstance(word, str) and word not in DECISION_WORDS and event not in MUST_DECIDE:
         found.append(f"decision: {word!r:.100} (expected block)")

@@ -206,6 +206,7 @@ class Client(Controls, Generic[OutputT]):
         link.closing = True
         if self._feeding is not None:
             self._feeding.cancel()
+        self.router.queue.finish(lambda: None)
         await link.close(self.router.is_busy)
         await self._close_rest()
 

@@ -46,6 +46,7 @@ class MessageRouter:
             self._route(message)
         for watch in self.watchers:
             watch(message)
+        self.send_next()
 
     def _route(self, message: base.Message) -> None:
         if isinstance(message, Init):
@@ -61,7 +62,6 @@ class MessageRouter:
                 self.unanswered = 0
             else:
                 self.turns.settle(turns, found)
-        self.send_next()
 
     def send_next(self) -> None:
         """Send the next prompt that waits for a turn of its own, if no other prompt is open."""
