@@ -158,17 +158,20 @@ def check_output(event: str, output: Json) -> None:
         log.warning("the answer of a %s hook has unknown keys: %s", event, ", ".join(unknown))
 
 
-def is_denial(output: Json) -> bool:
+def is_denial(event: str, output: Json) -> bool:
     """Whether an output blocks or denies, whatever else it says."""
-    from parley.hooks.output import HookFailed, parse_output
+    from parley.hooks.output import MUST_DECIDE, HookFailed, parse_output
     from parley.hooks.output import is_denial as denies
 
     try:
         parsed = parse_output(output)
     except HookFailed:
         return False
+    if event in MUST_DECIDE:
+        return denies(parsed)
     decision = parsed.hookSpecificOutput.decision if parsed.hookSpecificOutput is not None else None
-    return denies(parsed) or (decision is not None and decision.get("behavior") == "deny")
+    refuses = decision is not None and decision.get("behavior") == "deny"
+    return parsed.continues is False or parsed.decision == "block" or refuses
 
 
 def build_denial(event: str, reason: str) -> Json:

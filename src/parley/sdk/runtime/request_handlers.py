@@ -104,10 +104,11 @@ class RequestHandler:
             hooks.check_output(event, output)
         except TypeError as exc:
             is_guard = event in GUARDS and callback_id not in self.hooks.lenient
-            if not hooks.is_denial(output) and not (is_guard and not self.failures_block):
-                raise
-            log.warning("a hook failed", exc_info=True)
-            return output if hooks.is_denial(output) else hooks.build_denial(event, str(exc))
+            if not hooks.is_denial(event, output):
+                if self.failures_block or not is_guard:
+                    raise
+                output = hooks.build_denial(event, str(exc))
+            log.warning("a %s hook failed", event, exc_info=True)
         return output
 
     async def mcp(self, request: McpMessage, signal: Signal) -> Json:
