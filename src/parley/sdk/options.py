@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from parley.models.fake.script import Script
     from parley.sdk.budget import Budget
     from parley.sdk.store.interface import SessionStore
-    from parley.sdk.tool import SdkMcpTool
 
 OnElicitation = Callable[[ElicitationRequest], Awaitable[ElicitationResult] | ElicitationResult]
 OnUserDialog = Callable[[UserDialogRequest], Awaitable[UserDialogResult] | UserDialogResult]
@@ -99,7 +98,7 @@ class Options(Generic[OutputT]):
     """
 
     # Tools and permissions.
-    tools: list[str | SdkMcpTool[Any] | Callable[..., Any]] | list[str] | ToolsPreset | None = None
+    tools: Sequence[str | Callable[..., Any]] | ToolsPreset | None = None
     """The tools that the model has: names of built-in tools, your functions, or both. Default: all built-in tools.
 
     `["Read", add]` is Read and your function `add`; `["default", add]` all built-in tools and `add`; `[]` none. Your

@@ -145,7 +145,7 @@ def tool_flags(options: Options[Any]) -> Json:
     """The built-in tools. The program's own are a server (handshake.py)."""
     if options.tools is None:
         return {}
-    is_list = isinstance(options.tools, list)
+    is_list = isinstance(options.tools, list | tuple)
     return {"tools": tuple(each for each in options.tools if isinstance(each, str)) if is_list else ("default",)}
 
 

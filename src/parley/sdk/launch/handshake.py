@@ -121,7 +121,7 @@ def split_mcp_servers(options: Options[Any]) -> tuple[Json, dict[str, Any]]:
 
 def own_tools(options: Options[Any]) -> list[SdkMcpTool[Any]]:
     """The program's own functions in `tools`."""
-    if not isinstance(options.tools, list) or all(isinstance(each, str) for each in options.tools):
+    if not isinstance(options.tools, list | tuple) or all(isinstance(each, str) for each in options.tools):
         return []
     from parley.sdk.tool import to_tool
 

@@ -61,7 +61,7 @@ def is_strings(value: Any) -> bool:
 
 
 def is_tools(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) or callable(one) for one in value)
+    return isinstance(value, list | tuple) and all(isinstance(one, str) or callable(one) for one in value)
 
 
 def is_script(value: Any) -> bool:
