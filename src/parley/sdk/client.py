@@ -134,6 +134,7 @@ class Client(Controls, Generic[OutputT]):
         router = MessageRouter()
         self.router = router
         if options.budget is not None:
+            options.budget.check()
             router.watchers.append(BudgetMeter(options.budget, bool(options.resume or options.continue_conversation)))
             options = limit_options(options)
         servers: dict[str, HostedServer] = {}

@@ -115,8 +115,6 @@ async def run_many(
 
 async def run_one(index: int, prompt: Prompt, options: Options[OutputT]) -> RunOutcome[OutputT]:
     try:
-        if options.budget is not None:
-            options.budget.check()
         return RunOutcome(index, prompt, result=await run(prompt, options))
     except Exception as exc:
         return RunOutcome(index, prompt, error=exc)

@@ -134,7 +134,8 @@ script = Script(
 untyped = Options(
     model=script, tools=["Read", add, shout, fetch, plain], can_use_tool=decide, on_question=choose, on_plan=review,
     on_elicitation=elicit, budget=budget, mcp_servers={"mine": create_sdk_mcp_server("mine", tools=[add, shout])},
-    agents={"a": AgentDefinition(description="d", prompt="p")}, system_prompt={"type": "preset", "preset": "claude_code"},
+    agents={"a": AgentDefinition(description="d", prompt="p")},
+    system_prompt={"type": "preset", "preset": "claude_code"},
 )
 typed = Options(model="sonnet", output_type=City)
 towns = Options(output_type=Town)

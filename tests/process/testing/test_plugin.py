@@ -1,12 +1,9 @@
-"""The pytest fixtures for users. The example in the docs is one of these tests."""
+"""The pytest fixtures for users. `tests/process/docs` runs the example in the docs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,24 +28,6 @@ def said(url: str, prompt: str = "Hi") -> Any:
     body = {"model": "m", "messages": [{"role": "user", "content": prompt}]}
     with urllib.request.urlopen(f"{url}/v1/messages", json.dumps(body).encode(), timeout=60) as response:
         return json.load(response)["content"][0]["text"]
-
-
-def test_the_example_in_the_docs_passes(tmp_path: Path) -> None:
-    text = (DOCS / "testing.md").read_text(encoding="utf-8")
-    (tmp_path / "test_my_agent.py").write_text(text.partition("```python\n")[2].partition("```")[0])
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_agent.py"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stdout
-    assert "2 passed" in done.stdout
 
 
 def test_a_server_plays_a_text_a_script_or_a_recording(model_server: Any, tmp_path: Path) -> None:

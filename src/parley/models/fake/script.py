@@ -52,6 +52,7 @@ class ScriptedError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     retry_after_seconds: float | None = None
 
     def to_error(self) -> ModelError:
+        """The error that a model call raises."""
         retryable = self.status is None or self.status in (401, 408, 409, 429) or self.status >= 500
         return ModelError(
             self.message,
