@@ -22,9 +22,9 @@ from parley.protocol.options import CliOptions
 from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
 from parley.tools.base import ListsAgents, TakesOptions, Tool, Workspace
-from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, find_traits, load_external
+from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, canonical_name, find_traits, load_external
 from parley.tools.registry import ToolRegistry
-from parley.tools.selection import ToolSelection, canonical_name, select_tools
+from parley.tools.selection import ToolSelection, select_tools
 from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
@@ -187,7 +187,7 @@ def make_workspace(
         files=files or make_files(launch, session_id),
         processes=Processes(),
         results_folder=results_folder(launch, session_id),
-        new_id=launch.short_id,
+        new_id=launch.clock.new_short_id,
         open_web=make_web(launch),
         plan_file=str(plan_file(launch, session_id)),
         clock=launch.clock.monotonic,
@@ -206,7 +206,11 @@ def make_files(launch: LaunchContext, session_id: str) -> LocalFiles:
 
         tree = TreeSnapshot(launch.cwd, checkpoints, [str(launch.config)])
     return LocalFiles(
-        cwd=launch.cwd, checkpoints=checkpoints, new_id=launch.short_id, tree=tree, delete_history_at_end=forget
+        cwd=launch.cwd,
+        checkpoints=checkpoints,
+        new_id=launch.clock.new_short_id,
+        tree=tree,
+        delete_history_at_end=forget,
     )
 
 

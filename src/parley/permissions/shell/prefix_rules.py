@@ -21,10 +21,10 @@ import msgspec
 
 from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import Program, parse_arguments
+from parley.permissions.shell.command_rules import matches
 from parley.permissions.shell.readonly import git
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS
-from parley.permissions.shell.rule_patterns import matches
 from parley.permissions.shell.wrappers import UnwrappedCommand
 
 UNKNOWN_FLAG = "The rule does not name {word}, and {name} may write or run something with it"

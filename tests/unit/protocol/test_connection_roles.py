@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from parley.protocol.base import Refused, Unknown, decode
+from parley.protocol.connection import Role, may_send
 from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.requests import Request, UnknownRequest, list_requests
-from parley.protocol.roles import Role, may_send
 from tests.helpers.golden import CATALOGUE, Sample, each
 
 SAID_BY_BOTH = {"user", "control_request", "control_response", "control_cancel_request", "keep_alive", "jsonrpc"}

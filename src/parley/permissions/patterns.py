@@ -1,4 +1,6 @@
-"""Path patterns of Read and Edit rules: gitignore syntax with four anchors.
+"""Patterns in rules: texts with `*`, and the paths of Read and Edit rules.
+
+In the name of a tool, a command or a host, each `*` stands for any text. Paths have gitignore syntax with four anchors:
 
     //etc/**      from the root              ~/notes/**    from the home folder
     /src/**       from the rule's own root   docs/*.md     from the working directory (also ./docs/*.md)
@@ -7,7 +9,8 @@ A pattern that matches a folder matches everything in it. To deny, a pattern is 
 any depth, below every working directory, in any case and Unicode spelling. To allow, it is read narrowly: a folder is
 the one directly below the anchor, with exact spelling.
 
-See also: symlinks (filesystem.py), the rules themselves (../rules.py).
+See also: symlinks (paths/filesystem.py), the contents of Bash rules (shell/command_rules.py), the rules themselves
+(rules.py).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections.abc import Sequence
 
 from parley.workspace.globs import WILD, PathGlob
 
@@ -23,6 +27,26 @@ MAX_NAME_CHARACTERS = 255
 """The kernel's limits for a path and for one part of it."""
 INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 """Characters that some file systems ignore: `.g\u200cit` is `.git` to them."""
+
+
+def matches_text(pattern: str, text: str) -> bool:
+    """Whether a text matches a pattern in which each `*` stands for any text."""
+    return matches_pieces(pattern.split("*"), text)
+
+
+def matches_pieces(pieces: Sequence[str], text: str) -> bool:
+    """As `matches_text`, with the pattern split at its stars."""
+    if len(pieces) == 1:
+        return text == pieces[0]
+    if not text.startswith(pieces[0]):
+        return False
+    index = len(pieces[0])
+    for piece in pieces[1:-1]:
+        index = text.find(piece, index)
+        if index < 0:
+            return False
+        index += len(piece)
+    return len(text) - len(pieces[-1]) >= index and text.endswith(pieces[-1])
 
 
 def may_be_path(text: str) -> bool:

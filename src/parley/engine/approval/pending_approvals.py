@@ -1,4 +1,4 @@
-"""Permission requests and PreToolUse callbacks that outlive an engine.
+"""Sends permission requests and PreToolUse callbacks, and journals them while they are open.
 
     question    {"request_id", "tool_use_id"}     journalled before the request is sent
     answered    {"request_id", "tool_use_id"}     journalled when the reply arrives
@@ -6,23 +6,29 @@
 Entries for a PreToolUse callback also have its `callback_id`. Entries for a call that the client runs have
 `waits_for` (turn/client_tools.py); the result of the call answers them.
 
-When a session is resumed while a request is open, the turn continues where it waited (resumed_turn.py) and the same
-request is sent again under the same id.
+When a session is resumed while a request is open, the turn continues where it waited (recovery/resumed_turn.py) and
+the same request is sent again under the same id.
+
+See also: `gate.py` decides what to ask and reads the reply.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from parley.engine.session.journal import Journal
-from parley.engine.turn.result_spill import fit_input
+from parley.engine.session.outbox import Activity, Outbox
 from parley.host import Host
 from parley.protocol.base import Json
+from parley.protocol.blocks import ToolUse
+from parley.protocol.messages.dialects import PermissionRequest
 from parley.protocol.messages.requests import CanUseTool, HookCallback, Request
+from parley.protocol.messages.system import Informational
 
 
 class PendingApprovals:
@@ -54,11 +60,6 @@ class PendingApprovals:
         request_id = self._new_id()
         self._journal.append_event("question", {"request_id": request_id, **about})
         return request_id
-
-
-def call_names(asked: CanUseTool | HookCallback) -> Json:
-    own = {"callback_id": asked.callback_id} if isinstance(asked, HookCallback) else {}
-    return {"tool_use_id": asked.tool_use_id, **own}
 
 
 class RecordingHost:
@@ -98,9 +99,62 @@ class RecordingHost:
             )
 
     def _fit(self, request: HookCallback) -> HookCallback:
+        from parley.engine.turn.result_spill import fit_input
+
         input = fit_input(request.input, self._max_bytes)
         if input is request.input:
             return request
         event = input.get("hook_event_name")
         self._warn(f"callback {request.callback_id} of {event}: its input is truncated: the line would be too long")
         return msgspec.structs.replace(request, input=input)
+
+
+class Approver(Protocol):
+    """Answers permission requests: the client, or an MCP tool."""
+
+    async def request(self, request: CanUseTool, request_id: str | None = None) -> Any:
+        """The reply as JSON. Raises HostGone or HostError."""
+
+
+class ApprovalChannel:
+    """Sends permission requests to the client, or to the MCP tool that answers for it."""
+
+    def __init__(
+        self, approver: Approver | None, outbox: Outbox, activity: Activity, pending: PendingApprovals
+    ) -> None:
+        self._approver = approver
+        self._outbox = outbox
+        self._activity = activity
+        self._pending = pending
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is an approver. Without one, calls that need a reply are denied."""
+        return self._approver is not None
+
+    def redirect(self, approver: Approver) -> None:
+        """Send the next requests to another approver."""
+        self._approver = approver
+
+    def announce(self, call: ToolUse) -> None:
+        """Tell clients that show a call before they are asked about it."""
+        self._outbox.send(PermissionRequest(tool=call.name, params=call.input))
+
+    def report(self, text: str) -> None:
+        """Tell the client about a decision that is not what a hook asked for."""
+        self._outbox.send(Informational(content=text, level="warning"))
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """The state of the session is `requires_action` while the body waits for a reply."""
+        return self._activity.waiting()
+
+    def request(self, asked: CanUseTool) -> Awaitable[Any]:
+        """The reply as JSON. The request is journalled while it is open. Raises HostGone or HostError."""
+        approver = self._approver
+        assert approver is not None
+        return self._pending.request(asked, lambda request_id: approver.request(asked, request_id))
+
+
+def call_names(asked: CanUseTool | HookCallback) -> Json:
+    own = {"callback_id": asked.callback_id} if isinstance(asked, HookCallback) else {}
+    return {"tool_use_id": asked.tool_use_id, **own}

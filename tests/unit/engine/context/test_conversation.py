@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.models.thinking import ThinkingOptions, thinking_field
+from parley.engine.context.conversation import ThinkingOptions, thinking_field
 from parley.models.catalog import ModelInfo
 from parley.protocol.base import Json
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.paths import patterns
+from parley.permissions import patterns
 
 
 def denies(spec: str, path: str, *more: str) -> bool:
