@@ -92,8 +92,8 @@ class Client(Controls, Generic[OutputT]):
     async def connect(self, prompt: str | AsyncIterable[Json] | None = None) -> None:
         """Start the engine and initialize the session; `async with` does this. With `prompt`, send it as `query` does.
 
-        Raises CLIConnectionError, ProcessError, ControlError.
-        If connecting fails, the engine and its children are ended first.
+        Raises CLIConnectionError, ProcessError, ControlError, and BudgetExceeded if the shared budget is spent. If
+        connecting fails, the engine and its children are ended first.
         """
         if prompt is not None:
             check_prompt(prompt)
@@ -285,10 +285,14 @@ class Client(Controls, Generic[OutputT]):
             print(result.text, result.cost_usd)
 
         Raises ResultError if the turn failed, unless `check` is False, and MessageParseError if there is an
-        `output_type` that the output does not match. Raises what `ask` raises.
+        `output_type` that the output does not match. Raises what `ask` raises. Cancelling the call withdraws a prompt
+        that waits; a turn that runs continues until `interrupt`.
         """
         turn = await self.ask(prompt)
-        await turn.text(check=check)
+        try:
+            await turn.text(check=check)
+        finally:
+            self.router.queue.withdraw(turn.uuid)  # only a cancelled call leaves it there
         assert turn.result is not None  # text() has raised otherwise
         result: RunResult[OutputT] = RunResult(turn.result, self._parser())
         if check and self.options.output_type is not None:

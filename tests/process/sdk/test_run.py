@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from parley import (
     Budget,
     BudgetExceeded,
     Client,
+    HookContext,
+    HookMatcher,
     MessageParseError,
     Options,
     ResultError,
@@ -25,6 +28,7 @@ from parley import (
     SyncClient,
     ToolResultBlock,
     UserMessage,
+    UserPromptSubmitHookInput,
     run_many,
     run_many_sync,
     run_sync,
@@ -218,6 +222,28 @@ def test_prompts_that_wait_when_the_client_closes_end(harness: ClientHarness, en
     assert run("asyncio", play, harness.options(engine, model=SLEEP)) == (None, "queued")
 
 
+def test_a_run_that_is_cancelled_while_it_waits_is_never_sent(harness: ClientHarness, engine: str) -> None:
+    sent: list[str] = []
+
+    async def note(input: UserPromptSubmitHookInput, tool_use_id: str | None, context: HookContext) -> None:
+        sent.append(input["prompt"])
+
+    async def play(options: Options) -> None:
+        async with Client(options) as client:
+            first = await client.ask("prompt 1.")
+            waiting = asyncio.create_task(client.run("prompt 2."))
+            await asyncio.sleep(0)  # lets it start, so that it waits for the first turn
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            await first
+            await client.run("prompt 3.")
+
+    hooks = {"UserPromptSubmit": [HookMatcher(hooks=[note])]}
+    run("asyncio", play, harness.options(engine, model=ECHO, hooks=hooks))
+    assert sent == ["prompt 1.", "prompt 3."]
+
+
 def test_two_waiting_prompts_cannot_have_one_uuid(harness: ClientHarness) -> None:
     async def play(options: Options) -> None:
         async with Client(options) as client:
@@ -396,6 +422,14 @@ def test_a_resumed_session_is_not_counted_twice(harness: ClientHarness) -> None:
     run_sync("two", options)
 
     assert budget.spent_tokens == 200
+
+
+def test_threads_may_share_a_budget() -> None:
+    budget = Budget(usd=1000, tokens=10**9)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: budget.add(0.5, 3), range(1000)))
+
+    assert (budget.spent_usd, budget.spent_tokens, budget.remaining_usd) == (500.0, 3000, 500.0)
 
 
 @pytest.mark.parametrize(
