@@ -92,24 +92,27 @@ async def run_many(
     checked, waiting = check_types(options), list(prompts)
     pending = iter(enumerate(waiting))
     outcomes: dict[int, RunOutcome[OutputT]] = {}
-    errors: list[Exception] = []
+    failed = 0
+    error: Exception | None = None
 
     async def work() -> None:
+        nonlocal failed, error
         for index, prompt in pending:
             outcome = outcomes[index] = await run_one(index, prompt, checked)
-            failed = sum(each.error is not None for each in outcomes.values())
+            failed += outcome.error is not None
             try:
                 if on_progress is not None:
                     on_progress(RunProgress(len(outcomes), failed, len(waiting), outcome))
             except Exception as exc:
-                errors.append(exc)
+                error = exc
                 group.cancel_scope.cancel()
+                return
 
     async with create_task_group() as group:
         for _ in range(min(concurrency, len(waiting))):
             group.start_soon(work)
-    if errors:
-        raise errors[0]
+    if error is not None:
+        raise error
     return [outcomes[index] for index in range(len(waiting))]
 
 
