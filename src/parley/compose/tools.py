@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley import entry_points
+import msgspec
+
+from parley import entry_points, tools
 from parley.compose import memory
 from parley.compose.instructions import read_text_file
 from parley.compose.launch_context import LaunchContext
@@ -18,6 +21,7 @@ from parley.engine.agents.registry import AgentRegistry
 from parley.engine.session.config import SearchMode, ToolSearchPolicy
 from parley.errors import UsageError
 from parley.observer import NULL_OBSERVER, Observer
+from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
 from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
@@ -56,7 +60,8 @@ def make_registry(launch: LaunchContext, options: CliOptions, agents: Callable[[
         has_input=has_more_input(launch.options),
         tasks=is_truthy(tasks) if tasks else None,
     )
-    return ToolRegistry(select_tools(known, selection), lambda name: make_tool(name, agents, options))
+    names = select_tools(known, selection)
+    return ToolRegistry(names, lambda name: make_tool(name, agents, options), find_definition)
 
 
 def has_more_input(options: CliOptions) -> bool:
@@ -131,6 +136,18 @@ def make_tool(name: str, agents: Callable[[], AgentRegistry] | None = None, opti
     if options is not None and isinstance(tool, TakesOptions):
         tool = tool.with_options(options)
     return tool.with_agents(agents().to_json) if agents is not None and isinstance(tool, ListsAgents) else tool
+
+
+def find_definition(name: str) -> Json | None:
+    """The definition of a built-in tool; its description is None if it depends on the session."""
+    return load_definitions().get(name)
+
+
+@functools.cache
+def load_definitions() -> dict[str, Json]:
+    """Written by scripts/gen_tools.py."""
+    found: dict[str, Json] = msgspec.json.decode(Path(tools.__file__).with_name("definitions.json").read_bytes())
+    return found
 
 
 def client_tools(launch: LaunchContext) -> Sequence[ClientToolSpec]:

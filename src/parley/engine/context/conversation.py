@@ -143,6 +143,8 @@ class Conversation:
         """The deferred tools; None until there are any that could be."""
         self._sent_rate_limit: RateLimitInfo | None = None
         self.gauge = ContextGauge()
+        self._schema_tokens: dict[int, tuple[Json, int]] = {}
+        """Definitions of tools and their tokens, by the id of the definition."""
 
     @property
     def tool_context(self) -> Context:
@@ -250,7 +252,15 @@ class Conversation:
         """The tokens of the system prompt and the tools, estimated."""
         recorded = self.journal.system_text if self.records_prompt else None
         system = recorded if recorded is not None else render(self.instructions)
-        return tokens_from_chars(len(system)) + sum(map(estimate_tokens, self.tool_schemas()))
+        return tokens_from_chars(len(system)) + sum(map(self._weigh_schema, self.tool_schemas()))
+
+    def _weigh_schema(self, schema: Json) -> int:
+        """The tokens of a tool's definition, estimated once."""
+        known, tokens = self._schema_tokens.get(id(schema), (None, 0))
+        if known is not schema:
+            tokens = estimate_tokens(schema)
+            self._schema_tokens[id(schema)] = schema, tokens
+        return tokens
 
     def is_nearly_full(self) -> bool:
         """Whether the conversation must be compacted before the next call."""

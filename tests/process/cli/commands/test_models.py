@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -58,8 +59,20 @@ def test_without_a_name_the_model_of_a_session_here_is_checked(run: Any) -> None
 def test_anything_else_is_answered_with_the_usage(run: Any, argv: list[str]) -> None:
     done = run("models", *argv)
 
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Error: usage: parley models | parley models --check [NAME ...]\n"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == "Usage: parley models [MODEL] ... [--check] [--json]"
+
+
+def test_the_list_and_the_checks_can_be_json(run: Any) -> None:
+    listed = json.loads(run("models", "--json", ANTHROPIC_MODEL="openai:gpt").stdout)
+    assert (listed["default"]["model"], listed["default"]["has_price"]) == ("openai:gpt", False)
+    assert [row["model"] for row in listed["models"] if row["alias"] == "sonnet"] == ["claude-sonnet-5-5"]
+    assert {"backend": "openai", "address": "https://api.openai.com/v1", "key": "none"} in listed["backends"]
+
+    done = run("models", "--check", "offline", "sonnet", "--json")
+    works, fails = json.loads(done.stdout)
+    assert (done.returncode, works["ok"], works["answered_as"], fails["ok"]) == (1, True, "offline", False)
+    assert fails["error"].startswith("No API key")
 
 
 def test_an_address_that_is_invalid_is_one_sentence(run: Any) -> None:
