@@ -23,7 +23,8 @@ FAMILIES = frozenset(
 )
 LAYERS = (
     {"__init__", "__main__", "types", "_errors"},
-    {"cli", "sdk", "gateway", "testing"},
+    {"testing"},
+    {"cli", "sdk", "gateway"},
     {"compose"},
     {"memory implementation"},
     {"engine"},
