@@ -17,7 +17,7 @@ from parley.compose.tools import make_workspace
 from parley.errors import UsageError
 from parley.host import HostGone
 from parley.mcp.base import ServerSources, ServerSpec
-from parley.mcp.server import McpServer, method_not_found
+from parley.mcp.server_connection import McpServer, method_not_found
 from parley.models.endpoint import without_userinfo
 from parley.protocol.base import Json, Struct
 from parley.settings.base import SettingsWriteError, printable
