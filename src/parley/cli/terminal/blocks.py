@@ -91,8 +91,9 @@ class BlockSplitter:
 
     def _split_code(self, text: str) -> list[Block]:
         """The lines of code in the text, and the line that ends them."""
-        fence, blocks = self._fence, []
+        fence = self._fence
         assert fence is not None
+        blocks: list[Block] = []
         for line in split_lines(text):
             if fence.is_closed_by(line):
                 self._fence = None

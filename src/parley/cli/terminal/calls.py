@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parley.cli.terminal.style import Styles
-from parley.cli.terminal.text import cell_width, reveal_line, shorten
+from parley.cli.terminal.text import cell_width, reveal_line, shorten, wrap
 from parley.engine.agents.forwarding import describe_activity
 from parley.protocol.base import Json, encode_json
 from parley.protocol.blocks import ToolResult, ToolUse
-from parley.tools.catalog import find_traits
+from parley.tools.catalog import JUDGED_BY_CALL, find_traits
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_PER_SECOND = 10
 MAX_INPUT_CHARS = 400
 INDENT = "  "
+SEPARATOR = " · "
+MAX_REASON_LINES = 3
 
 
 def format_seconds(seconds: float) -> str:
@@ -41,6 +43,8 @@ class RunningCall:
         self.started_at = started_at
         self.is_announced = False
         """Whether a line about its start is printed: one that has lines of its own below it."""
+        self.is_dialog = False
+        """Whether the call is a question to the person, who has seen it and its answer."""
 
 
 class CallLines:
@@ -68,10 +72,11 @@ class CallLines:
         running.is_announced = True
         return [self._fit(running.depth, "▸", describe(running.call), "")]
 
-    def restart_clock(self, call_id: str | None) -> None:
+    def resume(self, call_id: str, *, is_dialog: bool) -> None:
         """The call runs from now on: until here it waited for an answer."""
         if call_id in self.running:
             self.running[call_id].started_at = self._clock()
+            self.running[call_id].is_dialog = is_dialog
 
     def finish(self, result: ToolResult, meta: Json) -> list[str]:
         """The line of a call that has ended. `meta` is its entry in `tool_result_meta`."""
@@ -79,12 +84,27 @@ class CallLines:
         if running is None:
             return []
         styles, elapsed = self._styles, format_seconds(self._clock() - running.started_at)
-        what = describe(running.call)
+        if meta.get("permission_decision", {}).get("decision") == "reject":
+            return self._explain(running, styles.warning("⊘"), "denied", first_line(result))
         if "non_execution_kind" in meta:
-            return [self._fit(running.depth, styles.warning("⊘"), what, f"denied: {first_line(result)}")]
+            return [self._fit(running.depth, styles.warning("⊘"), describe(running.call), "interrupted")]
         if result.is_error:
-            return [self._fit(running.depth, styles.bad("✗"), what, f"failed · {elapsed}: {first_line(result)}")]
-        return [self._fit(running.depth, styles.good("✓"), what, f"ok · {elapsed}")]
+            return self._explain(running, styles.bad("✗"), f"failed · {elapsed}", first_line(result))
+        if running.is_dialog:
+            return []
+        return [self._fit(running.depth, styles.good("✓"), describe(running.call), f"ok · {elapsed}")]
+
+    def _explain(self, running: RunningCall, mark: str, outcome: str, reason: str) -> list[str]:
+        """The line of a call that did not succeed; its reason is on the next line if it does not fit."""
+        what, depth = describe(running.call), running.depth
+        if cell_width(f"{INDENT * depth}? {what}{SEPARATOR}{outcome}: {reason}") <= self._width():
+            return [self._fit(depth, mark, what, f"{outcome}: {reason}")]
+        room = max(1, self._width() - len(INDENT) * (depth + 1))
+        reasons = wrap(reason, room)[:MAX_REASON_LINES]
+        return [
+            self._fit(depth, mark, what, outcome),
+            *(INDENT * (depth + 1) + self._styles.dim(line) for line in reasons),
+        ]
 
     def live_lines(self) -> list[str]:
         """A line for every call that runs."""
@@ -105,13 +125,13 @@ class CallLines:
         self._tasks[task_id] = description
         return [self._fit(1, "▸", f"In the background: {reveal_line(description)}", "")]
 
-    def finish_task(self, task_id: str, status: str, summary: str) -> list[str]:
+    def finish_task(self, task_id: str, status: str) -> list[str]:
         description = self._tasks.pop(task_id, None)
         if description is None:
             return []
         styles = self._styles
         mark = styles.good("✓") if status == "completed" else styles.bad("✗")
-        return [self._fit(1, mark, f"In the background: {reveal_line(description)}", reveal_line(f"{status}: {summary}"))]
+        return [self._fit(1, mark, f"In the background: {reveal_line(description)}", reveal_line(status))]
 
     @property
     def tasks(self) -> list[str]:
@@ -125,13 +145,12 @@ class CallLines:
         return [*above, self._fit(depth, " ", "", reveal_line(text))]
 
     def _fit(self, depth: int, mark: str, what: str, outcome: str) -> str:
-        """One line that fits: the end of `what`, then that of the outcome, is left out."""
-        room = self._width() - len(INDENT) * depth - 3
-        kept = min(cell_width(outcome), max(room // 2, room - cell_width(what) - 1)) if outcome else 0
-        outcome = shorten(outcome, kept)
-        what = shorten(what, room - cell_width(outcome) - bool(outcome))
-        gap = " " if what and outcome else ""
-        return f"{INDENT * depth}{mark} {what}{gap}{self._styles.dim(outcome)}"
+        """One line that fits: the end of `what` is left out, or else that of the outcome."""
+        room = self._width() - len(INDENT) * depth - 2
+        outcome = shorten(outcome, room)
+        gap = SEPARATOR if what and outcome else ""
+        what = shorten(what, max(0, room - cell_width(outcome) - len(gap)))
+        return f"{INDENT * depth}{mark} {what}{self._styles.dim((gap if what else '') + outcome)}"
 
 
 def describe(call: ToolUse) -> str:
@@ -139,8 +158,8 @@ def describe(call: ToolUse) -> str:
     traits = find_traits(call.name)
     text = describe_activity(call)
     subject = call.input.get(traits.subject_field)
-    if isinstance(subject, str) and subject not in text:
-        text = f"{text} · {subject[:MAX_INPUT_CHARS]}"
+    if traits.effect in JUDGED_BY_CALL and isinstance(subject, str) and subject not in text:
+        text = f"{text}: {subject[:MAX_INPUT_CHARS]}"
     elif not traits.activity_fields and call.input:
         text = f"{text} {encode_json(call.input).decode()[:MAX_INPUT_CHARS]}"
     return reveal_line(text)

@@ -34,13 +34,12 @@ from parley.protocol.messages.system import (
     Status,
     TaskNotification,
     TaskStarted,
-    TaskUpdated,
 )
 
 FRAME_SECONDS = 0.05
 """How often text that arrives is drawn."""
 SPIN_SECONDS = 0.1
-EXTRA = "formatted answers need the extra: pip install 'parley-agent[tui]'"
+EXTRA_MODULES = ("rich", "markdown_it")
 PHASES = {"requesting": "Waiting for the model", "compacting": "Compacting the conversation"}
 
 
@@ -63,10 +62,12 @@ class ModelStreamEvent(Struct, frozen=True):
 
 
 def make_answer(width: Callable[[], int], styles: Styles) -> Answer:
-    """Formats Markdown if `rich` is installed; it is imported here, after the prompt was sent."""
+    """Formats Markdown if the extra is installed, which is imported here."""
     try:
         from parley.cli.terminal.markdown import MarkdownAnswer
-    except ImportError:
+    except ModuleNotFoundError as exc:
+        if exc.name not in EXTRA_MODULES:
+            raise
         return PlainAnswer(width)
     return MarkdownAnswer(width, styles)
 
@@ -90,7 +91,7 @@ class TerminalHost:
         self._is_closed = False
         self.questions: Questions | None = None
         """None if there is no keyboard."""
-        self.last_result: Result | None = None
+        self.results: list[Result] = []
 
     # The interface of a host.
 
@@ -106,13 +107,15 @@ class TerminalHost:
         self._finish_answer()
         if self.questions is None:
             if isinstance(request, Elicitation):
-                text = f"the MCP server {request.mcp_server_name} asked a question, but stdin is not a terminal: cancelled"
+                text = (
+                    f"the MCP server {request.mcp_server_name} asked a question, but stdin is not a terminal: cancelled"
+                )
                 self._print("note", [self._styles.warning(shorten(reveal_line(text), self._screen.width))])
             raise HostGone("stdin is not a terminal, so no one can be asked")
         reply = await self.questions.answer(request)
-        if isinstance(request, CanUseTool):
-            self._printed = "call"
-            self._calls.restart_clock(request.tool_use_id if isinstance(request.tool_use_id, str) else None)
+        self._printed = "call"
+        if isinstance(request, CanUseTool) and isinstance(request.tool_use_id, str):
+            self._calls.resume(request.tool_use_id, is_dialog=request.requires_user_interaction is True)
         self._schedule()
         return reply
 
@@ -210,7 +213,7 @@ class TerminalHost:
             self._print("call", self._calls.start_task(message.task_id, message.description))
 
     def _show_task_end(self, message: TaskNotification) -> None:
-        self._print("call", self._calls.finish_task(message.task_id, message.status, message.summary))
+        self._print("call", self._calls.finish_task(message.task_id, message.status))
 
     def _show_result(self, message: Result) -> None:
         self._finish_answer()
@@ -223,7 +226,7 @@ class TerminalHost:
         elif text.strip() and not "\n\n".join(self._texts).endswith(text):
             self._print("text", self.render(text))
         self._texts.clear()
-        self.last_result = message
+        self.results.append(message)
         tasks = self._calls.tasks
         self._enter(f"Waiting for background tasks: {reveal_line(', '.join(tasks))}" if tasks else "Finishing")
 

@@ -3,7 +3,7 @@
     decoder.feed(b"\\x1b[A")     -> [Key("up")]
     editor.press(key)           -> changes the text; Enter, Escape and the end of input are the caller's
 
-A paste is one key with its text (bracketed paste), so that pasted line ends neither send a prompt nor answer a question.
+A paste is one key with its text (bracketed paste): the line ends in it neither send a prompt nor answer a question.
 """
 
 from __future__ import annotations

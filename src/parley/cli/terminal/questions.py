@@ -1,6 +1,6 @@
 """Questions to the person at the terminal: permission requests, plans, questions of the model, elicitations.
 
-    reply = await Questions(screen, keyboard, styles, width, render).answer(request)
+    reply = await Questions(screen, keyboard, styles, render).answer(request)
 
 The reply is the payload of a control response. Escape interrupts the turn: the call is denied with `interrupt`.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from parley.cli.terminal.forms import Field, read_fields
 from parley.cli.terminal.keys import Key, LineEditor
@@ -33,6 +32,7 @@ PLACES = {
 }
 MAX_LINES = 12
 """How many lines of a long value are shown at first."""
+MIN_COLUMNS = 10
 INDENT = "    "
 LEAVING = ("escape", "hangup", "end_of_input")
 
@@ -78,6 +78,8 @@ class Questions:
             try:
                 while not (text := await self._read_text("> ")).strip():
                     pass
+                first, *rest = reveal_text(text).split("\n")
+                self._screen.print([f"> {first}", *(f"  {line}" for line in rest), ""])
                 return text
             finally:
                 self._screen.clear()
@@ -99,7 +101,7 @@ class Questions:
         suggestions = list_suggestions(request)
         self._screen.print([*self._describe(request), *self._explain(request, suggestions)])
         choices = {"y": "yes, once", **({"a": "always"} if suggestions else {}), "n": "no", "v": "view everything"}
-        if not hides_lines(request):
+        if not self._hides_lines(request):
             del choices["v"]
         while (pressed := await self._choose(choices)) == "v":
             self._screen.print(self._list_input(request, max_lines=None))
@@ -121,37 +123,43 @@ class Questions:
         return ["", self._styles.bold(f"? {reveal_line(title)}") + who, *self._list_input(request, MAX_LINES)]
 
     def _list_input(self, request: CanUseTool, max_lines: int | None) -> list[str]:
+        """The input, field by field. What the call is about, such as the command, is never cut."""
         lines: list[str] = []
         subject = find_traits(request.tool_name).subject_field
         for name, value in request.input.items():
-            text = reveal_text(value if isinstance(value, str) else encode_json(value).decode())
-            if name == subject:  # never cut: this is what is allowed
+            text = value_text(value)
+            if name == subject:
                 lines += [f"{INDENT}{self._styles.code(line)}" for line in text.split("\n")]
                 continue
-            parts = text.rstrip("\n").split("\n")
-            shown = parts if max_lines is None else parts[:max_lines]
-            name = reveal_line(name)
-            if len(parts) == 1:
-                lines += [f"{INDENT}{self._styles.dim(f'{name}:')} {text}"]
+            label = self._styles.dim(f"{reveal_line(name)}:")
+            rows = self._break(text)
+            if len(rows) == 1 and cell_width(f"{INDENT}{name}: {text}") <= self._screen.width:
+                lines.append(f"{INDENT}{label} {text}")
                 continue
-            lines += [f"{INDENT}{self._styles.dim(f'{name}:')}", *(f"{INDENT}  {part}" for part in shown)]
-            if len(shown) < len(parts):
-                lines.append(INDENT + self._styles.dim(f"  … {len(parts) - len(shown)} more lines (v shows them)"))
+            lines += [f"{INDENT}{label}", *(f"{INDENT}  {row}" for row in rows[:max_lines])]
+            if max_lines is not None and len(rows) > max_lines:
+                lines.append(INDENT + self._styles.dim(f"  … {len(rows) - max_lines} more lines (v shows them)"))
         return lines
+
+    def _hides_lines(self, request: CanUseTool) -> bool:
+        """Whether a value is too long to be shown at once."""
+        subject = find_traits(request.tool_name).subject_field
+        values = [value for name, value in request.input.items() if name != subject]
+        return any(len(self._break(value_text(value))) > MAX_LINES for value in values)
+
+    def _break(self, text: str, indent: int = len(INDENT) + 2) -> list[str]:
+        """The lines of a text that is indented, broken to fit."""
+        return wrap(text, max(MIN_COLUMNS, self._screen.width - indent))
 
     def _explain(self, request: CanUseTool, suggestions: Sequence[Json]) -> list[str]:
         """Why the person is asked, and what "always" would add."""
-        lines: list[str] = []
-        if isinstance(request.decision_reason, str) and request.decision_reason:
-            lines += self._wrapped("why: ", request.decision_reason)
-        if isinstance(request.blocked_path, str):
-            lines += self._wrapped("path: ", request.blocked_path)
+        lines = self._wrapped("why: ", find_reason(request))
         for suggestion in suggestions:
             lines += self._wrapped("always: ", describe_update(suggestion))
         return lines
 
     def _wrapped(self, label: str, text: str) -> list[str]:
-        parts = wrap(reveal_line(text), max(10, self._screen.width - len(label) - 3))
+        parts = self._break(reveal_line(text), len(label) + 3)
         return [
             f"  {self._styles.dim((label if index == 0 else ' ' * len(label)) + part)}"
             for index, part in enumerate(parts)
@@ -164,7 +172,9 @@ class Questions:
         lines = self._render(plan) if isinstance(plan, str) else self._list_input(request, None)
         title = request.title if isinstance(request.title, str) else "Carry out this plan?"
         self._screen.print(["", *lines, "", self._styles.bold(f"? {reveal_line(title)}")])
-        pressed = await self._choose(choices := {"y": "yes", "a": "yes, and accept all edits", "n": "no, keep planning"})
+        pressed = await self._choose(
+            choices := {"y": "yes", "a": "yes, and accept all edits", "n": "no, keep planning"}
+        )
         if pressed == "n":
             return await self._deny(NOT_APPROVED)
         self._echo(choices[pressed])
@@ -187,7 +197,7 @@ class Questions:
         for number, option in enumerate(options, 1):
             about = reveal_line(str(option.get("description", "")))
             label = f"  {number}. {reveal_line(str(option.get('label', '')))}"
-            parts = wrap(f"{label} – {about}" if about else label, max(10, self._screen.width - 5))
+            parts = self._break(f"{label} – {about}" if about else label, 5)
             lines += [parts[0], *(f"     {part}" for part in parts[1:])]
             if isinstance(option.get("preview"), str):
                 lines += [f"       {self._styles.code(line)}" for line in reveal_text(option["preview"]).split("\n")]
@@ -210,7 +220,7 @@ class Questions:
     async def _elicit(self, request: Elicitation) -> Json:
         server, title = reveal_line(request.mcp_server_name), request.title
         head = title if isinstance(title, str) else f"The MCP server {server} asks"
-        message = [f"  {line}" for line in wrap(reveal_text(request.message), max(10, self._screen.width - 2))]
+        message = [f"  {line}" for line in self._break(reveal_text(request.message), 2)]
         self._screen.print(["", self._styles.bold(f"? {reveal_line(head)}") + f" ({server})", *message])
         try:
             if isinstance(request.url, str):
@@ -240,7 +250,9 @@ class Questions:
 
     async def _fill(self, field: Field, content: Json) -> None:
         """Ask for a field until its value is valid."""
-        self._screen.print([f"  {line}" for line in wrap(reveal_text(field.describe()), max(10, self._screen.width - 2))])
+        self._screen.print(
+            [f"  {line}" for line in wrap(reveal_text(field.describe()), max(10, self._screen.width - 2))]
+        )
         while True:
             text = (await self._read_text(f"  {reveal_line(field.name)}: ")).strip()
             try:
@@ -288,7 +300,7 @@ class Questions:
 
     def _show_editor(self, label: str, editor: LineEditor) -> None:
         """The text with the cursor in it, broken at the edge of the window."""
-        columns = max(10, self._screen.width - 1)
+        columns = max(MIN_COLUMNS, self._screen.width - 1)
         rows, cursor, row = [], (0, 0), label
         for index, char in enumerate([*editor.text, ""]):
             shown = "" if char == "\n" else reveal_text(char)
@@ -317,6 +329,15 @@ def list_suggestions(request: CanUseTool) -> list[Json]:
     return [update for update in found if isinstance(update, dict)]
 
 
+def find_reason(request: CanUseTool) -> str:
+    """Why the person is asked."""
+    if isinstance(request.decision_reason, str) and request.decision_reason:
+        return request.decision_reason
+    if isinstance(request.blocked_path, str):
+        return f"no rule allows access to {request.blocked_path}"
+    return "no rule allows it"
+
+
 def describe_update(update: Json) -> str:
     """A permission update in words, with the place where it is stored."""
     place = PLACES.get(str(update.get("destination")), f"in {update.get('destination')}")
@@ -334,14 +355,9 @@ def describe_update(update: Json) -> str:
     return f"{encode_json(update).decode()} – {place}"
 
 
-def hides_lines(request: CanUseTool) -> bool:
-    """Whether a value is too long to be shown at once."""
-    subject = find_traits(request.tool_name).subject_field
-    return any(
-        isinstance(value, str) and value.rstrip("\n").count("\n") >= MAX_LINES
-        for name, value in request.input.items()
-        if name != subject
-    )
+def value_text(value: object) -> str:
+    """A value of an input as text."""
+    return reveal_text(value if isinstance(value, str) else encode_json(value).decode()).rstrip("\n")
 
 
 def read_numbers(text: str, count: int, *, several: bool) -> list[int] | None:

@@ -20,7 +20,8 @@ from typing import NoReturn
 
 from parley.cli.run import INTERRUPTED, SignalHandler, begin, open_session
 from parley.cli.stdio import warn
-from parley.cli.terminal.host import EXTRA, TerminalHost
+from parley.cli.terminal.answer import Answer, PlainAnswer
+from parley.cli.terminal.host import TerminalHost, make_answer
 from parley.cli.terminal.keys import Key
 from parley.cli.terminal.questions import Cancelled, Questions
 from parley.cli.terminal.screen import Screen
@@ -33,6 +34,7 @@ from parley.engine.session.hub import Hub
 from parley.engine.session.session import Session
 from parley.protocol.options import CliOptions
 
+EXTRA = "This installation shows answers without formatting; for Markdown: pip install 'parley-agent[tui]'"
 HINT = "Type a prompt and press Enter. Alt+Enter starts a new line, Ctrl-C quits."
 
 
@@ -73,13 +75,18 @@ class TerminalRun:
                 prompt = await self._ask_prompt()
             if prompt or session.resumed_turn.is_waiting:
                 begin(session, prompt)
+                threading.Thread(target=self._make_answer, daemon=True).start()
             session.close_input()
             await session.run_turns()
             hub.close(session)
-        if self._host.last_result is None:
+        if not self._host.results:
             return stop.exit_code() or (INTERRUPTED if stop.is_signaled else 0)
-        self._summarize(session)
+        self._summarize()
         return stop.exit_code()
+
+    def _make_answer(self) -> Answer:
+        """Also called in a thread, while the model is awaited: the import takes 100 ms."""
+        return make_answer(lambda: self._screen.width, self._styles)
 
     def _open_keyboard(self, stack: ExitStack) -> None:
         keyboard = self._keyboard = Keyboard(on_resume=self._screen.redraw)
@@ -115,11 +122,11 @@ class TerminalRun:
         if self._keyboard is not None:
             self._keyboard.restore()
 
-    def _summarize(self, session: Session) -> None:
-        result = self._host.last_result
-        assert result is not None
-        line = summarize(result, is_stored=not self.options.no_session_persistence)
-        warn(self._styles.dim(line))
+    def _summarize(self) -> None:
+        self._screen.print([""])
+        warn(self._styles.dim(summarize(self._host.results, is_stored=not self.options.no_session_persistence)))
+        if isinstance(self._make_answer(), PlainAnswer):
+            warn(self._styles.dim(EXTRA))
 
 
 class TerminalSignals(SignalHandler):
@@ -140,7 +147,5 @@ class TerminalSignals(SignalHandler):
 
 def show_partial(options: CliOptions, *, asks: bool) -> CliOptions:
     """The options with partial messages, and with approval requests if someone can answer them."""
-    changes = {"include_partial_messages": True}
-    if asks and options.permission_prompt_tool is None:
-        changes["permission_prompt_tool"] = "stdio"
-    return options.replace(**changes)
+    options = options.replace(include_partial_messages=True)
+    return options.replace(permission_prompt_tool="stdio") if asks and not options.permission_prompt_tool else options

@@ -39,7 +39,7 @@ def cell_width(text: str) -> int:
     for char in text:
         if char == EMOJI_STYLE:
             cells, last = cells + (last == 1), 2
-        elif joined or ord(char) in SKIN_TONES and last == 2:
+        elif joined or (ord(char) in SKIN_TONES and last == 2):
             joined = False
         elif char == JOINER:
             joined = True
@@ -63,12 +63,13 @@ def wrap(text: str, cells: int) -> list[str]:
     """The lines of a text, broken at spaces where they do not fit. Spaces at a break are dropped."""
     lines: list[str] = []
     for line in text.split("\n"):
-        while cell_width(line) > cells:
-            head = shorten(line, cells + 1)[:-1] or line[:1]
+        rest = line
+        while cell_width(rest) > cells:
+            head = shorten(rest, cells + 1)[:-1] or rest[:1]
             at = head.rfind(" ")
-            if at > 0 and line[len(head)] != " ":
+            if head[:at].strip() and rest[len(head)] != " ":
                 head = head[:at]
             lines.append(head.rstrip())
-            line = line[len(head) :].lstrip(" ")
-        lines.append(line)
+            rest = rest[len(head) :].lstrip(" ")
+        lines.append(rest)
     return lines
