@@ -18,7 +18,7 @@ from tests.helpers import paths
 SOURCES = Path(parley.__file__).parents[1]
 PATIENCE_SECONDS = 90
 NEEDED = "servers reached by URL need the package mcp 2.3 or later: pip install 'parley-agent[mcp]'"
-OPTIONAL = {"mcp", "mcp_types", "psycopg", "opentelemetry", "anthropic", "pytest"}
+OPTIONAL = {"mcp", "mcp_types", "psycopg", "opentelemetry", "anthropic", "pytest", "rich", "markdown_it"}
 """Packages of extras, and pytest, which runs the conformance suites."""
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys

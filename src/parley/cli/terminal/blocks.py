@@ -4,8 +4,8 @@
     splitter.open                           -> "Some te"
     splitter.finish()                       -> [Block("Some te")]
 
-A block is finished when no further text can change it: all top-level blocks but the last are, all items of a list but
-the last, and every line of fenced code. The sources of the blocks, in order, are the text, every character once.
+A block is finished when no further text can change it: a heading with its line, a paragraph with the blank line after
+it, every line of fenced code, and all items of a list but the last. The sources of the blocks, in order, are the text, every character once.
 
 Link references and images stay as they are written: a reference may be defined after the block that uses it.
 """
@@ -19,6 +19,14 @@ from markdown_it import MarkdownIt
 from parley.protocol.base import Struct
 
 FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})")
+CLOSING = {
+    "heading_open": "line",
+    "hr": "line",
+    "paragraph_open": "blank",
+    "blockquote_open": "blank",
+    "table_open": "blank",
+}
+"""What ends a block: its own last line, a blank line, or else only the next block."""
 LISTS = ("bullet_list_open", "ordered_list_open")
 
 
@@ -30,6 +38,16 @@ class Block(Struct, frozen=True, kw_only=True):
     """The number of an item of an ordered list."""
     indent: int = 0
     """How many spaces of the indentation of a line of code belong to the fence."""
+
+
+class ParsedBlock(Struct, frozen=True):
+    """A block in the open text: its first line, the line after it, and what ends it."""
+
+    start: int
+    end: int
+    kind: str
+    closing: str
+    number: int | None = None
 
 
 class Fence(Struct, frozen=True):
@@ -103,40 +121,50 @@ class BlockSplitter:
 
     def _split_text(self, text: str, *, is_end: bool) -> list[Block]:
         """The finished blocks at the start of the text, up to code that begins."""
-        lines, starts = split_lines(text), self._find_starts(text)
+        lines, found = split_lines(text), self._parse(text)
         blocks: list[Block] = []
-        for at, (line, kind, number) in enumerate(starts):
-            first = line if at else 0  # blank lines at the start belong to the first block
-            is_last = at == len(starts) - 1
-            if kind == "fence" and (found := FENCE.match(lines[line])) is not None:
-                self._fence, self._kind, self._number = Fence(found[2], len(found[1])), "block", None
-                return [*blocks, Block(source="".join(lines[first : line + 1]), kind=kind, indent=len(found[1]))]
-            if is_last and not is_end:
-                self._kind, self._number = kind, number
+        start = 0
+        for at, one in enumerate(found):
+            if one.kind == "fence" and (fence := FENCE.match(lines[one.start])) is not None:
+                self._fence, self._kind, self._number = Fence(fence[2], len(fence[1])), "block", None
+                return [*blocks, make_block("fence", lines[start : one.start + 1], indent=len(fence[1]))]
+            is_last, end = at == len(found) - 1, one.end
+            is_closed = is_end or not is_last or one.closing == "line"
+            if one.closing == "next":
+                end = len(lines) if is_last else found[at + 1].start
+            elif one.closing == "blank" and end < len(lines) and not lines[end].strip():
+                is_closed, end = True, end + 1
+            if not is_closed:
+                self._kind, self._number = one.kind, one.number
                 return blocks
-            end = len(lines) if is_last else starts[at + 1][0]
-            blocks.append(Block(source="".join(lines[first:end]), kind=kind, number=number))
-        return [Block(source=text)] if is_end and not starts else blocks
+            blocks.append(make_block(one.kind, lines[start:end], number=one.number))
+            start = end
+        self._kind, self._number = "block", None
+        return [*blocks, make_block("block", lines[start:])] if is_end and start < len(lines) else blocks
 
-    def _find_starts(self, text: str) -> list[tuple[int, str, int | None]]:
-        """First line, kind and number of each block and list item."""
-        starts: list[tuple[int, str, int | None]] = []
+    def _parse(self, text: str) -> list[ParsedBlock]:
+        """The top-level blocks, and the items of top-level lists."""
+        found: list[ParsedBlock] = []
         number = self._number
         # A lone carriage return would end a line for the parser alone.
         for token in self._parser.parse(text.replace("\r", " ")):
-            if token.map is None:
+            if token.map is None or token.nesting < 0:
                 continue
             if token.type in LISTS and token.level == 0:
                 is_ordered = token.type == "ordered_list_open"
-                if not starts and number is not None and is_ordered:
-                    continue
-                number = int(token.attrs.get("start", 1)) if is_ordered else None
+                if found or number is None or not is_ordered:
+                    number = int(token.attrs.get("start", 1)) if is_ordered else None
             elif token.type == "list_item_open" and token.level == 1:
-                starts.append((token.map[0], "item", number))
+                found.append(ParsedBlock(*token.map, "item", "next", number))
                 number = None if number is None else number + 1
-            elif token.level == 0 and token.nesting >= 0:
-                starts.append((token.map[0], "fence" if token.type == "fence" else "block", None))
-        return starts
+            elif token.level == 0:
+                kind = "fence" if token.type == "fence" else "block"
+                found.append(ParsedBlock(*token.map, kind, CLOSING.get(token.type, "next")))
+        return found
+
+
+def make_block(kind: str, lines: list[str], *, number: int | None = None, indent: int = 0) -> Block:
+    return Block(source="".join(lines), kind=kind, number=number, indent=indent)
 
 
 def split_lines(text: str) -> list[str]:

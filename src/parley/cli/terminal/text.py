@@ -67,7 +67,7 @@ def wrap(text: str, cells: int) -> list[str]:
         while cell_width(rest) > cells:
             head = shorten(rest, cells + 1)[:-1] or rest[:1]
             at = head.rfind(" ")
-            if head[:at].strip() and rest[len(head)] != " ":
+            if at > 0 and head[:at].strip() and rest[len(head)] != " ":
                 head = head[:at]
             lines.append(head.rstrip())
             rest = rest[len(head) :].lstrip(" ")
