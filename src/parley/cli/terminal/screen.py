@@ -124,7 +124,7 @@ class Screen:
         if self._reflows and columns < drawn_columns:
             rows = sum(rows_of(line, columns) for line in above[:-1])
             last = visible_width(above[-1]) if cursor is None else cursor[1]
-            rows += min(last, drawn_columns - 1) // columns
+            rows += max(0, min(last, drawn_columns) - 1) // columns
         return "\r" + (f"\x1b[{rows}A" if rows else "") + "\x1b[J"
 
 

@@ -53,9 +53,6 @@ class Keyboard:
 
     def __enter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, self._restore_and_die)
         signal.signal(signal.SIGTSTP, self._suspend)
         signal.signal(signal.SIGCONT, self._resume)
         self._set()
@@ -82,21 +79,19 @@ class Keyboard:
             termios.tcsetattr(0, termios.TCSANOW, self._saved)
             write(PASTES_OFF)
 
-    def _restore_and_die(self, number: int, _frame: FrameType | None) -> None:
-        self.restore()
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
-
     def _suspend(self, number: int, _frame: FrameType | None) -> None:
+        """Ctrl-Z: the process stops here, unless no shell could continue it."""
         self.restore()
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
+        signal.signal(number, self._suspend)
+        self._resume()
 
-    def _resume(self, _number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTSTP, self._suspend)
-        if can_read_keys():  # `bg` continues it without the terminal
+    def _resume(self, *_: object) -> None:
+        """The process continues: with the terminal, or in the background without it."""
+        if not self._is_set and can_read_keys():
             self._set()
-        self._loop.call_soon_threadsafe(self._on_resume)
+            self._loop.call_soon_threadsafe(self._on_resume)
 
     @contextmanager
     def asking(self) -> Iterator[None]:
