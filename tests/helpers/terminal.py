@@ -29,7 +29,7 @@ import pyte
 from tests.helpers.process import PARLEY
 
 PATIENCE_SECONDS = 60
-START = 'exec "$@" <"$TTY" >"$TTY" 2>"${ERRORS:-$TTY}"'
+START = 'exec "$@" <"$TTY" >"$TTY" 2>&1'
 """The first terminal that the leader of a session opens becomes its own."""
 
 
@@ -83,6 +83,8 @@ class Emulator:
 class TerminalHarness:
     """The executable at a terminal. `more` are variables; `stdin` is piped into it instead of keys."""
 
+    program: tuple[str, ...] = (PARLEY,)
+
     def __init__(
         self, folder: Path, *argv: str, columns: int = 80, rows: int = 24, stdin: str | None = None, **more: str
     ) -> None:
@@ -92,7 +94,7 @@ class TerminalHarness:
         """Every byte that was written to the terminal."""
         self._size = (columns, rows)
         self._stdin = stdin
-        self._argv = [PARLEY, *argv]
+        self._argv = argv
         self._environment = make_environment(folder, **more)
 
     def __enter__(self) -> Self:
@@ -105,7 +107,7 @@ class TerminalHarness:
         if self._stdin is not None:
             (self.folder / "piped").write_text(self._stdin)
         self.process = subprocess.Popen(
-            ["sh", "-c", start, "sh", *self._argv],
+            ["sh", "-c", start, "sh", *self.program, *self._argv],
             cwd=self.folder,
             env={**self._environment, "TTY": os.ttyname(slave)},
             start_new_session=True,
@@ -156,7 +158,9 @@ class TerminalHarness:
 
     def _read(self, seconds: float = PATIENCE_SECONDS) -> bool:
         """Read what is written next; False if nothing comes."""
-        if not select.select([self._master], [], [], min(seconds, 0.2) if self.process.poll() is not None else seconds)[0]:
+        if not select.select([self._master], [], [], min(seconds, 0.2) if self.process.poll() is not None else seconds)[
+            0
+        ]:
             return False
         data = os.read(self._master, 1 << 16)
         self.written += data
@@ -173,11 +177,13 @@ class TmuxHarness:
         self._size = ("-x", str(columns), "-y", str(rows))
 
     def __enter__(self) -> Self:
-        environment = make_environment(self._folder, PS1="$ ", TERM="screen-256color")
+        environment = make_environment(self._folder, TERM="screen-256color")
         self._run("-f", os.devnull, "new-session", "-d", *self._size, "sh", env=environment, cwd=self._folder)
         self._run("set-option", "-g", "history-limit", "5000")
         self._run("set-option", "-g", "window-size", "manual")
-        self.wait_for("$")
+        self.type("PS1='ready> '")
+        self.press("Enter")
+        self.wait_for("\nready>")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -186,9 +192,14 @@ class TmuxHarness:
 
     def _run(self, *argv: str, **more: Any) -> str:
         done = subprocess.run(
-            ["tmux", "-S", self._socket, *argv], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS, **more
+            ["tmux", "-S", self._socket, *argv],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE_SECONDS,
+            **more,
         )
-        return done.stdout
+        return str(done.stdout)
 
     def start(self, *argv: str) -> None:
         """Type a command of the executable."""

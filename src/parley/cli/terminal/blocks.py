@@ -5,7 +5,8 @@
     splitter.finish()                       -> [Block("Some te")]
 
 A block is finished when no further text can change it: a heading with its line, a paragraph with the blank line after
-it, every line of fenced code, and all items of a list but the last. The sources of the blocks, in order, are the text, every character once.
+it, every line of fenced code, and all items of a list but the last. The sources of the blocks, in order, are the text,
+every character once.
 
 Link references and images stay as they are written: a reference may be defined after the block that uses it.
 """
@@ -155,11 +156,11 @@ class BlockSplitter:
                 if found or number is None or not is_ordered:
                     number = int(token.attrs.get("start", 1)) if is_ordered else None
             elif token.type == "list_item_open" and token.level == 1:
-                found.append(ParsedBlock(*token.map, "item", "next", number))
+                found.append(ParsedBlock(token.map[0], token.map[1], "item", "next", number))
                 number = None if number is None else number + 1
             elif token.level == 0:
                 kind = "fence" if token.type == "fence" else "block"
-                found.append(ParsedBlock(*token.map, kind, CLOSING.get(token.type, "next")))
+                found.append(ParsedBlock(token.map[0], token.map[1], kind, CLOSING.get(token.type, "next")))
         return found
 
 

@@ -107,10 +107,7 @@ class TerminalHost:
         self._finish_answer()
         if self.questions is None:
             if isinstance(request, Elicitation):
-                text = (
-                    f"the MCP server {request.mcp_server_name} asked a question, but stdin is not a terminal: cancelled"
-                )
-                self._print("note", [self._styles.warning(shorten(reveal_line(text), self._screen.width))])
+                self._warn(f"the MCP server {request.mcp_server_name} has a question, but stdin is not a terminal")
             raise HostGone("stdin is not a terminal, so no one can be asked")
         reply = await self.questions.answer(request)
         self._printed = "call"

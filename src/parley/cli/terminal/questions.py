@@ -30,6 +30,8 @@ PLACES = {
     "userSettings": "saved for all your projects, in settings.json of your home",
     "cliArg": "for this run",
 }
+GRANTS = {"a": "always", "e": "change the mode"}
+"""What a key grants beyond this call; the lines above the keys name the rule or mode."""
 MAX_LINES = 12
 """How many lines of a long value are shown at first."""
 MIN_COLUMNS = 10
@@ -98,18 +100,18 @@ class Questions:
             return {"behavior": "deny", "message": INTERRUPTED, "interrupt": True}
 
     async def _ask_permission(self, request: CanUseTool) -> Json:
-        suggestions = list_suggestions(request)
-        self._screen.print([*self._describe(request), *self._explain(request, suggestions)])
-        choices = {"y": "yes, once", **({"a": "always"} if suggestions else {}), "n": "no", "v": "view everything"}
-        if not self._hides_lines(request):
-            del choices["v"]
+        updates = group_suggestions(request)
+        self._screen.print([*self._describe(request), *self._explain(request, updates)])
+        granting = {key: GRANTS[key] for key in updates}
+        viewing = {"v": "view everything"} if self._hides_lines(request) else {}
+        choices = {"y": "yes, once", **granting, "n": "no", **viewing}
         while (pressed := await self._choose(choices)) == "v":
             self._screen.print(self._list_input(request, max_lines=None))
         if pressed == "n":
             return await self._deny(DENIED)
         self._echo(choices[pressed])
-        updates = {"updatedPermissions": suggestions} if pressed == "a" else {}
-        return {"behavior": "allow", "updatedInput": request.input, **updates}
+        granted = {"updatedPermissions": updates[pressed]} if pressed in updates else {}
+        return {"behavior": "allow", "updatedInput": request.input, **granted}
 
     async def _deny(self, default: str) -> Json:
         reason = (await self._read_text("  Why not? (Enter for no reason) ")).strip()
@@ -151,14 +153,16 @@ class Questions:
         """The lines of a text that is indented, broken to fit."""
         return wrap(text, max(MIN_COLUMNS, self._screen.width - indent))
 
-    def _explain(self, request: CanUseTool, suggestions: Sequence[Json]) -> list[str]:
-        """Why the person is asked, and what "always" would add."""
+    def _explain(self, request: CanUseTool, updates: dict[str, list[Json]]) -> list[str]:
+        """Why the person is asked, and what each key but `y` would grant."""
         lines = self._wrapped("why: ", find_reason(request))
-        for suggestion in suggestions:
-            lines += self._wrapped("always: ", describe_update(suggestion))
+        for key, granted in updates.items():
+            for update in granted:
+                lines += self._wrapped(f"{key} = ", describe_update(update))
         return lines
 
     def _wrapped(self, label: str, text: str) -> list[str]:
+        """A dim line that begins with a label, broken to fit."""
         parts = self._break(reveal_line(text), len(label) + 3)
         return [
             f"  {self._styles.dim((label if index == 0 else ' ' * len(label)) + part)}"
@@ -321,12 +325,19 @@ class Questions:
         self._screen.print([self._styles.dim(f"  → {line}") for line in reveal_text(text).split("\n")])
 
 
-def list_suggestions(request: CanUseTool) -> list[Json]:
-    """The updates that "always" would apply; none if a rule would have no effect."""
+def group_suggestions(request: CanUseTool) -> dict[str, list[Json]]:
+    """The permission updates that each key applies.
+
+    A change of mode grants more than calls like this one, so that it has a key of its own if there is a rule as well.
+    """
     found = request.permission_suggestions
     if not isinstance(found, list) or request.suppress_always_allow_rule is True:
-        return []
-    return [update for update in found if isinstance(update, dict)]
+        return {}
+    updates = [update for update in found if isinstance(update, dict)]
+    modes = [update for update in updates if update.get("type") == "setMode"]
+    narrow = [update for update in updates if update not in modes]
+    groups = {"a": narrow, "e": modes} if narrow else {"a": modes}
+    return {key: group for key, group in groups.items() if group}
 
 
 def find_reason(request: CanUseTool) -> str:

@@ -34,7 +34,7 @@ from parley.engine.session.hub import Hub
 from parley.engine.session.session import Session
 from parley.protocol.options import CliOptions
 
-EXTRA = "This installation shows answers without formatting; for Markdown: pip install 'parley-agent[tui]'"
+EXTRA = "Answers are formatted with the extra: pip install 'parley-agent[tui]'"
 HINT = "Type a prompt and press Enter. Alt+Enter starts a new line, Ctrl-C quits."
 
 

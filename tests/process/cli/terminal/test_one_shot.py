@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import paths
 from tests.helpers.process import PARLEY
 from tests.helpers.terminal import TerminalHarness, make_environment
 
@@ -34,7 +35,9 @@ def body(terminal: TerminalHarness) -> list[str]:
 
 
 def test_an_answer_is_formatted_and_the_run_summarized(tmp_path: Path) -> None:
-    script = write_script(tmp_path, '[[turn]]\ntext = "# Title\\n\\nSome **bold** text.\\n\\n- a\\n- b\\n"\nchunk_chars = 2')
+    script = write_script(
+        tmp_path, '[[turn]]\ntext = "# Title\\n\\nSome **bold** text.\\n\\n- a\\n- b\\n"\nchunk_chars = 2'
+    )
     with TerminalHarness(tmp_path, *script, "go") as terminal:
         assert terminal.wait() == 0
 
@@ -44,7 +47,8 @@ def test_an_answer_is_formatted_and_the_run_summarized(tmp_path: Path) -> None:
 
 def test_a_finished_paragraph_is_on_the_screen_while_the_next_arrives(tmp_path: Path) -> None:
     script = write_script(
-        tmp_path, '[[turn]]\ntext = "First paragraph.\\n\\nSecond one goes on and on."\nchunk_chars = 4\nevent_delay_ms = 400'
+        tmp_path,
+        '[[turn]]\ntext = "First paragraph.\\n\\nSecond one goes on and on."\nchunk_chars = 4\nevent_delay_ms = 400',
     )
     with TerminalHarness(tmp_path, *script, "go") as terminal:
         terminal.wait_for("First par")
@@ -68,26 +72,34 @@ def test_a_long_answer_scrolls_away_and_every_line_is_there_once(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("key", "runs", "shown"),
-    [("y", True, "✓ Running touch made.txt · ok"), ("a", True, "✓ Running touch made.txt · ok")],
+    ("key", "rules", "asks_again"), [("y", [], True), ("a", ["Bash(touch made.txt)"], True), ("e", [], False)]
 )
-def test_a_call_that_is_allowed_runs(tmp_path: Path, key: str, runs: bool, shown: str) -> None:
-    with TerminalHarness(tmp_path, *OFFLINE, TOUCH) as terminal:
-        terminal.wait_for("? Run this command?")
+def test_a_call_that_is_allowed_runs(tmp_path: Path, key: str, rules: list[str], asks_again: bool) -> None:
+    prompt = TOUCH.replace(
+        "\n", '\ncall Bash {"command": "touch made.txt"}\ncall Bash {"command": "touch other.txt"}\n'
+    )
+    with TerminalHarness(tmp_path, *OFFLINE, prompt, rows=50) as terminal:
         terminal.wait_for(ASKED)
-        assert "    touch made.txt\n" in terminal.emulator.text
-        assert "why: " in terminal.emulator.text
-        assert "always: allow Bash(touch made.txt) – saved for this project" in terminal.emulator.text
+        assert "? Run this command?\n    touch made.txt\n  why: no rule allows access" in terminal.emulator.text
+        assert "  a = allow Bash(touch made.txt) – saved for this project" in terminal.emulator.text
+        assert "  e = permission mode acceptEdits – for this session\n" in terminal.emulator.text
         terminal.type(key)
+        if key == "y":
+            terminal.wait_for("made.txt · ok")
+            terminal.wait_for(ASKED)
+            terminal.type("y")
+        if asks_again:
+            terminal.wait_for("? Run this command?\n    touch other.txt")
+            terminal.wait_for(ASKED)
+            terminal.type("y")
         assert terminal.wait() == 0
 
     assert (tmp_path / "made.txt").exists()
-    assert shown in terminal.emulator.text
+    assert (tmp_path / "other.txt").exists()
+    assert terminal.emulator.text.count("? Run this command?") == {"y": 3, "a": 2, "e": 1}[key]
     assert body(terminal)[-2:] == ["All done.", ""]
     settings = tmp_path / ".claude/settings.local.json"
-    assert settings.exists() == (key == "a")
-    if key == "a":
-        assert json.loads(settings.read_text())["permissions"]["allow"] == ["Bash(touch made.txt)"]
+    assert (json.loads(settings.read_text())["permissions"]["allow"] if settings.exists() else []) == rules
 
 
 def test_a_call_that_is_denied_does_not_run_and_the_model_gets_the_reason(tmp_path: Path) -> None:
@@ -251,7 +263,7 @@ def test_a_second_signal_exits_at_once_and_the_terminal_is_restored(tmp_path: Pa
     with TerminalHarness(tmp_path, *OFFLINE, "--settings", json.dumps(hook), "wait 100") as terminal:
         terminal.wait_for("Waiting for the model")
         terminal.signal(signal.SIGTERM)
-        terminal.wait_until(lambda: (tmp_path / "ending").exists())
+        terminal.wait_until((tmp_path / "ending").exists)
         terminal.signal(signal.SIGINT)
         assert terminal.wait() == 130
         assert terminal.current_modes == terminal.modes
@@ -308,7 +320,9 @@ def test_a_prompt_can_be_left_and_no_session_is_stored(tmp_path: Path, key: str,
 
 def test_continue_without_a_prompt_asks_for_one(tmp_path: Path) -> None:
     environment = make_environment(tmp_path)
-    subprocess.run([PARLEY, "-p", *OFFLINE, "say First."], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    subprocess.run(
+        [PARLEY, "-p", *OFFLINE, "say First."], cwd=tmp_path, env=environment, check=True, capture_output=True
+    )
     with TerminalHarness(tmp_path, *OFFLINE, "--continue") as terminal:
         terminal.wait_for("\n>")
         terminal.type("say Second.\n")
@@ -343,3 +357,51 @@ def test_nothing_of_it_is_imported_for_scripts(tmp_path: Path) -> None:
         )
         assert done.stdout.splitlines()[-1] == "[]"
 
+
+def test_an_elicitation_is_asked_field_by_field(tmp_path: Path) -> None:
+    servers = {
+        "mcpServers": {"shop": {"command": sys.executable, "args": [str(paths.MCP_SERVERS / "workshop.py"), "stdio"]}}
+    }
+    argv = (*OFFLINE, "--mcp-config", json.dumps(servers), "--allowedTools", "mcp__shop", "--")
+    with TerminalHarness(tmp_path, *argv, "call mcp__shop__greet\nshow") as terminal:
+        terminal.wait_for("? The MCP server shop asks (shop)\n  What is your name?")
+        terminal.wait_until(lambda: terminal.emulator.lines[-1].strip() == "name:")
+        terminal.type("\n")
+        terminal.wait_for("a value is required")
+        terminal.type("Ada\n")
+        assert terminal.wait() == 0
+    assert body(terminal)[-2] == "Hello, Ada."
+
+    with TerminalHarness(tmp_path, *argv, "call mcp__shop__greet\nshow") as terminal:
+        terminal.wait_until(lambda: terminal.emulator.text.endswith("name:\n"))
+        terminal.type("\x1b")
+        assert terminal.wait() == 0
+    assert body(terminal)[-2] == "(decline)"
+
+    with TerminalHarness(tmp_path, *argv, "call mcp__shop__greet\nshow", stdin="") as terminal:
+        assert terminal.wait() == 0
+    assert "the MCP server shop has a question, but stdin is not a terminal" in terminal.emulator.text
+    assert body(terminal)[-2] == "(cancel)"
+
+
+def test_calls_of_subagents_and_background_tasks_are_indented(tmp_path: Path) -> None:
+    script = write_script(
+        tmp_path,
+        "[[turn]]\nwhen = 'go on'\n"
+        "tools = [{ name = 'Agent', input = { description = 'Count files', prompt = 'count' } }"
+        ", { name = 'Bash', input = { command = 'true', description = 'Slow', run_in_background = true } }]\n"
+        "[[turn]]\nwhen = 'count'\ntools = [{ name = 'Bash', input = { command = 'ls' } }]\n"
+        "[[turn]]\ntext = 'There are 3.'\n[[turn]]\ntext = 'Done.'\n[[turn]]\ntext = 'The task is over.'\n",
+    )
+    with TerminalHarness(tmp_path, *script, "--allowedTools", "Bash", "--", "go on") as terminal:
+        assert terminal.wait() == 0
+
+    lines = [re.sub(r" · [0-9.]+ s", "", line) for line in body(terminal) if line]
+    assert lines[:3] == ["▸ Delegating Count files", "  ✓ Running ls · ok", "✓ Delegating Count files · ok"]
+    assert set(lines[3:]) >= {
+        "  ▸ In the background: Slow",
+        "✓ Running Slow: true · ok",
+        "  ✓ In the background: Slow · completed",
+        "Done.",
+        "The task is over.",
+    }

@@ -13,7 +13,9 @@ LINES = (
     *("   continued", "```", "```py", "~~~", "   ```", "````", "    indented", "> quote", "| a | b |", "|---|---|"),
     *("| 1 | 2 |", "[x]: http://y", "<div>", "\tx", "-", "2)", "- ```", "  ```", "a\rb", "你好 👩‍👧"),
 )
-markdown = st.lists(st.sampled_from(LINES), max_size=14).map("\n".join) | st.text(st.sampled_from("`~-#>| \n\r\tab1.*\\"))
+markdown = st.lists(st.sampled_from(LINES), max_size=14).map("\n".join) | st.text(
+    st.sampled_from("`~-#>| \n\r\tab1.*\\")
+)
 
 
 def split(pieces: list[str]) -> list[Block]:

@@ -57,7 +57,8 @@ def test_plain_text_is_printed_once_and_in_order(text: str, cut: int) -> None:
 def test_each_kind_of_block_looks_like_one() -> None:
     text = (
         "# Title\n\nA **bold** and `code` [link](https://example.com/x).\n\n"
-        "1. one\n1. two\n   - inner\n\n| a | b |\n|---|---|\n| 1 | 你好 |\n\n> quoted\n\n```py\nx = 1\n\n\ty\n```\nEnd <b>\n"
+        "1. one\n1. two\n   - inner\n\n| a | b |\n|---|---|\n| 1 | 你好 |\n\n"
+        "> quoted\n\n```py\nx = 1\n\n\ty\n```\nEnd <b>\n"
     )
     assert render(text) == [
         "Title",
@@ -85,7 +86,8 @@ def test_each_kind_of_block_looks_like_one() -> None:
 
 
 def test_nothing_but_code_is_wider_than_the_window() -> None:
-    text = "# A title that is long\n\n- an item that is long enough\n\n| first | second column |\n|---|---|\n| 你好你好 | x |\n"
+    text = "# A title that is long\n\n- an item that is long enough\n\n"
+    text += "| first | second column |\n|---|---|\n| 你好你好 | x |\n"
 
     assert all(cell_width(line) <= 20 for line in render(text, 20))
 
@@ -110,7 +112,11 @@ def test_escapes_in_any_disguise_have_no_effect() -> None:
 
 
 def test_link_references_and_images_are_shown_as_they_are_written() -> None:
-    assert render("See [the page][1].\n\n[1]: https://example.com\n") == ["See [the page][1].", "", "[1]: https://example.com"]
+    assert render("See [the page][1].\n\n[1]: https://example.com\n") == [
+        "See [the page][1].",
+        "",
+        "[1]: https://example.com",
+    ]
     assert render("![alt](http://x/y.png)") == ["!alt (http://x/y.png)"]
 
 

@@ -52,7 +52,17 @@ def test_printable_text_is_unchanged(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "cells"),
-    [("abc", 3), ("你好", 4), ("e\u0301", 1), ("👩\u200d👩\u200d👧", 2), ("❤️", 2), ("👍🏽", 2), ("🇩🇪", 2), ("ｶ", 1), ("", 0)],
+    [
+        ("abc", 3),
+        ("你好", 4),
+        ("e\u0301", 1),
+        ("👩\u200d👩\u200d👧", 2),
+        ("❤️", 2),
+        ("👍🏽", 2),
+        ("🇩🇪", 2),
+        ("ｶ", 1),
+        ("", 0),
+    ],
 )
 def test_the_width_is_that_of_the_glyphs(text: str, cells: int) -> None:
     assert cell_width(text) == cells
