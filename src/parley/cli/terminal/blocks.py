@@ -88,7 +88,7 @@ class BlockSplitter:
     def feed(self, text: str) -> list[Block]:
         """Add text; returns the blocks that are finished now."""
         self.open += text
-        return self._split(is_end=False)
+        return self._split(is_end=False) if "\n" in text else []
 
     def finish(self) -> list[Block]:
         """The blocks of the rest."""

@@ -39,6 +39,8 @@ from parley.protocol.messages.system import (
 FRAME_SECONDS = 0.05
 """How often text that arrives is drawn."""
 SPIN_SECONDS = 0.1
+PAUSE_FACTOR = 4
+"""After a frame that took long, the session has the loop for this many times as long."""
 EXTRA_MODULES = ("rich", "markdown_it")
 PHASES = {"requesting": "Waiting for the model", "compacting": "Compacting the conversation"}
 
@@ -51,6 +53,7 @@ class Delta(Struct, frozen=True):
 class StartedBlock(Struct, frozen=True):
     type: str = ""
     name: str = ""
+    text: str = ""
 
 
 class ModelStreamEvent(Struct, frozen=True):
@@ -88,6 +91,7 @@ class TerminalHost:
         self._printed = ""
         """What was printed last: `text`, `call` or `note`."""
         self._timer: asyncio.TimerHandle | None = None
+        self._pause = FRAME_SECONDS
         self._is_closed = False
         self.questions: Questions | None = None
         """None if there is no keyboard."""
@@ -146,9 +150,7 @@ class TerminalHost:
             case "content_block_start":
                 self._start_block(event.content_block)
             case "content_block_delta" if event.delta.type == "text_delta":
-                self._streamed += event.delta.text
-                if self._answer is not None:
-                    self._answer.feed(event.delta.text)
+                self._feed(event.delta.text)
             case "content_block_stop" | "message_stop":
                 self._finish_answer()
                 if self._phase == "Thinking":
@@ -160,10 +162,16 @@ class TerminalHost:
         if block.type == "text":
             self._enter("Answering")
             self._answer = make_answer(lambda: self._screen.width, self._styles)
+            self._feed(block.text)
         elif block.type in ("thinking", "redacted_thinking"):
             self._enter("Thinking")
         elif block.type == "tool_use":
             self._enter(f"Preparing {reveal_line(block.name)}")
+
+    def _feed(self, text: str) -> None:
+        if self._answer is not None:
+            self._streamed += text
+            self._answer.feed(text)
 
     def _show_assistant(self, message: Assistant) -> None:
         parent = message.parent_tool_use_id if isinstance(message.parent_tool_use_id, str) else None
@@ -256,13 +264,15 @@ class TerminalHost:
 
     def _schedule(self) -> None:
         if self._timer is None and not self._is_closed:
-            self._timer = asyncio.get_running_loop().call_later(FRAME_SECONDS, self._tick)
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
+        started_at = self._clock()
         self._draw()
+        self._pause = max(FRAME_SECONDS, PAUSE_FACTOR * (self._clock() - started_at))
         if self._screen.has_cursor and not self._is_closed and (self._phase or self._calls.running):
-            self._timer = asyncio.get_running_loop().call_later(SPIN_SECONDS, self._tick)
+            self._timer = asyncio.get_running_loop().call_later(max(SPIN_SECONDS, self._pause), self._tick)
 
     def _draw(self) -> None:
         if self._answer is not None:

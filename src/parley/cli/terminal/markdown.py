@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable
 
+import msgspec
 from rich.color import ColorSystem
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, ListElement, ListItem, Markdown
@@ -39,6 +40,8 @@ THEME = Theme(
         "markdown.table.header": "bold",
     }
 )
+MAX_LIVE_CHARS = 4000
+"""How much of an open block is formatted to show it."""
 MIN_COLUMNS = 10
 """Narrower than this, nothing useful can be laid out."""
 
@@ -98,29 +101,40 @@ class MarkdownAnswer:
         self._styles = styles
         self._console = Console(file=io.StringIO(), theme=THEME, legacy_windows=False, _environ={})
         self._splitter = BlockSplitter()
-        self._finished: list[Block] = []
+        self._arrived: list[str] = []
+        """Text that is not split yet: it is done once per frame."""
         self._last: Block | None = None
         """The last block that was printed."""
+        self._shown: tuple[Block, int, list[str]] | None = None
+        """The open block as it was drawn last: block, width, lines."""
 
     def feed(self, text: str) -> None:
-        self._finished += self._splitter.feed(text)
+        self._arrived.append(text)
 
     def take(self) -> list[str]:
+        text, self._arrived = "".join(self._arrived), []
+        return self._render_all(self._splitter.feed(text))
+
+    def open_lines(self) -> list[str]:
+        block, width = self._splitter.open_block, self._width()
+        if not block.source.strip():
+            return []
+        if self._shown is None or self._shown[:2] != (block, width):
+            # Only the end is on the screen.
+            end = msgspec.structs.replace(block, source=block.source[-MAX_LIVE_CHARS:])
+            self._shown = block, width, self._render(end)
+        return [*self._space(block), *self._shown[2]]
+
+    def finish(self) -> list[str]:
+        return [*self.take(), *self._render_all(self._splitter.finish())]
+
+    def _render_all(self, blocks: list[Block]) -> list[str]:
         lines: list[str] = []
-        for block in self._finished:
+        for block in blocks:
             if rendered := self._render(block):
                 lines += [*self._space(block), *rendered]
                 self._last = block
-        self._finished = []
         return lines
-
-    def open_lines(self) -> list[str]:
-        block = self._splitter.open_block
-        return [*self._space(block), *self._render(block)] if block.source.strip() else []
-
-    def finish(self) -> list[str]:
-        self._finished += self._splitter.finish()
-        return self.take()
 
     def _space(self, block: Block) -> list[str]:
         """An empty line between two blocks, but not inside of code or of a list without empty lines."""

@@ -36,6 +36,8 @@ MAX_LINES = 12
 """How many lines of a long value are shown at first."""
 MIN_COLUMNS = 10
 INDENT = "    "
+JOINERS = ("", "\u200d", "\ufe0f")
+"""Characters of emoji, which have no effect of their own."""
 LEAVING = ("escape", "hangup", "end_of_input")
 
 
@@ -307,7 +309,7 @@ class Questions:
         columns = max(MIN_COLUMNS, self._screen.width - 1)
         rows, cursor, row = [], (0, 0), label
         for index, char in enumerate([*editor.text, ""]):
-            shown = "" if char == "\n" else reveal_text(char)
+            shown = char if char in JOINERS else reveal_text(char).rstrip("\n")
             if cell_width(row) + cell_width(shown) > columns:
                 rows.append(row)
                 row = ""

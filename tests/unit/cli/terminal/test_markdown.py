@@ -127,3 +127,13 @@ def test_the_open_block_is_shown_as_it_looks_so_far() -> None:
     assert answer.take() == ["Done."]
     assert answer.open_lines() == ["", "Some bold te"]
     assert answer.finish() == ["", "Some bold te"]
+
+
+def test_only_the_end_of_a_block_that_is_very_long_is_shown_live() -> None:
+    answer = MarkdownAnswer(lambda: 80, PLAIN)
+    answer.feed("start " + "word " * 20_000 + "end")
+
+    assert answer.take() == []
+    assert answer.open_lines()[-1].endswith("end")
+    assert len(answer.open_lines()) < 200
+    assert answer.finish()[0].startswith("start word")
