@@ -93,6 +93,7 @@ class TerminalHarness:
         self.written = b""
         """Every byte that was written to the terminal."""
         self._size = (columns, rows)
+        self._is_closed = False
         self._stdin = stdin
         self._argv = argv
         self._environment = make_environment(folder, **more)
@@ -118,8 +119,14 @@ class TerminalHarness:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        os.close(self._slave)
-        os.close(self._master)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the terminal."""
+        if not self._is_closed:
+            self._is_closed = True
+            os.close(self._slave)
+            os.close(self._master)
 
     @property
     def current_modes(self) -> list[Any]:

@@ -11,6 +11,7 @@ are denied, as in text mode.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Mapping
@@ -55,10 +56,12 @@ class TerminalRun:
     def warn(self, text: str) -> None:
         """Write a warning to stderr, above the live lines. May be called from any thread."""
         shown = reveal_text(text)
-        if self._loop is None or threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
             self._screen.run_clear(lambda: warn(shown))
-        else:
+        elif self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._screen.run_clear, lambda: warn(shown))
+        else:
+            warn(shown)
 
     async def run(self, config: SessionConfig, prompt: str) -> int:
         """Run the prompt and show it; returns the exit code. Raises UsageError."""
@@ -67,7 +70,7 @@ class TerminalRun:
         session = open_session(hub, config, self._host)
         session.outbox.is_client_gone = not self._has_keyboard
         with TerminalSignals(session, self) as stop, ExitStack() as stack:
-            # First restored, then signals: one that comes in between must not leave the terminal as it is.
+            # The terminal is restored before the signal handlers are: a signal in between would leave it as it is.
             stack.callback(self._host.close)
             if self._has_keyboard:
                 self._open_keyboard(stack)
@@ -89,7 +92,7 @@ class TerminalRun:
         return make_answer(lambda: self._screen.width, self._styles)
 
     def _open_keyboard(self, stack: ExitStack) -> None:
-        keyboard = self._keyboard = Keyboard(on_resume=self._screen.redraw)
+        keyboard = self._keyboard = Keyboard(marks_pastes=self._screen.has_cursor, on_resume=self._screen.redraw)
         stack.enter_context(keyboard)
         keyboard.on_key = self._press
         self._host.questions = Questions(self._screen, keyboard, self._styles, self._host.render)
@@ -123,10 +126,13 @@ class TerminalRun:
             self._keyboard.restore()
 
     def _summarize(self) -> None:
-        self._screen.print([""])
-        warn(self._styles.dim(summarize(self._host.results, is_stored=not self.options.no_session_persistence)))
+        lines = [summarize(self._host.results, is_stored=not self.options.no_session_persistence)]
         if isinstance(self._make_answer(), PlainAnswer):
-            warn(self._styles.dim(EXTRA))
+            lines.append(EXTRA)
+        is_seen = os.isatty(2)
+        self._screen.print([""] if is_seen else [])
+        for line in lines:
+            warn(self._styles.dim(line) if is_seen else line)
 
 
 class TerminalSignals(SignalHandler):

@@ -1,6 +1,6 @@
 """The keyboard: reads keys one by one without echo, and restores the terminal whatever happens.
 
-    with Keyboard() as keyboard:
+    with Keyboard(marks_pastes=True, on_resume=screen.redraw) as keyboard:
         with keyboard.asking():
             key = await keyboard.read()
 
@@ -15,7 +15,7 @@ import os
 import signal
 import termios
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Self
 
@@ -40,13 +40,17 @@ def can_read_keys() -> bool:
 
 
 class Keyboard:
-    def __init__(self, on_resume: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, *, marks_pastes: bool, on_resume: Callable[[], None]) -> None:
+        """`marks_pastes`: the terminal knows the sequence that asks for it."""
+        self._marks_pastes = marks_pastes
         self.on_key: Callable[[Key], None] | None = None
         """Gets the keys that are pressed while nothing is asked."""
         self._on_resume = on_resume
         self._decoder = KeyDecoder()
         self._keys: asyncio.Queue[Key] = asyncio.Queue()
         self._is_asking = False
+        self._is_gone = False
+        """The terminal is closed."""
         self._timer: asyncio.TimerHandle | None = None
         self._saved = termios.tcgetattr(0)
         self._is_set = False
@@ -70,14 +74,17 @@ class Keyboard:
         changed[LOCAL_MODES] &= ~(termios.ICANON | termios.ECHO)
         termios.tcsetattr(0, termios.TCSANOW, changed)
         self._is_set = True
-        write(PASTES_ON)
+        if self._marks_pastes:
+            write(PASTES_ON)
 
     def restore(self) -> None:
         """Restore the terminal. Also called from signal handlers, and more than once."""
         if self._is_set:
             self._is_set = False
-            termios.tcsetattr(0, termios.TCSANOW, self._saved)
-            write(PASTES_OFF)
+            with suppress(termios.error):  # it may be closed
+                termios.tcsetattr(0, termios.TCSANOW, self._saved)
+            if self._marks_pastes:
+                write(PASTES_OFF)
 
     def _suspend(self, number: int, _frame: FrameType | None) -> None:
         """Ctrl-Z: the process stops here, unless no shell could continue it."""
@@ -96,8 +103,11 @@ class Keyboard:
     @contextmanager
     def asking(self) -> Iterator[None]:
         """Queue the keys for `read`, beginning with the next that is pressed."""
-        termios.tcflush(0, termios.TCIFLUSH)
+        with suppress(termios.error):
+            termios.tcflush(0, termios.TCIFLUSH)
         self._decoder, self._is_asking = KeyDecoder(), True
+        if self._is_gone:
+            self._keys.put_nowait(HANGUP)
         try:
             yield
         finally:
@@ -116,6 +126,7 @@ class Keyboard:
         if self._timer is not None:
             self._timer.cancel()
         if not data:
+            self._is_gone = True
             self._loop.remove_reader(0)
             self._deliver([HANGUP])
             return

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers import paths
 from tests.helpers.process import PARLEY
-from tests.helpers.terminal import TerminalHarness, make_environment
+from tests.helpers.terminal import PATIENCE_SECONDS, TerminalHarness, make_environment
 
 TOUCH = 'call Bash {"command": "touch made.txt"}\nsay All **done**.'
 ASKED = "· esc interrupt\n"
@@ -215,6 +215,16 @@ def test_an_error_is_shown_and_the_exit_code_is_that_of_text_mode(tmp_path: Path
     assert b"\x1b[1;31mAPI Error" in terminal.written
 
 
+def test_warnings_and_the_summary_go_to_stderr(tmp_path: Path) -> None:
+    terminal = TerminalHarness(tmp_path, *OFFLINE, "say Hi.")
+    terminal.program = ("sh", "-c", 'exec "$0" "$@" 2>errors', PARLEY)
+    with terminal:
+        assert terminal.wait() == 0
+
+    assert terminal.emulator.lines == ["Hi."]
+    assert re.fullmatch(SUMMARY, (tmp_path / "errors").read_text().strip())
+
+
 def test_hostile_text_of_model_and_tool_has_no_effect(tmp_path: Path) -> None:
     evil = r"\u001b]0;title\u0007 \u001b[2J\u001b[31m \u202eevil \u009b5m \u2066x"
     script = write_script(
@@ -276,10 +286,32 @@ def test_no_colour_and_dumb_terminals_are_honoured(tmp_path: Path) -> None:
     assert b"code and \x1b[1mbold" in terminal.written
     assert not re.search(rb"\x1b\[[0-9;]*3[0-9]m", terminal.written)
 
-    with TerminalHarness(tmp_path, *script, "go", TERM="dumb", stdin="") as terminal:
+    with TerminalHarness(tmp_path, *script, "go", TERM="dumb") as terminal:
         terminal.wait()
     assert b"\x1b" not in terminal.written
     assert terminal.emulator.lines[0] == "code and bold"
+
+
+def test_a_dumb_terminal_can_be_asked(tmp_path: Path) -> None:
+    with TerminalHarness(tmp_path, *OFFLINE, TOUCH, TERM="dumb") as terminal:
+        terminal.wait_for(ASKED)
+        terminal.type("n")
+        terminal.wait_for("Why not?")
+        terminal.type("no need\n")
+        assert terminal.wait() == 0
+
+    assert b"\x1b" not in terminal.written
+    assert "→ no: no need" in terminal.emulator.text
+
+
+@pytest.mark.parametrize("prompt", [TOUCH, "wait 100"])
+def test_a_terminal_that_is_closed_ends_the_run(tmp_path: Path, prompt: str) -> None:
+    with TerminalHarness(tmp_path, *OFFLINE, prompt) as terminal:
+        terminal.wait_for(ASKED if prompt == TOUCH else "Waiting for the model")
+        terminal.hang_up()
+        assert terminal.process.wait(PATIENCE_SECONDS) == 143
+
+    assert not (tmp_path / "made.txt").exists()
 
 
 def test_a_narrow_window_has_everything(tmp_path: Path) -> None:
