@@ -188,9 +188,9 @@ class TmuxHarness:
         self._run("-f", os.devnull, "new-session", "-d", *self._size, "sh", env=environment, cwd=self._folder)
         self._run("set-option", "-g", "history-limit", "5000")
         self._run("set-option", "-g", "window-size", "manual")
-        self.type("PS1='ready> '")
+        self.type("PS1='rea''dy> '")  # the echo of this line is not the prompt
         self.press("Enter")
-        self.wait_for("\nready>")
+        self.wait_for("ready>")
         return self
 
     def __exit__(self, *_: object) -> None:
