@@ -88,7 +88,7 @@ class TerminalRun:
         return stop.exit_code()
 
     def _make_answer(self) -> Answer:
-        """Also called in a thread, while the model is awaited: the import takes 100 ms."""
+        """Also called in a thread, while the model is awaited: the import takes 80 ms or more."""
         return make_answer(lambda: self._screen.width, self._styles)
 
     def _open_keyboard(self, stack: ExitStack) -> None:
