@@ -1,120 +1,237 @@
-"""Programs at a terminal: a pseudo-terminal to talk to, and a window of tmux to look at.
+"""A terminal with a person at it: the executable on a pseudo-terminal, and an emulator that reads what it draws.
 
-with Terminal(["bash"], environment, folder) as terminal:
-    terminal.send("echo hi\\r")
-    terminal.read_until("hi")
-show_in_tmux("parley --help", environment, folder)      # what a person sees
+    with TerminalHarness(tmp_path, "say Hi") as terminal:
+        terminal.wait_for("Hi")
+        assert terminal.wait() == 0
+
+`TmuxHarness` does the same in a real tmux.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import pty
 import select
 import shlex
-import shutil
+import signal
+import struct
 import subprocess
-import tempfile
+import termios
 import time
+from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-import pytest
+import pyte
 
-PATIENCE_SECONDS = 90
-CHUNK_BYTES = 65_536
+from tests.helpers.process import PARLEY
+
+PATIENCE_SECONDS = 60
+START = 'exec "$@" <"$TTY" >"$TTY" 2>&1'
+"""The first terminal that the leader of a session opens becomes its own."""
 
 
-class Terminal:
-    """A program whose standard streams are a pseudo-terminal."""
+def make_environment(folder: Path, **more: str) -> dict[str, str]:
+    """A machine without keys and settings."""
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    return {"HOME": str(home), "PATH": os.environ["PATH"], "TERM": "xterm-256color", **more}
 
-    def __init__(self, argv: list[str], environment: dict[str, str], folder: Path) -> None:
-        self.output = ""
-        self._own, theirs = pty.openpty()
-        self._process = subprocess.Popen(
-            argv,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=folder,
-            env={"TERM": "xterm", **environment},
-            start_new_session=True,
-        )
-        os.close(theirs)
+
+class Emulator:
+    """What a terminal shows, lines that have scrolled away included."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self._screen = pyte.HistoryScreen(columns, rows, history=10_000)
+        self._stream = pyte.ByteStream(self._screen)
+
+    def feed(self, data: bytes) -> None:
+        self._stream.feed(data)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._screen.resize(rows, columns)
+
+    @property
+    def lines(self) -> list[str]:
+        """All lines without blanks at their ends, and without empty lines at the end."""
+        columns = self._screen.columns
+        above = ["".join(line[column].data for column in range(columns)) for line in self._screen.history.top]
+        lines = [line.rstrip() for line in [*above, *self._screen.display]]
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
+
+    @property
+    def text(self) -> str:
+        return "\n".join([*self.lines, ""])
+
+    @property
+    def columns(self) -> int:
+        return int(self._screen.columns)
+
+    @property
+    def rows(self) -> int:
+        return int(self._screen.lines)
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        return self._screen.cursor.y, self._screen.cursor.x
+
+
+class TerminalHarness:
+    """The executable at a terminal. `more` are variables; `stdin` is piped into it instead of keys."""
+
+    program: tuple[str, ...] = (PARLEY,)
+
+    def __init__(
+        self, folder: Path, *argv: str, columns: int = 80, rows: int = 24, stdin: str | None = None, **more: str
+    ) -> None:
+        self.folder = folder
+        self.emulator = Emulator(columns, rows)
+        self.written = b""
+        """Every byte that was written to the terminal."""
+        self._size = (columns, rows)
+        self._is_closed = False
+        self._stdin = stdin
+        self._argv = argv
+        self._environment = make_environment(folder, **more)
 
     def __enter__(self) -> Self:
+        self._master, slave = pty.openpty()
+        self._slave = slave
+        self.resize(*self._size)
+        self.modes = termios.tcgetattr(slave)
+        """How the shell left the terminal."""
+        start = START if self._stdin is None else START.replace('<"$TTY"', "<piped")
+        if self._stdin is not None:
+            (self.folder / "piped").write_text(self._stdin)
+        self.process = subprocess.Popen(
+            ["sh", "-c", start, "sh", *self.program, *self._argv],
+            cwd=self.folder,
+            env={**self._environment, "TTY": os.ttyname(slave)},
+            start_new_session=True,
+        )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait(PATIENCE_SECONDS)
-        os.close(self._own)
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.hang_up()
 
-    def send(self, text: str) -> None:
-        os.write(self._own, text.encode())
+    def hang_up(self) -> None:
+        """Close the terminal."""
+        if not self._is_closed:
+            self._is_closed = True
+            os.close(self._slave)
+            os.close(self._master)
 
-    def read_until(self, text: str) -> None:
-        """Read until the output contains a text."""
+    @property
+    def current_modes(self) -> list[Any]:
+        return termios.tcgetattr(self._slave)
+
+    def resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.emulator.resize(columns, rows)
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Wait until the terminal shows a text."""
+        self.wait_until(lambda: text in self.emulator.text, repr(text))
+
+    def wait_until(self, condition: Callable[[], bool], wanted: str = "the condition") -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while text not in self.output:
-            assert self._read(deadline), f"{text!r} did not appear in {self.output!r}"
+        while not condition():
+            if time.monotonic() > deadline or not self._read():
+                raise AssertionError(f"{wanted} is not on the terminal:\n{self.emulator.text}")
 
     def wait(self) -> int:
-        """Read to the end; returns the exit code."""
+        """Wait for the process to exit; returns its exit code."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while self._read(deadline):
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self._read(seconds=0.1)
+        while self._read(seconds=0):
             pass
-        return self._process.wait(PATIENCE_SECONDS)
+        code = self.process.poll()
+        assert code is not None, f"it has not exited:\n{self.emulator.text}"
+        return code
 
-    def _read(self, deadline: float) -> bool:
-        """Read what is there, or wait for it; returns whether there was anything."""
-        if not select.select([self._own], [], [], max(0, deadline - time.monotonic()))[0]:
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def _read(self, seconds: float = PATIENCE_SECONDS) -> bool:
+        """Read what is written next; False if nothing comes."""
+        if not select.select([self._master], [], [], min(seconds, 0.2) if self.process.poll() is not None else seconds)[
+            0
+        ]:
             return False
-        try:
-            data = os.read(self._own, CHUNK_BYTES)
-        except OSError:  # Linux: the last process has closed the terminal
-            return False
-        self.output += data.decode(errors="replace").replace("\r\n", "\n")
-        return bool(data)
+        data = os.read(self._master, 1 << 16)
+        self.written += data
+        self.emulator.feed(data)
+        return True
 
 
-def run_at_terminal(argv: list[str], environment: dict[str, str], folder: Path, answer: str = "") -> tuple[str, int]:
-    """Run a program to its end; returns what the terminal received, and the exit code."""
-    with Terminal(argv, environment, folder) as terminal:
-        if answer:
-            terminal.send(answer)
-        code = terminal.wait()
-    return terminal.output, code
+class TmuxHarness:
+    """A shell in a window of tmux."""
 
+    def __init__(self, folder: Path, columns: int = 80, rows: int = 24) -> None:
+        self._socket = str(folder / "tmux")
+        self._folder = folder
+        self._size = ("-x", str(columns), "-y", str(rows))
 
-def show_in_tmux(
-    command: str, environment: dict[str, str], folder: Path, *, columns: int = 100, rows: int = 200
-) -> str:
-    """Run a shell command in a window of tmux; returns what the window shows when the command has ended."""
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed (Debian: apt install tmux)")
-    with tempfile.TemporaryDirectory(dir="/tmp") as place:  # `tmp_path` may be too long for the path of a socket
-        tmux = ["tmux", "-S", f"{place}/socket", "-f", "/dev/null"]
-        end = f"printf 'exit code %s' $?; {' '.join(tmux)} wait-for -S over; exec cat"
+    def __enter__(self) -> Self:
+        environment = make_environment(self._folder, TERM="screen-256color")
+        self._run("-f", os.devnull, "new-session", "-d", *self._size, "sh", env=environment, cwd=self._folder)
+        self._run("set-option", "-g", "history-limit", "5000")
+        self._run("set-option", "-g", "window-size", "manual")
+        self.type("PS1='rea''dy> '")  # the echo of this line is not the prompt
+        self.press("Enter")
+        self.wait_for("ready>")
+        return self
 
-        def run(*argv: str) -> str:
-            return subprocess.run(
-                [*tmux, *argv],
-                env={**environment, "TERM": "screen", "LC_ALL": "C.UTF-8"},
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_SECONDS,
-                check=True,
-            ).stdout
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self._run("kill-server")
 
-        run("new-session", "-d", "-x", str(columns), "-y", str(rows), f"sh -c {shlex.quote(command)}; {end}")
-        try:
-            run("wait-for", "over")
-            return run("capture-pane", "-p", "-e").rstrip("\n")
-        finally:
-            run("kill-server")
+    def _run(self, *argv: str, **more: Any) -> str:
+        done = subprocess.run(
+            ["tmux", "-S", self._socket, *argv],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE_SECONDS,
+            **more,
+        )
+        return str(done.stdout)
+
+    def start(self, *argv: str) -> None:
+        """Type a command of the executable."""
+        self.type(shlex.join([PARLEY, *argv]) + "; echo exit=$?")
+        self.press("Enter")
+
+    def type(self, text: str) -> None:
+        self._run("send-keys", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        self._run("send-keys", *keys)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._run("resize-window", "-x", str(columns), "-y", str(rows))
+
+    @property
+    def text(self) -> str:
+        """What the window shows and has shown; lines that tmux wrapped are joined."""
+        return self._run("capture-pane", "-p", "-J", "-S", "-")
+
+    def wait_for(self, text: str) -> str:
+        """Wait until the window shows a text; returns everything that it shows."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while text not in (shown := self.text):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{text!r} is not on the screen:\n{shown}")
+            time.sleep(0.02)  # tmux has no way to wait for a text
+        return shown

@@ -214,7 +214,7 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
             warn("warning: --store exposes the password in the process list; use PARLEY_STORE instead")
     if not streaming_in:
         prompt = read_prompt(prompt, options)
-        if not prompt.strip() and not (options.resume or options.continue_conversation):
+        if not prompt.strip() and not (options.resume or options.continue_conversation or can_ask_prompt(options)):
             raise UsageError(describe_missing_prompt(options))
     if options.await_claim and (over_stdio or not streaming_in):
         raise UsageError("--await-claim requires --input-format=stream-json: the claim arrives on stdin")
@@ -254,6 +254,13 @@ def describe_missing_prompt(options: CliOptions) -> str:
         "Input must be provided either through stdin or as a prompt argument when using --print "
         f"(parley has no interactive mode: give a prompt, or use --input-format stream-json{greedy})"
     )
+
+
+def can_ask_prompt(options: CliOptions) -> bool:
+    """Whether a person at a terminal can be asked for the prompt."""
+    from parley.cli.output import is_for_person
+
+    return os.isatty(0) and is_for_person(options)
 
 
 def check_formats(options: CliOptions, streaming_in: bool, streaming_out: bool) -> None:

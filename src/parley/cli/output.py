@@ -1,7 +1,11 @@
-"""Print the result of a one-shot run as text or as one JSON document."""
+"""Print the result of a one-shot run as text or as one JSON document.
+
+See also: `terminal/` shows a run to a person (`is_for_person`).
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +18,19 @@ from parley.protocol.messages.dialects import DIALECT_EVENTS
 from parley.protocol.messages.requests import Request
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry
+from parley.protocol.options import CliOptions
 
 LIMITS_IN_TEXT = (
     ("Reached maximum number of turns (", "Reached max turns ("),
     ("Reached maximum budget ($", "Exceeded USD budget ("),
 )
 """How Claude Code words limits in `errors`, and in text output. Scripts match both."""
+
+
+def is_for_person(options: CliOptions) -> bool:
+    """Whether the output is text on a terminal. `--print` is for scripts: its output is the same everywhere."""
+    is_text = options.output_format in (None, "text") and options.input_format in (None, "text")
+    return is_text and not options.print and options.dialect is None and not options.stdio and os.isatty(1)
 
 
 def encode_lines(message: Message) -> list[bytes]:

@@ -3,7 +3,8 @@
 `run_session` builds the session and serves it: for one prompt whose result is printed, for one prompt
 with a stream of messages, or for prompts that arrive on stdin.
 
-See also: `handshake.py` for messages before the session is opened, `output.py` for printing results.
+See also: `handshake.py` for messages before the session is opened, `output.py` for printing results, `terminal/` for
+the view of a person.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from parley.cli.output import ResultPrinter
+from parley.cli.output import ResultPrinter, is_for_person
 from parley.cli.process_secrets import erase
 from parley.cli.stdio import restore_sigint, warn, write
 from parley.compose.composer import Composer
@@ -83,13 +84,21 @@ def run_session(
         run = SessionRun(options, Connection(Role.ENGINE, make_dialect(options, clock)), clock)
     else:
         run = SessionRun(options, pending.connection, clock, pending.messages)
+    terminal = None
+    if prompt is not None and pending is None and is_for_person(options):
+        from parley.cli.terminal.run import TerminalRun
+
+        terminal = TerminalRun(options, environment)
+        options = terminal.options
     try:
-        config = build_config(options, environment, clock, warned)
+        config = build_config(options, environment, clock, warned, warn if terminal is None else terminal.warn)
         config.workspace.processes.hides_engine = True
         if wants_debug(options):
             config, debug = attach_debug(options, config, clock)
         else:
             debug = None
+        if terminal is not None and prompt is not None:
+            return asyncio.run(terminal.run(config, prompt))
         if prompt is not None and options.output_format in (None, "text", "json"):
             as_json = options.output_format == "json"
             printer = ResultPrinter(
@@ -120,7 +129,11 @@ class OpenFailed(SessionError):
 
 
 def build_config(
-    options: CliOptions, environment: dict[str, str], clock: Clock, warned: Sequence[str] = ()
+    options: CliOptions,
+    environment: dict[str, str],
+    clock: Clock,
+    warned: Sequence[str] = (),
+    warn: Callable[[str], None] = warn,
 ) -> SessionConfig:
     """Raises UsageError or OpenFailed."""
     try:

@@ -14,11 +14,12 @@ from packaging.requirements import Requirement
 
 import parley
 from tests.helpers import paths
+from tests.helpers.terminal import TerminalHarness
 
 SOURCES = Path(parley.__file__).parents[1]
 PATIENCE_SECONDS = 90
 NEEDED = "servers reached by URL need the package mcp 2.3 or later: pip install 'parley-agent[mcp]'"
-OPTIONAL = {"mcp", "mcp_types", "psycopg", "opentelemetry", "anthropic", "pytest"}
+OPTIONAL = {"mcp", "mcp_types", "psycopg", "opentelemetry", "anthropic", "pytest", "rich", "markdown_it"}
 """Packages of extras, and pytest, which runs the conformance suites."""
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
@@ -107,3 +108,17 @@ def test_a_server_behind_a_url_fails_by_the_name_of_the_extra_and_others_work(pa
     assert reasons == {"far": NEEDED, "stream": NEEDED}
     assert sorted(done.stderr.splitlines()) == [f"MCP server {name}: failed: {NEEDED}" for name in ("far", "stream")]
     assert lines[-1]["result"] == "Hi"
+
+
+def test_a_terminal_shows_plain_text_and_names_the_extra(packages: Path, tmp_path: Path) -> None:
+    prompt = 'call Bash {"command": "touch made.txt"}\nsay Some **bold** text.'
+    terminal = TerminalHarness(tmp_path, "--model", "offline", prompt, PYTHONPATH=f"{SOURCES}:{packages}")
+    terminal.program = (sys.executable, "-S", "-c", "from parley.cli.main import run; run()")
+    with terminal:
+        terminal.wait_for("esc interrupt\n")
+        terminal.type("y")
+        assert terminal.wait() == 0
+
+    assert (tmp_path / "made.txt").exists()
+    assert "\nSome **bold** text.\n" in terminal.emulator.text
+    assert terminal.emulator.lines[-1].endswith("pip install 'parley-agent[tui]'")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.terminal import Terminal
+from tests.helpers.tty import Terminal
 from tests.process.cli.conftest import PARLEY, PATIENCE_SECONDS
 
 ID = "11111111-1111-4111-8111-111111111111"

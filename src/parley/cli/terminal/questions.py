@@ -1,0 +1,382 @@
+"""Questions to the person at the terminal: permission requests, plans, questions of the model, elicitations.
+
+    reply = await Questions(screen, keyboard, styles, render).answer(request)
+
+The reply is the payload of a control response. Escape interrupts the turn: the call is denied with `interrupt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from parley.cli.terminal.forms import Field, read_fields
+from parley.cli.terminal.keys import Key, LineEditor
+from parley.cli.terminal.screen import Screen
+from parley.cli.terminal.style import Styles
+from parley.cli.terminal.text import cell_width, reveal_line, reveal_text, wrap
+from parley.cli.terminal.tty import Keyboard
+from parley.protocol.base import Json, encode_json
+from parley.protocol.messages.requests import CanUseTool, Elicitation
+from parley.tools.catalog import find_traits
+
+DENIED = "The user denied this call."
+INTERRUPTED = "The user interrupted the turn."
+NOT_APPROVED = "The user did not approve the plan."
+PLACES = {
+    "session": "for this session",
+    "localSettings": "saved for this project, in .claude/settings.local.json",
+    "projectSettings": "saved for everyone in this project, in .claude/settings.json",
+    "userSettings": "saved for all your projects, in settings.json of your home",
+    "cliArg": "for this run",
+}
+GRANTS = {"a": "always", "e": "change the mode"}
+"""What a key grants beyond this call; the lines above the keys name the rule or mode."""
+MAX_LINES = 12
+"""How many lines of a long value are shown at first."""
+MIN_COLUMNS = 10
+INDENT = "    "
+JOINERS = ("", "\u200d", "\ufe0f")
+"""Characters of emoji, which have no effect of their own."""
+LEAVING = ("escape", "hangup", "end_of_input")
+
+
+class Cancelled(Exception):
+    """The person pressed Escape."""
+
+
+class Questions:
+    """Asks one question at a time."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        keyboard: Keyboard,
+        styles: Styles,
+        render: Callable[[str], list[str]],
+    ) -> None:
+        self._screen = screen
+        self._keyboard = keyboard
+        self._styles = styles
+        self._render = render
+        """Formats a whole Markdown text."""
+        self._turn = asyncio.Lock()
+        self.is_asking = False
+
+    async def answer(self, request: CanUseTool | Elicitation) -> Json:
+        """The reply to a request."""
+        async with self._turn:
+            self.is_asking = True
+            try:
+                with self._keyboard.asking():
+                    if isinstance(request, Elicitation):
+                        return await self._elicit(request)
+                    return await self._decide(request)
+            finally:
+                self.is_asking = False
+                self._screen.clear()
+
+    async def read_prompt(self) -> str:
+        """The prompt of a run that was started without one. Raises Cancelled."""
+        with self._keyboard.asking():
+            try:
+                while not (text := await self._read_text("> ")).strip():
+                    pass
+                first, *rest = reveal_text(text).split("\n")
+                self._screen.print([f"> {first}", *(f"  {line}" for line in rest), ""])
+                return text
+            finally:
+                self._screen.clear()
+
+    # Permission requests.
+
+    async def _decide(self, request: CanUseTool) -> Json:
+        try:
+            if find_traits(request.tool_name).plan_field:
+                return await self._approve_plan(request)
+            if request.requires_user_interaction is True and isinstance(request.input.get("questions"), list):
+                return await self._ask_choices(request)
+            return await self._ask_permission(request)
+        except Cancelled:
+            self._echo("interrupted")
+            return {"behavior": "deny", "message": INTERRUPTED, "interrupt": True}
+
+    async def _ask_permission(self, request: CanUseTool) -> Json:
+        updates = group_suggestions(request)
+        self._screen.print([*self._describe(request), *self._explain(request, updates)])
+        granting = {key: GRANTS[key] for key in updates}
+        viewing = {"v": "view everything"} if self._hides_lines(request) else {}
+        choices = {"y": "yes, once", **granting, "n": "no", **viewing}
+        while (pressed := await self._choose(choices)) == "v":
+            self._screen.print(self._list_input(request, max_lines=None))
+        if pressed == "n":
+            return await self._deny(DENIED)
+        self._echo(choices[pressed])
+        granted = {"updatedPermissions": updates[pressed]} if pressed in updates else {}
+        return {"behavior": "allow", "updatedInput": request.input, **granted}
+
+    async def _deny(self, default: str) -> Json:
+        reason = (await self._read_text("  Why not? (Enter for no reason) ")).strip()
+        self._echo(f"no: {reason}" if reason else "no")
+        return {"behavior": "deny", "message": f"{default} Their reason: {reason}" if reason else default}
+
+    def _describe(self, request: CanUseTool) -> list[str]:
+        """What would run."""
+        who = " (asked by a subagent)" if isinstance(request.agent_id, str) else ""
+        title = request.title if isinstance(request.title, str) else f"Use {request.tool_name}?"
+        return ["", self._styles.bold(f"? {reveal_line(title)}") + who, *self._list_input(request, MAX_LINES)]
+
+    def _list_input(self, request: CanUseTool, max_lines: int | None) -> list[str]:
+        """The input, field by field. What the call is about, such as the command, is never cut."""
+        lines: list[str] = []
+        subject = find_traits(request.tool_name).subject_field
+        for name, value in request.input.items():
+            text = value_text(value)
+            if name == subject:
+                lines += [f"{INDENT}{self._styles.code(line)}" for line in text.split("\n")]
+                continue
+            label = self._styles.dim(f"{reveal_line(name)}:")
+            rows = self._break(text)
+            if len(rows) == 1 and cell_width(f"{INDENT}{name}: {text}") <= self._screen.width:
+                lines.append(f"{INDENT}{label} {text}")
+                continue
+            lines += [f"{INDENT}{label}", *(f"{INDENT}  {row}" for row in rows[:max_lines])]
+            if max_lines is not None and len(rows) > max_lines:
+                lines.append(INDENT + self._styles.dim(f"  … {len(rows) - max_lines} more lines (v shows them)"))
+        return lines
+
+    def _hides_lines(self, request: CanUseTool) -> bool:
+        """Whether a value is too long to be shown at once."""
+        subject = find_traits(request.tool_name).subject_field
+        values = [value for name, value in request.input.items() if name != subject]
+        return any(len(self._break(value_text(value))) > MAX_LINES for value in values)
+
+    def _break(self, text: str, indent: int = len(INDENT) + 2) -> list[str]:
+        """The lines of a text that is indented, broken to fit."""
+        return wrap(text, max(MIN_COLUMNS, self._screen.width - indent))
+
+    def _explain(self, request: CanUseTool, updates: dict[str, list[Json]]) -> list[str]:
+        """Why the person is asked, and what each key but `y` would grant."""
+        lines = self._wrapped("why: ", find_reason(request))
+        for key, granted in updates.items():
+            for update in granted:
+                lines += self._wrapped(f"{key} = ", describe_update(update))
+        return lines
+
+    def _wrapped(self, label: str, text: str) -> list[str]:
+        """A dim line that begins with a label, broken to fit."""
+        parts = self._break(reveal_line(text), len(label) + 3)
+        return [
+            f"  {self._styles.dim((label if index == 0 else ' ' * len(label)) + part)}"
+            for index, part in enumerate(parts)
+        ]
+
+    # Plans and questions of the model.
+
+    async def _approve_plan(self, request: CanUseTool) -> Json:
+        plan = request.input.get(find_traits(request.tool_name).plan_field)
+        lines = self._render(plan) if isinstance(plan, str) else self._list_input(request, None)
+        title = request.title if isinstance(request.title, str) else "Carry out this plan?"
+        self._screen.print(["", *lines, "", self._styles.bold(f"? {reveal_line(title)}")])
+        pressed = await self._choose(
+            choices := {"y": "yes", "a": "yes, and accept all edits", "n": "no, keep planning"}
+        )
+        if pressed == "n":
+            return await self._deny(NOT_APPROVED)
+        self._echo(choices[pressed])
+        mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+        updates = {"updatedPermissions": [mode]} if pressed == "a" else {}
+        return {"behavior": "allow", "updatedInput": request.input, **updates}
+
+    async def _ask_choices(self, request: CanUseTool) -> Json:
+        answers: dict[str, str] = {}
+        for question in request.input["questions"]:
+            text = str(question.get("question", ""))
+            options = [option for option in question.get("options", ()) if isinstance(option, dict)]
+            self._screen.print(["", self._styles.bold(f"? {reveal_line(text)}"), *self._list_options(options)])
+            labels = [str(option.get("label", "")) for option in options]
+            answers[text] = await self._pick(labels, several=question.get("multiSelect") is True)
+        return {"behavior": "allow", "updatedInput": {**request.input, "answers": answers}}
+
+    def _list_options(self, options: Sequence[Json]) -> list[str]:
+        lines: list[str] = []
+        for number, option in enumerate(options, 1):
+            about = reveal_line(str(option.get("description", "")))
+            label = f"  {number}. {reveal_line(str(option.get('label', '')))}"
+            parts = self._break(f"{label} – {about}" if about else label, 5)
+            lines += [parts[0], *(f"     {part}" for part in parts[1:])]
+            if isinstance(option.get("preview"), str):
+                lines += [f"       {self._styles.code(line)}" for line in reveal_text(option["preview"]).split("\n")]
+        return lines
+
+    async def _pick(self, labels: Sequence[str], *, several: bool) -> str:
+        """The labels that were picked by number, or text of the person's own."""
+        hint = "numbers" if several else "number"
+        while True:
+            text = (await self._read_text(f"  {hint} or your own answer: ")).strip()
+            if not text:
+                continue
+            picked = read_numbers(text, len(labels), several=several)
+            chosen = text if picked is None else ", ".join(labels[number - 1] for number in picked)
+            self._echo(chosen)
+            return chosen
+
+    # Elicitations.
+
+    async def _elicit(self, request: Elicitation) -> Json:
+        server, title = reveal_line(request.mcp_server_name), request.title
+        head = title if isinstance(title, str) else f"The MCP server {server} asks"
+        message = [f"  {line}" for line in self._break(reveal_text(request.message), 2)]
+        self._screen.print(["", self._styles.bold(f"? {reveal_line(head)}") + f" ({server})", *message])
+        try:
+            if isinstance(request.url, str):
+                self._screen.print([f"  {self._styles.code(reveal_line(request.url))}"])
+                pressed = await self._choose(choices := {"y": "I opened it and am done", "n": "decline"})
+                self._echo(choices[pressed])
+                return {"action": "accept" if pressed == "y" else "decline"}
+            return await self._fill_form(request)
+        except Cancelled:
+            self._echo("declined")
+            return {"action": "decline"}
+
+    async def _fill_form(self, request: Elicitation) -> Json:
+        schema = request.requested_schema
+        order = request.property_order
+        fields = read_fields(schema if isinstance(schema, dict) else {}, order if isinstance(order, list) else [])
+        if fields is None:
+            self._screen.print([self._styles.warning("  The form has fields that cannot be asked here: declined.")])
+            return {"action": "decline"}
+        content: Json = {}
+        for field in fields:
+            await self._fill(field, content)
+        if not fields:
+            pressed = await self._choose({"y": "accept", "n": "decline"})
+            return {"action": "accept", "content": {}} if pressed == "y" else {"action": "decline"}
+        return {"action": "accept", "content": content}
+
+    async def _fill(self, field: Field, content: Json) -> None:
+        """Ask for a field until its value is valid."""
+        self._screen.print(
+            [f"  {line}" for line in wrap(reveal_text(field.describe()), max(10, self._screen.width - 2))]
+        )
+        while True:
+            text = (await self._read_text(f"  {reveal_line(field.name)}: ")).strip()
+            try:
+                value = field.parse(text)
+            except ValueError as exc:
+                self._screen.print([self._styles.warning(f"  {exc}")])
+                continue
+            self._echo(text or ("(left out)" if value is None else f"{value}"))
+            if value is not None:
+                content[field.name] = value
+            return
+
+    # Keys.
+
+    async def _choose(self, choices: dict[str, str]) -> str:
+        """The key of a choice. Raises Cancelled."""
+        names = [f"{self._styles.bold(key)} {text}" for key, text in (*choices.items(), ("esc", "interrupt"))]
+        plain = [f"{key} {text}" for key, text in (*choices.items(), ("esc", "interrupt"))]
+        fits = sum(map(len, plain)) + 3 * len(plain) < self._screen.width
+        self._screen.show(["  " + " · ".join(names) + " "] if fits else [f"  {name}" for name in names])
+        if not self._screen.has_cursor:
+            self._screen.print(["  " + " · ".join(names)])
+        while True:
+            key = await self._keyboard.read()
+            if key.name in LEAVING:
+                raise Cancelled
+            if key.name == "text" and (pressed := key.text.lower()) in choices:
+                self._screen.clear()
+                return pressed
+
+    async def _read_text(self, label: str) -> str:
+        """A text that ends with Enter. Raises Cancelled."""
+        editor = LineEditor()
+        if not self._screen.has_cursor:
+            self._screen.print([label])
+        while True:
+            self._show_editor(label, editor)
+            key: Key = await self._keyboard.read()
+            if key.name in ("escape", "hangup") or (key.name == "end_of_input" and not editor.text):
+                raise Cancelled
+            if key.name == "enter":
+                self._screen.clear()
+                return editor.text
+            editor.press(key)
+
+    def _show_editor(self, label: str, editor: LineEditor) -> None:
+        """The text with the cursor in it, broken at the edge of the window."""
+        columns = max(MIN_COLUMNS, self._screen.width - 1)
+        rows, cursor, row = [], (0, 0), label
+        for index, char in enumerate([*editor.text, ""]):
+            shown = char if char in JOINERS else reveal_text(char).rstrip("\n")
+            if cell_width(row) + cell_width(shown) > columns:
+                rows.append(row)
+                row = ""
+            if index == editor.at:
+                cursor = (len(rows), cell_width(row))
+            row += shown
+            if char == "\n":
+                rows.append(row)
+                row = ""
+        self._screen.show([*rows, row], cursor)
+
+    def _echo(self, text: str) -> None:
+        """Print what was answered, so that it stays on the screen."""
+        self._screen.clear()
+        self._screen.print([self._styles.dim(f"  → {line}") for line in reveal_text(text).split("\n")])
+
+
+def group_suggestions(request: CanUseTool) -> dict[str, list[Json]]:
+    """The permission updates that each key applies.
+
+    A change of mode grants more than calls like this one, so that it has a key of its own if there is a rule as well.
+    """
+    found = request.permission_suggestions
+    if not isinstance(found, list) or request.suppress_always_allow_rule is True:
+        return {}
+    updates = [update for update in found if isinstance(update, dict)]
+    modes = [update for update in updates if update.get("type") == "setMode"]
+    narrow = [update for update in updates if update not in modes]
+    groups = {"a": narrow, "e": modes} if narrow else {"a": modes}
+    return {key: group for key, group in groups.items() if group}
+
+
+def find_reason(request: CanUseTool) -> str:
+    """Why the person is asked."""
+    if isinstance(request.decision_reason, str) and request.decision_reason:
+        return request.decision_reason
+    if isinstance(request.blocked_path, str):
+        return f"no rule allows access to {request.blocked_path}"
+    return "no rule allows it"
+
+
+def describe_update(update: Json) -> str:
+    """A permission update in words, with the place where it is stored."""
+    place = PLACES.get(str(update.get("destination")), f"in {update.get('destination')}")
+    match update.get("type"):
+        case "addRules":
+            rules = [
+                rule["toolName"] + (f"({rule['ruleContent']})" if rule.get("ruleContent") else "")
+                for rule in update.get("rules", ())
+            ]
+            return f"{update.get('behavior', 'allow')} {', '.join(rules)} – {place}"
+        case "addDirectories":
+            return f"work in {', '.join(update.get('directories', ()))} too – {place}"
+        case "setMode":
+            return f"permission mode {update.get('mode')} – {place}"
+    return f"{encode_json(update).decode()} – {place}"
+
+
+def value_text(value: object) -> str:
+    """A value of an input as text."""
+    return reveal_text(value if isinstance(value, str) else encode_json(value).decode()).rstrip("\n")
+
+
+def read_numbers(text: str, count: int, *, several: bool) -> list[int] | None:
+    """The numbers in an answer such as `1` or `1, 3`; None if it is text of the person's own."""
+    words = text.replace(",", " ").split()
+    if not all(word.isdecimal() and 1 <= int(word) <= count for word in words):
+        return None
+    numbers = list(dict.fromkeys(map(int, words)))
+    return numbers if several or len(numbers) == 1 else None

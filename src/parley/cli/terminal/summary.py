@@ -1,0 +1,34 @@
+"""The line at the end of a run: turns, tokens, cost, time, and how to continue. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parley.cli.terminal.calls import format_seconds
+from parley.protocol.messages.result import Result
+
+SHORT_ID_CHARS = 8
+
+
+def summarize(results: Sequence[Result], *, is_stored: bool) -> str:
+    """`results`: one for the prompt, and one for each background task that was reported to the model later."""
+    result = results[-1]
+    turns = sum(one.num_turns for one in results if isinstance(one.num_turns, int))
+    milliseconds = sum(one.duration_ms for one in results if isinstance(one.duration_ms, int | float))
+    parts = [count(turns, "turn")]
+    if isinstance(result.modelUsage, dict) and result.modelUsage:
+        used = result.modelUsage.values()
+        read = sum(one.inputTokens + one.cacheReadInputTokens + one.cacheCreationInputTokens for one in used)
+        parts.append(f"{read:,} tokens in, {sum(one.outputTokens for one in used):,} out")
+    if not isinstance(result.total_cost_usd, int | float):
+        parts.append("cost unknown")
+    else:
+        parts.append(f"${result.total_cost_usd:.4f}" if result.total_cost_usd else "$0")
+    parts.append(format_seconds(milliseconds / 1000))
+    if isinstance(result.session_id, str) and is_stored:
+        parts.append(f"parley -c resumes {result.session_id[:SHORT_ID_CHARS]}")
+    return " · ".join(parts)
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,75 @@
+"""Text that is safe to write to a terminal, and its width in cells. Pure.
+
+Text of models, tools and servers may contain escape sequences, control characters and direction overrides.
+`reveal_text` and `reveal_line` show them as escapes such as `\\x1b`, so that they have no effect and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from parley.mcp.content import reveal
+
+SEPARATORS = re.compile("[\r\u2028\u2029\ud800-\udfff]")
+"""Beyond what `reveal` shows: other line ends, and lone surrogates."""
+SPACE = re.compile(r"\s+")
+JOINER = "\u200d"
+EMOJI_STYLE = "\ufe0f"
+SKIN_TONES = range(0x1F3FB, 0x1F400)
+ELLIPSIS = "…"
+
+
+def reveal_text(text: str) -> str:
+    """The text with line ends and tabs, and with everything else that is not printable as escapes."""
+    text = reveal(text.replace("\r\n", "\n"))
+    return SEPARATORS.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def reveal_line(text: str) -> str:
+    """The same on one line: white space becomes one space."""
+    return reveal_text(SPACE.sub(" ", text).strip())
+
+
+def cell_width(text: str) -> int:
+    """How many cells a terminal needs for the text."""
+    if text.isascii():
+        return len(text)
+    cells, last, joined = 0, 0, False
+    for char in text:
+        if char == EMOJI_STYLE:
+            cells, last = cells + (last == 1), 2
+        elif joined or (ord(char) in SKIN_TONES and last == 2):
+            joined = False
+        elif char == JOINER:
+            joined = True
+        elif unicodedata.category(char) not in ("Mn", "Me", "Cf"):
+            last = 2 if unicodedata.east_asian_width(char) in "WF" else 1
+            cells += last
+    return cells
+
+
+def shorten(text: str, cells: int) -> str:
+    """The start of a line that fits, with an ellipsis if something is missing."""
+    if cell_width(text) <= cells:
+        return text
+    end = min(len(text), max(0, cells - 1))
+    while end and cell_width(text[:end]) > cells - 1:
+        end -= 1
+    return text[:end] + ELLIPSIS if cells > 0 else ""
+
+
+def wrap(text: str, cells: int) -> list[str]:
+    """The lines of a text, broken at spaces where they do not fit. Spaces at a break are dropped."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        rest = line
+        while cell_width(rest) > cells:
+            head = shorten(rest, cells + 1)[:-1] or rest[:1]
+            at = head.rfind(" ")
+            if at > 0 and head[:at].strip() and rest[len(head)] != " ":
+                head = head[:at]
+            lines.append(head.rstrip())
+            rest = rest[len(head) :].lstrip(" ")
+        lines.append(rest)
+    return lines
