@@ -1,4 +1,4 @@
-"""Test an agent without a model: a script plays the model.
+"""Test an agent without a model: a script takes its place.
 
 Run it with pytest.
 

@@ -223,9 +223,9 @@ def describe_limits() -> Iterator[str]:
     )
     yield ""
     yield wrap_text(
-        f"""A command that could run in more than {targets.MAX_FOLDERS} directories, or needs more than {MAX_ENTRIES:,}
-        directory entries to be read, is never read-only. With more than {strict_parser.MAX_COMMANDS} parts, only a
-        bare `Bash` rule allows it."""
+        f"""A command is never treated as read-only if it could run in more than {targets.MAX_FOLDERS} directories, or
+        if more than {MAX_ENTRIES:,} directory entries would have to be read to check it. A command line with more than
+        {strict_parser.MAX_COMMANDS} commands is allowed only by a bare `Bash` rule or a rule with exactly its text."""
     )
 
 

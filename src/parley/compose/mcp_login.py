@@ -35,7 +35,7 @@ class LoginFile:
         except FileNotFoundError:
             return {}
         except (OSError, private_files.UnsafeFile, msgspec.DecodeError) as exc:
-            self._warn(f"the logins to MCP servers in {self._path} cannot be read: {exc}")
+            self._warn(f"cannot read the MCP logins in {self._path}: {exc}")
             return {}
         return found if isinstance(found, dict) else {}
 

@@ -160,7 +160,9 @@ class Login:
                 self._redirected.set_exception(LoginRefused(f"the login was refused: {reason}"))
             return
         if "code" not in values:
-            raise LoginRefused("the callback URL has no authorization code; pass the whole address of the redirect")
+            raise LoginRefused(
+                "the callback URL has no authorization code; pass the full URL that the browser was redirected to"
+            )
         if values.get("state") != self.state:
             raise LoginRefused("the callback URL belongs to another login (its state differs)")
         if not self._redirected.done():

@@ -84,7 +84,9 @@ def parse_updates(updates: Sequence[Json]) -> list[Update]:
     except msgspec.ValidationError as exc:
         raise InvalidUpdate(str(exc)) from None
     if sum(1 + count_items(update) for update in parsed) > MAX_ITEMS:
-        raise InvalidUpdate(f"there are more than {MAX_ITEMS} updates, rules and directories")
+        raise InvalidUpdate(
+            f"too many permission updates: more than {MAX_ITEMS} updates, rules and directories in total"
+        )
     return parsed
 
 

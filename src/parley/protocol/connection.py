@@ -137,7 +137,7 @@ class Connection:
 
     def _check(self, message: Message) -> None:
         if not may_send(self.role, message):
-            raise LocalProtocolError(f"the {self.role.value} may not send {type(message).__name__}")
+            raise LocalProtocolError(f"the {self.role.value} must not send {type(message).__name__}")
         match message:
             case ControlRequest(request_id=request_id):
                 if request_id in self.our_requests:
@@ -185,10 +185,10 @@ class Connection:
     def _refuse(self, message: Message) -> Message:
         name, peer = type(message).__name__, self.role.peer.value
         if isinstance(message, ControlRequest):
-            reason = f"the {peer} may not send the request {message.request.subtype}"
+            reason = f"the {peer} must not send the request {message.request.subtype}"
             refused = Refused(reason=reason, kind="control_request", request_id=message.request_id)
             return self._open_request(message.request_id, refused)
-        return Refused(reason=f"the {peer} may not send {name}", kind=name.lower())
+        return Refused(reason=f"the {peer} must not send {name}", kind=name.lower())
 
     def _open_request(self, request_id: RequestId, message: Message) -> Message:
         """Record that the peer waits for a reply. An open id must not be answered twice."""

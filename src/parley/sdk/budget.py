@@ -90,7 +90,7 @@ class Budget:
         with self._lock:
             if self.usd is not None and self._is_unpriced:
                 raise BudgetExceeded(
-                    "the budget in dollars cannot be enforced: the price of a model is not known; set tokens instead"
+                    "the dollar budget cannot be enforced: a model's price is not known; set a token budget instead"
                 )
             if self.usd is not None and self._spent_usd >= self.usd:
                 raise BudgetExceeded(f"the budget of ${self.usd:g} is spent (${self._spent_usd:.4f})")

@@ -140,7 +140,9 @@ def test_a_restriction_that_cannot_be_enforced_stops_the_start(
 
     assert done.code == 1
     assert named in done.result["errors"][0]
-    assert done.result["errors"][0].endswith("; a restriction that cannot be enforced stops the start")
+    assert done.result["errors"][0].endswith(
+        "; the session does not start, because this restriction cannot be enforced"
+    )
 
 
 def test_a_rule_that_restricts_a_misspelt_tool_is_reported(machine: Machine) -> None:

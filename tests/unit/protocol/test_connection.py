@@ -251,10 +251,10 @@ def test_the_host_does_not_say_what_is_the_engines_to_say(message: Message) -> N
     host, engine = pair()
     name = type(message).__name__
 
-    with pytest.raises(LocalProtocolError, match=f"the host may not send {name}"):
+    with pytest.raises(LocalProtocolError, match=f"the host must not send {name}"):
         host.send(message)
     assert engine.receive(encode_json(message) + b"\n") == [
-        Refused(reason=f"the host may not send {name}", kind=name.lower())
+        Refused(reason=f"the host must not send {name}", kind=name.lower())
     ]
 
 
@@ -262,10 +262,10 @@ def test_the_engine_does_not_say_what_is_the_hosts_to_say() -> None:
     host, engine = pair()
     message = UpdateEnvironment(variables={"LANG": "C"})
 
-    with pytest.raises(LocalProtocolError, match="the engine may not send UpdateEnvironment"):
+    with pytest.raises(LocalProtocolError, match="the engine must not send UpdateEnvironment"):
         engine.send(message)
     assert host.receive(encode_json(message) + b"\n") == [
-        Refused(reason="the engine may not send UpdateEnvironment", kind="updateenvironment")
+        Refused(reason="the engine must not send UpdateEnvironment", kind="updateenvironment")
     ]
 
 
@@ -274,10 +274,10 @@ def test_a_question_the_peer_may_not_ask_is_refused_with_an_answer() -> None:
     question = ControlRequest(request_id="r1", request=Initialize())
 
     assert host.receive(encode_json(question) + b"\n") == [
-        Refused(reason="the engine may not send the request initialize", kind="control_request", request_id="r1")
+        Refused(reason="the engine must not send the request initialize", kind="control_request", request_id="r1")
     ]
     assert host.send(no("r1")) == encode_json(no("r1")) + b"\n"
-    with pytest.raises(LocalProtocolError, match="the engine may not send ControlRequest"):
+    with pytest.raises(LocalProtocolError, match="the engine must not send ControlRequest"):
         engine.send(question)
 
 

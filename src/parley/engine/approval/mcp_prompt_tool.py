@@ -33,7 +33,7 @@ class PromptTool:
         try:
             answer = await self._servers.call_hidden_tool(self.name, arguments)
         except ToolError as exc:
-            raise HostError(f"the tool {self.name} that answers permission requests failed: {exc}") from None
+            raise HostError(f"the permission prompt tool {self.name} failed: {exc}") from None
         return self._read(answer)
 
     def _read(self, answer: Json) -> Any:
@@ -41,7 +41,7 @@ class PromptTool:
         blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
         text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
         if answer.get("isError") is True:
-            raise HostError(f"the tool {self.name} that answers permission requests failed: {printable(text)}")
+            raise HostError(f"the permission prompt tool {self.name} failed: {printable(text)}")
         try:
             decoded = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):

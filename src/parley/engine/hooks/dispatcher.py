@@ -246,7 +246,7 @@ class HookDispatcher:
             follows = (fired.event.failure or fired.event.block) if blocks else "it is as if there were no such hook"
             self.warn(f"hook {fired.shown} ({hook.label}) failed: {ran.failure}; {follows}")
         elif ran.blocks is not None and not fired.event.block:
-            self.warn(f"hook {fired.shown} ({hook.label}) cannot block this: {ran.blocks}")
+            self.warn(f"hook {fired.shown} ({hook.label}) cannot block this event; its reason was: {ran.blocks}")
         if not ran.output.is_async and (inert := inert_keys(fired.event, ran.output)):
             self.report_once(
                 f"hook {fired.shown} ({hook.label}): keys of its answer have no effect: {', '.join(inert)}"

@@ -458,7 +458,7 @@ class Session:
         """Dispatch a message of the client."""
         handler = HANDLERS.get(type(message))
         if handler is None:
-            self.config.warn(f"{type(message).__name__} is ignored")
+            self.config.warn(f"a {type(message).__name__} message from the client is ignored")
         else:
             handler(self, message)
 

@@ -72,7 +72,7 @@ class Replay:
         """The recorded call for a request. Each is used once. Raises ModelError."""
         name, total = self._recording.name, len(self._recording.exchanges)
         if not self._left:
-            raise ModelError(f"recording {name} has no answer left: it has {total} requests", kind=DIVERGED)
+            raise ModelError(f"recording {name} has no more answers ({total} recorded)", kind=DIVERGED)
         messages = normalize(self._redaction.redact_value(request.messages), self._places)
         if self._in_order:
             return self._left.pop(0)

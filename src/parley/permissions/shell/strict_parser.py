@@ -345,7 +345,7 @@ def _parse_commands(source: str, home: str | None) -> list[SimpleCommand]:
             word = word or _Word(index)
             word.add(kind, text, end)
         if document is not None and end > document.line_end:
-            raise _NotProvable("a quote across the start of a here-document")
+            raise _NotProvable("a quoted string that continues into a here-document")
         index = end
     if word is not None:
         current.add_word(word, source)
@@ -364,7 +364,7 @@ def _check_home(commands: list[SimpleCommand]) -> None:
         names = (*command.argv, *(name for name, _ in command.assignments))
         first = next((word for word in command.argv if word not in ("time", "-p")), "")
         if first in SETS_VARIABLES or any("HOME" in name for name in names):
-            raise _NotProvable("a tilde where HOME may change")
+            raise _NotProvable("a tilde in a command that may change HOME")
 
 
 def _end_command(operator: str, current: _Command, found: list[SimpleCommand], source: str) -> _Command:

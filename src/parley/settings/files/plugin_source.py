@@ -217,7 +217,7 @@ def copy_exactly(packed: IO[bytes], new: IO[bytes], size_bytes: int, name: str) 
     while chunk := packed.read(1 << 16):
         left -= len(chunk)
         if left < 0:
-            raise InvalidSource(f"{name!r:.200} is longer than the archive says")
+            raise InvalidSource(f"{name!r:.200} is larger than the size stated in the archive")
         new.write(chunk)
 
 

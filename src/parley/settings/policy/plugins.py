@@ -20,4 +20,4 @@ def find_marketplace_policy(merged: MergedSettings) -> str | None:
 
 
 def describe_obstacle(key: str) -> str:
-    return f"managed settings limit the marketplaces of plugins ({key}), and it is not known where this one comes from"
+    return f"managed settings restrict plugin marketplaces ({key}), and the marketplace of this plugin is not known"

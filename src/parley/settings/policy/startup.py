@@ -59,7 +59,9 @@ def check_managed(layer: SettingsLayer, merged: MergedSettings) -> None:
     ]
     if found := [*problems, *missed]:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise StartRefused(f"{found[0]}{more}; a policy that cannot be enforced stops the start", INVALID)
+        raise StartRefused(
+            f"{found[0]}{more}; the session does not start, because a policy cannot be enforced", INVALID
+        )
 
 
 def check_sandbox(merged: MergedSettings) -> None:

@@ -75,7 +75,10 @@ def edit(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutp
         check_encoding(body, call, needle)
     new_body = apply_changes(body, needle, changes, call.replace_all)
     if new_body == body:
-        raise ToolError("No changes to make: the two texts differ only in what Edit keeps, such as line endings.")
+        raise ToolError(
+            "No changes to make: old_string and new_string differ only in details that Edit takes from the file, "
+            "such as line endings."
+        )
     after = context.files.write(path, from_utf8(new_body, encoding), reach, replacing=before)
     read_tracker.mark_seen(context, after, whole=known.whole)
     hunks = diff.diff_edits(body, changes)

@@ -64,7 +64,7 @@ def test_our_own_engine_records_and_another_run_is_served_from_the_recording(
         other = run("-p", "--model", "m", "say Ho", ANTHROPIC_BASE_URL=url)
 
     assert (live.stdout, again.stdout, other.stdout) == ("Hi\n", "Hi\n", "Hi\n")
-    assert "API Error: 400 recording tape.jsonl has no answer left" in over.stdout
+    assert "API Error: 400 recording tape.jsonl has no more answers" in over.stdout
 
 
 def test_a_port_that_is_taken_is_reported(run: Any) -> None:

@@ -135,9 +135,9 @@ def test_plugins_follow_the_marketplaces_that_an_administrator_permits(
     run("plugin", "install", "kit")
     line, stderr = init(run, "--managed-settings", json.dumps(policy))
     assert [plugin["name"] for plugin in line["plugins"]] == ([] if is_limited else ["kit"])
-    assert (
-        f"plugin kit@parley: managed settings limit the marketplaces of plugins ({next(iter(policy))})" in stderr
-    ) is (is_limited)
+    assert (f"plugin kit@parley: managed settings restrict plugin marketplaces ({next(iter(policy))})" in stderr) is (
+        is_limited
+    )
 
     own = json.dumps({**policy, "enabledPlugins": {"kit@parley": True}})
     assert names(run, "--managed-settings", own) == ["kit"]

@@ -54,7 +54,7 @@ async def test_a_recording_without_answers_left_is_an_error(tmp_path: Path) -> N
     model = Replay(recorded(tmp_path, "one"))
     await heard(model, asking(user("one")))
 
-    with pytest.raises(ModelError, match="has no answer left: it has 1 requests"):
+    with pytest.raises(ModelError, match=r"has no more answers \(1 recorded\)"):
         await heard(model, asking(user("one")))
 
 

@@ -439,4 +439,4 @@ def test_every_other_tilde_is_unclear(text: str) -> None:
     ],
 )
 def test_a_tilde_is_unclear_where_the_line_may_change_home(text: str) -> None:
-    assert parse_strict(text, "/home/me") == Unclear("a tilde where HOME may change")
+    assert parse_strict(text, "/home/me") == Unclear("a tilde in a command that may change HOME")

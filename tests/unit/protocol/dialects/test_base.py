@@ -45,7 +45,7 @@ def test_every_message_of_a_line_is_judged_for_itself() -> None:
 
     heard = engine.receive(b'{"type":"result","subtype":"success"}\n')
 
-    assert heard == [KeepAlive(), Refused(reason="the host may not send Result", kind="result")]
+    assert heard == [KeepAlive(), Refused(reason="the host must not send Result", kind="result")]
 
 
 def test_a_line_is_looked_at_only_when_the_one_before_was_taken() -> None:

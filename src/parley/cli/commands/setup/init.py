@@ -89,7 +89,7 @@ tools = [{ name = "Read", input = { file_path = "notes.txt" } }]
 text = "The notes say: buy milk."
 """,
     "test_agent.py": '''\
-"""Tests agent.py without a key or a network: agent_script.toml plays the model. Run it with pytest."""
+"""Tests agent.py without a key or a network: agent_script.toml takes the place of the model. Run it with pytest."""
 
 import asyncio
 from pathlib import Path

@@ -101,7 +101,7 @@ def check_read(session: Session, path: str) -> Scope:
     )
     decision = session.config.permissions.policy.decide(request, session.mode)
     if not isinstance(decision, Allow):
-        raise NotPossible(f"{path} may not be read: {decision.reason or 'it needs a permission request'}")
+        raise NotPossible(f"reading {path} is not allowed: {decision.reason or 'it needs approval'}")
     return decision.scope
 
 

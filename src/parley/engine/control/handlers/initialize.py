@@ -122,7 +122,7 @@ def check(session: Session, request: requests.Initialize) -> None:
         text = "initialize.managedSettings takes effect only in the first request of a session that was started with"
         raise NotPossible(f"{text} --await-initialize and --managed-settings-in-initialize")
     if isinstance(request.title, str) and len(request.title) > MAX_TITLE_CHARS:
-        raise NotPossible(f"initialize.title: a title has at most {MAX_TITLE_CHARS} characters")
+        raise NotPossible(f"initialize.title must have at most {MAX_TITLE_CHARS} characters")
     for alias, name in (request.toolAliases or {}).items():
         if not alias or not name:
             raise NotPossible(f"initialize.toolAliases: {alias!r} and {name!r} must be names of tools")
