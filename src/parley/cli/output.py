@@ -28,9 +28,12 @@ def encode_lines(message: Message) -> list[bytes]:
 
 def failure_reason(failure: ApiRetry) -> str:
     """Describe a failed call. Without a status there was no complete response, so do not call it a server error."""
+    from parley.mcp.content import reveal  # few calls fail
+
+    text = reveal(failure.error_message) if isinstance(failure.error_message, str) else ""
     if failure.error_status is None:
-        return "no complete response from the server"
-    return f"{failure.error}, status {failure.error_status}"
+        return text or "no complete response from the server"
+    return f"{failure.error}, status {failure.error_status}{': ' if text else ''}{text}"
 
 
 def retry_text(failure: ApiRetry) -> str:

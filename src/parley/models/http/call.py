@@ -140,14 +140,19 @@ class ConnectionPool:
                     raise failure(response.status_code, response.headers, body)
                 yield StreamedResponse(response, timeout, limits.silence_seconds)
         except TimeoutError:
-            late = ModelError(LATE, kind="timeout_error", retryable=True)
-            late.waited_seconds = min(limits.first_byte_seconds, limits.request_seconds) if response is None else None
+            waited = min(limits.first_byte_seconds, limits.request_seconds) if response is None else None
+            what = "stopped in the middle of its response" if waited is None else f"sent nothing for {waited:g} s"
+            text = f"{LATE}: {without_userinfo(self._base_url)} {what}"
+            late = ModelError(text, kind="timeout_error", retryable=True)
+            late.waited_seconds = waited
             raise late from None
         except (httpx2.LocalProtocolError, UnicodeEncodeError):
             # The exception's text may contain the header, and so the key.
             raise ModelError("cannot send the request: a header has an invalid value") from None
         except (httpx2.TransportError, httpx2.DecodingError, httpx2.InvalidURL) as exc:
-            raise connection_error(exc, self._base_url) from None
+            from parley.models.http.failures import connection_error
+
+            raise connection_error(exc, self._base_url, limits.connect_seconds) from None
         finally:
             if response is not None:
                 await response.aclose()
@@ -237,10 +242,3 @@ def parse_retry_after(text: str | None) -> float | None:
         return max(0.0, float(text)) if text else None
     except ValueError:
         return None
-
-
-def connection_error(exc: Exception, base_url: str) -> ModelError:
-    """The error for a failed or broken connection."""
-    reason = str(exc) or type(exc).__name__
-    where = without_userinfo(base_url)
-    return ModelError(f"no answer from {where}: {reason}", kind="connection_failed", retryable=True)
