@@ -18,6 +18,7 @@ from parley.permissions.budget import OverBudget
 from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.rule import Rule
 from parley.permissions.rules import RuleSet
+from parley.protocol.base import Json
 from parley.tools.catalog import FILE_EFFECTS, find_traits
 from parley.tools.selection import canonical_name
 from parley.workspace.base import Scope
@@ -95,7 +96,8 @@ def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> D
         kind = "subcommandResults" if runs_commands(request.tool) and mode != "bypassPermissions" else "mode"
         return Allow(input=request.input, source="mode", reason=mode, reason_type=kind, scope=scope)
     if verdict == "deny":
-        return deny_unapproved(request, mode, assessment.hazard or assessment.reason)
+        suggestions = () if assessment.hazard else assessment.suggestions
+        return deny_unapproved(request, mode, assessment.hazard or assessment.reason, suggestions)
     if assessment.hazard:
         return Ask(
             reason=assessment.hazard,
@@ -127,10 +129,10 @@ def ask_or_deny(request: ToolRequest, assessment: Assessment, mode: str, reason:
     )
 
 
-def deny_unapproved(request: ToolRequest, mode: str, reason: str) -> Deny:
+def deny_unapproved(request: ToolRequest, mode: str, reason: str, suggestions: tuple[Json, ...] = ()) -> Deny:
     text = f"{request.tool} is not approved in advance, and the mode {mode} does not ask for approval."
     text += f" Approval is required: {reason}." if reason else ""
-    return Deny(message=text, source="mode", reason=mode, reason_type="mode")
+    return Deny(message=text, source="mode", reason=mode, reason_type="mode", suggestions=suggestions)
 
 
 def deny_by_rule(request: ToolRequest, rule: Rule) -> Deny:

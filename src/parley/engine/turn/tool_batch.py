@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from parley.engine.approval.request import describe_call
 from parley.engine.context.conversation import Conversation
 from parley.engine.hooks.feedback import HookFeedback
 from parley.engine.session.prompt_queue import PromptQueue
@@ -22,6 +23,7 @@ from parley.errors import SessionError
 from parley.permissions.base import Deny
 from parley.protocol.base import UNSET, Json, to_builtins
 from parley.protocol.blocks import ToolResult, ToolUse
+from parley.protocol.messages.dialects import CallDenied
 from parley.protocol.messages.result import Denial
 from parley.protocol.messages.system import PermissionDenied
 from parley.tools.base import ToolOutput
@@ -115,6 +117,15 @@ class ToolBatch:
 
     def _deny(self, call: ToolUse, denial: Deny) -> None:
         self.denials.append(Denial(tool_name=call.name, tool_use_id=call.id, tool_input=call.input))
+        if denial.source not in ("host", "reply"):
+            self._conversation.send(
+                CallDenied(
+                    tool_name=call.name,
+                    about=describe_call(call, self._conversation.tool_context.state.cwd),
+                    reason=denial.message,
+                    suggestions=list(denial.suggestions),
+                )
+            )
         if denial.source in ("host", "reply", "hook"):
             return  # the client knows, or the result says so
         self._conversation.send(

@@ -148,6 +148,9 @@ class Turn:
             ended = await self._finish_tools(calls, stop_reason, is_stopped=is_stopped)
         else:
             ended = self._conclude(stop_reason)
+        if ended is not None and ended.terminal_reason == "completed" and self.conversation.options.fail_on_denial:
+            denied = [denial.tool_name for denial in self.tool_batch.denials]
+            ended = outcome.denied(denied, stop_reason) if denied else ended
         if ended is not None and not await self._hooks_continue(ended):
             if ended.terminal_reason == "completed" and not self.conversation.tool_executor.agent:
                 self.conversation.ledger.check_cost()  # clients expect the turn that spends the budget to fail
@@ -194,9 +197,6 @@ class Turn:
 
     def _conclude(self, stop_reason: str | None) -> TurnOutcome | None:
         """The model asks for nothing more: the outcome, unless its answer does not match the output schema."""
-        denials = self.tool_batch.denials
-        if denials and self.conversation.options.fail_on_denial:
-            return outcome.denied([denial.tool_name for denial in denials], stop_reason)
         schema = self.conversation.output_schema
         if schema is None:
             return outcome.completed(self.model_call.display_text(), stop_reason)
