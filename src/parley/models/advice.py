@@ -45,7 +45,7 @@ def advise_on_name(model: str, endpoint: ModelEndpoint) -> str:
     return f"Did you mean {near}? {LISTING}" if near else LISTING
 
 
-def find_similar_model(name: str) -> str | None:
+def find_similar_model(name: str, cutoff: float = 0.6) -> str | None:
     """The model that a misspelt name most likely means."""
     from difflib import get_close_matches
 
@@ -55,7 +55,7 @@ def find_similar_model(name: str) -> str | None:
     known = {*ALIASES, *ALIASES.values(), *read_table(BUILT_IN)}  # the table has the built-in fake model, too
     names = sorted(name for name in known if not name.endswith(":"))
     undated = re.sub(r"-\d{8}$", "", name.lower())
-    return next(iter(get_close_matches(undated, names, n=1)), None)
+    return next(iter(get_close_matches(undated, names, n=1, cutoff=cutoff)), None)
 
 
 def advise_on_url(endpoint: ModelEndpoint) -> str:
