@@ -16,6 +16,7 @@ from parley.models.endpoint import ModelEndpoint, check_url, is_loopback
 from parley.protocol.base import Json, Struct
 from parley.settings import credentials
 from parley.settings.env_vars import custom_headers, extra_body, is_truthy
+from parley.version import how_to_install
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -179,8 +180,7 @@ def check_cloud(name: str) -> None:
 
     if find_spec("anthropic") is None:
         raise UsageError(
-            f"CLAUDE_CODE_USE_{name.upper()} requires an extra that is not installed: "
-            f"pip install 'parley-agent[{name}]'"
+            f"CLAUDE_CODE_USE_{name.upper()} requires an extra that is not installed: {how_to_install(name)}"
         )
 
 

@@ -56,7 +56,8 @@ def test_the_settings_and_the_price_file_of_the_models_page_are_valid(tmp_path: 
     settings, prices = blocks("models.md", "json")
     (tmp_path / "prices.json").write_text(prices)
 
-    assert [parse_entry(*entry, "page").source for entry in json.loads(settings)["models"].items()] == ["page"]
+    found = [parse_entry(name, entry, "page") for name, entry in json.loads(settings)["models"].items()]
+    assert [model.source for model in found] == ["page"]
     assert list(read_table(tmp_path / "prices.json")) == ["openai:", "house-"]
 
 
