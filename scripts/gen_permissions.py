@@ -16,17 +16,15 @@ from parley.permissions.base import Allow, Deny, EntryKind, ToolRequest
 from parley.permissions.decision import MODES, decide
 from parley.permissions.git import config
 from parley.permissions.paths.filesystem import MAX_ENTRIES, MAX_PARTS
-from parley.permissions.paths.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.paths.protected import FILES, FOLDER_PAIRS, FOLDERS
+from parley.permissions.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.shell import allowing, assignments, edits, strict_parser, treesitter, wrappers
+from parley.permissions.shell import command_rules, strict_parser, targets, treesitter, wrappers
 from parley.permissions.shell.arguments import Program
 from parley.permissions.shell.denied import interpreters, search
 from parley.permissions.shell.denied.inert import INERT
-from parley.permissions.shell.denied.mentions import SEARCHERS, SEARCHERS_IF_RECURSIVE
-from parley.permissions.shell.readonly import following, git, special, tables
-from parley.permissions.shell.targets import MAX_FOLDERS, MAX_NAMES
+from parley.permissions.shell.readonly import check, git, special, tables
 from parley.protocol.base import Json, Struct
 
 CWD = "/work"
@@ -219,12 +217,13 @@ def describe_limits() -> Iterator[str]:
     yield wrap_text(
         f"""A call that would take too long to analyse asks in every mode and gives the reason. The limits for a command
         are {treesitter.MAX_CHARACTERS:,} characters ({search.MAX_CHARACTERS:,} with here-documents),
-        {search.MAX_COMMANDS} commands, {search.MAX_DEPTH} levels of nesting and {MAX_NAMES:,} file names, less if there
-        are many rules. The limits for a path are {MAX_PATH_CHARACTERS:,} characters and {MAX_PARTS} directories."""
+        {search.MAX_COMMANDS} commands, {search.MAX_DEPTH} levels of nesting and {targets.MAX_NAMES:,} file names, less
+        if there are many rules. The limits for a path are {MAX_PATH_CHARACTERS:,} characters and {MAX_PARTS}
+        directories."""
     )
     yield ""
     yield wrap_text(
-        f"""A command that could run in more than {MAX_FOLDERS} directories, or needs more than {MAX_ENTRIES:,}
+        f"""A command that could run in more than {targets.MAX_FOLDERS} directories, or needs more than {MAX_ENTRIES:,}
         directory entries to be read, is never read-only. With more than {strict_parser.MAX_COMMANDS} parts, only a
         bare `Bash` rule allows it."""
     )
@@ -283,13 +282,13 @@ a flag means that it takes a value; `::` or `?` means that the value is optional
 """
 OPERANDS = {0: "no operands", 1: "one operand"}
 EDITS = (
-    ("mkdir", edits.MKDIR),
-    ("touch", edits.TOUCH),
-    ("rm", edits.RM),
-    ("rmdir", edits.RMDIR),
-    ("mv", edits.MOVE),
-    ("cp", edits.COPY),
-    ("sed -i", edits.SED),
+    ("mkdir", targets.MKDIR),
+    ("touch", targets.TOUCH),
+    ("rm", targets.RM),
+    ("rmdir", targets.RMDIR),
+    ("mv", targets.MOVE),
+    ("cp", targets.COPY),
+    ("sed -i", targets.SED),
 )
 
 
@@ -305,9 +304,9 @@ def build_command_tables() -> Iterator[str]:
     yield f"- checked by code of their own: {format_names(special.CHECKS)}"
     yield f"- complete git commands: {format_names(' '.join(words) for words in git.ALONE)}"
     yield f"- options before a git subcommand: {format_names(git.GLOBAL_FLAGS)}"
-    yield f"- symlinks in directories are followed by `find` {format_names(following.FIND_FLAGS)}, " + ", ".join(
+    yield f"- symlinks in directories are followed by `find` {format_names(check.FIND_FLAGS)}, " + ", ".join(
         f"`{name}` {'unless `no-dereference` is given' if flags == '*' else format_names(flags.split())}"
-        for name, (flags, _) in sorted(following.FOLLOWING.items())
+        for name, (flags, _) in sorted(check.FOLLOWING.items())
     )
     yield f"- version commands: {format_names(' '.join(words) for words in tables.VERSIONS)}"
     yield ""
@@ -315,12 +314,13 @@ def build_command_tables() -> Iterator[str]:
     yield ""
     yield from (f"- `{name}`: {format_flags(program)}" for name, program in EDITS)
     yield ""
-    names = format_names(assignments.SAFE)
+    names = format_names(check.SAFE_ASSIGNMENTS)
     yield f"They may follow wrappers ({format_names(wrappers.WRAPPERS)}) and assignments to {names}."
     yield ""
     yield "## Never by prefix"
     yield ""
-    yield f"Only a rule for exactly the command allows: {format_names(allowing.EVALUATES | allowing.NEVER_BY_PREFIX)}."
+    by_text = command_rules.EVALUATES | command_rules.NEVER_BY_PREFIX
+    yield f"Only a rule for exactly the command allows: {format_names(by_text)}."
     yield ""
     yield "## Where denied commands are found"
     yield ""
@@ -341,7 +341,8 @@ def build_command_tables() -> Iterator[str]:
     yield ""
     yield "## Directory searches"
     yield ""
-    yield f"Always: {format_names(SEARCHERS)}. With a recursive flag: {format_names(SEARCHERS_IF_RECURSIVE)}."
+    if_recursive = format_names(check.SEARCHERS_IF_RECURSIVE)
+    yield f"Always: {format_names(check.SEARCHERS)}. With a recursive flag: {if_recursive}."
 
 
 def group_by_words(table: Mapping[str, Collection[str]]) -> list[tuple[tuple[str, ...], list[str]]]:

@@ -13,8 +13,8 @@ from pages import main
 
 from parley.protocol.base import Json, Message, Struct, catalogue
 from parley.protocol.blocks import KINDS, Block
+from parley.protocol.connection import REQUESTERS, SENDERS, Role
 from parley.protocol.messages.requests import list_requests
-from parley.protocol.roles import REQUESTERS, SENDERS, Role
 
 TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", type(None): "null"}
 

@@ -23,9 +23,8 @@ from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.options import CliOptions
-from parley.protocol.roles import Role
 from parley.transports.memory import create_pair
 
 Json = dict[str, Any]

@@ -35,9 +35,8 @@ from parley.engine.session.session import Session
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
 from parley.protocol.base import Struct
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.options import CliOptions
-from parley.protocol.roles import Role
 from parley.tools.base import Context, ToolOutput
 from parley.tools.registry import ToolRegistry
 from parley.transports.memory import create_pair

@@ -23,12 +23,11 @@ from parley.compose.registry import get_profile, make_dialect
 from parley.engine.clock import Clock
 from parley.errors import SessionError
 from parley.protocol.base import UNSET, Json, Message, Refused, UnsetType
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.framing import INBOUND_CAP
 from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.requests import Initialize
 from parley.protocol.options import CliOptions
-from parley.protocol.roles import Role
 
 NOT_FIRST = "initialize_not_first"
 NOT_DELIVERED = "managed_settings_not_delivered"

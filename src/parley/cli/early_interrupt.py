@@ -18,9 +18,8 @@ from parley.cli.stdio import write
 from parley.compose.registry import make_dialect
 from parley.engine.clock import Clock
 from parley.engine.session.no_session import no_session_result
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.options import CliOptions
-from parley.protocol.roles import Role
 
 REASON = "Cancelled by the user before a prompt arrived"
 

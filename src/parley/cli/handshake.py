@@ -29,7 +29,7 @@ from parley.compose.single_session import resolve_session
 from parley.engine.clock import Clock
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import UNSET, Message, Refused, Struct
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.dialects.base import Reply
 from parley.protocol.framing import BOM, INBOUND_CAP
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, Success
@@ -37,7 +37,6 @@ from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import HostThere, SessionOpened, SystemFault
 from parley.protocol.messages.requests import Interrupt
 from parley.protocol.options import CliOptions
-from parley.protocol.roles import Role
 
 
 class PendingConnection(Struct, frozen=True):

@@ -152,9 +152,14 @@ def quote_from_bytes(data: bytes) -> str:
     return quote(data)
 
 
-KNOWN: dict[str, dict[str, Callable[..., str] | int]] = {
+class SSLSocket:
+    """For asyncio, which refuses such sockets. There are none before `ssl` is loaded, which replaces this class."""
+
+
+KNOWN: dict[str, dict[str, Callable[..., object] | int]] = {
     "importlib.metadata": {"version": version},
     "platform": {"system": system} if hasattr(os, "uname") else {},
+    "ssl": {"SSLSocket": SSLSocket},
     "subprocess": {"PIPE": -1, "STDOUT": -2, "DEVNULL": -3},
     "urllib.parse": {"quote_from_bytes": quote_from_bytes},
 }

@@ -30,10 +30,9 @@ from parley.engine.session.session import Session
 from parley.errors import SessionError, StartRefused, UsageError
 from parley.host import Host
 from parley.protocol.base import UNSET, Message, Struct, UnsetType
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import CliOptions
-from parley.protocol.roles import Role
 from parley.transports.reader import ReaderWatch
 from parley.transports.stdio import StdioTransport
 
@@ -241,13 +240,13 @@ def begin(session: Session, prompt: str) -> None:
     if prompt.strip():
         session.handle(user_message(prompt))
         return
-    if not session.resumed_turn.is_waiting:
+    if session.resumed_turn is None:
         raise UsageError(
             "Input must be provided either through stdin or as a prompt argument when using --print: "
             "the session has no deferred tool call to continue with"
         )
     session.servers.start()
-    session.resumed_turn.enqueue()
+    session.resume_turn()
 
 
 def user_message(prompt: str) -> User:

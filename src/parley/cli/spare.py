@@ -35,12 +35,11 @@ from parley.engine.session.session import Session
 from parley.errors import SessionError, UsageError
 from parley.host import Host
 from parley.protocol.base import UNSET, Message, Refused, Struct, to_builtins
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.messages import panel_requests, requests
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, RequestId, Success
 from parley.protocol.messages.conversation import User
 from parley.protocol.options import CliOptions
-from parley.protocol.roles import Role
 from parley.transports.stdio import StdioTransport
 
 if TYPE_CHECKING:
@@ -277,7 +276,7 @@ class Spare:
         )
         reply = Success(request_id=message.request_id, response=to_builtins(answer))
         bound.pump.send(ControlResponse(response=reply))
-        session.resumed_turn.enqueue()
+        session.resume_turn()
         session.servers.start()
         self._claim = Claim(bound, following)
         return True

@@ -6,6 +6,9 @@ The `env` of the user's settings counts as well, so the variables are read from 
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -14,24 +17,30 @@ if TYPE_CHECKING:
 
 Trust = Callable[[], "ssl.SSLContext"]
 EXTRA = "NODE_EXTRA_CA_CERTS"
+HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]")
+"""A certificate that OpenSSL finds by its name."""
+BUNDLES = (
+    "/etc/ssl/cert.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/cert.pem",
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/ssl/ca-bundle.pem",
+)
+"""Where distributions keep all certificates in one file, for a Python that was built elsewhere."""
 
 
 def make_trust(environment: Mapping[str, str], warn: Callable[[str], None]) -> Trust:
     """How to make the context of a TLS client. The maker raises OSError if the certificates cannot be read.
 
-    Slow: it imports httpx2 and reads the machine's certificates, so it is called when TLS is first needed.
+    Slow: it may read all of the machine's certificates, so it is called when TLS is first needed.
     """
 
     def make() -> ssl.SSLContext:
         import ssl
 
-        import httpx2
-
         file, folder = environment.get("SSL_CERT_FILE") or None, environment.get("SSL_CERT_DIR") or None
-        if file or folder:
-            context = ssl.create_default_context(cafile=file, capath=folder)
-        else:
-            context = httpx2.create_ssl_context(trust_env=False)
+        is_given = file or folder
+        context = ssl.create_default_context(cafile=file, capath=folder) if is_given else make_system_context()
         if extra := environment.get(EXTRA):
             try:
                 context.load_verify_locations(extra)
@@ -40,3 +49,31 @@ def make_trust(environment: Mapping[str, str], warn: Callable[[str], None]) -> T
         return context
 
     return make
+
+
+def make_system_context() -> ssl.SSLContext:
+    """A context that trusts the machine's certificates.
+
+    A folder with hashed names is preferred: OpenSSL reads one certificate of it per connection, and all of a file.
+    """
+    import ssl
+
+    if sys.platform in ("darwin", "win32"):
+        import truststore
+
+        return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    paths = ssl.get_default_verify_paths()  # the compiled-in ones: the environment is not ours to read
+    if is_hashed_folder(paths.openssl_capath):
+        context.load_verify_locations(capath=paths.openssl_capath)
+    elif bundle := next(filter(os.path.isfile, (paths.openssl_cafile, *BUNDLES)), None):
+        context.load_verify_locations(bundle)
+    return context
+
+
+def is_hashed_folder(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(HASHED_NAME.fullmatch(entry.name) for entry in entries)
+    except OSError:
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from parley.compose import limits, memory, permissions, tools
@@ -146,7 +147,7 @@ class Composer:
             open=models.open,
             name=models.name(),
             is_explicit=self.launch.options.model is not None,
-            get_info=models.get_model_info,
+            get_info=cache(models.get_model_info),
             is_allowed=models.is_allowed,
             fallbacks=models.fallbacks(),
             small=models.small_name(),

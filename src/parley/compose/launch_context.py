@@ -80,10 +80,6 @@ class LaunchContext:
         branch = git_branch(Path(self.cwd))
         return LineContext(cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=branch)
 
-    def short_id(self) -> str:
-        """A new id that is short enough for names the model reads."""
-        return self.clock.new_uuid().replace("-", "")[-24:]
-
 
 def git_branch(directory: Path) -> str:
     """The branch of a folder, read from git's own file; empty outside a repository."""

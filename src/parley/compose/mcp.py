@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 class RemoteAccess(NamedTuple):
     """What a server at a URL is reached with."""
 
+    proxy: str | None
     trust: Trust
     logins: LoginFile
 
@@ -40,8 +41,8 @@ TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Workspace, str, Re
     "stdio": lambda cls, spec, host, workspace, project, access: cls(
         spec, workspace.processes, project, workspace.environment
     ),
-    "sse": lambda cls, spec, host, workspace, project, access: cls(spec, find_proxy(spec.url), *access),
-    "http": lambda cls, spec, host, workspace, project, access: cls(spec, find_proxy(spec.url), *access),
+    "sse": lambda cls, spec, host, workspace, project, access: cls(spec, *access),
+    "http": lambda cls, spec, host, workspace, project, access: cls(spec, *access),
 }
 """The working directory is the project folder, so a restarted server is the same after the model changed directory."""
 
@@ -49,20 +50,15 @@ MCP_PACKAGES = ("mcp", "mcp_types")
 MCP_NEEDED = f"servers reached by URL need the package mcp 2.3 or later: {how_to_install('mcp')}"
 
 
-def find_proxy(url: str) -> str | None:
-    """The proxy for a server, if the environment names one; never for a server on this machine."""
-    from urllib.parse import urlsplit
-    from urllib.request import getproxies, proxy_bypass
+def find_server_proxy(url: str, environment: Mapping[str, str]) -> str | None:
+    """The proxy for a server, if the environment names one."""
+    from parley.models.http.connection import Address
+    from parley.models.http.proxy import find_proxy
 
     try:
-        parts = urlsplit(url)
-        if is_loopback(url) or proxy_bypass(parts.hostname or ""):
-            return None
-    except ValueError:  # opening it reports what is wrong
+        return find_proxy(Address.parse(url), environment)
+    except ValueError:  # opening the connection reports what is wrong
         return None
-    proxies = getproxies()
-    named = proxies.get(parts.scheme) or proxies.get("all")
-    return named if named is None or "://" in named else f"http://{named}"
 
 
 def server_sources(launch: LaunchContext, workspace: Workspace, plugins: Callable[[], list[Plugin]]) -> ServerSources:
@@ -86,7 +82,8 @@ def server_sources(launch: LaunchContext, workspace: Workspace, plugins: Callabl
         from parley.compose.certificates import make_trust
         from parley.compose.mcp_login import open_login_file
 
-        return RemoteAccess(make_trust(launch.environment, launch.warn), open_login_file(launch))
+        proxy = find_server_proxy(spec.url, launch.environment) if spec.url else None
+        return RemoteAccess(proxy, make_trust(launch.environment, launch.warn), open_login_file(launch))
 
     async def open_wire(spec: ServerSpec, host: Host) -> ServerTransport:
         access = open_access(spec)
@@ -98,7 +95,7 @@ def server_sources(launch: LaunchContext, workspace: Workspace, plugins: Callabl
     async def start_login(spec: ServerSpec, redirect_uri: str | None) -> ServerLogin:
         from parley.compose import mcp_login
 
-        return await mcp_login.start_login(spec, redirect_uri, find_proxy(spec.url), *open_access(spec))
+        return await mcp_login.start_login(spec, redirect_uri, *open_access(spec))
 
     async def forget_login(spec: ServerSpec) -> None:
         from parley.compose import mcp_login

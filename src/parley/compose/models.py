@@ -236,7 +236,7 @@ class ModelFactory:
 
     @property
     def new_id(self) -> Callable[[], str]:
-        return self.launch.short_id
+        return self.launch.clock.new_short_id
 
     def deadlines(self) -> Deadlines:
         """Raises UsageError."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import own_folders
 from parley.compose.registry import get_profile
 from parley.errors import SessionError, UsageError
-from parley.permissions.base import Policy, is_auto_disabled
-from parley.permissions.lazy import LazyPolicy
-from parley.settings.base import UNENFORCED, RuleText, printable
+from parley.permissions.base import Decision, Policy, ToolRequest, is_auto_disabled
+from parley.protocol.base import Json
+from parley.settings.base import UNENFORCED, MergedSettings, RuleText, printable
 from parley.settings.env_vars import is_truthy
-from parley.tools.selection import canonical_name
+from parley.tools.catalog import canonical_name
 
 BYPASS = "bypassPermissions"
 ROOT_UNATTENDED = "root without approval requests"
@@ -80,12 +80,53 @@ def may_bypass(launch: LaunchContext, initial_mode: str) -> bool:
 
 
 def make_policy(launch: LaunchContext, session_id: str) -> Policy:
-    """What the command line and the settings allow and deny. Malformed rules are reported at the start."""
+    """What the command line and the settings allow and deny.
+
+    With rules or working directories, the policy is opened at once: malformed rules are reported at the start.
+    """
     options, merged = launch.options, launch.settings.merged
     policy = LazyPolicy(lambda: open_policy(launch, session_id))
     if options.allowed_tools or options.disallowed_tools or options.add_dirs or merged.rules or merged.directories:
         policy.open()
     return policy
+
+
+class LazyPolicy:
+    """A policy that is opened at the first use, so that a turn without tool calls starts sooner."""
+
+    def __init__(self, factory: Callable[[], Policy]) -> None:
+        self._factory = factory
+        self._policy: Policy | None = None
+
+    def open(self) -> Policy:
+        if self._policy is None:
+            self._policy = self._factory()
+        return self._policy
+
+    def decide(self, request: ToolRequest, mode: str) -> Decision:
+        return self.open().decide(request, mode)
+
+    def is_hidden(self, path: str) -> bool:
+        return self.open().is_hidden(path)
+
+    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
+        return self.open().update(updates, may_bypass=may_bypass)
+
+    def apply_settings(self, merged: MergedSettings) -> None:
+        self.open().apply_settings(merged)
+
+    def add_server_rules(self, server: str, rules: Mapping[str, str]) -> None:
+        self.open().add_server_rules(server, rules)
+
+    def drop_server_rules(self, server: str) -> None:
+        if self._policy is not None:
+            self._policy.drop_server_rules(server)
+
+    def list_folders(self) -> tuple[str, ...]:
+        return () if self._policy is None else self._policy.list_folders()
+
+    def list_rules(self) -> Json:
+        return self.open().list_rules()
 
 
 def check_restrictions(launch: LaunchContext, known: Sequence[str]) -> list[str]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley import entry_points
+import msgspec
+
+from parley import entry_points, tools
 from parley.compose import memory
 from parley.compose.instructions import read_text_file
 from parley.compose.launch_context import LaunchContext
@@ -18,13 +21,14 @@ from parley.engine.agents.registry import AgentRegistry
 from parley.engine.session.config import SearchMode, ToolSearchPolicy
 from parley.errors import UsageError
 from parley.observer import NULL_OBSERVER, Observer
+from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
 from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
 from parley.tools.base import ListsAgents, TakesOptions, Tool, Workspace
-from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, find_traits, load_external
+from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, canonical_name, find_traits, load_external
 from parley.tools.registry import ToolRegistry
-from parley.tools.selection import ToolSelection, canonical_name, select_tools
+from parley.tools.selection import ToolSelection, select_tools
 from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
@@ -56,7 +60,8 @@ def make_registry(launch: LaunchContext, options: CliOptions, agents: Callable[[
         has_input=has_more_input(launch.options),
         tasks=is_truthy(tasks) if tasks else None,
     )
-    return ToolRegistry(select_tools(known, selection), lambda name: make_tool(name, agents, options))
+    names = select_tools(known, selection)
+    return ToolRegistry(names, lambda name: make_tool(name, agents, options), find_definition)
 
 
 def has_more_input(options: CliOptions) -> bool:
@@ -133,6 +138,18 @@ def make_tool(name: str, agents: Callable[[], AgentRegistry] | None = None, opti
     return tool.with_agents(agents().to_json) if agents is not None and isinstance(tool, ListsAgents) else tool
 
 
+def find_definition(name: str) -> Json | None:
+    """The definition of a built-in tool; its description is None if it depends on the session."""
+    return load_definitions().get(name)
+
+
+@functools.cache
+def load_definitions() -> dict[str, Json]:
+    """Written by scripts/gen_tools.py."""
+    found: dict[str, Json] = msgspec.json.decode(Path(tools.__file__).with_name("definitions.json").read_bytes())
+    return found
+
+
 def client_tools(launch: LaunchContext) -> Sequence[ClientToolSpec]:
     """The tools that the client runs. Raises UsageError."""
     options = launch.options
@@ -187,7 +204,7 @@ def make_workspace(
         files=files or make_files(launch, session_id),
         processes=Processes(),
         results_folder=results_folder(launch, session_id),
-        new_id=launch.short_id,
+        new_id=launch.clock.new_short_id,
         open_web=make_web(launch),
         plan_file=str(plan_file(launch, session_id)),
         clock=launch.clock.monotonic,
@@ -206,7 +223,11 @@ def make_files(launch: LaunchContext, session_id: str) -> LocalFiles:
 
         tree = TreeSnapshot(launch.cwd, checkpoints, [str(launch.config)])
     return LocalFiles(
-        cwd=launch.cwd, checkpoints=checkpoints, new_id=launch.short_id, tree=tree, delete_history_at_end=forget
+        cwd=launch.cwd,
+        checkpoints=checkpoints,
+        new_id=launch.clock.new_short_id,
+        tree=tree,
+        delete_history_at_end=forget,
     )
 
 

@@ -51,6 +51,10 @@ class Clock(Struct, frozen=True):
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = sleep
 
+    def new_short_id(self) -> str:
+        """An id that is short enough for names the model reads."""
+        return self.new_uuid().replace("-", "")[-24:]
+
     def now(self) -> str:
         """UTC with milliseconds, as on the wire."""
         return format_iso(self.seconds())

@@ -25,8 +25,7 @@ from parley.hooks.base import HookInvocation, HookRun, Progress
 from parley.hooks.entry import HandlerHook, HookEntry
 from parley.hooks.events import HookEventSpec
 from parley.hooks.output import MAX_REASON_CHARS, MUST_DECIDE, HookFailed, HookOutput, SpecificOutput, parse_answer
-from parley.protocol.base import Json, Struct
-from parley.protocol.duplicate_keys import find_duplicate_key
+from parley.protocol.base import Json, Struct, find_duplicate_key
 from parley.workspace.process.processes import CommandEnd, Processes
 from parley.workspace.process.processes import RunningCommand as Process
 

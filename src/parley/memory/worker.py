@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from functools import cached_property
 
-from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import input_digest
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import HistoryEntry, tokens_from_chars
 from parley.engine.context.summary import block_text

@@ -57,12 +57,22 @@ def check_url(url: str, variable: str) -> str:
 
 def is_loopback(url: str) -> bool:
     """Whether the host is this machine."""
-    from ipaddress import ip_address
     from urllib.parse import urlsplit
 
     try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ip_address(host).is_loopback
+        return is_loopback_host(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether a host name or IP address means this machine."""
+    if host in ("localhost", "127.0.0.1", "::1"):
+        return True
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).is_loopback
     except ValueError:
         return False
 

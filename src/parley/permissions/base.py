@@ -2,7 +2,7 @@
 
 Every tool call gets exactly one decision (`Allow`, `Deny` or `Ask`), and the decision is recorded.
 
-See also: how a call is assessed (assessment.py, command.py), the decision itself (decision.py).
+See also: how a call is assessed and decided (decision.py, command.py).
 """
 
 from __future__ import annotations

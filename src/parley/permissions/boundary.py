@@ -13,11 +13,11 @@ from collections.abc import Iterable
 import msgspec
 
 from parley.permissions import shell
-from parley.permissions.assessment import build_scope, target_paths
 from parley.permissions.base import Decision, Deny, Filesystem, RawFilesystem, ResolvedPath, ToolRequest
 from parley.permissions.budget import OverBudget
+from parley.permissions.decision import build_scope, target_paths
 from parley.permissions.paths.filesystem import CachedFilesystem
-from parley.permissions.paths.patterns import relative_parts
+from parley.permissions.patterns import relative_parts
 from parley.permissions.rules import RuleSet
 from parley.protocol.base import Struct
 from parley.settings.base import MergedSettings

@@ -26,24 +26,28 @@ from parley.permissions.base import (
     ToolRequest,
 )
 from parley.permissions.git.calls import apply_repository_findings, find_named_files
-from parley.permissions.paths.hazards import find_path_hazard
-from parley.permissions.paths.mentioned import (
+from parley.permissions.paths.hazards import (
     NO_RESTRICTIONS,
     Restrictions,
     find_file_rule,
     find_mentioned_restrictions,
+    find_path_hazard,
 )
-from parley.permissions.paths.moved import traverses_moved_symlink
 from parley.permissions.paths.operands import find_operand_hazard
 from parley.permissions.paths.programs import PLANTED, explain_replacing, explain_shadowing
 from parley.permissions.paths.protected import holds_keys, is_protected
-from parley.permissions.proven_command import ProvenCommand, build_proven_command, make_printable
+from parley.permissions.proven_command import (
+    ProvenCommand,
+    build_proven_command,
+    make_printable,
+    traverses_moved_symlink,
+)
 from parley.permissions.rule import Rule
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell.change_directory import CD_COMMANDS
+from parley.permissions.shell.command_rules import is_exact
 from parley.permissions.shell.deletion import deletes
 from parley.permissions.shell.readonly.check import files_read, leaves_folder, reads_only
-from parley.permissions.shell.rule_patterns import is_exact
 from parley.permissions.shell.wrappers import unwrap
 from parley.protocol.base import Json
 

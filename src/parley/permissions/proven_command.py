@@ -5,11 +5,16 @@
 
 A `ProvenCommand` is complete when it is built; the checks in `command.py`, `git/` and `paths/` take it as one argument.
 
+Symlinks are followed before a line runs. After `mv a b`, `b/x` is what `a/x` was before: a symlink in it leads on,
+under a name where no symlink could be seen. So a moved file is also checked by its former path. And `cp -r a b` writes
+through the symlinks of an existing `b/a`.
+
 See also: the assessment itself (command.py), the files of each simple command (shell/targets.py).
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
@@ -17,20 +22,31 @@ from itertools import islice
 from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
 from parley.permissions.memo import memoize
 from parley.permissions.paths.filesystem import MAX_ENTRIES, watch_folder
-from parley.permissions.paths.moved import MovedPath, find_moved_paths, merges_folders
 from parley.permissions.paths.programs import find_planted
 from parley.permissions.paths.protected import KEYS, holds_keys
+from parley.permissions.patterns import relative_parts
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand, Step, track_files
-from parley.permissions.shell.denied.mentions import reads_whole_folders
-from parley.permissions.shell.wrappers import unwrap
+from parley.permissions.shell.readonly.check import reads_whole_folders
+from parley.permissions.shell.wrappers import inner_argv
 from parley.protocol.base import Struct
 
 MAX_COMPARED = 4_000
+MAX_MOVED = 256
+MAX_COMPARISONS = 10_000
+"""Comparisons of used paths with moved ones."""
 TOO_MANY_TO_COMPARE = "It reads too many files to compare each with every rule on files"
 TOO_MANY_LINKS = "There are too many files below {folder} to see where each symlink leads"
 HIDDEN_FILES = re.compile(r"--hidden|-[A-Za-z.]*[u.][A-Za-z.]*")
 """The flags with which `rg` searches hidden files."""
+
+
+class MovedPath(Struct, frozen=True):
+    """The path that a file had before the line ran."""
+
+    path: str
+    moved_root: str
+    """The former path of the file or folder above it that was moved."""
 
 
 class CommandFiles(Struct, frozen=True, kw_only=True):
@@ -141,8 +157,7 @@ def find_key_files(line: CommandLine, steps: Sequence[Step], fs: Filesystem) -> 
     for command, step in zip(line.commands, steps, strict=True):
         if not step.names:
             continue
-        inner = unwrap(command)
-        argv = inner.argv if inner else command.argv
+        argv = inner_argv(command)
         if reads_whole_folders(argv) and (argv[0] != "rg" or any(map(HIDDEN_FILES.fullmatch, argv[1:]))):
             for folder in step.names:
                 found += keys_in(folder.rstrip("/"), fs)
@@ -155,6 +170,63 @@ def keys_in(folder: str, fs: Filesystem) -> list[str]:
         return [path for name in KEYS if fs.exists(path := f"{folder}/{name}")]
 
     return memoize(("keys", folder), fs, compute)
+
+
+# Moved files.
+
+
+def find_moved_paths(steps: Sequence[Step]) -> list[MovedPath] | None:
+    """The former paths of all files that one command moves and another one uses; None if there are too many."""
+    moves = [(number, *move) for number, step in enumerate(steps) for move in step.moves]
+    # What a command moves itself does not count for it.
+    other_moves = [len(moves) - len(step.moves) for step in steps]
+    found: dict[MovedPath, None] = {}
+    pending = [(number, name) for number, count in enumerate(other_moves) if count for name in steps[number].names]
+    comparisons_left = MAX_COMPARISONS
+    while pending:
+        number, name = pending.pop()
+        comparisons_left -= other_moves[number]
+        if comparisons_left < 0 or len(found) >= MAX_MOVED:
+            return None
+        for other, old, new in moves:
+            inner = relative_parts(name, new) if other != number else None
+            if inner is None:
+                continue
+            moved_path = MovedPath(os.path.normpath(os.path.join(old, *inner)), old)
+            if moved_path not in found:
+                found[moved_path] = None
+                if other_moves[other]:
+                    pending.append((other, moved_path.path))
+    return list(found)
+
+
+def traverses_moved_symlink(moved_paths: Sequence[MovedPath] | None, fs: Filesystem) -> bool:
+    """Whether a moved symlink is part of a path: its new target is not known."""
+    return moved_paths is None or any(_traverses_moved_symlink(moved_path, fs) for moved_path in moved_paths)
+
+
+def _traverses_moved_symlink(moved_path: MovedPath, fs: Filesystem) -> bool:
+    folder = os.path.dirname(moved_path.moved_root)
+    above = fs.resolve(folder).real
+    if above is None:
+        return True
+    return fs.resolve(moved_path.path).real != os.path.normpath(
+        os.path.join(above, os.path.relpath(moved_path.path, folder))
+    )
+
+
+def merges_folders(steps: Sequence[Step], fs: Filesystem) -> bool:
+    """Whether a folder is copied over one that may exist and contain symlinks."""
+    for number, step in enumerate(steps):
+        if step.copies_folders:
+            created = [new for other, one in enumerate(steps) if other != number for _, new in one.moves]
+            targets = [new for old, new in step.moves if os.path.basename(new) == os.path.basename(old)]
+            if any(
+                fs.exists(target) or any(relative_parts(new, target) is not None for new in created)
+                for target in targets
+            ):
+                return True
+    return False
 
 
 def make_printable(path: str) -> str:

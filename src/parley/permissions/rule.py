@@ -6,7 +6,7 @@
 A malformed rule grants nothing and is reported. `Tool`, `Tool()` and `Tool(*)` match every call of the tool. Within the
 parentheses, a backslash escapes a parenthesis or a backslash.
 
-See also: what contents mean (shell/rule_patterns.py, paths/patterns.py, web_hosts.py), which rule wins (decision.py).
+See also: what contents mean (shell/command_rules.py, patterns.py, web_hosts.py), which rule wins (decision.py).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from parley.protocol.base import Struct
-from parley.tools.catalog import RuleContents, find_traits
-from parley.tools.selection import canonical_name
+from parley.tools.catalog import RuleContents, canonical_name, find_traits
 
 Behavior = Literal["allow", "deny", "ask"]
 SOURCES = ("managed", "flag", "local", "project", "user", "session", "server")

@@ -15,15 +15,13 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
-from parley.permissions import web_hosts, wildcards
+from parley.permissions import patterns, web_hosts
 from parley.permissions.base import Filesystem, ResolvedPath, SessionRepository
 from parley.permissions.budget import OverBudget
-from parley.permissions.paths import patterns
 from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.rule import Behavior, Rule
 from parley.protocol.base import Json, Struct
-from parley.tools.catalog import find_traits
-from parley.tools.selection import names_of
+from parley.tools.catalog import find_traits, names_of
 from parley.workspace.base import WORKTREES
 
 PARAMETER_ALIASES = {"shell_id": "task_id", "bash_id": "task_id"}
@@ -246,9 +244,9 @@ def matches_tool(pattern: str, tool: str, behavior: Behavior = "deny", server: s
         return (
             matches(pattern.removeprefix(MCP), tool.removeprefix(MCP), server)
             if pattern.startswith(MCP)
-            else ("*" in pattern and wildcards.matches(pattern, tool))
+            else ("*" in pattern and patterns.matches_text(pattern, tool))
         )
-    return any(wildcards.matches(pattern, name) if "*" in pattern else pattern == name for name in names_of(tool))
+    return any(patterns.matches_text(pattern, name) if "*" in pattern else pattern == name for name in names_of(tool))
 
 
 def matches_allowed_tool(pattern: str, tool: str, server: str) -> bool:
@@ -266,7 +264,7 @@ def matches_allowed_tool(pattern: str, tool: str, server: str) -> bool:
     named_server, separator, rest = pattern.partition("__")
     if named_server != server:
         return False
-    return not separator or ("*" in rest and wildcards.matches(rest, tool.removeprefix(f"{server}__")))
+    return not separator or ("*" in rest and patterns.matches_text(rest, tool.removeprefix(f"{server}__")))
 
 
 def matches_denied_tool(pattern: str, tool: str, server: str) -> bool:
@@ -276,7 +274,7 @@ def matches_denied_tool(pattern: str, tool: str, server: str) -> bool:
     """
     pattern = re.sub(r"[^a-zA-Z0-9_*-]", "_", pattern)
     if "*" in pattern:
-        return wildcards.matches(pattern, tool)
+        return patterns.matches_text(pattern, tool)
     return pattern in (tool, server) or (not server and tool.startswith(f"{pattern}__"))
 
 

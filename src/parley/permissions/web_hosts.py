@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from parley.errors import ToolError
-from parley.permissions import wildcards
+from parley.permissions.patterns import matches_text
 from parley.workspace.url import is_public, read_url
 
 LOCAL_NAME = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|svc|private|home\.arpa)")
@@ -38,13 +38,7 @@ def matches_host(spec: str, host: str) -> bool:
 
 
 def labels_match(pattern: list[str], labels: list[str]) -> bool:
-    return len(pattern) == len(labels) and all(map(label_matches, pattern, labels))
-
-
-def label_matches(pattern: str, label: str) -> bool:
-    if "*" not in pattern:
-        return pattern == label
-    return wildcards.matches(pattern, label)
+    return len(pattern) == len(labels) and all(map(matches_text, pattern, labels))
 
 
 def is_local(host: str) -> bool:

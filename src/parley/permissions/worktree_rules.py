@@ -10,7 +10,7 @@ See also: worktrees themselves (workspace/worktrees.py).
 from __future__ import annotations
 
 from parley.permissions.base import Filesystem, ResolvedPath
-from parley.permissions.paths.patterns import relative_parts
+from parley.permissions.patterns import relative_parts
 from parley.permissions.rule import Behavior, Rule
 from parley.permissions.rules import RuleSet, is_within
 from parley.tools.catalog import find_traits

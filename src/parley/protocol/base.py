@@ -9,7 +9,7 @@ turns a line into a message, `encode` turns it back:
 The set of messages is open. A line of an unknown kind becomes `Unknown` and keeps its bytes. A known message keeps its
 line too (`line`), so that unknown fields survive when it is forwarded. A known kind with a wrong field is `Refused`.
 
-See also: `framing.py` splits bytes into lines, `roles.py` says who may send what, `dialects/` has other encodings.
+See also: `framing.py` splits bytes into lines, `connection.py` says who may send what, `dialects/` has other encodings.
 """
 
 from __future__ import annotations
@@ -296,6 +296,38 @@ def replace_lone_surrogates(line: bytes) -> bytes | None:
     return repaired if repaired != line else None
 
 
+class _DuplicateKey(Exception):
+    """The message is the key."""
+
+
+def find_duplicate_key(data: bytes | str) -> str | None:
+    """Describe the first duplicate key of a JSON text that was already decoded; None if all are unique.
+
+    Decoders use the last one. A reader that uses the first (a proxy, a log, a person) sees a different decision than
+    the one that takes effect, so a line that carries a decision must not have any.
+    """
+    import json  # most sessions do not need it
+
+    text = data if isinstance(data, str) else data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
+    try:
+        # Numbers stay strings: long ones would raise an error, and their values do not matter here.
+        json.loads(text, object_pairs_hook=_check_keys, parse_int=str, parse_float=str)
+    except _DuplicateKey as exc:
+        return f"duplicate key {str(exc)!r:.100}"
+    except (ValueError, RecursionError) as exc:
+        return f"the keys cannot be checked: {exc}"
+    return None
+
+
+def _check_keys(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _DuplicateKey(key)
+            seen.add(key)
+
+
 def convert(value: Any, kind: type[Any]) -> Any:
     """Convert a plain JSON value to a class. Raises msgspec.ValidationError."""
     return msgspec.convert(value, kind, dec_hook=dec_hook)
@@ -323,6 +355,7 @@ __all__ = [
     "decoder",
     "encode",
     "encode_json",
+    "find_duplicate_key",
     "is_too_deep",
     "message",
     "message_of",

@@ -6,7 +6,8 @@ violations raise `LocalProtocolError`.
 
     stdin -> receive() -> messages -> session -> send() -> stdout
 
-Request ids are tracked per direction, because both ends choose them independently.
+SENDERS and REQUESTERS say which end may send which message. Request ids are tracked per direction, because both ends
+choose them independently.
 
 See also: messages are handled in `engine/session/session.py`, encoded in `dialects/`, and read and written in
 `transports/`.
@@ -16,11 +17,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import Enum
 
 import msgspec
 
 from parley.errors import LocalProtocolError, UnexpectedAnswer
-from parley.protocol.base import Json, Message, Refused
+from parley.protocol.base import Json, Message, Refused, Unknown, find_duplicate_key
 from parley.protocol.dialects.base import Dialect, Reply
 from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverlongLine
 from parley.protocol.messages.control import (
@@ -28,12 +30,73 @@ from parley.protocol.messages.control import (
     ControlRequest,
     ControlResponse,
     RequestId,
+    UpdateEnvironment,
 )
-from parley.protocol.messages.conversation import StreamEvent
-from parley.protocol.roles import Role, may_send
+from parley.protocol.messages.conversation import StreamEvent, User
+from parley.protocol.messages.dialects import Control, HostThere, JsonRpc, Provisions, Withdrawal
+from parley.protocol.messages.notices import KeepAlive
+from parley.protocol.messages.requests import (
+    CanUseTool,
+    Elicitation,
+    HookCallback,
+    McpMessage,
+    Request,
+    RequestUserDialog,
+    SdkControlInterrupt,
+)
 
 OPENING = rb"\s*\{"
 MEMBER = rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*,'
+
+
+class Role(Enum):
+    """The two ends of a connection."""
+
+    ENGINE = "engine"
+    HOST = "host"
+
+    @property
+    def peer(self) -> Role:
+        return Role.HOST if self is Role.ENGINE else Role.ENGINE
+
+
+BOTH = frozenset(Role)
+
+# Messages that are not listed are sent by the engine only: assistant, result, system, stream_event and others.
+SENDERS: dict[type[Message], frozenset[Role]] = {
+    User: BOTH,
+    ControlRequest: BOTH,
+    ControlResponse: BOTH,
+    ControlCancelRequest: BOTH,
+    KeepAlive: BOTH,
+    JsonRpc: BOTH,
+    Unknown: BOTH,
+    Refused: BOTH,
+    Control: frozenset({Role.HOST}),
+    Provisions: frozenset({Role.HOST}),
+    Withdrawal: frozenset({Role.HOST}),
+    HostThere: frozenset({Role.HOST}),
+    UpdateEnvironment: frozenset({Role.HOST}),
+}
+
+# Requests that are not listed are sent by the host only: initialize, interrupt, set_model and others.
+REQUESTERS: dict[type[Request], frozenset[Role]] = {
+    CanUseTool: frozenset({Role.ENGINE}),
+    HookCallback: frozenset({Role.ENGINE}),
+    Elicitation: frozenset({Role.ENGINE}),
+    RequestUserDialog: frozenset({Role.ENGINE}),
+    SdkControlInterrupt: frozenset({Role.ENGINE}),
+    McpMessage: BOTH,
+}
+
+
+def may_send(role: Role, message: Message) -> bool:
+    """Whether this end may send this message."""
+    if role not in SENDERS.get(type(message), frozenset({Role.ENGINE})):
+        return False
+    if isinstance(message, ControlRequest) and isinstance(message.request, Request):
+        return role in REQUESTERS.get(type(message.request), frozenset({Role.HOST}))
+    return True
 
 
 class Connection:
@@ -137,8 +200,6 @@ class Connection:
 
 def refuse_duplicate_keys(message: ControlResponse, line: bytes) -> ControlResponse | Refused:
     """Refuse a reply with duplicate keys at any depth, because replies carry decisions."""
-    from parley.protocol.duplicate_keys import find_duplicate_key
-
     problem = find_duplicate_key(line)
     if problem is None:
         return message

@@ -25,7 +25,7 @@ from parley.errors import UnknownSession
 from parley.protocol.options import CliOptions as Flags
 from parley.stores.base import Entry, Info, Store, copy_entries
 from parley.stores.export import import_session, set_labels
-from parley.stores.files.transcript_lines import with_all_figures
+from parley.stores.files.entry_codec import with_all_figures
 from parley.stores.session_open import (
     conversation_entries,
     entries_about_answers,

@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from parley.errors import UsageError
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Json, Struct, find_duplicate_key
 from parley.settings import safe_read
 from parley.settings.base import MCP_FILE, TREE, MergedSettings, ProjectTrust, SettingsProblem, format_entry, printable
 from parley.settings.sources import SourceSelection
@@ -54,18 +54,12 @@ def parse_given(text: str, cwd: str) -> ServerDeclaration:
         raise UsageError(f"cannot read the MCP configuration {path}: {exc.strerror}") from None
     except safe_read.UnreadableFile as exc:
         raise UsageError(f"the MCP configuration {path} {exc}") from None
-    if (duplicate := check_duplicate_keys(data)) is not None:
+    if (duplicate := find_duplicate_key(data)) is not None:
         raise UsageError(f"the MCP configuration {path}: {duplicate}")
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
         raise UsageError(f"the MCP configuration {path} must have an object `mcpServers`")
     return ServerDeclaration(source="dynamic", path=path, servers=servers, by_client=True)
-
-
-def check_duplicate_keys(data: bytes) -> str | None:
-    from parley.protocol.duplicate_keys import find_duplicate_key  # most sessions have no such file
-
-    return find_duplicate_key(data)
 
 
 def from_settings(merged: MergedSettings) -> list[ServerDeclaration]:
@@ -157,7 +151,7 @@ def from_project(
     }
     warnings = (
         [str(SettingsProblem(path=path, text=f"{duplicate}; only the last one takes effect"))]
-        if (duplicate := check_duplicate_keys(data))
+        if (duplicate := find_duplicate_key(data))
         else []
     )
     for reason in dict.fromkeys(reason for reason in obstacles.values() if reason is not None):

@@ -5,13 +5,22 @@ other programs; they may appear between our records and are not part of the chai
 our next record continues the chain from our last good one: nothing of ours was lost, it was a partial write. A record
 that does not continue the chain means that records are missing.
 
-There are three checksums. `check` covers the bytes and is fast. `sum` covers the canonical form (canonical_json.py),
-so a record that was rewritten with other whitespace, escapes or field order is still recognized. `own` covers one
-record alone: it proves that a copy in another program's fork is intact although its neighbours are missing.
+There are three checksums. `check` covers the bytes and is fast. `sum` covers the canonical form, so a record that was
+rewritten with other whitespace, escapes or field order is still recognized. `own` covers one record alone: it proves
+that a copy in another program's fork is intact although its neighbours are missing.
 
     chain = ChecksumChain()
     record = chain.seal(b'{"type":"user"}')  # {"type":"user","own":"…","sum":"…","check":"…"}
     chain.verify(record)                     # True: it continues the chain
+
+A program that rewrites a record may reorder its fields (databases sort them), write 1.0 as 1 (JavaScript has one
+number type) and use other escapes. The canonical form ignores all of that:
+
+    canonical_bytes(b'{"b": 1.0, "a": 2, "check": "…"}') == canonical_bytes(b'{"a":2,"b":1}')
+
+Other programs copy records into files of their own (forks). They leave records out and change `sessionId`,
+`gitBranch` and `promptId`. The checksum `own` covers one record without its neighbours and without those fields,
+followed by a checksum of the session it was written for, so a copy can be distinguished from an original record.
 """
 
 from __future__ import annotations
@@ -22,7 +31,7 @@ from typing import Any
 
 import msgspec
 
-from parley.stores import canonical_json
+from parley.protocol.base import Json
 
 PREFIX, SUFFIX = b',"check":"', b'"}'
 DIGITS = 8
@@ -30,6 +39,33 @@ LENGTH = len(PREFIX) + DIGITS + len(SUFFIX)
 SUM, SUM_LENGTH = re.compile(rb',"sum":"([0-9a-f]{8})"'), 17
 CHECKSUM_END = re.compile(rb',"[^"]{5}":"[0-9a-f]{8}"}\Z')
 """How a record ends, even if the name of the field is damaged."""
+CHECKSUM_FIELDS = ("sum", "check")
+HEX_DIGITS = re.compile(r"[0-9a-f]{8}")
+OWN = "own"
+COPIED_FIELDS = (
+    "at",
+    "compactMetadata",
+    "context",
+    "customTitle",
+    "entry",
+    "foreign",
+    "isApiErrorMessage",
+    "isCompactSummary",
+    "isMeta",
+    "isVisibleInTranscriptOnly",
+    "kind",
+    "message",
+    "parley",
+    "permissionMode",
+    "requestId",
+    "seq",
+    "subtype",
+    "timestamp",
+    "toolUseResult",
+    "type",
+    "uuid",
+)
+"""The fields of a record that are the same in a copy."""
 
 
 class ChainBroken(Exception):
@@ -60,7 +96,7 @@ class ChecksumChain:
 
         The record becomes part of the chain with `verify`, because its write may fail.
         """
-        body, canonical = canonical_json.add_own_checksum(body)
+        body, canonical = add_own_checksum(body)
         body = b'%b,"sum":"%08x"}' % (body[:-1], zlib.crc32(canonical, self._content()))
         return b"%b%b%08x%b" % (body[:-1], PREFIX, zlib.crc32(body, self._sum), SUFFIX)
 
@@ -76,8 +112,8 @@ class ChecksumChain:
             return True
         if (ours := reformat(line)) != line:
             return self.verify(ours)
-        checksums = canonical_json.find_checksums(line)
-        if checksums is not None and checksums[1] in self._seen and canonical_json.is_intact(line):
+        checksums = find_checksums(line)
+        if checksums is not None and checksums[1] in self._seen and is_intact(line):
             return False  # a repeated record: the stores of other programs repeat lines
         if checksums is not None and self._verify_content(line, *checksums):
             return True
@@ -94,7 +130,7 @@ class ChecksumChain:
 
     def _verify_content(self, line: bytes, total: int, check: int) -> bool:
         """Like `verify`, by canonical form. `check` is the checksum that the next record continues from."""
-        canonical, last = canonical_json.canonical_bytes(line), self._last_content
+        canonical, last = canonical_bytes(line), self._last_content
         if zlib.crc32(canonical, self._content()) == total:
             self._content_sum, self._sum = total, check
             self._last_content, self._last_stored = total, check
@@ -145,3 +181,69 @@ def read_checksum(line: bytes) -> int | None:
     except ValueError:
         return None
     return stored if digits == b"%08x" % stored else None
+
+
+# The canonical form, and the checksum of one record.
+
+
+def parse_number(text: str) -> float | int:
+    """Return an int if the number has no fraction."""
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+DECODER = msgspec.json.Decoder(dict[str, Any], float_hook=parse_number)
+
+
+def canonical_bytes(line: bytes) -> bytes:
+    """The canonical form of a record without its checksums. The line must be valid JSON."""
+    record = DECODER.decode(line)
+    for name in CHECKSUM_FIELDS:
+        record.pop(name, None)
+    return msgspec.json.encode(record, order="deterministic")
+
+
+def add_own_checksum(body: bytes) -> tuple[bytes, bytes]:
+    """Add the `own` checksum to a record. Returns the record and its canonical form."""
+    record = DECODER.decode(body)
+    record[OWN] = compute_own_checksum(record)
+    body = b'%b,"%b":"%b"}' % (body[:-1], OWN.encode(), record[OWN].encode())
+    return body, msgspec.json.encode(record, order="deterministic")
+
+
+def compute_own_checksum(record: Json, session: str = "") -> str:
+    """The checksum of one record, followed by that of its session (by default the one in `sessionId`)."""
+    covered = {name: record[name] for name in COPIED_FIELDS if name in record}
+    session = session or session_checksum(str(record.get("sessionId")))
+    return f"{zlib.crc32(session.encode() + msgspec.json.encode(covered, order='deterministic')):08x}{session}"
+
+
+def session_checksum(session_id: str) -> str:
+    return f"{zlib.crc32(session_id.encode(errors='replace')):08x}"
+
+
+def is_intact(line: bytes) -> bool:
+    """Whether a record still matches its `own` checksum. The line must be valid JSON."""
+    record = DECODER.decode(line)
+    return record.get(OWN) == compute_own_checksum(record)
+
+
+def is_copy(line: bytes, session_id: str) -> bool:
+    """Whether a line of this session is an intact record that was written for another session."""
+    record = DECODER.decode(line)
+    stored = str(record.get(OWN))
+    if record.get("sessionId") != session_id or stored[DIGITS:] == session_checksum(session_id):
+        return False
+    return stored == compute_own_checksum(record, stored[DIGITS:])
+
+
+def find_checksums(line: bytes) -> tuple[int, int] | None:
+    """The values of `sum` and `check`, wherever they are in the record; None unless it has both."""
+    if b'"sum"' not in line or b'"check"' not in line:
+        return None
+    try:
+        record = DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    total, check = (str(record.get(name)) for name in CHECKSUM_FIELDS)
+    return (int(total, 16), int(check, 16)) if HEX_DIGITS.fullmatch(total) and HEX_DIGITS.fullmatch(check) else None

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from parley.protocol.base import Json, Message, Struct, encode_json
 from parley.protocol.messages.notices import TranscriptMirror
 from parley.stores.base import Entry, Log
-from parley.stores.files.entry_codec import MIRRORED, EntryContext
-from parley.stores.files.transcript_lines import TranscriptEncoder
+from parley.stores.files.entry_codec import MIRRORED, EntryContext, TranscriptEncoder
 
 
 class MirrorTarget(Struct, frozen=True, kw_only=True):

@@ -10,8 +10,7 @@ from typing import Protocol
 from parley.errors import ModelError
 from parley.models.base import Model, ModelEvent, ModelRequest
 from parley.models.fake.offline import Offline
-from parley.models.fake.script import Script, ScriptPlayer
-from parley.models.fake.scripted import play
+from parley.models.fake.script import Script, ScriptPlayer, play
 from parley.models.faults.catalog import Fault, read_fault
 from parley.models.recording.replay import Replay
 

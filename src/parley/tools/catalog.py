@@ -6,6 +6,9 @@
 `TOOLS` has one row per built-in tool. A tool from another package declares the same on its class, as `traits`.
 Permission rules, approval requests, recovery and the CLI ask here; they never compare a tool's name.
 
+The subagent tool is listed as Task and the model knows it as Agent. Both names are accepted everywhere, and so are
+the older names of other tools.
+
 See also: `base.py` for the interface of a tool, `selection.py` for which tools a session offers.
 """
 
@@ -20,6 +23,8 @@ from parley import entry_points
 from parley.protocol.base import Struct
 
 GROUP = "parley.tools"
+SHELL = "Bash"
+"""The tool whose rules hold for all commands."""
 Effect = Literal[
     "unknown",
     "session",
@@ -406,6 +411,22 @@ def find_traits(name: str) -> ToolTraits:
     if row is None and not name.startswith("mcp__"):
         row = external_traits().get(name)
     return UNKNOWN if row is None else row
+
+
+def canonical_name(name: str) -> str:
+    """The name a tool is listed under."""
+    return LISTED_NAMES.get(name, name)
+
+
+def model_name(name: str) -> str:
+    """What the model calls a tool that is listed under this name."""
+    return find_traits(name).model_name or name
+
+
+def names_of(name: str) -> tuple[str, ...]:
+    """Every name of a tool, the one it is listed under first."""
+    listed = canonical_name(name)
+    return (listed, *find_traits(listed).aliases)
 
 
 def built_in_with(**wanted: Any) -> tuple[str, ...]:

@@ -15,9 +15,16 @@ from parley.tools.base import Tool, server_name, tool_schema
 class ToolRegistry(Mapping[str, Tool]):
     """The tools of a session by their names: built-in ones, then external ones (MCP servers, the client)."""
 
-    def __init__(self, names: Iterable[str], make: Callable[[str], Tool]) -> None:
+    def __init__(
+        self,
+        names: Iterable[str],
+        make: Callable[[str], Tool],
+        find_definition: Callable[[str], Json | None] = lambda name: None,
+    ) -> None:
+        """`find_definition` returns what is known of a tool's schema without making the tool."""
         self._made: dict[str, Tool | None] = dict.fromkeys(names)
         self._make = make
+        self._find_definition = find_definition
         self._external: dict[str, Tool] = {}
         self._overrides: dict[str, Tool] = {}
         self._absent: Callable[[str], str] = lambda name: ""
@@ -84,6 +91,7 @@ class ToolRegistry(Mapping[str, Tool]):
         part = ToolRegistry(
             (name for name in self._made if keeps(name, "") and name not in self._overrides and name not in self._own),
             self.__getitem__,
+            self._find_definition,
         )
         part.set_external(
             {name: tool for name, tool in self._external.items() if keeps(name, server_name(tool))},
@@ -136,7 +144,14 @@ class ToolRegistry(Mapping[str, Tool]):
         if self._overrides:
             return [tool_schema(self[name]) for name in self]
         if self._schemas is None:
-            self._schemas = [tool_schema(self[name]) for name in self._made]
+            self._schemas = [self._define(name) for name in self._made]
         if self._external_schemas is None:
             self._external_schemas = [tool_schema(tool) for tool in self._external.values()]
         return self._schemas + self._external_schemas
+
+    def _define(self, name: str) -> Json:
+        """The schema of a built-in tool."""
+        known = self._find_definition(name) if self._made[name] is None else None
+        if known is None:
+            return tool_schema(self[name])
+        return known if known["description"] is not None else {**known, "description": self[name].description}

@@ -1,14 +1,11 @@
-"""Which tools a session offers to its model, and the names they go by.
+"""Which tools a session offers to its model.
 
     select_tools(BUILT_IN, ToolSelection(asked=("Read", "Agent")))      # what `--tools Read,Agent` leaves of them
 
 A tool is offered if it exists, if what it needs exists, if it is requested (without a request: if it belongs to
 the default list), and unless it is denied by its bare name.
 
-The subagent tool is listed as Task and the model knows it as Agent. Both names are accepted everywhere, and so are
-the older names of other tools.
-
-See also: `catalog.py` for what is known of each tool.
+See also: `catalog.py` for what is known of each tool, and the names it goes by.
 """
 
 from __future__ import annotations
@@ -16,10 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from parley.protocol.base import Struct
-from parley.tools.catalog import LISTED_NAMES, find_traits
-
-SHELL = "Bash"
-"""The tool whose rules hold for all commands."""
+from parley.tools.catalog import SHELL, canonical_name, find_traits, model_name
 
 
 class ToolSelection(Struct, frozen=True, kw_only=True):
@@ -39,22 +33,6 @@ class ToolSelection(Struct, frozen=True, kw_only=True):
     """The client can send more prompts, so that the session waits between turns."""
     tasks: bool | None = None
     """CLAUDE_CODE_ENABLE_TASKS: the Task family, or TodoWrite; None if it is not set."""
-
-
-def canonical_name(name: str) -> str:
-    """The name a tool is listed under."""
-    return LISTED_NAMES.get(name, name)
-
-
-def model_name(name: str) -> str:
-    """What the model calls a tool that is listed under this name."""
-    return find_traits(name).model_name or name
-
-
-def names_of(name: str) -> tuple[str, ...]:
-    """Every name of a tool, the one it is listed under first."""
-    listed = canonical_name(name)
-    return (listed, *find_traits(listed).aliases)
 
 
 def select_tools(known: Iterable[str], selection: ToolSelection) -> list[str]:

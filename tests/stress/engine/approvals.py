@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import input_digest
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
 from parley.protocol.base import Struct

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from parley.engine.approval.gate import ApprovalGate
-from parley.engine.approval.input_digest import input_digest
-from parley.engine.approval.request import PendingCall
+from parley.engine.approval.request import PendingCall, input_digest
 from parley.engine.session import pump as serve
 from parley.engine.turn import tool_executor
 from parley.permissions.base import Allow

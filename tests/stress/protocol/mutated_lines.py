@@ -20,11 +20,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from parley.protocol.base import Message, Refused, Unknown, decode, encode_json
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role, may_send
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.framing import BOM
 from parley.protocol.messages.control import ControlRequest
-from parley.protocol.roles import Role, may_send
 from tests.helpers import paths
 
 FOLDER = paths.GOLDEN

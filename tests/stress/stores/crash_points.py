@@ -28,10 +28,9 @@ from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.session.pump import Pump
 from parley.engine.session.session import Session
 from parley.protocol.base import Struct
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import CliOptions
-from parley.protocol.roles import Role
 from parley.stores.base import Entry, Log
 from parley.tools.base import Context, Tool, ToolOutput
 from parley.tools.registry import ToolRegistry

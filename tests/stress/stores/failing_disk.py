@@ -33,10 +33,9 @@ from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.session.pump import Pump
 from parley.engine.session.session import Session
 from parley.errors import SessionError
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import CliOptions
-from parley.protocol.roles import Role
 from parley.tools.base import Tool
 from parley.tools.registry import ToolRegistry
 from parley.transports.memory import create_pair

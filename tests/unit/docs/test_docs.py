@@ -12,6 +12,7 @@ import gen_hooks
 import gen_permissions
 import gen_protocol
 import gen_settings
+import gen_tools
 import pages
 import pytest
 
@@ -62,6 +63,7 @@ GENERATORS = [
     gen_permissions.pages,
     gen_protocol.pages,
     gen_settings.pages,
+    gen_tools.pages,
 ]
 
 

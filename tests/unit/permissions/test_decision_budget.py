@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions import web_hosts, wildcards
+from parley.permissions import patterns, web_hosts
 from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.permissions.budget import OverBudget
 from parley.permissions.decision import MODES, decide
 from parley.permissions.paths.filesystem import MAX_PARTS, CachedFilesystem, resolve_path
-from parley.permissions.paths.patterns import MAX_PATH_CHARACTERS
+from parley.permissions.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.rule import Rule, parse_rule
 from parley.permissions.rules import RuleSet
 from tests.helpers.file_tree import Tree
@@ -115,7 +115,7 @@ def test_a_decision_looks_at_so_many_names_only() -> None:
     ],
 )
 def test_stars_stand_for_any_text(pattern: str, text: str, expected: bool) -> None:
-    assert wildcards.matches(pattern, text) is expected
+    assert patterns.matches_text(pattern, text) is expected
 
 
 def test_a_host_that_is_too_long_is_none() -> None:

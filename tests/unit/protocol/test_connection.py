@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from parley.errors import LocalProtocolError
 from parley.protocol.base import Message, Refused, Unknown, encode_json
 from parley.protocol.blocks import Text
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.control import (
     ControlCancelRequest,
@@ -24,7 +24,6 @@ from parley.protocol.messages.conversation import Assistant, AssistantContent, U
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.requests import CanUseTool, Initialize, Interrupt, McpMessage, UnknownRequest
 from parley.protocol.messages.result import Result
-from parley.protocol.roles import Role
 from tests.helpers.golden import LINES, Sample
 
 PROMPT = User(message=UserContent(content="Hello"))

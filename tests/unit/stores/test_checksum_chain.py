@@ -12,8 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.stores import canonical_json
-from parley.stores.checksum_chain import ChainBroken, ChecksumChain, has_checksum_fields, read_checksum
+from parley.stores.checksum_chain import (
+    ChainBroken,
+    ChecksumChain,
+    canonical_bytes,
+    find_checksums,
+    has_checksum_fields,
+    read_checksum,
+)
 
 BODIES = [msgspec.json.encode({"number": number, "text": "x" * number}) for number in range(6)]
 
@@ -80,8 +86,8 @@ def test_an_altered_record_ends_the_chain_before_it(at: int, place: float, bit: 
 
 
 def summed_up(line: bytes) -> tuple[bytes, int] | None:
-    found = canonical_json.find_checksums(line)
-    return (canonical_json.canonical_bytes(line), found[0]) if found is not None else None
+    found = find_checksums(line)
+    return (canonical_bytes(line), found[0]) if found is not None else None
 
 
 def test_a_record_is_known_by_its_end_whatever_became_of_the_name_of_its_checksum() -> None:

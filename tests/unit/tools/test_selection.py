@@ -10,8 +10,8 @@ import pytest
 from parley.compose.composer import Composer
 from parley.protocol.options import CliOptions
 from parley.tools.base import tool_schema
-from parley.tools.catalog import BUILT_IN, built_in_with
-from parley.tools.selection import ToolSelection, canonical_name, model_name, select_tools
+from parley.tools.catalog import BUILT_IN, built_in_with, model_name
+from parley.tools.selection import ToolSelection, select_tools
 
 TASKS = frozenset(built_in_with(work_list="tasks"))
 NEED_A_PERSON = frozenset(built_in_with(needs="person"))
@@ -60,15 +60,6 @@ def test_with_a_person_there_are_the_tools_that_need_one() -> None:
 def test_there_is_one_list_of_work(asked: Any, tasks: bool | None, todos: bool, family: bool) -> None:
     names = set(select_tools(KNOWN, ToolSelection(asked=asked, tasks=tasks)))
     assert ("TodoWrite" in names, names >= TASKS, bool(names & TASKS)) == (todos, family, family)
-
-
-def test_other_names_are_understood() -> None:
-    assert [canonical_name(name) for name in ("Agent", "Task", "KillShell", "Read")] == [
-        "Task",
-        "Task",
-        "TaskStop",
-        "Read",
-    ]
 
 
 def composed(folder: Path, environment: dict[str, str] | None = None, **options: Any) -> list[str]:

@@ -12,8 +12,8 @@ from parley.compose.models import ModelFactory
 from parley.compose.stores import SessionStores
 from parley.engine.accounting.budget import Budget
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.approval.input_digest import input_digest
-from parley.engine.models.pool import ModelPool
+from parley.engine.approval.request import input_digest
+from parley.engine.context.conversation import ModelPool
 from parley.engine.session.identity import SessionIdentity
 from parley.engine.side.query import QueryModels, SideQuery
 from parley.errors import ModelError, SessionError, UnknownSession, UsageError

@@ -13,14 +13,13 @@ from parley.compose import permissions
 from parley.compose.composer import Composer
 from parley.compose.tools import list_tools, make_tool, make_workspace
 from parley.engine.approval.gate import evaluate
-from parley.engine.approval.input_digest import input_digest
-from parley.engine.approval.request import permission_request
+from parley.engine.approval.request import input_digest, permission_request
 from parley.errors import UsageError
 from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
 from parley.tools.base import InvalidInput, PreparesInput, Tool, make_context, read_input
-from parley.tools.selection import canonical_name
+from parley.tools.catalog import canonical_name
 
 VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
 

@@ -16,7 +16,7 @@ import msgspec
 from parley.engine.agents.environment import AgentEnvironment
 from parley.engine.agents.resources import agent_hooks, load_skills, server_entries, server_specs
 from parley.engine.agents.setup import choose_model, is_offered
-from parley.engine.approval.session_mode import SessionMode
+from parley.engine.approval.gate import SessionMode
 from parley.errors import NotPossible
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import AgentDefinition
@@ -53,7 +53,7 @@ class MainAgent:
         agents = self._conversation.config.agents.registry
         kind = agents.find(self._name)
         if kind is None:
-            known = ", ".join(agents.names())
+            known = ", ".join(agents.definitions)
             self.error = f"There is no agent {self._name!r} (--agent, or agent in settings). The agents are: {known}"
             return
         self._kind, self.error = kind, ""

@@ -7,6 +7,7 @@ built-in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import AgentDefinition
@@ -70,12 +71,18 @@ class AgentRegistry:
     def reload(self) -> None:
         """Read the files again."""
         self._loaded = None
+        self._forget()
 
     def restrict(self, names: Iterable[str]) -> None:
         """Limit the agent types to these names."""
         self._allowed = frozenset(names)
+        self._forget()
 
-    def all(self) -> dict[str, AgentDefinition]:
+    def _forget(self) -> None:
+        self.__dict__.pop("definitions", None)
+
+    @cached_property
+    def definitions(self) -> dict[str, AgentDefinition]:
         """All definitions by name, in alphabetical order."""
         if self._loaded is None:
             self._loaded = {**BUILT_IN, **self._load()}
@@ -88,7 +95,7 @@ class AgentRegistry:
 
     def custom(self) -> Iterator[tuple[str, AgentDefinition, str]]:
         """The definitions that are not built in: name, definition and source."""
-        for name, kind in self.all().items():
+        for name, kind in self.definitions.items():
             if name in self._host_agents:
                 yield name, kind, "client"
             elif BUILT_IN.get(name) is not kind:
@@ -97,13 +104,11 @@ class AgentRegistry:
     def set_host_agents(self, kinds: Mapping[str, AgentDefinition]) -> None:
         """Replace the definitions of the client."""
         self._host_agents = kinds
-
-    def names(self) -> list[str]:
-        return list(self.all())
+        self._forget()
 
     def find(self, name: str) -> AgentDefinition | None:
         """Find an agent by its name. An exact match wins; otherwise case is ignored."""
-        known = self.all()
+        known = self.definitions
         return known.get(name) or next((kind for key, kind in known.items() if key.lower() == name.lower()), None)
 
     def to_json(self) -> list[Json]:
@@ -114,5 +119,5 @@ class AgentRegistry:
                 "description": kind.description,
                 **({"model": kind.model} if isinstance(kind.model, str) else {}),
             }
-            for name, kind in self.all().items()
+            for name, kind in self.definitions.items()
         ]

@@ -101,7 +101,7 @@ class Subagents:
         depth = 1 if parent is None else parent.depth + 1
         kind = config.agents.registry.find(call.subagent_type)
         if kind is None:
-            known = ", ".join(config.agents.registry.names())
+            known = ", ".join(config.agents.registry.definitions)
             raise ToolError(f"Agent type '{call.subagent_type}' not found. Available agents: {known}")
         self._check_limits(depth)
         background = call.run_in_background if call.run_in_background is not None else kind.background is True

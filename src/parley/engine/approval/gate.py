@@ -1,34 +1,36 @@
-"""The decision on a tool call: rules, hooks, the client's reply, a second check, and the record.
+"""The decision on a tool call: mode, rules, hooks, the client's reply, a second check, and the record.
 
     approval = await gate.decide(call, tool, context, mode, agent)
 
 A permission request waits without a deadline. Only a clear allow is an allow: an error, an unreadable reply, a reply
 for another call, or a client that is gone denies the call.
 
-See also: `request.py` builds the request and `channel.py` sends it, `hook_opinion.py` weighs PreToolUse hooks against
-rules, `permissions/decision.py` applies the rules.
+See also: `request.py` builds the request and `pending_approvals.py` sends it, `hook_opinion.py` weighs PreToolUse
+hooks against rules, `permissions/decision.py` applies the rules.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.approval.channel import ApprovalChannel, Approver
-from parley.engine.approval.input_digest import input_digest
-from parley.engine.approval.request import PendingCall, build_can_use_tool, permission_request
-from parley.engine.approval.session_mode import SessionMode
+from parley.engine.approval.pending_approvals import ApprovalChannel, Approver
+from parley.engine.approval.request import PendingCall, build_can_use_tool, input_digest, permission_request
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.config import PermissionConfig
 from parley.engine.session.journal import Journal
+from parley.engine.session.outbox import Outbox
+from parley.errors import SessionError
 from parley.host import HostError, HostGone
 from parley.permissions.base import Allow, Ask, Decision, Deny, InvalidUpdate, Policy, ToolRequest
 from parley.protocol.base import Json, Struct, UnsetType, convert
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
+from parley.protocol.messages.system import Status
+from parley.settings.base import SettingsAccess
 from parley.tools.base import Context, InvalidInput, Tool, read_input, server_of
 
 if TYPE_CHECKING:
@@ -85,6 +87,58 @@ class Approval(Struct, frozen=True, kw_only=True):
         if decision.rule is not None:
             record |= {"rule": decision.rule.text, "rule_source": decision.rule.source}
         return record
+
+
+class SessionMode:
+    """The permission mode of a session: the current one, and the one that it returns to from plan mode."""
+
+    def __init__(
+        self,
+        config: PermissionConfig,
+        settings: SettingsAccess | None,
+        journal: Journal,
+        outbox: Outbox,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._journal = journal
+        self._outbox = outbox
+        self._warn = warn
+        self.current = config.mode
+        self._previous = "default"
+        # A resumed session continues in its mode, unless the command line sets another one.
+        grants = journal.grants
+        if grants.mode is not None and not config.mode_is_explicit:
+            closed = () if config.may_bypass else ("bypassPermissions",)
+            self.current = config.mode if grants.mode in closed else grants.mode
+            self._previous = "default" if grants.previous_mode in closed else grants.previous_mode
+
+    def may_bypass(self) -> bool:
+        """Whether bypassPermissions is available: allowed at launch, and not disabled by settings since."""
+        settings = self._settings
+        return self._config.may_bypass and (settings is None or settings.merged.bypass_disabled is None)
+
+    def change(self, mode: str | None) -> None:
+        """Change the mode and report it. None leaves plan mode for the mode before it."""
+        if mode is None:
+            mode = self._previous if self.current == "plan" else self.current
+            if mode == "bypassPermissions" and not self.may_bypass():
+                mode = "default"
+        if mode != self.current:
+            self._previous, self.current = self.current, mode
+            if not self._journal.is_empty:
+                self.append()
+            self._outbox.send(Status(status=None, permissionMode=mode))
+
+    def append(self) -> None:
+        """Record the mode for a resume. Called from the first turn on: a session without a turn leaves no log."""
+        grants = self._journal.grants
+        if self.current != (grants.mode or self._config.mode):
+            try:
+                self._journal.append_event("mode", grants.mode_record(self.current, self._previous))
+            except SessionError as exc:
+                self._warn(str(exc))
 
 
 class ApprovalGate:
@@ -176,13 +230,13 @@ class ApprovalGate:
         self.record(approval, tool, agent)
         return approval
 
-    async def _ask_anyone(self, question: Ask, pending: PendingCall) -> Allow | Deny:
+    def _ask_anyone(self, question: Ask, pending: PendingCall) -> Awaitable[Allow | Deny]:
         """Ask the client, and the PermissionRequest hooks if there are any."""
         dispatcher = self._hooks.dispatcher
         # A hook must not answer for a guard.
         if dispatcher is None or self._guarded or not dispatcher.has_hooks("PermissionRequest", pending.agent):
-            return await self._ask(question, pending)
-        return await self._race_hooks(dispatcher, question, pending)
+            return self._ask(question, pending)
+        return self._race_hooks(dispatcher, question, pending)
 
     def _defer(self, call: ToolUse, request: ToolRequest, mode: str, *, may_defer: bool) -> None:
         """Journal that a call waits for a later session, and raise CallDeferred; or warn that it cannot wait."""

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from parley.engine.approval.request import BINDING_REASONS
 from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.protocol.base import Struct
 
 HOOK = "hook"
 """The source and the reason type of a decision by a hook."""
-BINDING = frozenset({"rule", "safetyCheck"})
-"""Reasons to ask that a hook cannot override."""
 
 
 class HookOpinion(Struct, frozen=True, kw_only=True):
@@ -50,4 +49,4 @@ def apply_hook_decision(
 
 
 def is_binding(decision: Ask | Allow) -> bool:
-    return isinstance(decision, Ask) and decision.reason_type in BINDING
+    return isinstance(decision, Ask) and decision.reason_type in BINDING_REASONS

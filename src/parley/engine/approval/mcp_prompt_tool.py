@@ -13,8 +13,7 @@ import msgspec
 
 from parley.errors import ToolError
 from parley.host import HostError
-from parley.protocol.base import Json
-from parley.protocol.duplicate_keys import find_duplicate_key
+from parley.protocol.base import Json, find_duplicate_key
 from parley.protocol.messages.requests import CanUseTool
 from parley.settings.base import printable
 

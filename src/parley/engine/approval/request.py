@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 
-from parley.engine.approval.input_digest import input_digest
+import msgspec
+
 from parley.permissions.base import Ask, ToolRequest
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.blocks import ToolUse
@@ -19,7 +20,7 @@ SUBJECTS = ("description", "command", "url", "query")
 """Input fields that describe a call, best first."""
 PATHS = ("file_path", "notebook_path", "path")
 BINDING_REASONS = frozenset({"rule", "safetyCheck"})
-"""Reasons that an allow rule cannot remove, so none is offered."""
+"""Reasons to ask that neither a hook nor an allow rule can override, so no rule is offered."""
 
 
 class PendingCall(Struct, frozen=True, kw_only=True):
@@ -52,6 +53,17 @@ def permission_request(tool: Tool, input: Json, context: Context) -> ToolRequest
         search_path=context.environment.get("PATH", ""),
         home=context.environment.get("HOME", ""),
     )
+
+
+def input_digest(input: Json) -> str:
+    """SHA-256 of the input as JSON with sorted keys and no spaces, in UTF-8.
+
+    It binds an approval to exactly the input that was shown: it is part of the request and of the journalled decision,
+    and is checked again right before the tool runs.
+    """
+    import hashlib
+
+    return hashlib.sha256(msgspec.json.encode(input, order="sorted")).hexdigest()
 
 
 def build_can_use_tool(question: Ask, pending: PendingCall) -> CanUseTool:

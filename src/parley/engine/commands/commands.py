@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from parley.engine.commands.local import LOCAL, TERMINAL, CommandCall, CommandReply, find_aliases, unavailable_reply
+from parley.engine.commands.local import ALIASES, LOCAL, TERMINAL, CommandCall, CommandReply, unavailable_reply
 from parley.engine.commands.standard import STANDARD
 from parley.engine.context.conversation import Conversation
 from parley.engine.mcp.manager import ServerManager
@@ -179,7 +179,7 @@ class Commands:
                 "name": name,
                 "description": row.description,
                 "argumentHint": row.hint,
-                **({"aliases": aliases} if (aliases := find_aliases(name)) else {}),
+                **({"aliases": aliases} if (aliases := ALIASES[name]) else {}),
                 "builtin": True,
             }
             for name, row in LOCAL.items()

@@ -162,11 +162,8 @@ LOCAL: dict[str, LocalCommand] = {
 }
 
 
-def find_aliases(name: str) -> list[str]:
-    """The other names of a command."""
-    return [alias for alias, row in LOCAL.items() if row.alias_of == name]
-
-
+ALIASES = {name: [alias for alias, row in LOCAL.items() if row.alias_of == name] for name in LOCAL}
+"""The other names of each command."""
 TERMINAL = frozenset(
     {
         *("bug", "config", "doctor", "exit", "export", "hooks", "ide", "login", "logout", "memory", "permissions"),

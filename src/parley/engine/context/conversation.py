@@ -23,8 +23,6 @@ from parley.engine.context.compaction import ContextGauge, threshold
 from parley.engine.context.history import estimate_tokens, tokens_from_chars, with_cache_marker
 from parley.engine.context.system_prompt import DATE, find_date, render, render_excluded, system_blocks
 from parley.engine.hooks.registry import HookRegistry
-from parley.engine.models.pool import ModelPool
-from parley.engine.models.thinking import ThinkingOptions, limit_effort, thinking_field
 from parley.engine.recovery import interrupted_calls
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
@@ -32,18 +30,63 @@ from parley.engine.text import sanitize
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import ModelRef
+from parley.models.catalog import ModelInfo, ModelRef
+from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Message, Struct
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
-from parley.protocol.options import OFF
+from parley.protocol.options import OFF, ModelOptions
 from parley.tools.base import Context
 
 if TYPE_CHECKING:
     from parley.engine.context.tool_deferral import ToolDeferral
     from parley.engine.turn.structured_output import OutputSchema
     from parley.memory.base import MemoryWorker
+
+MIN_BUDGET_TOKENS = 1024
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+"""The effort levels, lowest first."""
+DEFAULT_EFFORT = "high"
+
+
+class ModelPool:
+    """The open models of a session, shared by all its agents. Opens each at its first use."""
+
+    def __init__(self, open_model: Callable[[ModelRef], Model], observer: Observer = NULL_OBSERVER) -> None:
+        self._open = open_model
+        self._observer = observer
+        self._opened: dict[ModelRef, Model] = {}
+
+    def open(self, choice: ModelRef) -> Model:
+        """Raises UsageError or ModelError."""
+        if choice not in self._opened:
+            self._opened[choice] = self._trace(choice, self._open(choice))
+        return self._opened[choice]
+
+    def _trace(self, choice: ModelRef, model: Model) -> Model:
+        if not self._observer.is_enabled:
+            return model
+        from parley.engine.context.model_tracing import TracedModel
+
+        return TracedModel(model, choice.backend.provider or choice.adapter, self._observer)
+
+    async def close(self) -> None:
+        for model in self._opened.values():
+            await model.close()
+
+
+class ThinkingOptions(Struct, frozen=True, kw_only=True):
+    """How the user wants the model to think; None for the default of the model."""
+
+    budget_tokens: int | None = None
+    mode: str | None = None
+    """adaptive, enabled or disabled."""
+    display: str | None = None
+
+    @classmethod
+    def from_options(cls, options: ModelOptions) -> ThinkingOptions:
+        return cls(budget_tokens=options.max_thinking_tokens, mode=options.thinking, display=options.thinking_display)
 
 
 class ConversationServices(Struct, frozen=True, kw_only=True):
@@ -100,6 +143,8 @@ class Conversation:
         """The deferred tools; None until there are any that could be."""
         self._sent_rate_limit: RateLimitInfo | None = None
         self.gauge = ContextGauge()
+        self._schema_tokens: dict[int, tuple[Json, int]] = {}
+        """Definitions of tools and their tokens, by the id of the definition."""
 
     @property
     def tool_context(self) -> Context:
@@ -183,7 +228,7 @@ class Conversation:
         """
         policy = self.config.compaction
         is_known = policy.has_limit or not self.model.is_fake
-        if not (policy.is_allowed and self.auto_compact and is_known):
+        if not (is_known and policy.is_allowed and self.auto_compact):
             return None
         return threshold(policy, self.window, self.answer_tokens)
 
@@ -207,7 +252,15 @@ class Conversation:
         """The tokens of the system prompt and the tools, estimated."""
         recorded = self.journal.system_text if self.records_prompt else None
         system = recorded if recorded is not None else render(self.instructions)
-        return tokens_from_chars(len(system)) + sum(map(estimate_tokens, self.tool_schemas()))
+        return tokens_from_chars(len(system)) + sum(map(self._weigh_schema, self.tool_schemas()))
+
+    def _weigh_schema(self, schema: Json) -> int:
+        """The tokens of a tool's definition, estimated once."""
+        known, tokens = self._schema_tokens.get(id(schema), (None, 0))
+        if known is not schema:
+            tokens = estimate_tokens(schema)
+            self._schema_tokens[id(schema)] = schema, tokens
+        return tokens
 
     def is_nearly_full(self) -> bool:
         """Whether the conversation must be compacted before the next call."""
@@ -380,3 +433,31 @@ class Conversation:
             timestamp=self.clock.now(),
             **fields,
         )
+
+
+def thinking_field(options: ThinkingOptions, model_info: ModelInfo, max_tokens: int) -> Json | None:
+    """The request's `thinking`, or None to leave it out."""
+    off = options.mode == "disabled" or options.budget_tokens == 0
+    if model_info.thinking == "effort" and off:
+        return {"type": "disabled"}
+    no_room = model_info.thinking == "budget" and max_tokens <= MIN_BUDGET_TOKENS
+    if model_info.thinking == "never" or off or no_room:
+        return None
+    field: Json = {"type": "adaptive"}
+    if model_info.thinking == "effort" and options.budget_tokens is not None:
+        field = {"type": "enabled", "budget_tokens": options.budget_tokens}
+    elif model_info.thinking == "budget":
+        budget = options.budget_tokens if options.budget_tokens is not None else max_tokens - 1
+        # The budget is part of max_tokens, and the API wants some tokens left for the answer.
+        field = {"type": "enabled", "budget_tokens": max(MIN_BUDGET_TOKENS, min(budget, max_tokens - 1))}
+    return {**field, "display": options.display} if options.display else field
+
+
+def limit_effort(effort: str | None, highest: str | None) -> str | None:
+    """The effort, but not more than the highest one. A model whose effort is not set works at `high`."""
+    if highest is None or highest not in EFFORTS:
+        return effort
+    wanted = effort or DEFAULT_EFFORT
+    if wanted in EFFORTS and EFFORTS.index(wanted) <= EFFORTS.index(highest):
+        return effort
+    return highest

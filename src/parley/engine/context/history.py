@@ -60,6 +60,10 @@ class History:
         self._earlier: list[list[HistoryEntry]] = []
         """The entries before each restart, for rewinding."""
         self._messages: list[HistoryMessage] = []
+        self._settled: list[Json] = []
+        """The messages of a request that no later line can change."""
+        self._settled_parts = 0
+        """How many of `_messages` they consist of."""
         self._rejection: str | None = None
         """Why a backend rejected the conversation."""
         self._refused: frozenset[str] = frozenset()
@@ -130,6 +134,7 @@ class History:
 
     def _restart(self, lines: list[HistoryEntry]) -> None:
         self._entries, self._messages, self._boundary, self.tokens, self.media_tokens = [], [], None, 0, 0
+        self._settled, self._settled_parts = [], 0
         self._open_calls.clear()
         for line in lines:
             self._add(line)
@@ -174,21 +179,26 @@ class History:
         return self._entries
 
     def render(self, end: int | None = None) -> list[Json]:
-        """The messages of the next request, or those before `end`.
+        """The messages of the next request, or those before `end`. Read-only: most are the same objects every time.
 
         Leaves out what the API rejects: empty texts, and thinking at the end of an answer that was cut off.
         """
-        found: list[Json] = []
-        for messages in self._messages[:end]:
-            content = [block for block in messages.content if is_nonempty(block)]
-            if messages.role == "user" and found and found[-1]["role"] == "user":
+        is_early = end is not None and end < self._settled_parts
+        start, found = (0, []) if is_early else (self._settled_parts, [*self._settled])
+        for at, part in enumerate(self._messages[start:end], start):
+            content = [block for block in part.content if is_nonempty(block)]
+            if part.role == "user" and found and found[-1]["role"] == "user":
                 content = [*found.pop()["content"], *content]
-            if messages.role == "user" and len(content) > 1 and found:
+            if part.role == "user" and len(content) > 1 and found:
                 content = order_results(content, found[-1]["content"])
-            while messages.role == "assistant" and content and content[-1].get("type") in THOUGHTS:
+            while part.role == "assistant" and content and content[-1].get("type") in THOUGHTS:
                 content.pop()
             if content:
-                found.append({"role": messages.role, "content": content})
+                found.append({"role": part.role, "content": content})
+            if part.role == "assistant" and content and self._settled_parts <= at < len(self._messages) - 1:
+                # Only the last part grows, and only messages of the user are joined.
+                self._settled += found[len(self._settled) :]
+                self._settled_parts = at + 1
         if self._rejection is None:
             return found
         from parley.engine.context.history_repair import repair_messages
@@ -225,10 +235,10 @@ def with_cache_marker(messages: list[Json], ttl: str | None = None) -> list[Json
     """Put a cache marker on the last block; the next request reads the cache up to there."""
     if not messages:
         return messages
-    *before, last = messages
+    last = messages[-1]
     *blocks, block = last["content"]
     marked_block = {**block, "cache_control": cache_marker(ttl)}
-    return [*before, {**last, "content": [*blocks, marked_block]}]
+    return [*messages[:-1], {**last, "content": [*blocks, marked_block]}]
 
 
 def estimate_tokens(block: Json) -> int:

@@ -186,7 +186,7 @@ class ControlDispatcher:
             ControlResponse(response=Success(request_id=request_id, response=payload, **more))
         )
         if isinstance(answer, requests.InitializeAnswer):
-            self._session.resumed_turn.enqueue()
+            self._session.resume_turn()
             self._session.servers.start()  # not earlier: the handshake does not wait for servers
 
     def _pending_requests(self) -> dict[str, list[Json]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from parley.engine.approval.gate import Approval
-from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import input_digest
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import NotPossible, ToolError
 from parley.mcp.base import PREFIX

@@ -5,5 +5,4 @@ HookDispatcher   fires an event and merges the answers (dispatcher.py)
 ToolHooks        events around a tool call (tool_hooks.py)
 TurnHooks        events around a turn (turn_hooks.py)
 SessionHooks     the other events of a session (session_hooks.py)
-HookFeedback     what hooks say during a turn (feedback.py)
 """

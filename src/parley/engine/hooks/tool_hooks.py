@@ -23,7 +23,7 @@ from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
 from parley.tools.base import Context, Tool, ToolOutput, server_of
-from parley.tools.selection import model_name
+from parley.tools.catalog import model_name
 
 if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher

@@ -1,6 +1,6 @@
 """The hooks around a turn: before its prompts are accepted, after a batch of tool calls, before it ends.
 
-See also: `dispatcher.py` runs the hooks, `feedback.py` collects what they say during a turn.
+See also: `dispatcher.py` runs the hooks, `turn/turn.py` collects what they say during a turn.
 """
 
 from __future__ import annotations

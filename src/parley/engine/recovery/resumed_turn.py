@@ -13,27 +13,14 @@ from parley.stores.base import Entry
 
 
 class ResumedTurn:
-    def __init__(self, journal: Journal, prompt_queue: PromptQueue, outbox: Outbox, *, is_fork: bool) -> None:
+    def __init__(self, calls: list[ToolUse], journal: Journal, prompt_queue: PromptQueue, outbox: Outbox) -> None:
+        self._calls = calls
         self._journal = journal
         self._prompt_queue = prompt_queue
         self._outbox = outbox
-        undecided = [
-            call
-            for call in journal.history.open_tool_uses()
-            if call["id"] not in journal.decided_calls or call["id"] in journal.awaited_calls
-        ]
-        # A fork leaves the open requests to the session that it was forked from.
-        waits = not is_fork and any(
-            call["id"] in journal.questions or call["id"] in journal.deferred_calls for call in undecided
-        )
-        self._calls = [ToolUse(call) for call in undecided] if waits else []
-
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self._calls)
 
     def enqueue(self) -> None:
-        """Continue the turn before anything else. Called when the client is there; only the first call counts."""
+        """Continue the turn before anything else. Only the first call counts."""
         calls, self._calls = self._calls, []
         if calls:
             self._prompt_queue.put(ResumedTurnItem(uuid=calls[0].id, calls=calls))
@@ -48,6 +35,17 @@ class ResumedTurn:
             self._outbox.send_raw(convert(message, Assistant))
         message_id = str(messages[-1]["message"].get("id")) if messages else ""
         self._outbox.send(AnswerComplete(message_id=message_id))
+
+
+def find_waiting_calls(journal: Journal) -> list[ToolUse]:
+    """The open calls of the last turn; none if it does not wait for a reply."""
+    undecided = [
+        call
+        for call in journal.history.open_tool_uses()
+        if call["id"] not in journal.decided_calls or call["id"] in journal.awaited_calls
+    ]
+    waits = any(call["id"] in journal.questions or call["id"] in journal.deferred_calls for call in undecided)
+    return [ToolUse(call) for call in undecided] if waits else []
 
 
 def has_call(entry: Entry, calls: list[str]) -> bool:

@@ -14,7 +14,6 @@ from parley.engine.context.system_prompt import Instructions
 from parley.engine.session.identity import SessionIdentity
 from parley.engine.tasks.task import OutputDirectory
 from parley.engine.turn.heartbeat import INTERVAL_SECONDS
-from parley.engine.turn.result_spill import LINE_CAP_BYTES
 from parley.mcp.base import ServerSources, ServerSpec
 from parley.models.base import Model
 from parley.models.catalog import ModelInfo, ModelRef, model_info, resolve
@@ -37,6 +36,11 @@ if TYPE_CHECKING:
     from parley.memory.base import MemoryWorker, Recall
     from parley.protocol.messages.requests import HookMatcher, PluginEntry
     from parley.workspace.base import Worktree, Worktrees
+
+LINE_CAP_BYTES = 1_000_000
+"""Clients fail on lines over one mebibyte."""
+ENVELOPE_BYTES = 4_096
+"""The part of a line that is not the result of a tool or the input of a callback."""
 
 
 class SessionLimits(Struct, frozen=True, kw_only=True):

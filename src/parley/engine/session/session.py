@@ -10,27 +10,22 @@ control requests, `compose/` builds the configuration.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.engine.accounting.budget import Budget
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.approval.channel import ApprovalChannel, Approver
-from parley.engine.approval.gate import ApprovalGate
+from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.approval.grants import Grants
-from parley.engine.approval.session_mode import SessionMode
+from parley.engine.approval.pending_approvals import ApprovalChannel, Approver, PendingApprovals, RecordingHost
 from parley.engine.commands.commands import Commands
-from parley.engine.context.conversation import Conversation, ConversationServices
+from parley.engine.context.conversation import Conversation, ConversationServices, ModelPool
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
-from parley.engine.models.pool import ModelPool
-from parley.engine.recovery.pending_approvals import PendingApprovals, RecordingHost
-from parley.engine.recovery.resumed_turn import ResumedTurn
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.declarations import ClientDeclarations
 from parley.engine.session.journal import Journal
-from parley.engine.session.messages import init_message
 from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.session.prompts import PromptIntake, has_tool_results
@@ -41,13 +36,15 @@ from parley.engine.turn.tool_executor import ToolExecutor
 from parley.host import Host
 from parley.models.base import Model
 from parley.models.catalog import ModelRef
-from parley.protocol.base import Message, Refused, Unknown
+from parley.protocol.base import UNSET, Json, Message, Refused, Unknown
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.result import Denial
-from parley.tools.base import Context, SessionServices, make_context
+from parley.protocol.messages.system import Init
+from parley.tools.base import Context, SessionServices, make_context, tool_schema
+from parley.version import PROTOCOL_LEVEL, __version__
 
 if TYPE_CHECKING:
     from parley.engine.agents.environment import AgentEnvironment
@@ -55,12 +52,30 @@ if TYPE_CHECKING:
     from parley.engine.agents.session_worktree import SessionWorktree
     from parley.engine.agents.subagents import Subagents
     from parley.engine.hooks.dispatcher import HookDispatcher
+    from parley.engine.recovery.resumed_turn import ResumedTurn
     from parley.engine.schedule.scheduler import Scheduler
     from parley.engine.side.suggestion import Suggester
     from parley.engine.turn.client_tools import ClientTools
     from parley.engine.turn.turn import Turn
     from parley.hooks.base import HookServices
     from parley.memory.base import MemoryWorker
+
+CAPABILITIES = [
+    "interrupt_receipt_v1",
+    "interrupt_cancel_queued_v1",
+    "msg_lifecycle_v1",
+    "ask_user_question_unanswered_v1",
+    "reload_plugins_refuse_if_busy_v1",
+    "sdk_mcp_tools_list_changed",
+    "sdk_mcp_manifests",
+    "mcp_read_resource_v1",
+    "mcp_tool_ui_meta_v1",
+    "mcp_call_result_not_for_model_v1",
+    "mcp_call_check_permissions_v1",
+]
+"""What clients may rely on."""
+PLAN_RULE = "You are in plan mode: read and search as much as you need, and change nothing."
+PLAN_END = "When the plan stands, present it with ExitPlanMode."
 
 
 class Control(Protocol):
@@ -76,6 +91,38 @@ class Control(Protocol):
     def cancel_pending(self) -> None: ...
     async def wait_changes(self) -> None: ...
     async def close(self) -> None: ...
+
+
+class ClientDeclarations:
+    """What the client declared in `initialize` about itself and the session, as far as no other part keeps it."""
+
+    def __init__(self) -> None:
+        self.title = ""
+        """The title of a new session."""
+        self.plan_instructions = ""
+        """What to do in plan mode, instead of our own advice."""
+        self.summarizes_agents = False
+        """Running subagents report what they do."""
+        self.can_stop_tasks: bool | None = None
+        """Whether the client can stop single tasks; None before the handshake."""
+        self._knows_plan = False
+        """Whether the model was given the instructions since the session went into plan mode."""
+
+    def describe_plan_mode(self, context: Context) -> str:
+        """The client's instructions for plan mode, between ours; empty if it has none."""
+        if not self.plan_instructions:
+            return ""
+        self._knows_plan = True
+        place = f" You may write it to {context.plan_file} first." if context.plan_file else ""
+        return f"{PLAN_RULE}\n\n{self.plan_instructions}\n\n{PLAN_END}{place}"
+
+    def plan_news(self, mode: str, context: Context) -> list[str]:
+        """What the model has to know at the start of a turn: the instructions, if it does not have them yet."""
+        if mode != "plan":
+            self._knows_plan = False
+        if mode != "plan" or self._knows_plan or not self.plan_instructions:
+            return []
+        return [self.describe_plan_mode(context)]
 
 
 class Session:
@@ -126,9 +173,7 @@ class Session:
         self.commands = Commands(
             self.conversation, self.servers, self.prompt_queue, self.prompts, self.send_init, self.started_at
         )
-        self.resumed_turn = ResumedTurn(
-            self.journal, self.prompt_queue, self.outbox, is_fork=config.storage.start_source == "fork"
-        )
+        self.resumed_turn = self._find_resumed_turn()
         self.runner = TurnRunner(self)
 
         # Parts that few sessions have.
@@ -321,13 +366,38 @@ class Session:
         if self.journal.worktree is not None:
             self.worktree.resume()
 
+    @cached_property
+    def plugins(self) -> tuple[list[Json], list[Json]]:
+        """The loaded plugins, and what is wrong with the others."""
+        return self.config.extensions.list_plugins()
+
+    def forget_plugins(self) -> None:
+        """They were read again."""
+        self.__dict__.pop("plugins", None)
+
+    def _find_resumed_turn(self) -> ResumedTurn | None:
+        """The turn that an earlier engine left waiting for a reply, if there is one."""
+        journal = self.journal
+        # A fork leaves the open requests to the session that it was forked from.
+        if self.config.storage.start_source == "fork" or not (journal.questions or journal.deferred_calls):
+            return None
+        from parley.engine.recovery.resumed_turn import ResumedTurn, find_waiting_calls
+
+        calls = find_waiting_calls(journal)
+        return ResumedTurn(calls, journal, self.prompt_queue, self.outbox) if calls else None
+
+    def resume_turn(self) -> None:
+        """Continue the turn of an earlier engine. Called when the client is there."""
+        if self.resumed_turn is not None:
+            self.resumed_turn.enqueue()
+
     def get_client_tools(self) -> ClientTools:
         """The tools that the client runs; loaded at the first use."""
         if self.client_tools is None:
             from parley.engine.turn.client_tools import ClientTools
 
             self.client_tools = ClientTools(
-                self.config, self.journal, self.outbox, self.activity, self.prompt_queue, self.resumed_turn
+                self.config, self.journal, self.outbox, self.activity, self.prompt_queue, self.resume_turn
             )
         return self.client_tools
 
@@ -341,8 +411,52 @@ class Session:
 
     def send_init(self) -> None:
         """Send `system/init`, as at the start of every turn."""
-        self.outbox.send(init_message(self.conversation, self.servers, self.commands))
+        self.outbox.send(self._make_init())
         self.outbox.send_notices()
+
+    def _make_init(self) -> Init:
+        """The facts of the session."""
+        config, conversation, commands = self.config, self.conversation, self.commands
+        plugins, plugin_errors = self.plugins
+        return Init(
+            cwd=conversation.tool_context.state.cwd,
+            tools=self._list_tools(),
+            mcp_servers=self.servers.states(),
+            model=conversation.model.display_name,
+            permissionMode=self.mode,
+            slash_commands=[command["name"] for command in commands.list_commands()],
+            apiKeySource=config.model.api_key_source,
+            claude_code_version=PROTOCOL_LEVEL,
+            parley_version=__version__,
+            output_style=config.extensions.output_style,
+            agents=list(config.agents.registry.definitions),
+            skills=[recipe.name for recipe in commands.skills()],
+            plugins=plugins,
+            plugin_errors=plugin_errors or UNSET,
+            betas=list(config.options.betas) or UNSET,
+            capabilities=CAPABILITIES,
+            analytics_disabled=True,
+            product_feedback_disabled=True,
+            original_cwd=config.cwd,
+            additional_directories=self._list_other_folders(),
+            fast_mode_state="off",
+            effort=conversation.effort or UNSET,
+            view_mode="default",
+        )
+
+    def _list_other_folders(self) -> list[str]:
+        """The working directories outside the one that the session started in."""
+        config = self.config
+        inside = os.path.join(config.cwd, "")
+        return [folder for folder in config.permissions.policy.list_folders() if not f"{folder}/".startswith(inside)]
+
+    def _list_tools(self) -> list[Any]:
+        """The names of the tools, or their schemas if the client asks for them."""
+        names = self.conversation.tool_names()
+        if not self.config.client.include_tool_schemas:
+            return list(names)
+        # The model knows some tools by another name than the listed one.
+        return [{**tool_schema(self.config.tools[name]), "name": name} for name in names]
 
     # Messages of the client.
 
@@ -363,7 +477,7 @@ class Session:
         prompt = self.prompts.make(message)
         if prompt is None:
             return
-        self.resumed_turn.enqueue()  # for clients without a handshake
+        self.resume_turn()  # for clients without a handshake
         if self.main_agent is not None:
             prompt = self.main_agent.with_initial_prompt(prompt)
         prompt = self.commands.mark_local(prompt)
@@ -501,7 +615,7 @@ HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {
     UpdateEnvironment: Session._ignore,
     dialects.Control: Session._warn_foreign,
     dialects.Provisions: Session._apply_prompt_context,
-    dialects.HostThere: lambda session, message: session.resumed_turn.enqueue(),
+    dialects.HostThere: lambda session, message: session.resume_turn(),
     dialects.Withdrawal: lambda session, message: session.runner.cancel_prompt(message.user_message_uuid),
     dialects.JsonRpc: Session._warn_foreign,
 }

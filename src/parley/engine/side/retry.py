@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 NO_WORDS = "no_summary"
 """The kind of a ModelError: the answer has no usable text."""
-REFUSAL = "refusal"
 REFUSALS = (400, 413, 422)
 """HTTP statuses with which a backend rejects a request."""
 
@@ -62,7 +61,7 @@ async def call_once(conversation: Conversation, request: ModelRequest, choice: M
     text = "\n\n".join(block.text for block in accumulator.blocks if isinstance(block, Text)).strip()
     if not text:
         raise ModelError("the model's answer has no text", kind=NO_WORDS)
-    if accumulator.stop_reason == REFUSAL or any(isinstance(block, ToolUse) for block in accumulator.blocks):
+    if accumulator.stop_reason == retry.REFUSAL or any(isinstance(block, ToolUse) for block in accumulator.blocks):
         # Text before a tool call or with a refusal is not a summary.
         raise ModelError("the model did not return what was requested", kind=NO_WORDS)
     return text

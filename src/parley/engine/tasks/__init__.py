@@ -2,6 +2,5 @@
 
 TaskManager            all tasks of a session (manager.py)
 SessionTask            one task; CommandTask is a command (task.py)
-ForegroundCommand      commands that can be moved to the background (foreground.py)
 PendingNotifications   delivers the messages about ends (delivery.py)
 """

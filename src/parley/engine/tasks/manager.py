@@ -3,6 +3,9 @@
 The client is notified when a task starts and ends. The end also becomes a prompt, so that the model is told in a
 turn of its own, unless the task was stopped on purpose or the model waited for it.
 
+A command in the foreground becomes a task when the client moves it to the background. As in recordings of Claude Code,
+it is announced as one if it takes longer than a few seconds.
+
 Starts and ends are recorded first, so that after a crash the next process knows what was lost
 (recovery/orphaned_tasks.py).
 
@@ -13,9 +16,10 @@ tools that start, read and stop tasks.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
@@ -36,19 +40,46 @@ from parley.engine.tasks.task import (
 )
 from parley.errors import SessionError, ToolError
 from parley.protocol.base import UNSET, Json
-from parley.protocol.messages.system import BackgroundTasksChanged, TaskStarted, TaskUpdated
+from parley.protocol.messages.system import BackgroundTasksChanged, TaskNotification, TaskStarted, TaskUpdated
 from parley.tools.base import CommandOrder
 from parley.workspace import private_files
 from parley.workspace.process.output import BELOW, CommandOutput, OutputRecord
-from parley.workspace.process.processes import Finished, RunningCommand
+from parley.workspace.process.processes import CommandEnd, Finished, RunningCommand
 
 if TYPE_CHECKING:
+    from parley.engine.clock import Clock
     from parley.engine.tasks.delivery import PendingNotifications
-    from parley.engine.tasks.foreground import ForegroundCommand
     from parley.tools.schedule.jobs import ScheduledJob
 
-
 AGENT = "local_agent"
+ANNOUNCE_AFTER_SECONDS = 3.0
+BACKGROUND_TIMEOUT_SECONDS = 1800.0
+"""The time limit of a command that was moved to the background."""
+PART_BYTES = 1 << 20
+
+
+class AwaitedCommand:
+    """One command in the foreground."""
+
+    def __init__(self, clock: Clock, order: CommandOrder, output: CommandOutput) -> None:
+        self.id = f"b{short_id(clock.new_uuid(), 8)}"
+        self.run_id = new_run_id(clock)
+        self.output = output
+        self.command = order.command
+        self.description = order.description
+        self.tool_use_id = order.tool_use_id
+        self.is_announced = False
+        self.moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the command is moved to the background."""
+        self.sink: Callable[[bytes], None] = output.take
+        """Receives its output."""
+
+    def take(self, data: bytes) -> None:
+        self.sink(data)
+
+    def move(self) -> None:
+        if not self.moved.done():
+            self.moved.set_result(None)
 
 
 class TaskManager:
@@ -69,8 +100,8 @@ class TaskManager:
         """Waits until all messages are written."""
         self._tasks: dict[str, SessionTask] = {}
         self._is_closed = False
-        self._foreground: ForegroundCommand | None = None
-        """The foreground commands; None before the first."""
+        self._awaited: dict[str, AwaitedCommand] = {}
+        """The commands in the foreground."""
         self._notifications: PendingNotifications | None = None
 
     # For tools and the client.
@@ -131,28 +162,6 @@ class TaskManager:
             with suppress(OSError):
                 private_files.remove(record.path, below=BELOW)
             raise
-
-    async def run_command(self, order: CommandOrder, output: CommandOutput) -> Finished | CommandTask:
-        """Run a command in the foreground; the client can move it to the background. Raises ToolError."""
-        if self._foreground is None:
-            from parley.engine.tasks.foreground import ForegroundCommand
-
-            self._foreground = ForegroundCommand(self, self._processes, self._clock)
-        return await self._foreground.run(order, output)
-
-    def move_command_to_background(self, tool_use_id: str | None) -> bool:
-        """Move foreground commands, or that of one call, to the background. Returns whether there is one."""
-        return self.are_allowed and self._foreground is not None and self._foreground.move_to_background(tool_use_id)
-
-    def adopt(self, task: CommandTask, timeout_seconds: float, *, is_announced: bool) -> None:
-        """Take over a running command. `is_announced` says whether the client knows it."""
-        watcher = asyncio.create_task(self._watch(task, timeout_seconds))
-        if not is_announced:
-            self.register(task, watcher)
-            return
-        self._tasks[task.id] = task
-        task.watcher = watcher
-        self.move_to_background(task)
 
     def new_output(self, id: str, *, again: bool = False) -> OutputRecord:
         """The output file of a new task, or `again` of a resumed one. Raises ToolError."""
@@ -272,6 +281,109 @@ class TaskManager:
         if self._notifications is not None:
             await self._notifications.close()
 
+    # Commands in the foreground.
+
+    async def run_command(self, order: CommandOrder, output: CommandOutput) -> Finished | CommandTask:
+        """Run a command until it ends or is moved to the background: how it ended, or the task that it became.
+
+        Cancelling kills it. Raises ToolError.
+        """
+        running = AwaitedCommand(self._clock, order, output)
+        try:
+            process = await self._processes.start(
+                order.argv, cwd=order.cwd, environment=order.environment, take=running.take
+            )
+            self._awaited[running.id] = running
+            end = await self._wait_end(running, process, order.timeout_seconds)
+        finally:
+            output.close()
+            self._awaited.pop(running.id, None)
+        if end is None:
+            return self._continue_in_background(running, process)
+        self._send_end(running, "completed" if end[0].exit_code == 0 and not end[1] else "failed")
+        return self._processes.finished(*end, output)
+
+    def move_command_to_background(self, tool_use_id: str | None) -> bool:
+        """Move the command of a call, or all commands, to the background. Returns whether there is one."""
+        if not self.are_allowed:
+            return False
+        matching = [one for one in self._awaited.values() if tool_use_id in (None, one.tool_use_id)]
+        for command in matching:
+            command.move()
+        return bool(matching)
+
+    async def _wait_end(
+        self, running: AwaitedCommand, process: RunningCommand, seconds: float
+    ) -> tuple[CommandEnd, bool] | None:
+        """How it ended, and whether it timed out; None if it was moved to the background."""
+        timer = asyncio.get_running_loop().call_later(ANNOUNCE_AFTER_SECONDS, self._send_start, running)
+        try:
+            either: set[asyncio.Future[Any]] = {process.ended, running.moved}
+            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if running.moved.done() and not process.ended.done():
+                return None
+            return await self._processes.wait(process, 0)
+        except asyncio.CancelledError:
+            await self._processes.kill(process)
+            self._send_end(running, "stopped")
+            raise
+        finally:
+            timer.cancel()
+
+    def _continue_in_background(self, running: AwaitedCommand, process: RunningCommand) -> CommandTask:
+        """Raises ToolError; then the process is killed."""
+        try:
+            record = self.new_output(running.id)
+        except ToolError:
+            process.drop()
+            self._send_end(running, "stopped")
+            raise
+        for part in read_output(running.output):
+            record.take(part)
+        running.sink = record.take
+        info = TaskInfo(
+            id=running.id,
+            run_id=running.run_id,
+            description=running.description,
+            tool_use_id=running.tool_use_id,
+            record=record,
+        )
+        task = CommandTask(info, running.command, process)
+        watcher = asyncio.create_task(self._watch(task, BACKGROUND_TIMEOUT_SECONDS))
+        if running.is_announced:
+            self._tasks[task.id] = task
+            task.watcher = watcher
+            self.move_to_background(task)
+        else:
+            self.register(task, watcher)
+        return task
+
+    def _send_start(self, running: AwaitedCommand) -> None:
+        running.is_announced = True
+        self.send(
+            TaskStarted(
+                task_id=running.id,
+                run_id=running.run_id,
+                tool_use_id=running.tool_use_id,
+                description=running.description,
+                is_backgrounded=False,
+                task_type=CommandTask.kind,
+            )
+        )
+
+    def _send_end(self, running: AwaitedCommand, status: str) -> None:
+        if running.is_announced:
+            self.send(
+                TaskNotification(
+                    task_id=running.id,
+                    run_id=running.run_id,
+                    tool_use_id=running.tool_use_id,
+                    status=status,
+                    output_file="",
+                    summary=running.description,
+                )
+            )
+
     # One task.
 
     async def _watch(self, task: CommandTask, timeout_seconds: float) -> None:
@@ -340,3 +452,17 @@ class TaskManager:
 def start_record(task: SessionTask) -> Json:
     """What the log says of a task that runs in the background."""
     return {**task.json(), **task.log_fields(), "status": RUNNING, "output_file": task.output_file}
+
+
+def read_output(output: CommandOutput) -> list[bytes]:
+    """The whole output so far."""
+    if output.path is None:
+        return [bytes(output.kept)]
+    parts: list[bytes] = []
+    try:
+        with open(private_files.open_file(output.path, os.O_RDONLY, below=BELOW), "rb") as file:
+            while part := file.read(PART_BYTES):
+                parts.append(part)
+    except OSError:
+        return [bytes(output.kept)]
+    return parts

@@ -14,13 +14,12 @@ See also: `client_tool_specs.py` for the declarations.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
 
 from parley.engine.hooks.output_blocks import to_content
-from parley.engine.recovery.resumed_turn import ResumedTurn
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
@@ -64,14 +63,14 @@ class ClientTools:
         outbox: Outbox,
         activity: Activity,
         prompt_queue: PromptQueue,
-        resumed_turn: ResumedTurn,
+        resume_turn: Callable[[], None],
     ) -> None:
         self._tools = config.tools
         self._journal = journal
         self._outbox = outbox
         self._activity = activity
         self._prompt_queue = prompt_queue
-        self._resumed_turn = resumed_turn
+        self._resume_turn = resume_turn
         self._warn = config.warn
         self._waiting: dict[str, asyncio.Future[ToolOutput]] = {}
         self._early: dict[str, ToolOutput] = {}
@@ -136,7 +135,7 @@ class ClientTools:
         if waiting is not None or not self._is_open_call(call):
             return False
         self._early[call] = result
-        self._resumed_turn.enqueue()
+        self._resume_turn()
         return True
 
     def _refuse_results(self, calls: list[str], *, alone: bool) -> None:

@@ -11,28 +11,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from parley.engine.session.config import ENVELOPE_BYTES
 from parley.protocol.base import Json, encode_json, to_builtins
 from parley.tools.base import ToolOutput
 from parley.workspace import private_files
 
 BELOW = 4
 """The parent folders of a result that belong to us: `projects/<project>/<session>/tool-results`."""
-LINE_CAP_BYTES = 1_000_000
-ENVELOPE_BYTES = 4_096
-"""The part of a line that is not the result."""
 LONGEST_TEXT_CHARS = 10_000
 PREVIEW_CHARS = 2_000
 TOO_LARGE = "(too large to show here)"
 
 
 def spill_to_file(result: ToolOutput, max_bytes: int, new_file: Callable[[str], Path]) -> ToolOutput:
-    """The result, shortened to fit into a line. `new_file` returns a path for a file name extension."""
+    """A result that does not fit, shortened until it does. `new_file` returns a path for a file name extension."""
     room = max_bytes - ENVELOPE_BYTES
-    size = len(encode_json(result.content))
-    if size + len(encode_json(to_builtins(result.detail))) <= room:
-        return result
     detail = shorten_values(to_builtins(result.detail))
-    if size + len(encode_json(detail)) <= room:
+    if len(encode_json(result.content)) + len(encode_json(detail)) <= room:
         return ToolOutput(content=result.content, detail=detail, is_error=result.is_error)
     content = spill_content(result.content, new_file)
     if len(encode_json(content)) + len(encode_json(detail)) > room:  # a long list of short texts

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.session.messages import result_message
 from parley.engine.session.prompt_queue import Prompt, RejectedPrompt, ResumedTurnItem
 from parley.engine.session.prompts import check_not_empty, check_size, injected_message
 from parley.engine.turn import outcome
@@ -230,7 +229,8 @@ class TurnRunner:
         session.servers.announce()
         if turn.resumed_calls:
             conversation.close_interrupted_calls(excluded=turn.resumed_calls)
-            session.resumed_turn.resend_client_calls(turn.resumed_calls)
+            if session.resumed_turn is not None:
+                session.resumed_turn.resend_client_calls(turn.resumed_calls)
         else:
             check_not_empty(turn.prompts)
             check_size(turn.prompts, conversation.model, conversation.config.model.get_info(conversation.model))
@@ -295,14 +295,7 @@ class TurnRunner:
         session = self._session
         session.commands.end_turn()
         session.prompts.append_silent()
-        result = self.last_result = result_message(
-            turn,
-            ended,
-            refused_ids,
-            result_index=self.results,
-            queued_turn_count=len(session.prompt_queue),
-            subagent_stats=UNSET if session.subagents is None else session.subagents.stats.json(),
-        )
+        result = self.last_result = self._make_result(turn, ended, refused_ids)
         self.results += 1
         try:
             session.journal.append(result)
@@ -318,6 +311,53 @@ class TurnRunner:
         # The memory reads a turn that failed or was stopped together with the next one.
         if session.memory_worker is not None and not (ended.is_aborted or ended.is_error):
             session.memory_worker.turn_ended()
+
+    def _make_result(self, turn: Turn, ended: TurnOutcome, refused_ids: Sequence[str]) -> Result:
+        """The result of a turn, with all its numbers."""
+        session, conversation = self._session, turn.conversation
+        ledger, clock = conversation.ledger, conversation.clock
+        has_called_model = turn.model_call_count > 0
+        prompt_ids = [*refused_ids, *(prompt.uuid for prompt in turn.prompts if prompt.has_client_uuid)]
+        origin = next((prompt.origin for prompt in turn.prompts if prompt.origin), None)
+        timings = turn.model_call.timings.since(turn.started_at, has_client_uuid=bool(prompt_ids))
+        if ended.subtype != "success":
+            timings = {"ttft_ms": timings["ttft_ms"]} if "ttft_ms" in timings else {}
+        return Result(
+            session_id=conversation.config.session_id,
+            uuid=clock.new_uuid(),
+            subtype=ended.subtype,
+            is_error=ended.is_error,
+            duration_ms=round((clock.monotonic() - turn.started_at) * 1000),
+            duration_api_ms=round(ledger.api_seconds * 1000),
+            # The model call that the limit prevented counts too, as clients expect.
+            num_turns=turn.num_turns + (ended.terminal_reason == "max_turns"),
+            result=ended.text,
+            stop_reason=ended.stop_reason,
+            terminal_reason=ended.terminal_reason,
+            total_cost_usd=ledger.cost_usd,
+            usage=ledger.turn_usage,
+            modelUsage=ledger.by_model(),
+            model_usage_since_last_result=ledger.by_model_this_turn() if has_called_model else {},
+            permission_denials=turn.tool_batch.denials,
+            errors=ended.errors,
+            structured_output=ended.structured_output,
+            structured_output_report=ended.structured_output_report,
+            deferred_tool_use=ended.deferred_tool_use,
+            api_error_status=ended.api_error_status,
+            api_error_type=ended.api_error_type,
+            api_error=ended.api_error,
+            fault_type=ended.fault_type,
+            local_command=ended.local_command,
+            origin=origin or UNSET,
+            **timings,
+            resume_reason=turn.resume_reason,
+            user_message_uuid=prompt_ids[0] if prompt_ids else UNSET,
+            user_message_uuids=prompt_ids or UNSET,
+            fast_mode_state="off",
+            subagent_stats=UNSET if session.subagents is None else session.subagents.stats.json(),
+            queued_turn_count=len(session.prompt_queue),
+            result_index=self.results,
+        )
 
     # Stop.
 

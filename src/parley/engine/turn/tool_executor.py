@@ -5,7 +5,7 @@
 Every failure becomes an output with `is_error` for the model. Only a cancelled call has no outcome; `in_flight` then
 knows whether it ran.
 
-See also: `approval/gate.py` decides, `tool_batch.py` runs the calls of one answer.
+See also: `approval/gate.py` decides, `turn.py` runs the calls of one answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine.approval.gate import Approval, ApprovalGate, CallDeferred
-from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import input_digest
 from parley.engine.hooks.registry import HookRegistry
 from parley.errors import ToolError
 from parley.models.accumulator import is_unreadable
@@ -36,8 +36,8 @@ from parley.tools.base import (
     read_input,
     runs_elsewhere,
 )
+from parley.tools.catalog import canonical_name
 from parley.tools.registry import ToolRegistry
-from parley.tools.selection import canonical_name
 from parley.workspace.base import Files
 
 if TYPE_CHECKING:

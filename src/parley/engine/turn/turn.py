@@ -11,29 +11,45 @@
 An interrupt cancels the task of the turn; what was sent stays. An urgent prompt does the same, but a running tool may
 finish. `runner.py` runs the turns of a session, `agents/run.py` those of a subagent.
 
-See also: `model_call.py` calls the model, `tool_batch.py` runs the tools.
+    Turn            the steps, and how the turn ends
+    ToolBatch       the tool calls of one answer; each gets exactly one result
+    HookFeedback    what hooks say during the turn: context for its model, and whether it ends or continues
+
+See also: `model_call.py` calls the model, `tool_executor.py` runs one tool call, `hooks/turn_hooks.py` runs the hooks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
+from parley.engine.approval.request import describe_call
 from parley.engine.context.conversation import Conversation
-from parley.engine.hooks.feedback import HookFeedback
+from parley.engine.session.config import ENVELOPE_BYTES
 from parley.engine.session.prompt_queue import Prompt, PromptQueue
+from parley.engine.text import sanitize
 from parley.engine.turn import outcome
+from parley.engine.turn.heartbeat import ToolHeartbeat
 from parley.engine.turn.model_call import ModelCall
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.engine.turn.structured_output import OutputSchema
-from parley.engine.turn.tool_batch import ToolBatch
-from parley.errors import BudgetSpent, ModelError
+from parley.errors import BudgetSpent, ModelError, SessionError
 from parley.models.accumulator import is_unreadable
-from parley.protocol.base import UNSET, UnsetType
-from parley.protocol.blocks import Text, ToolUse
+from parley.permissions.base import Deny
+from parley.protocol.base import UNSET, Json, UnsetType, encode_json, to_builtins
+from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
-from parley.protocol.messages.dialects import AnswerComplete
+from parley.protocol.messages.dialects import AnswerComplete, CallDenied
+from parley.protocol.messages.result import Denial
+from parley.protocol.messages.system import PermissionDenied
+from parley.tools.base import ToolOutput
+from parley.tools.catalog import find_traits
+
+if TYPE_CHECKING:
+    from parley.engine.turn.tool_executor import ToolOutcome
 
 MAX_MALFORMED = 5
 """A model that cannot write the arguments of a call is not asked again after this many answers."""
@@ -254,8 +270,224 @@ class Turn:
         return outcome.aborted(where, stop_reason)
 
 
+class ToolBatch:
+    """The tool calls of one answer.
+
+    After an interrupt, or when a hook ends the turn, `open_calls` are those without a result.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        feedback: HookFeedback,
+        prompt_queue: PromptQueue,
+        resumed_calls: list[ToolUse],
+    ) -> None:
+        self._conversation = conversation
+        self._feedback = feedback
+        self._queue = prompt_queue
+        """An urgent prompt in it keeps the remaining calls from starting."""
+        self.open_calls = list(resumed_calls)
+        """Calls without a result."""
+        self.denials: list[Denial] = []
+        self._batch_size = 0
+        self.deferred: ToolUse | None = None
+        """The call that a hook deferred; it has no result and ends the turn."""
+
+    async def run(self, calls: list[ToolUse]) -> bool:
+        """Run the calls; True if the client or a hook ends the turn."""
+        self.open_calls = list(calls)
+        self._batch_size = len(calls)
+        executor = self._conversation.tool_executor
+        if len(calls) > 1 and all(executor.is_read_only(call) for call in calls):
+            return await self._run_parallel(calls)
+        for call in calls:
+            if await self._run_one(call):
+                return True
+            if self._queue.is_urgent():
+                break
+        return False
+
+    async def _run_parallel(self, calls: list[ToolUse]) -> bool:
+        try:
+            async with asyncio.TaskGroup() as group:
+                slots = asyncio.Semaphore(self._conversation.limits.max_parallel_tools)
+                running = [group.create_task(self._run_one(call, slots)) for call in calls]
+        except ExceptionGroup as exc:
+            if exc.split(SessionError)[1] is None:
+                raise exc.exceptions[0] from None  # a full disk fails all of them alike
+            raise
+        return any(task.result() for task in running)
+
+    async def _run_one(self, call: ToolUse, slots: asyncio.Semaphore | None = None) -> bool:
+        """Run one call and send its result; True if the client or a hook ends the turn."""
+        async with slots or contextlib.nullcontext():
+            conversation = self._conversation
+            if (deferral := conversation.find_deferral()) is not None:
+                deferral.load([call.name])
+            with (
+                conversation.config.observer.tool(call.name, call.id) as observation,
+                ToolHeartbeat(conversation.send, call, conversation.limits.heartbeat_seconds),
+            ):
+                outcome = await conversation.tool_executor.run(call, conversation.mode, may_defer=self._may_defer())
+                observation.set_attributes(
+                    error_type="denied" if outcome.denied is not None else None, is_error=outcome.output.is_error
+                )
+        if outcome.deferred is not None:
+            self.deferred = outcome.deferred
+            return True
+        if outcome.denied is not None and outcome.stop_reason is None:
+            self._deny(call, outcome.denied)
+        if outcome.output.memories:
+            from parley.protocol.messages.occasional import MemoryRecall
+
+            conversation.send(MemoryRecall(mode="select", memories=list(outcome.output.memories)))
+        if isinstance(change := outcome.output.detail, dict) and "structuredPatch" in change:
+            conversation.ledger.count_lines(change)
+        self.send_result(call, outcome.output, outcome.meta)
+        self._feedback.add_result(call, outcome)
+        resolved = conversation.tool_executor.resolve_alias(call)
+        if find_traits(resolved.name).opens_folders:
+            from parley.engine.context.nested_memory import find_instructions, report_instructions
+
+            found = find_instructions(conversation, resolved, outcome)
+            self._feedback.contexts += found
+            if found and conversation.hooks.dispatcher is not None:
+                await report_instructions(conversation.hooks.dispatcher, resolved, found)
+        return outcome.stops_turn or self._feedback.stop_reason is not None
+
+    def _may_defer(self) -> bool:
+        """Whether a hook may defer the call: it is the only one, and the session's own."""
+        return self._batch_size == 1 and self._conversation.parent_tool_use_id is None
+
+    def _deny(self, call: ToolUse, denial: Deny) -> None:
+        self.denials.append(Denial(tool_name=call.name, tool_use_id=call.id, tool_input=call.input))
+        if denial.source not in ("host", "reply"):
+            self._conversation.send(
+                CallDenied(
+                    tool_name=call.name,
+                    about=describe_call(call, self._conversation.tool_context.state.cwd),
+                    reason=denial.message,
+                    suggestions=list(denial.suggestions),
+                )
+            )
+        if denial.source in ("host", "reply", "hook"):
+            return  # the client knows, or the result says so
+        self._conversation.send(
+            PermissionDenied(
+                tool_name=call.name,
+                tool_use_id=call.id,
+                decision_reason_type=denial.reason_type or UNSET,
+                decision_reason=denial.reason or UNSET,
+                message=denial.message,
+            )
+        )
+
+    def send_result(self, call: ToolUse, result: ToolOutput, meta: Json | None = None) -> None:
+        conversation = self._conversation
+        result, max_bytes = clean_output(result), conversation.limits.max_line_bytes
+        if not fits_line(result, max_bytes):
+            from parley.engine.turn.result_spill import spill_to_file
+
+            result = spill_to_file(result, max_bytes, conversation.config.workspace.new_result_file)
+        conversation.append_user(
+            ToolResult.of(call.id, result.content, result.is_error),
+            tool_use_result=UNSET if result.detail is None else result.detail,
+            tool_result_meta=[{"id": call.id, **meta}] if meta else UNSET,
+        )
+        self.open_calls.remove(call)
+
+    def send_finished(self) -> None:
+        """Send the results of calls that ran, even if the turn was cut off before their hooks finished."""
+        for call in list(self.open_calls):
+            outcome = self._conversation.tool_executor.in_flight.pop_output(call.id)
+            if outcome is not None:
+                self.send_result(call, outcome.output, outcome.meta)
+
+    def close_remaining(self, text: str, detail: str | None = None, meta: Json | None = None) -> None:
+        """Give every call without a result one that says why it did not run."""
+        for call in list(self.open_calls):
+            result = ToolOutput(content=text, detail=f"Error: {text}" if detail is None else detail, is_error=True)
+            self.send_result(call, result, meta)
+
+
+class HookFeedback:
+    """What hooks say during a turn. Does nothing in a session without hooks."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        self._hooks = conversation.hooks
+        self.contexts: list[str] = []
+        """Context for the model that is not in the conversation yet."""
+        self.prompt_contexts: list[str] = []
+        """Context about the prompts of the turn; dropped if they are refused."""
+        self.stop_reason: str | None = None
+        """Why a hook ends the turn; None if none does."""
+        self._done: list[tuple[ToolUse, ToolOutput]] = []
+        """The calls of the last answer that have results."""
+        self._stops = 0
+        """How often hooks kept the turn from ending."""
+
+    def append(self) -> None:
+        """Append the collected context to the conversation. Raises SessionError."""
+        self._conversation.append_contexts([*self.contexts, *self.prompt_contexts])
+        self.contexts, self.prompt_contexts = [], []
+
+    def add_result(self, call: ToolUse, outcome: ToolOutcome) -> None:
+        """Record the result of a call."""
+        if self._hooks.dispatcher is not None:
+            self._done.append((call, outcome.output))
+            self.contexts += outcome.contexts
+            self._stop(outcome.stop_reason)
+
+    async def end_batch(self) -> None:
+        """Run the hooks after all calls of an answer, and append what they say."""
+        dispatcher = self._hooks.dispatcher
+        if dispatcher is None:
+            return
+        done, self._done = self._done, []
+        ending = await dispatcher.turn_hooks.after_batch(done, self._conversation.tool_executor.agent)
+        self.contexts += ending.contexts
+        self._stop(ending.stop_reason)
+        self.append()
+
+    async def should_continue(self, text: str) -> bool:
+        """Whether hooks make a model continue that has finished."""
+        dispatcher = self._hooks.dispatcher
+        if dispatcher is None or self.stop_reason is not None:
+            return False
+        conversation = self._conversation
+        ending = await dispatcher.turn_hooks.before_stop(
+            text, self._stops, conversation.tool_executor.agent, conversation.transcript_path
+        )
+        self._stop(ending.stop_reason)
+        if ending.feedback is None:
+            return False
+        self._stops += 1
+        self.contexts.append(ending.feedback)
+        self.append()
+        return True
+
+    async def report_failure(self, error: ModelError) -> None:
+        if self._hooks.dispatcher is not None and self._conversation.parent_tool_use_id is None:
+            await self._hooks.dispatcher.turn_hooks.report_failure(error)
+
+    def _stop(self, reason: str | None) -> None:
+        if self.stop_reason is None:
+            self.stop_reason = reason
+
+
 def schema_outcome(schema: OutputSchema, stop_reason: str | None) -> TurnOutcome:
     """The outcome of a turn with an output schema."""
     if schema.is_satisfied:
         return outcome.structured(schema.text, schema.output, schema.report(), stop_reason)
     return outcome.not_structured(schema.report(), stop_reason)
+
+
+def clean_output(result: ToolOutput) -> ToolOutput:
+    detail = None if result.detail is None else sanitize(to_builtins(result.detail))
+    return ToolOutput(content=sanitize(result.content), detail=detail, is_error=result.is_error)
+
+
+def fits_line(result: ToolOutput, max_bytes: int) -> bool:
+    return len(encode_json(result.content)) + len(encode_json(result.detail)) <= max_bytes - ENVELOPE_BYTES

@@ -13,6 +13,7 @@ from parley.models.backends.rate_limits import parse_quota
 from parley.models.backends.reasoning_items import without_reasoning_items
 from parley.models.backends.unsupported_fields import UnsupportedFields
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, read_event
+from parley.models.encoding import PrefixEncoder, encode_object
 from parley.models.endpoint import ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
 from parley.models.tool_references import DEFER, REFERENCE, replace_references
@@ -42,13 +43,17 @@ class Anthropic:
         deadlines: Deadlines | None = None,
         warn: Callable[[str], None] = lambda text: None,
         trust: Trust | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._find = endpoint if callable(endpoint) else None
         self._endpoint: ModelEndpoint | None = None if callable(endpoint) else endpoint
         self._deadlines = deadlines
         self._trust = trust
+        self._environment = environment
         self._pool: ConnectionPool | None = None
         self._dropped = UnsupportedFields(warn)
+        self._messages = PrefixEncoder(without_reasoning_items)
+        self._tools = PrefixEncoder()
 
     @classmethod
     def open(cls, setup: ModelSetup, name: str) -> Model:
@@ -57,12 +62,15 @@ class Anthropic:
             deadlines=setup.deadlines(),
             warn=setup.warn,
             trust=setup.trust(),
+            environment=setup.environment,
         )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream the events of one answer. Raises ModelError."""
         endpoint = await self._resolve_endpoint()
-        pool = self._pool = self._pool or ConnectionPool(endpoint.base_url, self._deadlines, self._trust)
+        pool = self._pool = self._pool or ConnectionPool(
+            endpoint.base_url, self._deadlines, self._trust, self._environment
+        )
         while True:
             dropped = self._dropped.names
             fields, betas = (
@@ -73,9 +81,7 @@ class Anthropic:
             if betas:
                 head[BETA_HEADER] = ",".join(betas)
             try:
-                async with pool.post(
-                    endpoint.url("/v1/messages"), head, msgspec.json.encode(fields), parse_error
-                ) as answer:
+                async with pool.post(endpoint.url("/v1/messages"), head, self._encode(fields), parse_error) as answer:
                     async for batch in answer.batches():
                         for event in parse_events(batch):
                             if event.type == "message_start":
@@ -97,6 +103,13 @@ class Anthropic:
 
                     add_advice(exc, endpoint, request.model)
                 self._dropped.record(exc, optional_fields(fields, betas))
+
+    def _encode(self, fields: Json) -> bytes:
+        """The JSON of a body. Its long lists have changed little since the request before."""
+        lists = {"messages": self._messages.encode(fields["messages"])}
+        if "tools" in fields:
+            lists["tools"] = self._tools.encode(fields["tools"])
+        return encode_object(fields, lists)
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -124,7 +137,7 @@ def build_body(request: ModelRequest, extra: Json) -> Json:
         fields["output_config"] = output
     if request.session_id:
         fields["metadata"] = {"user_id": request.session_id}
-    return {**fields, **extra, "messages": without_reasoning_items(request.messages), "stream": True}
+    return {**fields, **extra, "messages": request.messages, "stream": True}
 
 
 def collect_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:

@@ -70,12 +70,14 @@ class OpenAI:
         deadlines: Deadlines | None = None,
         warn: Callable[[str], None] = lambda text: None,
         trust: Trust | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._find = endpoint if callable(endpoint) else lambda: endpoint
         self._name = name
         self._new_id = new_id
         self._deadlines = deadlines
         self._trust = trust
+        self._environment = environment
         self._pool: ConnectionPool | None = None
         self._dropped = UnsupportedFields(warn)
 
@@ -88,12 +90,15 @@ class OpenAI:
             deadlines=setup.deadlines(),
             warn=setup.warn,
             trust=setup.trust(),
+            environment=setup.environment,
         )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream the events of one answer. Raises ModelError."""
         endpoint = await asyncio.to_thread(self._find)
-        pool = self._pool = self._pool or ConnectionPool(endpoint.base_url, self._deadlines, self._trust)
+        pool = self._pool = self._pool or ConnectionPool(
+            endpoint.base_url, self._deadlines, self._trust, self._environment
+        )
         while True:
             fields = {**self._build_body(request, endpoint), **endpoint.extra_body}
             content = msgspec.json.encode(fields)

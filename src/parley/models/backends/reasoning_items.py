@@ -58,16 +58,12 @@ def packed_text(block: Json) -> str:
     return str(block.get("signature") or block.get("data") or "")
 
 
-def without_reasoning_items(messages: list[Json]) -> list[Json]:
-    """The messages without what only the Responses API takes back; the same list if nothing changes."""
-    if not any(is_ours(block) for message in messages for block in list_blocks(message)):
-        return messages
-    return [
-        {**message, "content": [without_phase(block) for block in blocks if not is_packed(block)]}
-        if (blocks := list_blocks(message))
-        else message
-        for message in messages
-    ]
+def without_reasoning_items(message: Json) -> list[Json]:
+    """The message without what only the Responses API takes back."""
+    blocks = list_blocks(message)
+    if not any(map(is_ours, blocks)):
+        return [message]
+    return [{**message, "content": [without_phase(block) for block in blocks if not is_packed(block)]}]
 
 
 def is_ours(block: Json) -> bool:

@@ -24,8 +24,7 @@ from typing import Any
 import msgspec
 
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
-from parley.models.fake.script import ScriptedCall, ScriptedError, ScriptedTurn, text_in
-from parley.models.fake.scripted import play
+from parley.models.fake.script import ScriptedCall, ScriptedError, ScriptedTurn, play, text_in
 from parley.protocol.base import Json, Struct
 
 DIRECTIVES = ("say", "think", "call", "show", "wait", "fail")

@@ -1,4 +1,4 @@
-"""Scripted model turns: the format of script files, also used by the offline model and test servers.
+"""Scripted model turns: the format of script files, and how a turn is played by fake models and test servers.
 
     [[turn]]
     text = "Hello there."
@@ -23,14 +23,15 @@ turns are played in order. `fault` injects a fault (faults/catalog.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from parley.errors import ModelError, UsageError
-from parley.models.base import ModelRequest
-from parley.models.event_synthesis import message_json
+from parley.models.base import ModelEvent, ModelRequest
+from parley.models.event_synthesis import message_json, synthesize_events
 from parley.protocol.base import Json, Struct
 
 
@@ -159,6 +160,21 @@ class ScriptPlayer:
         if self._script.at_end == "repeat" and self._last is not None:
             return self._last
         raise ModelError("the script has no turns left", kind="script_over")
+
+
+async def play(
+    turn: ScriptedTurn, request: ModelRequest, new_id: Callable[[], str]
+) -> AsyncGenerator[ModelEvent, None]:
+    """The events of one scripted turn. Raises its error."""
+    if turn.delay_ms:
+        await asyncio.sleep(turn.delay_ms / 1000)
+    if turn.error is not None:
+        raise turn.error.to_error()
+    prompt_chars = len(msgspec.json.encode(request.messages))
+    for event in synthesize_events(turn.message(request.model, new_id, prompt_chars), turn.chunk_chars):
+        if turn.event_delay_ms:
+            await asyncio.sleep(turn.event_delay_ms / 1000)
+        yield event
 
 
 def last_text(messages: list[Json]) -> str:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from parley.errors import UsageError
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
-from parley.models.event_synthesis import synthesize_events
-from parley.models.fake.script import ScriptedTurn, ScriptPlayer, read_script
+from parley.models.fake.script import ScriptPlayer, play, read_script
 
 if TYPE_CHECKING:
     from parley.models.http.call import Deadlines
@@ -51,18 +47,3 @@ class Scripted:
 
     async def close(self) -> None:
         pass
-
-
-async def play(
-    turn: ScriptedTurn, request: ModelRequest, new_id: Callable[[], str]
-) -> AsyncGenerator[ModelEvent, None]:
-    """The events of one scripted turn. Raises its error."""
-    if turn.delay_ms:
-        await asyncio.sleep(turn.delay_ms / 1000)
-    if turn.error is not None:
-        raise turn.error.to_error()
-    prompt_chars = len(msgspec.json.encode(request.messages))
-    for event in synthesize_events(turn.message(request.model, new_id, prompt_chars), turn.chunk_chars):
-        if turn.event_delay_ms:
-            await asyncio.sleep(turn.event_delay_ms / 1000)
-        yield event

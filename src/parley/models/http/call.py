@@ -5,33 +5,34 @@
         answer.headers
         async for batch in answer.batches():                            # the event data of one chunk
 
-httpx2 is imported in a thread at the first call, because it takes longer than starting the engine. Every wait for the
-server is bounded. The key is sent in a header only, and redirects are not followed, so it cannot reach another host.
+Every wait for the server is bounded. The key is sent in a header only, and redirects are not followed, so it cannot
+reach another host. Idle connections are kept for the next call.
 
-The contents of bodies and events are in `backends/`.
+See also: `connection.py` and `response.py` below this, bodies and events in `backends/`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.endpoint import is_loopback, without_userinfo
-from parley.models.http.chunk_merging import merge_chunks
+from parley.models.endpoint import without_userinfo
+from parley.models.http.connection import Address, Connection, connect
+from parley.models.http.response import BadResponse, ResponseParser
 from parley.models.http.sse import EventReader, event_data
 from parley.models.http.timeouts import StreamTimeout
 from parley.protocol.base import Struct
 
 if TYPE_CHECKING:
     import ssl
-
-    import httpx2
+    import zlib
 
 RETRYABLE = frozenset({401, 408, 409, 429, 500, 502, 503, 504, 529})
 """Includes 401: a key helper or gateway may have refreshed the key."""
@@ -45,6 +46,14 @@ BAD_CERTIFICATES = "cannot reach the model: the certificates in SSL_CERT_FILE or
 LATE = "the model did not answer in time"
 DRAIN_SECONDS = 1.0
 """Wait after a complete answer. A connection that is read to its end can be reused."""
+KEEP_ALIVE_SECONDS = 30
+"""An idle connection may be dead and is not reused after this time."""
+ERROR_BODY_BYTES = 1024 * 1024
+"""How much of the body of an error response is read."""
+DECOMPRESSED_BYTES = 1024 * 1024
+"""How much compressed data may grow at a time."""
+HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+HEADER_VALUE = re.compile(r"[!-~](?:[\t -~]*[!-~])?|")
 EVENT_STREAM = {
     "content-type": "application/json",
     "accept": "text/event-stream",
@@ -82,14 +91,97 @@ class Deadlines(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(wider, **values)
 
 
+class Exchange:
+    """A request that was sent on a connection, and its response."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.response = ResponseParser()
+        self._first = b""
+        """The part of the body that came with the head."""
+        self._decoder: Decoder | None = None
+
+    async def read_head(self) -> int:
+        """The status. Raises OSError or BadResponse."""
+        response = self.response
+        while response.status is None:
+            if data := await self._connection.read():
+                self._first = response.feed(data)
+            else:
+                response.feed_eof()
+        # No compression is requested, but a proxy may compress anyway.
+        coding = response.headers.get("content-encoding", "identity").lower()
+        self._decoder = None if coding == "identity" else Decoder(coding)
+        return response.status
+
+    async def read(self) -> bytes:
+        """The next part of the body; empty at its end. Raises OSError or BadResponse."""
+        decoder = self._decoder
+        while decoder is None or not (part := decoder.take()):
+            if not (data := await self._read_raw()):
+                return b""
+            if decoder is None:
+                return data
+            decoder.feed(data)
+        return part
+
+    async def _read_raw(self) -> bytes:
+        response, body = self.response, self._first
+        self._first = b""
+        while not body and not response.is_complete:
+            if data := await self._connection.read():
+                body = response.feed(data)
+            else:
+                response.feed_eof()
+        return body
+
+    async def read_error_body(self) -> bytes:
+        """The start of the body; empty if it cannot be decoded, because the status is enough. Raises OSError."""
+        body = b""
+        try:
+            while len(body) < ERROR_BODY_BYTES and (part := await self.read()):
+                body += part
+        except BadResponse:
+            return b"" if self._decoder is not None else body
+        return body
+
+
+class Decoder:
+    """Decompresses a body, a bounded amount at a time."""
+
+    def __init__(self, coding: str) -> None:
+        """Raises BadResponse if the coding is not supported."""
+        import zlib
+
+        if coding not in ("gzip", "x-gzip", "deflate"):
+            raise BadResponse(f"the answer is compressed with {coding[:100]}, which was not requested")
+        self._zlib: zlib._Decompress = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        """Accepts both formats."""
+        self._input = b""
+
+    def feed(self, data: bytes) -> None:
+        self._input += data
+
+    def take(self) -> bytes:
+        """The next part; empty if more input is needed. Raises BadResponse."""
+        import zlib
+
+        if not self._input and not self._zlib.unconsumed_tail:
+            return b""
+        try:
+            part = self._zlib.decompress(self._zlib.unconsumed_tail + self._input, DECOMPRESSED_BYTES)
+        except zlib.error as exc:
+            raise BadResponse(f"the answer cannot be decompressed: {exc}") from None
+        self._input = b""
+        return part
+
+
 class StreamedResponse:
     """A stream that has started."""
 
-    def __init__(self, response: httpx2.Response, timeout: StreamTimeout, silence_seconds: float) -> None:
-        self.headers: Mapping[str, str] = response.headers
-        # Read below `aiter_raw`, which only counts bytes. We request no compression, but a proxy may compress anyway.
-        is_plain = response.headers.get("content-encoding", "identity") == "identity"
-        self._chunks = cast("AsyncIterable[bytes]", response.stream if is_plain else response.aiter_bytes())
+    def __init__(self, exchange: Exchange, timeout: StreamTimeout, silence_seconds: float) -> None:
+        self.headers: Mapping[str, str] = exchange.response.headers
+        self._read = exchange.read
         self.is_finished = False
         """Whether the answer is complete. Later data is ignored."""
         self.has_content = False
@@ -102,7 +194,7 @@ class StreamedResponse:
         reader, timeout, seconds = EventReader(), self._timeout, self._silence_seconds
         # Only waits for the server are bounded, not the time that the caller takes between events.
         timeout.start_wait(seconds)
-        async for chunk in self._chunks:
+        while chunk := await self._read():
             timeout.end_wait()
             if self.is_finished:
                 return
@@ -114,99 +206,140 @@ class StreamedResponse:
 
 
 class ConnectionPool:
-    """The connections to one server."""
+    """The connections to one server. Proxies are those of `environment`."""
 
-    def __init__(self, base_url: str, deadlines: Deadlines | None = None, trust: Trust | None = None) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        deadlines: Deadlines | None = None,
+        trust: Trust | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._base_url = base_url
         self._deadlines = deadlines or Deadlines()
         self._trust = trust
-        self._client: httpx2.AsyncClient | None = None
+        self._environment = environment or {}
+        self._context: ssl.SSLContext | None = None
+        self._idle: list[Connection] = []
 
     @asynccontextmanager
     async def post(
         self, url: str, headers: Mapping[str, str], content: bytes, failure: Failure
     ) -> AsyncGenerator[StreamedResponse, None]:
         """Post a body and stream the answer. Raises ModelError, also while the answer is read."""
-        client, limits = await self._open_client(), self._deadlines
-        import httpx2
-
-        response = None
+        limits, connection, exchange = self._deadlines, None, None
+        address = self._parse(url)
+        proxy = self._find_proxy(address)
+        head = build_head(address, headers, len(content), proxy)
         try:
-            call = client.build_request("POST", url, content=content, headers=dict(headers))
             async with StreamTimeout(limits.request_seconds, limits.content_seconds) as timeout:
-                response = await timeout.wait_for(client.send(call, stream=True), limits.first_byte_seconds, idle=True)
-                if response.status_code != 200:
-                    body = await timeout.wait_for(readable_body(response), limits.silence_seconds)
-                    raise failure(response.status_code, response.headers, body)
-                yield StreamedResponse(response, timeout, limits.silence_seconds)
+                timeout.start_wait(limits.first_byte_seconds, idle=True)
+                connection = await self._open(address, proxy)
+                exchange = Exchange(connection)
+                connection.write(head, content)
+                status = await exchange.read_head()
+                timeout.end_wait()
+                if status != 200:
+                    body = await timeout.wait_for(exchange.read_error_body(), limits.silence_seconds)
+                    raise failure(status, exchange.response.headers, body)
+                yield StreamedResponse(exchange, timeout, limits.silence_seconds)
         except TimeoutError:
-            waited = min(limits.first_byte_seconds, limits.request_seconds) if response is None else None
+            has_answer = exchange is not None and exchange.response.status is not None
+            waited = None if has_answer else min(limits.first_byte_seconds, limits.request_seconds)
             what = "stopped in the middle of its response" if waited is None else f"sent nothing for {waited:g} s"
             text = f"{LATE}: {without_userinfo(self._base_url)} {what}"
             late = ModelError(text, kind="timeout_error", retryable=True)
             late.waited_seconds = waited
             raise late from None
-        except (httpx2.LocalProtocolError, UnicodeEncodeError):
-            # The exception's text may contain the header, and so the key.
-            raise ModelError("cannot send the request: a header has an invalid value") from None
-        except (httpx2.TransportError, httpx2.DecodingError, httpx2.InvalidURL) as exc:
+        except (OSError, BadResponse) as exc:
             from parley.models.http.failures import connection_error
 
-            raise connection_error(exc, self._base_url, limits.connect_seconds) from None
+            raise connection_error(exc, self._base_url, by_proxy=proxy is not None) from None
         finally:
-            if response is not None:
-                await response.aclose()
+            if connection is not None:
+                self._release(connection, exchange)
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
 
-    def _create_ssl_context(self) -> ssl.SSLContext:
+    def _parse(self, url: str) -> Address:
         """Raises ModelError."""
-        import httpx2
+        try:
+            return Address.parse(url)
+        except ValueError as exc:
+            raise ModelError(
+                f"cannot reach {without_userinfo(self._base_url)}: {exc}", kind="connection_failed"
+            ) from None
+
+    def _find_proxy(self, address: Address) -> Address | None:
+        """Raises ModelError."""
+        if not any(name.lower().endswith("_proxy") for name in self._environment) and sys.platform == "linux":
+            return None
+        from parley.models.http.proxy import find_proxy
 
         try:
-            return httpx2.create_ssl_context() if self._trust is None else self._trust()
-        except OSError as exc:
-            raise ModelError(f"{BAD_CERTIFICATES}: {exc}", kind="certificates") from None
+            url = find_proxy(address, self._environment)
+            return Address.parse(url) if url else None
+        except ValueError:  # its text may contain the proxy's password
+            raise ModelError(BAD_PROXY, kind="proxy") from None
 
-    async def _open_client(self) -> httpx2.AsyncClient:
-        """Raises ModelError."""
-        if self._client is None:
-            await asyncio.to_thread(__import__, "httpx2")
-            import httpx2
+    async def _open(self, address: Address, proxy: Address | None) -> Connection:
+        """An idle connection or a new one. Raises OSError, BadResponse or ModelError."""
+        now = asyncio.get_running_loop().time()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable and now - connection.idle_since < KEEP_ALIVE_SECONDS:
+                return connection
+            connection.close()
+        try:
+            async with asyncio.timeout(self._deadlines.connect_seconds):
+                return await connect(address, proxy, self._make_context)
+        except TimeoutError:
+            seconds = self._deadlines.connect_seconds
+            raise ConnectionError(f"the connection was not established within {seconds:g} s") from None
 
-            # Timeouts are measured by StreamTimeout, because a timeout per read would not notice a stream of pings.
-            times = httpx2.Timeout(None, connect=self._deadlines.connect_seconds)
-            # An idle connection may be dead and is not reused after 30 seconds.
-            limits = httpx2.Limits(keepalive_expiry=30)
-            # Reading the certificates takes 40 ms. Plain HTTP does not need them.
-            verify = False if self._base_url.startswith("http:") else await asyncio.to_thread(self._create_ssl_context)
+    def _release(self, connection: Connection, exchange: Exchange | None) -> None:
+        """Keep a connection for the next call if its response was read to the end."""
+        if exchange is not None and exchange.response.is_complete and exchange.response.is_reusable:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    async def _make_context(self) -> ssl.SSLContext:
+        """The TLS context, made in a thread: reading the machine's certificates is slow. Raises ModelError."""
+        if self._context is None:
             try:
-                self._client = httpx2.AsyncClient(
-                    timeout=times,
-                    limits=limits,
-                    verify=verify,
-                    follow_redirects=False,
-                    # A proxy cannot reach servers on this machine.
-                    trust_env=not is_loopback(self._base_url),
-                )
-            except (ImportError, ValueError, httpx2.InvalidURL):
-                # The exception's text may contain the proxy URL with a password.
-                raise ModelError(BAD_PROXY, kind="proxy") from None
-            merge_chunks(self._client)
-        return self._client
+                self._context = await asyncio.to_thread(self._trust or default_trust)
+            except OSError as exc:
+                raise ModelError(f"{BAD_CERTIFICATES}: {exc}", kind="certificates") from None
+        return self._context
 
 
-async def readable_body(response: httpx2.Response) -> bytes:
-    """The body of an error response; empty if it is not compressed as declared, because the status is enough."""
-    import httpx2
+def default_trust() -> ssl.SSLContext:
+    import ssl
 
-    try:
-        return await response.aread()
-    except httpx2.DecodingError:
-        return b""
+    return ssl.create_default_context()
+
+
+def build_head(address: Address, headers: Mapping[str, str], content_bytes: int, proxy: Address | None) -> bytes:
+    """The head of a POST request. Raises ModelError if a header has an invalid value, without the value: a key."""
+    fields = {name.lower(): value for name, value in headers.items()}
+    if credentials := address.basic_auth:
+        fields.setdefault("authorization", credentials)
+    target = address.target
+    if proxy is not None and address.scheme == "http":
+        target = f"http://{address.authority}{target}"
+        if credentials := proxy.basic_auth:
+            fields["proxy-authorization"] = credentials
+    for name, value in fields.items():
+        if not HEADER_NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
+            raise ModelError("cannot send the request: a header has an invalid value")
+    ours = {"host": address.authority, "connection": "keep-alive", "content-length": str(content_bytes)}
+    lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in (ours | fields).items())]
+    return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
 def parse_refusal(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:

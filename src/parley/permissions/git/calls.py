@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from parley.permissions import patterns
 from parley.permissions.base import Assessment, Filesystem, ResolvedPath, word_set
 from parley.permissions.git import config
 from parley.permissions.git.repository import (
@@ -28,8 +29,7 @@ from parley.permissions.git.repository import (
     is_session_repository,
     survey,
 )
-from parley.permissions.paths import patterns
-from parley.permissions.paths.patterns import normalize_name, relative_parts
+from parley.permissions.patterns import normalize_name, relative_parts
 from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.rule import Rule
 from parley.permissions.rules import IN_WORKTREE, RuleSet

@@ -25,7 +25,7 @@ from parley.permissions.base import Filesystem, Finding, ResolvedPath, SessionRe
 from parley.permissions.git import config
 from parley.permissions.memo import SETTLED_NANOSECONDS, memoize
 from parley.permissions.paths.filesystem import possible_names, prefetch, signature, watch_folder
-from parley.permissions.paths.patterns import relative_parts
+from parley.permissions.patterns import relative_parts
 from parley.permissions.rules import is_within
 from parley.protocol.base import Struct
 

@@ -1,1 +1,1 @@
-"""Paths in permission decisions: patterns, symlinks, protected files, programs on PATH."""
+"""Paths in permission decisions: symlinks, protected files, programs on PATH."""

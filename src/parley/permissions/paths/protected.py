@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from parley.permissions.base import word_set
-from parley.permissions.paths.patterns import normalize_name
+from parley.permissions.patterns import normalize_name
 
 FOLDERS = word_set(
     ".git .hg .svn .jj .claude .parley .vscode .vscode-server .cursor .idea .fleet .zed .husky .devcontainer "

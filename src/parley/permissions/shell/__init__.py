@@ -16,8 +16,7 @@ Only `parse_strict` leads to an allow; it refuses everything that it cannot prov
 it rather finds too much.
 """
 
-from parley.permissions.shell.allowing import is_allowed_by
-from parley.permissions.shell.ast import CommandLine, Redirect, SimpleCommand, Unclear
+from parley.permissions.shell.command_rules import is_allowed_by, matches
 from parley.permissions.shell.deletion import is_critical_delete
 from parley.permissions.shell.denied.mentions import Mentions, find_mentions, has_nested_commands
 from parley.permissions.shell.denied.search import (
@@ -28,8 +27,7 @@ from parley.permissions.shell.denied.search import (
     may_find_denied,
 )
 from parley.permissions.shell.readonly.check import is_read_only
-from parley.permissions.shell.rule_patterns import matches
-from parley.permissions.shell.strict_parser import parse_strict
+from parley.permissions.shell.strict_parser import CommandLine, Redirect, SimpleCommand, Unclear, parse_strict
 from parley.permissions.shell.targets import Step, Targets, find_steps, find_targets, track_files
 
 __all__ = [

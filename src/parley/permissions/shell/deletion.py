@@ -9,9 +9,9 @@ from itertools import takewhile
 
 from parley.permissions.base import word_set
 from parley.permissions.budget import OverBudget
-from parley.permissions.shell.ast import CommandLine
 from parley.permissions.shell.change_directory import find_cd_target
 from parley.permissions.shell.denied.search import survey_command
+from parley.permissions.shell.strict_parser import CommandLine
 
 MAX_NAME_CHARACTERS = 1_000
 MAX_CHECKS = 500

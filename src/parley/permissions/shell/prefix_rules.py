@@ -21,10 +21,10 @@ import msgspec
 
 from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import Program, parse_arguments
+from parley.permissions.shell.command_rules import matches
 from parley.permissions.shell.readonly import git
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS
-from parley.permissions.shell.rule_patterns import matches
 from parley.permissions.shell.wrappers import UnwrappedCommand
 
 UNKNOWN_FLAG = "The rule does not name {word}, and {name} may write or run something with it"
@@ -504,18 +504,19 @@ def file_words(inner: UnwrappedCommand, *, sends: bool = False) -> Iterator[tupl
             skips = True
         elif index not in inner.globs and not EXCLUDES.match(word):
             quoted = QUOTED.findall(word) if TAKES_CODE.fullmatch(name) else ()
-            found = {*_names_in_word(word, only_operands), *(text.strip(" ><|+&") for text in quoted)}
-            yield from ((word, each) for each in found if each)
+            found = [*_names_in_word(word, only_operands), *(text.strip(" ><|+&") for text in quoted)]
+            # The first name with a problem is reported, so the order must not depend on hashes.
+            yield from ((word, each) for each in dict.fromkeys(found) if each)
 
 
 def derived_names(inner: UnwrappedCommand) -> Iterator[tuple[str, str]]:
     """File names that a program derives from its arguments: backups, unpacked files, downloads."""
     name, words = _program_name(inner), inner.argv[1:]
     if name in BACKUPS:
-        suffixes = {value for _, value in _flags(inner.argv, 1, "S", "suffix")}
+        suffixes = dict.fromkeys(value for _, value in _flags(inner.argv, 1, "S", "suffix"))
         yield from ((word, posixpath.basename(word) + suffix) for suffix in suffixes for word in words)
     elif name == "perl":
-        suffixes = {found[1] for word in words if (found := PERL_BACKUP.fullmatch(word))}
+        suffixes = dict.fromkeys(found[1] for word in words if (found := PERL_BACKUP.fullmatch(word)))
         yield from ((word, word + suffix) for suffix in suffixes for word in words)
     elif name in UNPACKERS:
         yield from ((word, word.rpartition(".")[0]) for word in words)

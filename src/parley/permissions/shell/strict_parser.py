@@ -1,15 +1,15 @@
-"""The strict parser: the only source of an allow.
+"""The strict parser, and the command line that it proves: the only source of an allow.
 
 It knows a small part of bash and proves that a text is in it: literal words, quotes without expansions, quoted
 here-documents as a word or as input, `~` and `~/` at the start of a word, globs and `$?` (marked), assignments before a
 command, the separators `&& || ; | |& &` and newline, and redirections to literal files. Everything else is `Unclear`,
-however harmless it looks.
+however harmless it looks. A `CommandLine` exists only if bash reads the text the same way.
 
     parse_strict("git log | head -5")                  CommandLine with two commands
     parse_strict("cat ~/x", home="/home/me")           CommandLine that contains /home/me/x
     parse_strict("echo $(id)")                         Unclear("an expansion")
 
-See also: what a command may do (readonly/check.py, allowing.py), commands in unclear texts (denied/search.py).
+See also: what a command may do (readonly/check.py, command_rules.py), commands in unclear texts (denied/search.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import re
 from functools import lru_cache
 
 from parley.permissions.base import word_set
-from parley.permissions.shell.ast import CommandLine, Redirect, SimpleCommand, Unclear
+from parley.protocol.base import Struct
 
+DEV_NULL = "/dev/null"
 MAX_COMMAND_CHARACTERS = 10_000
 MAX_COMMANDS = 80
 MAX_WORDS = 1_600
@@ -75,6 +76,59 @@ SETS_VARIABLES = word_set(
     "shopt builtin command alias enable coproc"
 )
 """Commands that may set HOME, or run something that does; with them, `~` is not known."""
+
+
+class Redirect(Struct, frozen=True):
+    """`2>&1` is `("2", ">&", "1")`, `< notes` is `("", "<", "notes")`."""
+
+    descriptor: str
+    operator: str
+    target: str
+
+    @property
+    def writes(self) -> bool:
+        """Whether a file other than /dev/null may be opened for writing."""
+        return self.operator not in ("<", ">&") and self.target != DEV_NULL
+
+    @property
+    def reads(self) -> bool:
+        return self.operator in ("<", "<>") and self.target != DEV_NULL
+
+
+class SimpleCommand(Struct, frozen=True, cache_hash=True):
+    """One simple command. `argv` is what the program gets, unless a word is in `globs`."""
+
+    argv: tuple[str, ...]
+    words: tuple[str, ...]
+    """The same words as written, with their quotes."""
+    text: str
+    """The whole command as written, with its here-document."""
+    assignments: tuple[tuple[str, str], ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    globs: tuple[int, ...] = ()
+    """Positions in `argv` of globs."""
+    before: str = ""
+    """The operator before it; empty for the first command."""
+    after: str = ""
+    """The operator after it; empty for the last command."""
+    document: str | None = None
+    """The here-document that is its input, from the end of the command's line to the end mark."""
+
+
+class CommandLine(Struct, frozen=True):
+    text: str
+    commands: tuple[SimpleCommand, ...]
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether a command gets a here-document as its input."""
+        return any(command.document is not None for command in self.commands)
+
+
+class Unclear(Struct, frozen=True):
+    """The text cannot be proven; the reason is shown to people."""
+
+    reason: str
 
 
 class _NotProvable(Exception):

@@ -4,27 +4,38 @@
 both folders (CVE-2026-25722). Globs are expanded to the files that exist now. A path keeps its `..`, because the
 symlinks before it decide where it leads.
 
+EDITS is the closed list of commands that change files in a way that their arguments show (CVE-2026-25723). Each row
+says which flags are allowed and which operands are read and written. A command outside the list, an unknown flag, or a
+`sed` script that does more than edit lines may touch any file.
+
 If a line changes to an unknown folder, or names too many files to check, there is an `unknown_reason`, and the files
 are not complete.
+
+See also: the files of commands that only read (readonly/check.py).
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
 from parley.permissions.base import Filesystem
-from parley.permissions.paths.filesystem import MAX_ENTRIES
-from parley.permissions.shell import assignments
-from parley.permissions.shell.ast import CommandLine, SimpleCommand
+from parley.permissions.paths.filesystem import MAX_ENTRIES, normalize_path
+from parley.permissions.shell.arguments import ParsedArguments, Program, parse_arguments
 from parley.permissions.shell.change_directory import CD_COMMANDS, IN_SHELL, find_cd_target
-from parley.permissions.shell.edits import EDITS, FileOperands
 from parley.permissions.shell.expansion import GlobLookup, expand, is_pattern
-from parley.permissions.shell.readonly.check import files_read, program_name
-from parley.permissions.shell.readonly.following import find_checksum_lists, find_followed_folders, parse_checksum_list
+from parley.permissions.shell.readonly.check import (
+    files_read,
+    find_checksum_lists,
+    find_followed_folders,
+    has_safe_assignments,
+    parse_checksum_list,
+    program_name,
+)
+from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
 from parley.permissions.shell.wrappers import unwrap
 from parley.protocol.base import Struct
 
@@ -43,6 +54,16 @@ TOO_MANY_FOLDERS = f"It changes the folder so often that its files may be in mor
 DEPENDS_ON_STATUS = "A file name in it depends on the exit status of another command"
 LIST_UNKNOWN = "{name} reads files that are named in a list, and the list cannot be checked"
 TOO_MANY_NAMES = "It names too many files to check, or their paths are too long"
+
+
+class FileOperands(Struct, frozen=True):
+    """Files as written in the command."""
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    moves: tuple[tuple[str, str], ...] = ()
+    """Files that get a new name: the old name and the new one."""
+    copies_folders: bool = False
 
 
 class Step(Struct, frozen=True):
@@ -168,11 +189,11 @@ class _Tracker:
         if not reads and not writes:
             return NO_FILES
         before = (part for name in (*found.reads, *found.writes) for part in _parts_before_parent(name))
-        named = map(_normalize, (*reads, *writes, *self._resolve(before, folders)))
+        named = map(normalize_path, (*reads, *writes, *self._resolve(before, folders)))
         if not found.moves:
             return Step(tuple(dict.fromkeys(named)), (), found.copies_folders)
         pairs = [(self._resolve([old], folders), self._resolve([new], folders)) for old, new in found.moves]
-        all_moves = ((_normalize(old), _normalize(new)) for olds, news in pairs for old in olds for new in news)
+        all_moves = ((normalize_path(old), normalize_path(new)) for olds, news in pairs for old in olds for new in news)
         moves = tuple(islice(all_moves, MAX_NAMES))
         if len(moves) == MAX_NAMES:
             self._mark_unknown(TOO_MANY_NAMES)
@@ -211,10 +232,10 @@ class _Tracker:
     def _find_cd_results(self, folder: str, destination: str) -> Iterator[str]:
         """Where `cd` leads: bash normalizes the path as text; with `-P` it follows the symlinks before `..`."""
         path = posixpath.join(folder, destination)
-        yield _normalize(path)
+        yield normalize_path(path)
         if self._fs is not None and ".." in destination:
             real = self._fs.resolve(path).real
-            if real is not None and real != self._fs.resolve(_normalize(path)).real:
+            if real is not None and real != self._fs.resolve(normalize_path(path)).real:
                 yield real
 
     def _set_folders(self, folders: tuple[str, ...]) -> None:
@@ -225,7 +246,7 @@ class _Tracker:
 
     def _add(self, to: dict[str, None], names: Iterable[str], folders: tuple[str, ...]) -> list[str]:
         found = self._resolve(names, folders)
-        to.update(dict.fromkeys(found if self._fs else map(_normalize, found)))
+        to.update(dict.fromkeys(found if self._fs else map(normalize_path, found)))
         if len(to) > MAX_NAMES:
             self._mark_unknown(TOO_MANY_NAMES)
         return found
@@ -279,7 +300,7 @@ def find_steps(line: CommandLine, cwd: str, fs: Filesystem | None = None) -> tup
 
 def find_file_operands(command: SimpleCommand) -> FileOperands | None:
     """The files of a command; None if it is neither a known editor nor a known reader."""
-    if not assignments.are_safe(command):
+    if not has_safe_assignments(command):
         return None
     files = files_read(command)
     if files is not None:
@@ -319,10 +340,110 @@ def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
 def _make_absolute(path: str) -> str:
     """Remove `.` and double slashes, but keep `..`."""
     if ".." not in path:
-        return _normalize(path)
+        return normalize_path(path)
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
-def _normalize(path: str) -> str:
-    """Remove `..` and `.`, as the kernel would without symlinks."""
-    return "/" + posixpath.normpath(path).lstrip("/")
+# Commands that edit.
+
+EditParser = Callable[[Sequence[str]], FileOperands | None]
+
+MKDIR = Program(short="pvm:", long="parents verbose mode=", min_operands=1)
+TOUCH = Program(short="acmd:t:r:", long="no-create date= reference= time=", min_operands=1)
+RM = Program(short="rRfdvI", long="recursive force dir verbose preserve-root one-file-system", min_operands=1)
+RMDIR = Program(short="v", long="verbose ignore-fail-on-non-empty", min_operands=1)
+MOVE = Program(
+    short="fnuvTt:", long="force no-clobber update? verbose no-target-directory target-directory=", min_operands=1
+)
+COPY = Program(
+    short="rRafnpuvdPTt:",
+    long="recursive archive force no-clobber preserve? update? verbose no-dereference no-target-directory "
+    "target-directory= reflink? sparse=",
+    min_operands=1,
+)
+RECURSIVE = ("r", "R", "a", "recursive", "archive")
+SED = Program(short="Erni::e:zs", long="regexp-extended quiet silent in-place? expression= null-data separate")
+
+# One command that edits lines: delete, print or substitute, at line numbers or a pattern. No `w`, `e` or `r`.
+ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\[^\n])*/I?)"
+HALF = r"(?:(?!(?P=cut))[^\\\n]|\\[^\n])*(?P=cut)"
+SUBSTITUTE = rf"s(?P<cut>[/|#,:@!]){HALF}{HALF}[gIip0-9]*"
+SCRIPT = re.compile(rf"(?:{ADDRESS}(?:,{ADDRESS})?)?!?(?:[dp]|{SUBSTITUTE})")
+
+
+def _parse_written(program: Program) -> EditParser:
+    def edit(words: Sequence[str]) -> FileOperands | None:
+        found = parse_arguments(program, words)
+        return None if found is None else FileOperands(writes=_operands(words, found))
+
+    return edit
+
+
+def _parse_touch(words: Sequence[str]) -> FileOperands | None:
+    found = parse_arguments(TOUCH, words)
+    if found is None:
+        return None
+    return FileOperands(_values(found, "r", "reference"), _operands(words, found))
+
+
+def _parse_move(program: Program, keeps_source: bool) -> EditParser:
+    def edit(words: Sequence[str]) -> FileOperands | None:
+        found = parse_arguments(program, words)
+        if found is None:
+            return None
+        operands, into = _operands(words, found), _values(found, "t", "target-directory")
+        if not into and len(operands) < 2:
+            return None
+        sources, destination = (operands, into[-1]) if into else (operands[:-1], operands[-1])
+        if found.has_flag("T", "no-target-directory") or any(
+            _last_part(source) in ("", ".", "..") for source in sources
+        ):
+            return None  # `cp -r template/. .` copies every name of a folder, also .git and .vscode
+        destinations = (destination, *(f"{destination}/{_last_part(source)}" for source in sources))
+        # The destination may be a folder that exists already.
+        moves = tuple(
+            (source, path) for source in sources for path in (destination, f"{destination}/{_last_part(source)}")
+        )
+        writes = destinations if keeps_source else (*sources, *destinations)
+        return FileOperands(sources, writes, moves, keeps_source and found.has_flag(*RECURSIVE))
+
+    return edit
+
+
+def _parse_sed(words: Sequence[str]) -> FileOperands | None:
+    """`sed -i` with scripts that only edit lines; with a suffix, a backup of each file is written."""
+    found = parse_arguments(SED, words)
+    if found is None or not found.has_flag("i", "in-place"):
+        return None
+    scripts, operands = _values(found, "e", "expression"), _operands(words, found)
+    if not scripts:
+        scripts, operands = operands[:1], operands[1:]
+    if not scripts or not operands or not all(SCRIPT.fullmatch(script) for script in scripts):
+        return None
+    suffixes = [suffix for suffix in _values(found, "i", "in-place") if suffix]
+    if any("/" in suffix or "*" in suffix for suffix in suffixes):
+        return None
+    return FileOperands(writes=(*operands, *(operand + suffix for suffix in suffixes for operand in operands)))
+
+
+def _last_part(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _operands(words: Sequence[str], found: ParsedArguments) -> tuple[str, ...]:
+    return tuple(words[index] for index in found.operands)
+
+
+def _values(found: ParsedArguments, *names: str) -> tuple[str, ...]:
+    return tuple(value for flag, value in found.flags if flag in names)
+
+
+EDITS: dict[str, EditParser] = {
+    "mkdir": _parse_written(MKDIR),
+    "touch": _parse_touch,
+    "rm": _parse_written(RM),
+    "rmdir": _parse_written(RMDIR),
+    "mv": _parse_move(MOVE, keeps_source=False),
+    "cp": _parse_move(COPY, keeps_source=True),
+    "sed": _parse_sed,
+}

@@ -11,8 +11,7 @@ from functools import lru_cache
 
 from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import Program, parse_arguments
-from parley.permissions.shell.ast import SimpleCommand
-from parley.permissions.shell.strict_parser import ASSIGNMENT, COMMAND, RESERVED
+from parley.permissions.shell.strict_parser import ASSIGNMENT, COMMAND, RESERVED, SimpleCommand
 from parley.protocol.base import Struct
 
 DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
@@ -58,6 +57,12 @@ def unwrap(command: SimpleCommand) -> UnwrappedCommand | None:
             (*inner.wrappers, inner.argv[0]),
         )
     return inner if inner.argv else None
+
+
+def inner_argv(command: SimpleCommand) -> tuple[str, ...]:
+    """The words of the command inside; all words if the arguments of a wrapper are not understood."""
+    inner = unwrap(command)
+    return inner.argv if inner else command.argv
 
 
 def _find_begin(argv: tuple[str, ...]) -> int | None:

@@ -59,9 +59,8 @@ class InProcessEngine:
         from parley.engine.session.pump import Pump, serve
         from parley.errors import SessionError, StartRefused, UsageError
         from parley.protocol.base import UNSET
-        from parley.protocol.connection import Connection
+        from parley.protocol.connection import Connection, Role
         from parley.protocol.options import parse
-        from parley.protocol.roles import Role
 
         self.exit_code, clock, hub = 1, Clock(), Hub()
         try:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from parley.protocol.base import UNSET, Message, Refused, decode, encode_json
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.control import (
     ControlCancelRequest,
@@ -26,7 +26,6 @@ from parley.protocol.messages.control import (
 from parley.protocol.messages.dialects import JsonRpc
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.requests import Request, UnknownRequest
-from parley.protocol.roles import Role
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ControlError, ControlTimeout
 from parley.sdk.permissions import Signal
 from parley.sdk.runtime.background import Job, is_stray, log, start

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
+from parley.protocol.base import find_duplicate_key
 from parley.settings.base import SettingsWriteError
 from parley.settings.files.user_config import MOST_BYTES
 from parley.settings.safe_folder import open_folder
@@ -71,8 +72,6 @@ def check_unambiguous(data: bytes | None, path: Path) -> None:
     """Raises SettingsWriteError: of two values under one key, writing would lose the first."""
     if not data:
         return
-    from parley.protocol.duplicate_keys import find_duplicate_key
-
     parse_object(Raw(data), str(path))
     if (duplicate := find_duplicate_key(data)) is not None:
         raise SettingsWriteError(f"{path}: {duplicate}; left unchanged")

@@ -19,8 +19,7 @@ import msgspec
 from parley.errors import DamagedSession, SessionError
 from parley.protocol.base import Json, encode_json
 from parley.stores.base import Info, SearchHit
-from parley.stores.files.title_tags import TAIL_BYTES
-from parley.stores.files.transcript import BELOW, TranscriptReader
+from parley.stores.files.transcript import BELOW, TAIL_BYTES, TranscriptReader
 from parley.stores.search_text import first_prompt, make_hit, split_words
 from parley.workspace import private_files
 

@@ -3,6 +3,12 @@
 Reading yields the longest part that is certainly intact. A partial or damaged end is skipped with a warning. Damage
 before good records raises `DamagedSession`, because the entries after it would not fit those before. The next write
 removes a partial line, which was never reported to a client.
+
+Programs that list sessions look for the title and the tag near the start and the end of a file (session_summary.py).
+They are lines of their own. `LabelTracker` repeats them after enough other lines; otherwise an older title would be
+found, or none.
+
+See also: the lines of an entry (entry_codec.py), the checksums (../checksum_chain.py), the holder (lease.py).
 """
 
 from __future__ import annotations
@@ -14,30 +20,46 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
-from parley.protocol.base import Json, encode_json
+from parley.protocol.base import Json, Struct, encode_json
 from parley.stores.base import FOREIGN, TAKEN_OVER, Entry
-from parley.stores.checksum_chain import ChainBroken, ChecksumChain
-from parley.stores.files import title_tags
-from parley.stores.files.entry_codec import BOUNDARIES, CONVERSATION, MIRRORED, EntryContext, decode_entry
+from parley.stores.checksum_chain import (
+    DIGITS,
+    OWN,
+    ChainBroken,
+    ChecksumChain,
+    find_checksums,
+    has_checksum_fields,
+    is_copy,
+)
+from parley.stores.files.entry_codec import (
+    BOUNDARIES,
+    CONVERSATION,
+    MIRRORED,
+    EncodedLines,
+    EntryContext,
+    TranscriptDecoder,
+    TranscriptEncoder,
+    decode_entry,
+)
 from parley.stores.files.lease import Lease
-from parley.stores.files.provenance import is_intact_copy, is_label, was_ours
-from parley.stores.files.transcript_lines import EncodedLines, TranscriptDecoder, TranscriptEncoder
 from parley.workspace import private_files
 
 BELOW, AGENT_BELOW = 2, 4
 """How many directories above a transcript are ours: `projects/<project>`, or `…/<session>/subagents`."""
-
-
-def write_error(path: Path, number: int | None, text: str | None) -> SessionError:
-    error = SessionError(f"cannot write the session to {path}: {text}")
-    if number in (errno.ENOSPC, errno.EDQUOT):
-        error.error_code = errno.errorcode[number]
-    return error
+LEAF = "last-prompt"
+"""The type of line in which Claude Code names the line to continue from."""
+DECODER = msgspec.json.Decoder()
+COPIED = frozenset({"forkedFrom", MIRRORED})
+"""The fields that mark a line as a copy of ours. Copies are not part of the chain."""
+TAIL_BYTES = 65536
+"""The part at the end of a file in which other programs look for labels."""
+LABEL_FIELDS = {"custom-title": "customTitle", "ai-title": "aiTitle", "tag": "tag"}
+LABEL_PREFIXES = tuple(b'{"type":"%b",' % kind.encode() for kind in LABEL_FIELDS)
 
 
 class TranscriptReader:
@@ -182,11 +204,6 @@ class TranscriptReader:
         return None
 
 
-LEAF = "last-prompt"
-"""The type of line in which Claude Code names the line to continue from."""
-DECODER = msgspec.json.Decoder()
-
-
 def is_held(json: Json) -> bool:
     """Whether a `parley` line holds a block of an unfinished answer, whose final line comes later."""
     return json["type"] == "parley" and json.get("kind") in CONVERSATION
@@ -201,6 +218,42 @@ def intact_lines(lines: Iterable[bytes], session_id: str) -> Iterator[bytes]:
                 yield raw
         except DamagedSession:
             return
+
+
+def was_ours(json: Json, body: bytes) -> bool:
+    """Whether a line without a valid checksum was our record. Marked copies do not count."""
+    is_marked = json.get("type") == "parley" or "seq" in json or "check" in json or has_checksum_fields(body)
+    return is_marked and not (COPIED & json.keys())
+
+
+def is_intact_copy(json: Json, body: bytes, session_id: str, chain: ChecksumChain) -> bool:
+    """Whether a record outside the chain is an intact copy that another program made when it forked a session.
+
+    Such a program drops our other records, so the neighbours of a copy are missing. Records of older versions have no
+    `own` checksum. They count as copies if no record of the file has continued the chain yet and they are of a type
+    that forks keep.
+    """
+    if OWN in json:
+        return is_copy(body, session_id)
+    is_older = find_checksums(body) is not None and not any(
+        looks_like_own_checksum(name, value) for name, value in json.items()
+    )
+    return is_older and chain.is_empty and json.get("type") != "parley" and "seq" in json
+
+
+def looks_like_own_checksum(name: str, value: object) -> bool:
+    """Whether a field has the shape of the `own` checksum, even if its name is damaged."""
+    return len(name) == len(OWN) and isinstance(value, str) and len(value) == 2 * DIGITS
+
+
+def is_label(raw: bytes) -> bool:
+    """Whether a line is a title or tag that was added from outside. Such lines are not part of the chain."""
+    if not raw.startswith(LABEL_PREFIXES) or not raw.endswith(b"\n"):
+        return False
+    try:
+        return not was_ours(msgspec.json.decode(raw), raw.rstrip(b"\n"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 class Transcript:
@@ -226,7 +279,7 @@ class Transcript:
         """The size of the part of the file that we have read or written."""
         self._ends_in_partial_line = False
         """Whether the file ends without a newline."""
-        self._labels = title_tags.LabelTracker()
+        self._labels = LabelTracker()
         self._encoder = TranscriptEncoder(session_id, context)
         self._chain = ChecksumChain()
         self._names_leaf = self._leaf_due = False
@@ -345,7 +398,7 @@ class Transcript:
             file = private_files.open_file(self._path, flags, below=below)
         except FileNotFoundError:
             raise self._deleted_error() from None
-        begin = max(known - title_tags.TAIL_BYTES, 0)
+        begin = max(known - TAIL_BYTES, 0)
         tail = os.pread(file, known - begin, begin)
         self._labels.feed(tail, begin)
         self._end, self._ends_in_partial_line = known, bool(tail) and not tail.endswith(b"\n")
@@ -353,3 +406,46 @@ class Transcript:
 
     def _deleted_error(self) -> SessionError:
         return SessionError(f"the session file {self._path} was deleted or truncated while the session was open")
+
+
+def write_error(path: Path, number: int | None, text: str | None) -> SessionError:
+    error = SessionError(f"cannot write the session to {path}: {text}")
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        error.error_code = errno.errorcode[number]
+    return error
+
+
+class LabelLine(Struct, frozen=True):
+    line: bytes
+    end: int
+    """The offset of the end of the line."""
+
+
+class LabelTracker:
+    def __init__(self) -> None:
+        self._last: dict[str, LabelLine] = {}
+
+    def feed(self, data: bytes, at: int) -> None:
+        """Track the labels in a part of the file. Lines without a newline are ignored."""
+        for line in data.splitlines(keepends=True):
+            at += len(line)
+            if line.startswith(LABEL_PREFIXES) and line.endswith(b"\n") and (json := decode_label(line)) is not None:
+                self._last[json["type"]] = LabelLine(encode_json(json) + b"\n", at)
+
+    def lines_to_repeat(self, end: int) -> bytes:
+        """The lines to append to a file of `end` bytes; empty if no label is too far from the end."""
+        return b"".join(
+            label.line for label in self._last.values() if label.end > TAIL_BYTES and end - label.end > TAIL_BYTES // 2
+        )
+
+
+def decode_label(line: bytes) -> Json | None:
+    """A label line without its sequence number and checksums, which are not repeated."""
+    try:
+        found: Any = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    field = LABEL_FIELDS[found["type"]]
+    if not isinstance(found.get(field), str):
+        return None
+    return {"type": found["type"], field: found[field], "sessionId": found.get("sessionId")}

@@ -26,7 +26,7 @@ from parley import (
     UserMessage,
 )
 from parley.protocol.base import decode
-from parley.protocol.roles import Role, may_send
+from parley.protocol.connection import Role, may_send
 from parley.sdk.runtime.message_parser import parse_message
 from tests.helpers import paths
 from tests.helpers.sdk import ClientHarness, run

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parley.compose.composer import Composer
-from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import input_digest
 from parley.errors import UsageError
 from parley.protocol.options import CliOptions
 from parley.stores.files.claude import project_key

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import input_digest
 from tests.helpers import paths
 from tests.helpers.session import Json, SessionHarness
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley.engine.hooks import turn_hooks
-from parley.engine.turn.result_spill import LINE_CAP_BYTES
+from parley.engine.session.config import LINE_CAP_BYTES
 from tests.helpers.hooks import (
     SILENCE,
     asked,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from parley.compose.composer import Composer
-from parley.compose.mcp import find_proxy
+from parley.compose.mcp import find_server_proxy
 from parley.errors import UsageError
 from parley.mcp.naming import qualify
 from parley.protocol.options import CliOptions
@@ -489,13 +489,10 @@ def test_a_configuration_on_the_command_line_must_be_readable(tmp_path: Path, gi
         ("http://[broken/", None),
     ],
 )
-def test_a_proxy_is_for_other_machines(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
-    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTPS_PROXY", "gate:3128")
-    monkeypatch.setenv("HTTP_PROXY", "http://plain:80")
-    monkeypatch.setenv("NO_PROXY", "near.example")
-    assert find_proxy(url) == proxy
+def test_a_proxy_is_for_other_machines(url: str, proxy: str | None) -> None:
+    environment = {"HTTPS_PROXY": "gate:3128", "HTTP_PROXY": "http://plain:80", "NO_PROXY": "near.example"}
+
+    assert find_server_proxy(url, environment) == proxy
 
 
 # The end.

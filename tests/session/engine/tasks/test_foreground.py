@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.tasks import foreground
+from parley.engine.tasks import manager
 from tests.helpers.mcp import script, visit
 from tests.helpers.session import Json, SessionHarness
 
@@ -17,7 +17,7 @@ BASH = ("Bash", {"command": UNTIL, "description": "A long job"})
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command is told as a task as soon as it has started."""
-    monkeypatch.setattr(foreground, "ANNOUNCE_AFTER_SECONDS", 0)
+    monkeypatch.setattr(manager, "ANNOUNCE_AFTER_SECONDS", 0)
 
 
 def tasks(harness: SessionHarness) -> list[Json]:

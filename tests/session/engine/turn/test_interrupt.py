@@ -13,10 +13,9 @@ import pytest
 
 from parley.engine.session.pump import Pump
 from parley.models.event_synthesis import event_objects, message_json
-from parley.protocol.connection import Connection
+from parley.protocol.connection import Connection, Role
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.requests import HookCallback, McpMessage, Request
-from parley.protocol.roles import Role
 from parley.transports.memory import create_pair
 from tests.helpers.session import Json, SessionHarness
 

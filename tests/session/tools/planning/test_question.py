@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import input_digest
 from parley.protocol.base import Json
 from parley.tools.base import InvalidInput, read_input, tool_schema
 from parley.tools.planning.question import AskUserQuestion

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.engine.context.history import History
+from parley.models.encoding import PrefixEncoder
 from parley.protocol.base import Json
 from parley.stores.base import Entry
 
@@ -165,3 +169,67 @@ def test_results_stand_in_the_order_of_their_calls_and_before_what_else_was_said
 
     assert found == messages(*begin, entry("user", [RESULT]), entry("user", [other_result]), entry("user", "Hurry"))
     assert found[-1]["content"] == [RESULT, other_result, text("Hurry")]
+
+
+THOUGHT: Json = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+BLOCKS = st.lists(st.sampled_from([text("a"), text(" "), text("é", citations=[]), THOUGHT, CALL]), max_size=3)
+LINES = st.one_of(
+    st.tuples(st.just("assistant"), BLOCKS, st.sampled_from(["m1", "m2", "m3", None])),
+    st.tuples(st.just("user"), st.lists(st.sampled_from([text("b"), text(""), RESULT]), max_size=3), st.none()),
+    st.tuples(st.just("cut"), st.integers(0, 30), st.none()),
+    st.tuples(st.just("boundary"), st.integers(0, 30), st.none()),
+    st.tuples(st.just("reset"), st.none(), st.none()),
+    st.tuples(st.just("repair"), st.sampled_from(["thinking", "messages.1.content.0"]), st.none()),
+)
+
+
+def make_entries(lines: list[tuple[str, Any, str | None]]) -> Iterator[Entry | str]:
+    """The entries of a random log. A text is the reason of a rejection."""
+    for number, (kind, value, id) in enumerate(lines):
+        if kind in ("assistant", "user"):
+            yield entry(kind, value, id, uuid=f"u{number}")
+        elif kind == "cut":
+            yield Entry(seq=0, kind="cut", at="", message={"after": f"u{value}"})
+        elif kind == "boundary":
+            kept = {"preserved_messages": {"uuids": [f"u{value}"]}}
+            boundary = {"type": "system", "subtype": "compact_boundary", "compact_metadata": kept}
+            yield Entry(seq=0, kind="system", at="", message=boundary)
+            summary = entry("user", "Summary.", uuid=f"s{number}")
+            yield msgspec.structs.replace(summary, context={"isCompactSummary": True})
+        elif kind == "reset":
+            yield Entry(seq=0, kind="conversation_reset", at="", message={})
+        else:
+            yield value
+
+
+@given(st.lists(LINES, max_size=30), st.integers(0, 30))
+def test_messages_that_are_kept_are_those_that_would_be_made_again(
+    lines: list[tuple[str, Any, str | None]], end: int
+) -> None:
+    kept, encoder, done = History(), PrefixEncoder(), list[Entry | str]()
+    for each in make_entries(lines):
+        done.append(each)
+        fresh = History()
+        for history, steps in ((kept, [each]), (fresh, done)):
+            for step in steps:
+                if isinstance(step, str):
+                    history.repair(step)
+                else:
+                    history.apply(step)
+
+        assert kept.render(end) == fresh.render(end)
+        assert b"[%b]" % bytes(encoder.encode(kept.render())) == msgspec.json.encode(fresh.render())
+
+
+def test_messages_before_the_last_answer_are_the_same_objects_every_time() -> None:
+    history = History()
+    for each in (entry("user", "a"), entry("assistant", "b", "m1"), entry("user", "c"), entry("assistant", "d", "m2")):
+        history.apply(each)
+    before = history.render()
+    history.apply(entry("user", "e"))
+
+    after = history.render()
+
+    assert [one is other for one, other in zip(before, after, strict=False)] == [True, True, False, False]
+    assert after[:4] == history.render()[:4]
+    assert all(one is other for one, other in zip(after[:4], history.render(), strict=False))

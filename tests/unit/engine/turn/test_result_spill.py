@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.turn.result_spill import ENVELOPE_BYTES, fit_input, spill_to_file
+from parley.engine.session.config import ENVELOPE_BYTES
+from parley.engine.turn.result_spill import fit_input, spill_to_file
+from parley.engine.turn.turn import fits_line
 from parley.protocol.base import encode_json
 from parley.tools.base import ToolOutput
 
@@ -22,15 +24,16 @@ def folder(tmp_path: Path) -> Path:
 
 def fit(result: ToolOutput, folder: Path) -> ToolOutput:
     numbers = count(1)
+    assert not fits_line(result, CAP)
     made = spill_to_file(result, CAP, lambda ending: folder / f"{next(numbers)}.{ending}")
     assert len(encode_json(made.content)) + len(encode_json(made.detail)) <= CAP - ENVELOPE_BYTES
     return made
 
 
-def test_a_result_that_fits_is_left_as_it_is(folder: Path) -> None:
-    result = ToolOutput(content="short", detail={"stdout": "short"}, is_error=False)
-    assert fit(result, folder) is result
-    assert not folder.exists()
+def test_a_result_fits_if_content_and_detail_do_together() -> None:
+    room = CAP - ENVELOPE_BYTES - 4  # the quotes
+    assert fits_line(ToolOutput(content="x" * (room // 2), detail="x" * (room // 2)), CAP)
+    assert not fits_line(ToolOutput(content="x" * (room // 2), detail="x" * (room // 2 + 1)), CAP)
 
 
 def test_the_hosts_copy_is_cut_before_the_models_text(folder: Path) -> None:

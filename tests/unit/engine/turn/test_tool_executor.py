@@ -14,15 +14,13 @@ from parley.compose.composer import Composer
 from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import make_policy
 from parley.compose.tools import make_workspace
-from parley.engine.approval.channel import ApprovalChannel
-from parley.engine.approval.gate import ApprovalGate
+from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.approval.grants import Grants
-from parley.engine.approval.input_digest import input_digest
-from parley.engine.approval.session_mode import SessionMode
+from parley.engine.approval.pending_approvals import ApprovalChannel, PendingApprovals
+from parley.engine.approval.request import input_digest
 from parley.engine.clock import Clock
 from parley.engine.hooks.dispatcher import HookDispatcher
 from parley.engine.hooks.registry import HookRegistry
-from parley.engine.recovery.pending_approvals import PendingApprovals
 from parley.engine.session.config import PermissionConfig
 from parley.engine.session.identity import SessionIdentity
 from parley.engine.session.journal import Journal

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.engine.context.system_prompt import is_replaced
-from parley.engine.session.messages import CAPABILITIES
+from parley.engine.session.session import CAPABILITIES
 from parley.engine.text import sanitize
 from parley.errors import NotPossible, UsageError
 from parley.mcp.base import PREFIX
@@ -246,7 +246,7 @@ def are_plugins_loaded(session: Session, plugins: list[requests.PluginEntry] | N
     """Whether all plugins of the request were loaded at the start."""
     if not plugins:
         return UNSET
-    loaded = {plugin["path"] for plugin in session.config.extensions.list_plugins()[0]}
+    loaded = {plugin["path"] for plugin in session.plugins[0]}
     cwd = session.config.cwd
     return all(os.path.realpath(os.path.join(cwd, os.path.expanduser(one.path))) in loaded for one in plugins)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.approval.input_digest import input_digest
+from parley.engine.approval.request import input_digest
 from parley.errors import NotPossible, ToolError
 from parley.permissions.base import Deny, ToolRequest
 from parley.protocol.base import Json

@@ -55,6 +55,7 @@ def parse_added(session: Session, request: panel_requests.ReloadPlugins) -> list
 
 def apply_plugins(session: Session, prepared: PluginReload) -> None:
     prepared.apply()
+    session.forget_plugins()
     session.config.agents.registry.reload()
     if session.config.settings is not None:
         session.hooks.set_commands(session.config.settings.merged)
@@ -64,7 +65,7 @@ def apply_plugins(session: Session, prepared: PluginReload) -> None:
 
 def describe_parts(session: Session) -> Json:
     """What the plugins of a session have brought."""
-    found, errors = session.config.extensions.list_plugins()
+    found, errors = session.plugins
     return {
         "commands": session.commands.list_commands(),
         "agents": session.config.agents.registry.to_json(),

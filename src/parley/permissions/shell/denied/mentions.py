@@ -12,19 +12,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from parley.permissions.paths.patterns import may_be_path
-from parley.permissions.shell.ast import DEV_NULL, CommandLine, SimpleCommand
+from parley.permissions.patterns import may_be_path
 from parley.permissions.shell.change_directory import CD_COMMANDS
 from parley.permissions.shell.denied.search import ASSIGNMENT, survey_command
-from parley.permissions.shell.readonly.git import find_printed_paths
+from parley.permissions.shell.readonly.check import reads_whole_folders
+from parley.permissions.shell.strict_parser import DEV_NULL, CommandLine, SimpleCommand
 from parley.permissions.shell.targets import find_file_operands
 from parley.permissions.shell.treesitter import CommandWords
 from parley.protocol.base import Struct
 
-SEARCHERS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep"})
-RECURSIVE = re.compile(r"-[A-Za-z]*[rRa].*|--(?:dereference-)?rec.*|--dir.*|recurse|--archive")
-SEARCHERS_IF_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "zgrep", "diff", "cp"})
-LISTS = ("--files0-from", "--files-from")
 GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
 MAX_FOLDERS = 16
 MAX_NAMES = 400
@@ -99,16 +95,6 @@ def find_mentions(command: str, cwd: str, home: str, line: CommandLine | None) -
     if line is None or line.has_documents or any("xargs" in words for words in commands):
         search.add_text(command)
     return search.result()
-
-
-def reads_whole_folders(words: Sequence[str]) -> bool:
-    """Whether a command reads every file in a folder, or the files named in a list."""
-    name = words[0].rpartition("/")[2] if words else ""
-    if name == "git":
-        return find_printed_paths(words) is not None
-    if name in SEARCHERS or any(word.startswith(LISTS) for word in words[1:]):
-        return True
-    return name in SEARCHERS_IF_RECURSIVE and any(RECURSIVE.fullmatch(word) for word in words[1:])
 
 
 def has_nested_commands(line: CommandLine) -> bool:

@@ -17,11 +17,10 @@ from itertools import islice
 
 from parley.permissions.base import word_set
 from parley.permissions.budget import describe_excess
-from parley.permissions.shell.ast import CommandLine
+from parley.permissions.shell.command_rules import compile_patterns, matches, may_match
 from parley.permissions.shell.denied import interpreters
 from parley.permissions.shell.denied.interpreters import READS_INPUT, TEXTS
-from parley.permissions.shell.rule_patterns import compile_patterns, matches, may_match
-from parley.permissions.shell.strict_parser import FORBIDDEN, MAX_COMMAND_CHARACTERS, parse_strict
+from parley.permissions.shell.strict_parser import FORBIDDEN, MAX_COMMAND_CHARACTERS, CommandLine, parse_strict
 from parley.permissions.shell.treesitter import (
     CommandWords,
     TooComplex,

@@ -1,22 +1,67 @@
-"""Whether a command only reads, proven word by word from the tables.
+"""Which commands only read, and which files they read, proven word by word from the tables.
+
+Assignments before a command are accepted if they only change how it prints. Any other variable could choose the program
+that runs (PATH), its code (LD_PRELOAD, NODE_OPTIONS) or its servers (GIT_SSH_COMMAND, HTTP_PROXY).
+
+A reader may open more files than it names. With the flags of FOLLOWING, or when it compares folders, it also opens the
+targets of symlinks below its operands. `md5sum -c` opens the files that a list names. A recursive search opens
+all files of a folder.
 
 See also: the tables (tables.py, git.py), programs with a check of their own (special.py).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import lru_cache
 
-from parley.permissions.shell import assignments
+from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import accepts_globs, parse_arguments, read_operands
-from parley.permissions.shell.ast import CommandLine, SimpleCommand
 from parley.permissions.shell.change_directory import CD_COMMANDS
-from parley.permissions.shell.readonly.git import check_git
+from parley.permissions.shell.readonly.git import check_git, find_printed_paths
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS, VERSIONS
-from parley.permissions.shell.wrappers import UnwrappedCommand, unwrap
+from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
+from parley.permissions.shell.wrappers import UnwrappedCommand, inner_argv, unwrap
 
 TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")
+WORD = re.compile(r"[A-Za-z0-9_.@-]*")
+ZONE = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
+SWITCH = re.compile(r"[01]?|true|false|yes|no")
+NUMBER = re.compile(r"\d{0,6}")
+PLAIN_PAGER = re.compile(r"cat|")
+
+SAFE_ASSIGNMENTS = {
+    "LANG": WORD, "LC_ALL": WORD, "LC_CTYPE": WORD, "LC_COLLATE": WORD, "LC_MESSAGES": WORD, "LC_NUMERIC": WORD,
+    "LC_TIME": WORD, "TERM": WORD, "NODE_ENV": WORD, "RAILS_ENV": WORD, "GOOS": WORD, "GOARCH": WORD,
+    "TZ": ZONE,
+    "CI": SWITCH, "NO_COLOR": SWITCH, "FORCE_COLOR": NUMBER, "CLICOLOR": SWITCH, "CLICOLOR_FORCE": SWITCH,
+    "PYTHONUNBUFFERED": SWITCH, "PYTHONDONTWRITEBYTECODE": SWITCH, "PYTHONUTF8": SWITCH, "RUST_BACKTRACE": WORD,
+    "COLUMNS": NUMBER, "LINES": NUMBER, "GIT_OPTIONAL_LOCKS": SWITCH, "GIT_TERMINAL_PROMPT": SWITCH,
+    "PAGER": PLAIN_PAGER, "GIT_PAGER": PLAIN_PAGER, "MANPAGER": PLAIN_PAGER,
+}  # fmt: skip
+# The flags with which symlinks are followed, and those with which subfolders are entered too; `*` means always.
+FOLLOWING = {
+    **dict.fromkeys(("grep", "egrep", "fgrep"), ("R dereference-recursive", "*")),
+    "rg": ("L follow", "*"),
+    "ls": ("L dereference", "R recursive"),
+    "du": ("L dereference", "*"),
+    "tree": ("l", "*"),
+    "diff": ("*", "r recursive"),
+}
+CHECKERS = word_set("cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum shasum")
+CHECKSUM_LINES = (
+    re.compile(r"\s*\S+[ \t](.+)"),
+    re.compile(r"\s*\S+[ \t][ *?^U](.+)"),
+    re.compile(r".*?\((.+)\)[ \t]*=.*"),
+)
+"""The forms of a line in a list of checksums: the name is at the end, after a mark, or in parentheses."""
+FIND_FLAGS = frozenset({"-L", "-follow"})
+SEARCHERS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep"})
+RECURSIVE = re.compile(r"-[A-Za-z]*[rRa].*|--(?:dereference-)?rec.*|--dir.*|recurse|--archive")
+SEARCHERS_IF_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "zgrep", "diff", "cp"})
+FILE_LISTS = ("--files0-from", "--files-from")
 
 
 def is_read_only(line: CommandLine, *, cwd: str = "") -> bool:
@@ -25,9 +70,17 @@ def is_read_only(line: CommandLine, *, cwd: str = "") -> bool:
 
 
 def reads_only(command: SimpleCommand) -> bool:
-    if any(redirect.writes for redirect in command.redirects) or not assignments.are_safe(command):
+    if any(redirect.writes for redirect in command.redirects) or not has_safe_assignments(command):
         return False
     return files_read(command) is not None
+
+
+def has_safe_assignments(command: SimpleCommand) -> bool:
+    """Whether every assignment before a command is in the table, with a value that fits."""
+    return all(
+        name in SAFE_ASSIGNMENTS and SAFE_ASSIGNMENTS[name].fullmatch(value) is not None
+        for name, value in command.assignments
+    )
 
 
 @lru_cache(maxsize=128)
@@ -81,3 +134,54 @@ def leaves_folder(line: CommandLine, cwd: str = "") -> bool:
 
 def _stays_in(command: UnwrappedCommand, cwd: str) -> bool:
     return command.argv == ("cd", ".") or (cwd != "" and command.argv == ("cd", cwd))
+
+
+def find_followed_folders(command: SimpleCommand) -> tuple[tuple[str, bool], ...]:
+    """The operands below which a reader follows symlinks, and whether at any depth."""
+    argv = inner_argv(command)
+    name = program_name(argv[0]) if argv else ""
+    if name == "find":
+        return tuple((start, True) for start in _find_start_folders(argv)) if FIND_FLAGS.intersection(argv) else ()
+    if name not in FOLLOWING:
+        return ()
+    follows, deep = FOLLOWING[name]
+    if follows != "*" and not any(flag in word for flag in follows.split() for word in argv):
+        return ()
+    found = parse_arguments(READERS[name], argv)
+    if found is None or found.has_flag("no-dereference") or (follows != "*" and not found.has_flag(*follows.split())):
+        return ()
+    is_deep = deep == "*" or found.has_flag(*deep.split())
+    return tuple((file, is_deep) for file in read_operands(READERS[name], argv, found) or (".",))
+
+
+def find_checksum_lists(command: SimpleCommand) -> tuple[str, ...]:
+    """The files that name other files to read; `-` is the input."""
+    argv = inner_argv(command)
+    name = program_name(argv[0]) if argv else ""
+    found = parse_arguments(READERS[name], argv) if name in CHECKERS else None
+    if found is None or not found.has_flag("c", "check"):
+        return ()
+    return tuple(argv[index] for index in found.operands) or ("-",)
+
+
+def parse_checksum_list(data: bytes) -> list[str] | None:
+    """The names in a list of checksums; None if one is escaped."""
+    lines = [line.rstrip("\r") for line in data.decode(errors="surrogateescape").split("\n")]
+    if any(line.lstrip().startswith("\\") for line in lines):
+        return None
+    return [found[1] for line in lines for form in CHECKSUM_LINES if (found := form.fullmatch(line))]
+
+
+def _find_start_folders(argv: Sequence[str]) -> Sequence[str]:
+    """The folders at which `find` may start: every argument that is not a flag."""
+    return [word for word in argv[1:] if word[:1] not in ("-", "(", ")", "!", ",")] or ["."]
+
+
+def reads_whole_folders(words: Sequence[str]) -> bool:
+    """Whether a command reads every file in a folder, or the files named in a list."""
+    name = words[0].rpartition("/")[2] if words else ""
+    if name == "git":
+        return find_printed_paths(words) is not None
+    if name in SEARCHERS or any(word.startswith(FILE_LISTS) for word in words[1:]):
+        return True
+    return name in SEARCHERS_IF_RECURSIVE and any(RECURSIVE.fullmatch(word) for word in words[1:])

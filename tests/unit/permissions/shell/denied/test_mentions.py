@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.permissions.shell import CommandLine, Mentions, find_mentions, has_nested_commands, parse_strict
-from parley.permissions.shell.denied.mentions import MAX_FOLDERS, MAX_NAMES, reads_whole_folders
+from parley.permissions.shell.denied.mentions import MAX_FOLDERS, MAX_NAMES
 
 
 def seen(text: str) -> Mentions:
@@ -56,35 +56,6 @@ def test_patterns_are_found_where_nothing_was_proven_about_them() -> None:
     assert seen("bash -c 'cat a*'").patterns == ("a*",)
     assert set(seen("cat a* b{c,d} $x").patterns) == {"a*", "b{c,d}"}
     assert seen("cat a*").patterns == ()
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("rg x", True),
-        ("/usr/bin/rg x", True),
-        ("grep -r x .", True),
-        ("grep -rn x .", True),
-        ("grep --recursive x", True),
-        ("grep -d recurse x", True),
-        ("grep --directories=recurse x", True),
-        ("grep x a", False),
-        ("diff -r a b", True),
-        ("diff a b", False),
-        ("cp -r a b", True),
-        ("cp -a a b", True),
-        ("cat -r a", False),
-        ("git grep x", True),
-        ("git -P grep x", True),
-        ("git -C sub grep x", True),
-        ("git -C grep log", False),
-        ("git -C", False),
-        ("git log --grep x", False),
-        ("", False),
-    ],
-)
-def test_what_reads_whole_folders_is_known(words: str, expected: bool) -> None:
-    assert reads_whole_folders(words.split()) is expected
 
 
 def test_a_search_counts_wherever_it_is_run() -> None:

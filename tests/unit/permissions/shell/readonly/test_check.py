@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.permissions.shell import CommandLine, is_read_only, parse_strict
+from parley.permissions.shell.readonly.check import reads_whole_folders
 
 
 def reads_only(text: str, cwd: str = "") -> bool:
@@ -60,3 +61,32 @@ def test_git_in_another_folder_does_not_only_read() -> None:
     assert reads_only("cd . && git status")
     assert not reads_only("cd /w && cd sub && git status", cwd="/w")
     assert reads_only("cd /w && ls")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("rg x", True),
+        ("/usr/bin/rg x", True),
+        ("grep -r x .", True),
+        ("grep -rn x .", True),
+        ("grep --recursive x", True),
+        ("grep -d recurse x", True),
+        ("grep --directories=recurse x", True),
+        ("grep x a", False),
+        ("diff -r a b", True),
+        ("diff a b", False),
+        ("cp -r a b", True),
+        ("cp -a a b", True),
+        ("cat -r a", False),
+        ("git grep x", True),
+        ("git -P grep x", True),
+        ("git -C sub grep x", True),
+        ("git -C grep log", False),
+        ("git -C", False),
+        ("git log --grep x", False),
+        ("", False),
+    ],
+)
+def test_what_reads_whole_folders_is_known(words: str, expected: bool) -> None:
+    assert reads_whole_folders(words.split()) is expected

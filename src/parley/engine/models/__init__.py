@@ -1,1 +1,0 @@
-"""The session's access to its models: opening, tracing, thinking budgets."""

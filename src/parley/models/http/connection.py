@@ -1,0 +1,227 @@
+"""Connections to an HTTP server: direct or through a proxy, in the clear or over TLS.
+
+    connection = await connect(address, proxy, make_context)    # raises OSError, BadResponse
+    connection.write(data)
+    data = await connection.read()                              # b"" at the end; raises OSError
+
+`ssl` is imported for https only: it takes as long as the rest of a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from parley.models.http.response import BadResponse, ResponseParser
+from parley.protocol.base import Struct
+
+if TYPE_CHECKING:
+    import ssl
+
+BUFFER_BYTES = 1024 * 1024
+"""Data that arrives faster than it is read waits in the kernel from here on."""
+TOGETHER_BYTES = 64 * 1024
+"""A shorter body is sent with its head; to copy a longer one takes longer than to send it apart."""
+HAPPY_EYEBALLS_SECONDS = 0.25
+"""How long to wait for one address of a host before the next is tried as well (RFC 8305)."""
+PORTS = {"http": 80, "https": 443}
+URL = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?:(?P<user>[^/?#]*)@)?"
+    r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._~-]+)?\]|[^\s/?#@:\[\]\\]+)(?::(?P<port>[0-9]{1,5})?)?"
+    r"(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?:#.*)?"
+)
+INVALID_IN_TARGET = re.compile(r"[^!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~|]")
+
+MakeContext = Callable[[], Awaitable["ssl.SSLContext"]]
+
+
+class Address(Struct, frozen=True):
+    """A URL in its parts."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+    """The path and the query, as they stand in a request."""
+    user: str | None = None
+    """User name and password, as they stand in the URL."""
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """Raises ValueError, without the URL: it may contain a password."""
+        found = URL.fullmatch(url.strip())
+        if found is None or (scheme := found["scheme"].lower()) not in PORTS:
+            raise ValueError("the URL is invalid (expected http://host:port/path or https://host:port/path)")
+        port = int(found["port"] or PORTS[scheme])
+        if not 0 < port < 65536:
+            raise ValueError(f"the URL has an invalid port: {port}")
+        target = (found["path"] or "/") + (found["query"] or "")
+        return cls(scheme, encode_host(found["host"].strip("[]")), port, quote_target(target), found["user"])
+
+    @property
+    def authority(self) -> str:
+        """Host and port, as in the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def basic_auth(self) -> str | None:
+        """The value of an Authorization header for the user in the URL."""
+        if not self.user:
+            return None
+        from base64 import b64encode
+        from urllib.parse import unquote
+
+        name, _, password = self.user.partition(":")
+        return "Basic " + b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
+
+
+def encode_host(host: str) -> str:
+    """Raises ValueError if the name is not a host name."""
+    return host if host.isascii() else host.encode("idna").decode("ascii")
+
+
+def quote_target(target: str) -> str:
+    if INVALID_IN_TARGET.search(target) is None:
+        return target
+    from urllib.parse import quote
+
+    return quote(target, safe="!#$%&'()*+,/:;=?@[]~|")
+
+
+class Connection(asyncio.Protocol):
+    """One connection. Data waits here until it is read."""
+
+    def __init__(self) -> None:
+        self.idle_since = 0.0
+        self._transport: asyncio.Transport | None = None
+        self._data: list[bytes] = []
+        self._size = 0
+        self._is_paused = False
+        self._is_at_end = False
+        self._error: Exception | None = None
+        self._reader: asyncio.Future[None] | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a request can be sent: the server has neither closed the connection nor sent anything."""
+        return self._transport is not None and not self._is_at_end and not self._data
+
+    def write(self, head: bytes, body: bytes = b"") -> None:
+        assert self._transport is not None
+        if len(body) < TOGETHER_BYTES:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(memoryview(body))
+
+    async def read(self) -> bytes:
+        """All that has arrived; empty at the end. Raises OSError."""
+        while not self._data:
+            if self._error is not None:
+                raise self._error
+            if self._is_at_end:
+                return b""
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        data = self._data[0] if len(self._data) == 1 else b"".join(self._data)
+        self._data.clear()
+        self._size = 0
+        if self._is_paused and self._transport is not None:
+            self._transport.resume_reading()
+            self._is_paused = False
+        return data
+
+    async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
+        """Encrypt the rest of the connection. Raises OSError."""
+        assert self._transport is not None
+        loop = asyncio.get_running_loop()
+        transport = await loop.start_tls(self._transport, self, context, server_hostname=host)
+        if transport is None:
+            raise ConnectionResetError("the connection was closed during the TLS handshake")
+        self._transport = transport
+
+    def close(self) -> None:
+        """Close it at once, without waiting for the peer."""
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+        self._is_at_end = True
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # the loop gives a stream protocol a Transport
+
+    def data_received(self, data: bytes) -> None:
+        self._data.append(data)
+        self._size += len(data)
+        if self._size > BUFFER_BYTES and not self._is_paused and self._transport is not None:
+            self._transport.pause_reading()
+            self._is_paused = True
+        self._wake()
+
+    def eof_received(self) -> None:
+        self._is_at_end = True
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_at_end, self._transport = True, None
+        self._error = self._error or exc
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+
+async def connect(address: Address, proxy: Address | None, make_context: MakeContext) -> Connection:
+    """Raises OSError or BadResponse."""
+    first = proxy or address
+    context = await make_context() if "https" in (first.scheme, address.scheme) else None
+    connection = Connection()
+    try:
+        await asyncio.get_running_loop().create_connection(
+            lambda: connection,
+            first.host,
+            first.port,
+            ssl=context if first.scheme == "https" else None,
+            server_hostname=first.host if first.scheme == "https" else None,
+            happy_eyeballs_delay=HAPPY_EYEBALLS_SECONDS,
+        )
+        if proxy is not None and address.scheme == "https":
+            await open_tunnel(connection, address, proxy)
+            assert context is not None
+            await connection.start_tls(context, address.host)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def open_tunnel(connection: Connection, address: Address, proxy: Address) -> None:
+    """Ask a proxy for a connection to an address. Raises OSError or BadResponse."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    lines = [f"CONNECT {host}:{address.port} HTTP/1.1", f"host: {host}:{address.port}"]
+    if credentials := proxy.basic_auth:
+        lines.append(f"proxy-authorization: {credentials}")
+    connection.write("\r\n".join([*lines, "", ""]).encode("ascii"))
+    # Only the head is parsed: after it, the connection belongs to the server behind the proxy.
+    head = b""
+    while b"\r\n\r\n" not in head:
+        data = await connection.read()
+        head += data
+        if not data or len(head) > 64 * 1024:
+            raise BadResponse("the proxy closed the connection" if not data else "the answer of the proxy is too long")
+    response = ResponseParser()
+    head, _, rest = head.partition(b"\r\n\r\n")
+    response.feed(head + b"\r\n\r\n")
+    if response.status is None or not 200 <= response.status < 300:
+        raise BadResponse(f"the proxy refused the connection with status {response.status}")
+    if rest:
+        raise BadResponse("the proxy sent data before the TLS handshake")

@@ -1,0 +1,52 @@
+"""How much a model may think, in the terms of the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from parley.engine.context.conversation import ThinkingOptions, thinking_field
+from parley.models.catalog import ModelInfo
+from parley.protocol.base import Json
+
+ADAPTIVE: Json = {"type": "adaptive"}
+
+
+def budget(tokens: int, **more: object) -> Json:
+    return {"type": "enabled", "budget_tokens": tokens, **more}
+
+
+@pytest.mark.parametrize(
+    ("thinks", "wish", "field"),
+    [
+        ("adaptive", ThinkingOptions(), ADAPTIVE),
+        ("adaptive", ThinkingOptions(budget_tokens=5000), ADAPTIVE),
+        ("adaptive", ThinkingOptions(mode="adaptive"), ADAPTIVE),
+        ("adaptive", ThinkingOptions(mode="enabled"), ADAPTIVE),
+        ("adaptive", ThinkingOptions(display="omitted"), {**ADAPTIVE, "display": "omitted"}),
+        ("adaptive", ThinkingOptions(mode="disabled"), None),
+        ("adaptive", ThinkingOptions(budget_tokens=0), None),
+        ("budget", ThinkingOptions(), budget(31_999)),
+        ("budget", ThinkingOptions(budget_tokens=5000), budget(5000)),
+        ("budget", ThinkingOptions(budget_tokens=5000, display="summarized"), budget(5000, display="summarized")),
+        ("budget", ThinkingOptions(budget_tokens=1), budget(1024)),
+        ("budget", ThinkingOptions(budget_tokens=10**6), budget(31_999)),
+        ("budget", ThinkingOptions(mode="disabled", budget_tokens=5000), None),
+        ("budget", ThinkingOptions(budget_tokens=0), None),
+        ("effort", ThinkingOptions(), ADAPTIVE),
+        ("effort", ThinkingOptions(mode="adaptive", display="omitted"), {**ADAPTIVE, "display": "omitted"}),
+        ("effort", ThinkingOptions(budget_tokens=5000), budget(5000)),
+        ("effort", ThinkingOptions(mode="disabled", budget_tokens=5000), {"type": "disabled"}),
+        ("effort", ThinkingOptions(budget_tokens=0), {"type": "disabled"}),
+        ("never", ThinkingOptions(), None),
+        ("never", ThinkingOptions(budget_tokens=5000, mode="enabled", display="omitted"), None),
+    ],
+)
+def test_a_thinking_option_is_translated_for_the_model(thinks: str, wish: ThinkingOptions, field: Json | None) -> None:
+    assert thinking_field(wish, ModelInfo(thinking=thinks), 32_000) == field
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "field"), [(500, None), (1024, None), (1025, budget(1024)), (2000, budget(1999))]
+)
+def test_a_budget_always_leaves_room_for_an_answer(max_tokens: int, field: Json | None) -> None:
+    assert thinking_field(ThinkingOptions(budget_tokens=5000), ModelInfo(thinking="budget"), max_tokens) == field

@@ -1,0 +1,77 @@
+"""Encoding conversations that grow."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parley.models.encoding import CONVERSATIONS, PrefixEncoder, encode_object
+from parley.protocol.base import Json
+
+ITEMS: list[Json] = [{"number": number, "text": "é" * number} for number in range(8)]
+
+
+@given(st.lists(st.lists(st.sampled_from(ITEMS), max_size=8), max_size=20))
+def test_the_json_is_that_of_the_items(requests: list[list[Json]]) -> None:
+    encoder = PrefixEncoder()
+
+    for items in requests:
+        assert b"[%b]" % bytes(encoder.encode(items)) == msgspec.json.encode(items)
+
+
+def test_only_new_items_are_encoded() -> None:
+    converted: list[int] = []
+
+    def convert(item: Json) -> list[Json]:
+        converted.append(item["number"])
+        return [item]
+
+    encoder = PrefixEncoder(convert)
+    encoder.encode(ITEMS[:4])
+    encoder.encode([*ITEMS[:3], ITEMS[5], ITEMS[6]])
+    encoder.encode([*ITEMS[:3], ITEMS[5], ITEMS[6], ITEMS[7]])
+
+    assert converted == [0, 1, 2, 3, 5, 6, 7]
+
+
+def test_an_item_may_become_none_or_several() -> None:
+    encoder = PrefixEncoder(lambda item: [item] * item["number"])
+
+    for end in (3, 1, 4, 2):
+        sent = [item for item in ITEMS[:end] for _ in range(item["number"])]
+        assert b"[%b]" % bytes(encoder.encode(ITEMS[:end])) == msgspec.json.encode(sent)
+
+
+def test_items_that_are_equal_but_not_the_same_are_encoded_again() -> None:
+    encoder = PrefixEncoder()
+    encoder.encode([{"a": 1}])
+
+    assert encoder.encode([{"a": True}]) == b'{"a":true}'
+
+
+def test_several_conversations_are_remembered() -> None:
+    converted: list[int] = []
+
+    def convert(item: Json) -> list[Json]:
+        converted.append(item["number"])
+        return [item]
+
+    encoder = PrefixEncoder(convert)
+    for number in (*range(CONVERSATIONS), *range(CONVERSATIONS)):
+        encoder.encode([ITEMS[number]])
+    assert converted == [*range(CONVERSATIONS)]
+
+    encoder.encode([ITEMS[CONVERSATIONS]])
+    encoder.encode([ITEMS[0]])
+    assert converted == [*range(CONVERSATIONS), CONVERSATIONS, 0]
+
+
+@given(
+    st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.lists(st.integers())), min_size=1),
+    st.lists(st.sampled_from(ITEMS)),
+)
+def test_an_object_is_assembled_from_encoded_lists(fields: Json, items: list[Json]) -> None:
+    for name in fields:
+        body = fields | {name: items}
+        assert encode_object(body, {name: PrefixEncoder().encode(items)}) == msgspec.json.encode(body)
