@@ -1,10 +1,12 @@
 # `make hello` runs the main job, `make check` passes the tests; both set up what they need.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+MERMAID := 11.17.2
 
 TIERS := unit session process compat stress
 
-.PHONY: hello check lint types test $(TIERS) shuffled compat-newest drift parity bench docs site house dist clean
+.PHONY: hello check lint types test $(TIERS) shuffled compat-newest drift parity bench docs site pictures house dist clean
 
 hello: .venv/ready
 	@$(BIN)/parley --print --model offline "say Hello from Parley: no key, no network."
@@ -42,14 +44,18 @@ parity: .venv/ready
 drift: .venv/ready
 	$(BIN)/python scripts/drift.py --newest --check
 
-# The wheel and the source distribution, and proof that the wheel works in a clean environment.
+# The wheel and the source distribution, and proof that each works in a clean environment outside the checkout.
 dist: .venv/ready
 	rm -rf dist
-	$(BIN)/pip install --quiet --disable-pip-version-check build
+	@$(PIP) build
 	$(BIN)/python -m build --outdir dist
-	rm -rf build/try && $(PYTHON) -m venv build/try
-	build/try/bin/pip install --quiet --disable-pip-version-check dist/*.whl
-	cd build && env -i try/bin/parley --print --model offline "say Hello from the wheel."
+	@set -e; for file in dist/*; do \
+	    echo "trying $$file in a clean environment"; place=$$(mktemp -d); \
+	    $(PYTHON) -m venv $$place/venv; \
+	    $$place/venv/bin/pip install --quiet --disable-pip-version-check $$file; \
+	    (cd $$place && env -i HOME=$$place venv/bin/parley --print --model offline "say Hello from $$file."); \
+	    rm -rf $$place; \
+	done
 
 bench: .venv/ready
 	$(BIN)/python bench/engines.py parley=$(BIN)/parley
@@ -63,20 +69,37 @@ house: .venv/ready
 	$(BIN)/python scripts/house.py
 
 # The documentation as a web site, in build/site. A broken link is an error.
-site: .venv/ready
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+site: .venv/ready-site build/mermaid/package
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The pictures of the documentation, from real runs of the command line.
+pictures: .venv/ready-dev
+	$(BIN)/python scripts/pictures.py
 
 .venv/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Parley needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@test -x $(BIN)/python || { echo "setting up: creating the virtual environment .venv"; $(PYTHON) -m venv .venv; }
+	@echo "setting up: installing Parley and what it needs (about 10 seconds)"
+	@$(PIP) --editable .
+	@echo "setting up: compiling"
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 .venv/ready-dev: .venv/ready
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "setting up: installing the tools for lint, types and tests"
+	@$(PIP) --editable '.[dev]'
 	@touch $@
 
+.venv/ready-site: .venv/ready
+	@echo "setting up: installing the tools for the documentation"
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+# The site serves Mermaid itself, so that a reader's browser asks no other server.
+build/mermaid/package:
+	@echo "setting up: fetching Mermaid from the npm registry"
+	@rm -rf build/mermaid && mkdir -p build/mermaid
+	@cd build/mermaid && npm pack --silent @mermaid-js/tiny@$(MERMAID) >/dev/null && tar xzf *.tgz
+
 clean:
-	rm -rf .venv .compat .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .compat .mypy_cache .ruff_cache .pytest_cache build dist

@@ -32,8 +32,8 @@ async def review(plan: Plan) -> PlanDecision:
 async def main() -> None:
     options = Options(model="offline", permission_mode="plan", on_question=choose, on_plan=review)
     async with Client(options) as client:
-        await (await client.ask(ASKS))
-        await (await client.ask(PLANS))
+        await client.run(ASKS)
+        await client.run(PLANS)
         async for message in await client.ask("say On with it."):
             if isinstance(message, SystemMessage) and message.subtype == "init":
                 print("the mode is now", message.data["permissionMode"])

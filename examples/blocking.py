@@ -9,19 +9,9 @@ Prints:
 
 from typing import Any
 
-from parley import (
-    AssistantMessage,
-    Options,
-    PermissionResult,
-    PermissionResultAllow,
-    SyncClient,
-    UserMessage,
-    query_sync,
-)
+from parley import Options, PermissionResult, PermissionResultAllow, SyncClient, UserMessage, run_sync
 
-for message in query_sync(prompt="say Hello.", options=Options(model="offline")):
-    if isinstance(message, AssistantMessage):
-        print(message.text)
+print(run_sync("say Hello.", Options(model="offline")).text)
 
 
 async def decide(name: str, input: dict[str, Any], context: Any) -> PermissionResult:

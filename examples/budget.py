@@ -1,36 +1,39 @@
-"""Limit what a session may spend. A turn that reaches a limit ends with an error result.
+"""Limit what a session, or all sessions together, may spend. A turn that reaches a limit fails.
 
 Prints:
-    max_turns: error_max_turns at model call 3
+    max_turns: error_max_turns
     max_budget_calls: error_during_execution because of budget_exhausted
-    max_budget_usd: success for $0.00
+    a spent budget: the budget of 10 tokens is spent (10)
 """
 
 import asyncio
 from typing import Any
 
-from parley import Client, Options, ResultMessage
+from parley import Budget, BudgetExceeded, Options, ResultError, run
 
 LONG = "\n".join(['call Bash {"command": "true"}', "think And again."] * 5)
 
 
-async def run(prompt: str, **limits: Any) -> ResultMessage:
-    options = Options(model="offline", allowed_tools=["Bash"], **limits)
-    async with Client(options) as client:
-        result = await (await client.ask(prompt))
-        assert result is not None  # only a cancelled prompt has no result
-        return result
+async def try_it(**limits: Any) -> ResultError | None:
+    try:
+        await run(LONG, Options(model="offline", allowed_tools=["Bash"], **limits))
+    except ResultError as exc:
+        return exc
+    return None
 
 
 async def main() -> None:
-    result = await run(LONG, max_turns=2)
-    print("max_turns:", result.subtype, "at model call", result.num_turns)
+    if error := await try_it(max_turns=2):
+        print("max_turns:", error.subtype)
+    if error := await try_it(max_budget_calls=3):
+        print("max_budget_calls:", error.subtype, "because of", error.terminal_reason)
 
-    result = await run(LONG, max_budget_calls=3)
-    print("max_budget_calls:", result.subtype, "because of", result.terminal_reason)
-
-    result = await run("say Cheap.", max_budget_usd=0.50)  # the offline model costs nothing
-    print(f"max_budget_usd: {result.subtype} for ${result.total_cost_usd:.2f}")
+    budget = Budget(tokens=10)  # shared by all clients that have it in their options
+    budget.add(usd=0, tokens=10)
+    try:
+        await run("say Hello.", Options(model="offline", budget=budget))
+    except BudgetExceeded as exc:
+        print("a spent budget:", exc)
 
 
 asyncio.run(main())

@@ -3,18 +3,15 @@
 Prints:
     no such engine: CLINotFoundError
     a bad option: ProcessError, exit code 1
-    the model failed: ResultError, status 400, terminal_reason api_error
+    the model failed: status 400, terminal_reason api_error
+    without an exception: API Error: 400 no such thing
     a refused request: ControlError for stop_task
+    a misspelled option: Options() has no argument 'modle'; did you mean 'model'?
 """
 
 import asyncio
 
-from parley import Client, CLINotFoundError, ControlError, Options, ProcessError, ResultError, query
-
-
-async def run(prompt: str, options: Options) -> None:
-    async for _ in query(prompt=prompt, options=options):
-        pass
+from parley import Client, CLINotFoundError, ControlError, Options, ProcessError, ResultError, run
 
 
 async def main() -> None:
@@ -28,17 +25,23 @@ async def main() -> None:
     except ProcessError as exc:  # exc.stderr has what the engine wrote to stderr
         print(f"a bad option: {type(exc).__name__}, exit code {exc.exit_code}")
 
-    try:
-        await run("fail 400 no such thing", Options(model="offline"))
-    except ResultError as exc:  # raised after the last message; the result is a message too
-        status, reason = exc.api_error_status, exc.terminal_reason
-        print(f"the model failed: {type(exc).__name__}, status {status}, terminal_reason {reason}")
-
     async with Client(Options(model="offline")) as client:
+        try:
+            await client.run("fail 400 no such thing")
+        except ResultError as exc:  # exc.result_message is the whole result
+            print(f"the model failed: status {exc.api_error_status}, terminal_reason {exc.terminal_reason}")
+        result = await client.run("fail 400 no such thing", check=False)
+        print("without an exception:", result.text)
+
         try:
             await client.stop_task("no-such-task")
         except ControlError as exc:
             print(f"a refused request: {type(exc).__name__} for {exc.subtype}")
+
+    try:
+        Options(modle="sonnet")  # type: ignore[call-arg]  # type checkers find it too
+    except TypeError as exc:
+        print("a misspelled option:", exc)
 
 
 asyncio.run(main())

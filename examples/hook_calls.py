@@ -8,36 +8,53 @@ Prints:
 """
 
 import asyncio
-from typing import Any
 
-from parley import Client, HookContext, HookMatcher, Options, ToolResultBlock, UserMessage
+from parley import (
+    Client,
+    HookContext,
+    HookJSONOutput,
+    HookMatcher,
+    Options,
+    PostToolUseHookInput,
+    PreToolUseHookInput,
+    ToolResultBlock,
+    UserMessage,
+)
 
 PROMPT = """call Bash {"command": "echo hello"}
 call Bash {"command": "cat secrets.txt"}
 say Done."""
 
 
-async def before(input: Any, tool_use_id: str | None, context: HookContext) -> dict[str, Any]:
+async def before(input: PreToolUseHookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
     command = input["tool_input"]["command"]
     print("before Bash:", command)
-    decision = {"permissionDecision": "allow"}
     if "secrets" in command:
-        decision = {"permissionDecision": "deny", "permissionDecisionReason": "secrets are off limits"}
-    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}
+        return {
+            "hookSpecificOutput": {
+                "hookEventName": "PreToolUse",
+                "permissionDecision": "deny",
+                "permissionDecisionReason": "secrets are off limits",
+            }
+        }
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
 
 
-async def after(input: Any, tool_use_id: str | None, context: HookContext) -> dict[str, Any]:
+async def after(input: PostToolUseHookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
     print("after Bash:", input["tool_response"]["stdout"].strip())
     return {}
 
 
 async def main() -> None:
-    hooks = {
-        "PreToolUse": [HookMatcher(matcher="Bash", hooks=[before])],
-        "PostToolUse": [HookMatcher(matcher="Bash", hooks=[after])],
-    }
+    options = Options(
+        model="offline",
+        hooks={
+            "PreToolUse": [HookMatcher(matcher="Bash", hooks=[before])],
+            "PostToolUse": [HookMatcher(matcher="Bash", hooks=[after])],
+        },
+    )
     denials = []
-    async with Client(Options(model="offline", hooks=hooks)) as client:
+    async with Client(options) as client:
         async for message in await client.ask(PROMPT):
             if isinstance(message, UserMessage) and not isinstance(message.content, str):
                 denials += [block for block in message.content if isinstance(block, ToolResultBlock) and block.is_error]

@@ -14,8 +14,8 @@ from parley import Client, Options
 
 async def main(loop: str) -> None:
     async with Client(Options(model="offline", engine="local")) as client:
-        text = await (await client.ask("say Hello.")).text()
-        print(f"{loop}: {text} (no child process: {client.pid is None})")
+        result = await client.run("say Hello.")
+        print(f"{loop}: {result.text} (no child process: {client.pid is None})")
 
 
 for loop in ["asyncio", *(["trio"] if find_spec("trio") else [])]:

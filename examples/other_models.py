@@ -8,15 +8,12 @@ Prints:
 
 import asyncio
 
-from parley import Client, Options
-from parley.testing import read_script, running
-
-HELLO = 'at_end = "repeat"\n[[turn]]\ntext = "Hello from %s."'
+from parley import Options, Script, run
+from parley.testing import running
 
 
 async def ask(options: Options) -> str:
-    async with Client(options) as client:
-        return await (await client.ask("Who is there?")).text()
+    return (await run("Who is there?", options)).text
 
 
 async def main(one: str, other: str) -> None:
@@ -32,5 +29,6 @@ async def main(one: str, other: str) -> None:
     print("the fallback, when the first is overloaded:", await ask(options))
 
 
-with running(read_script(HELLO % "one", "one")) as one, running(read_script(HELLO % "the other", "other")) as other:
+hello, other_hello = Script(["Hello from one."]), Script(["Hello from the other."], at_end="repeat")
+with running(hello) as one, running(other_hello) as other:
     asyncio.run(main(one.url, other.url))

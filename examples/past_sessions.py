@@ -8,23 +8,17 @@ Prints:
     the fork has all messages: True
 """
 
-import asyncio
 import tempfile
 
 from parley import (
-    Client,
     Options,
     fork_session,
     get_session_info,
     get_session_messages,
     list_sessions,
     rename_session,
+    run_sync,
 )
-
-
-async def create_session(folder: str) -> None:
-    async with Client(Options(model="offline", cwd=folder)) as client:
-        await (await client.ask("say Remember me."))
 
 
 def show(folder: str) -> None:
@@ -42,5 +36,5 @@ def show(folder: str) -> None:
 
 
 with tempfile.TemporaryDirectory() as folder:
-    asyncio.run(create_session(folder))
+    run_sync("say Remember me.", Options(model="offline", cwd=folder))
     show(folder)

@@ -10,14 +10,12 @@ import asyncio
 import tempfile
 from typing import Any
 
-from parley import Client, Options
+from parley import Options, run
 
 
 async def ask(prompt: str, **options: Any) -> str:
     """Send one prompt to a new engine and return the session id."""
-    async with Client(Options(model="offline", **options)) as client:
-        await (await client.ask(prompt))
-        return str(client.session_id)
+    return (await run(prompt, Options(model="offline", **options))).session_id
 
 
 async def main(folder: str) -> None:

@@ -8,7 +8,7 @@ Prints:
 import asyncio
 from dataclasses import dataclass
 
-from parley import Client, Options
+from parley import Options, run
 
 
 @dataclass
@@ -18,9 +18,9 @@ class City:
 
 
 async def main() -> None:
-    async with Client(Options(model="offline", output_type=City)) as client:
-        turn = await client.ask('call StructuredOutput {"name": "Ulm", "people": 126000}\nsay Done.')
-        city: City = await turn.output()
+    prompt = 'call StructuredOutput {"name": "Ulm", "people": 126000}\nsay Done.'
+    result = await run(prompt, Options(model="offline", output_type=City))
+    city = result.output  # a City, for type checkers too
     print(city)
     print(f"{city.people} people live in {city.name}")
 

@@ -10,37 +10,35 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from parley import Client, Options
+from parley import Client, Options, Script
+from parley.testing import call
 
-LOOKS = """
-[[turn]]
-tools = [{ name = "Bash", input = { command = "cat notes.txt" } }]
-
-[[turn]]
-text = "It says: buy milk."
-"""
+LOOKS = Script(
+    [
+        ["I will look.", call("Bash", command="cat notes.txt")],
+        "It says: buy milk.",
+    ]
+)
 
 
 async def my_agent(question: str, options: Options) -> str:
     """The agent under test."""
     async with Client(options) as client:
-        return await (await client.ask(question)).text()
+        return (await client.run(question)).text
 
 
-def play(folder: Path, script: str, **given: Any) -> Options:
-    (folder / "script.toml").write_text(script)
+def play(folder: Path, **given: Any) -> Options:
     (folder / "notes.txt").write_text("buy milk")
-    model = f"scripted:{folder / 'script.toml'}"
-    return Options(model=model, cwd=folder, engine="local", allowed_tools=["Bash(cat *)"], **given)
+    return Options(model=LOOKS, cwd=folder, engine="local", allowed_tools=["Bash(cat *)"], **given)
 
 
 def test_the_agent_reads_the_notes(tmp_path: Path) -> None:
-    answer = asyncio.run(my_agent("What do my notes say?", play(tmp_path, LOOKS)))
+    answer = asyncio.run(my_agent("What do my notes say?", play(tmp_path)))
 
     assert answer == "It says: buy milk."
 
 
 def test_the_agent_survives_a_backend_that_breaks(tmp_path: Path) -> None:
-    answer = asyncio.run(my_agent("What do my notes say?", play(tmp_path, LOOKS, faults=["overloaded"])))
+    answer = asyncio.run(my_agent("What do my notes say?", play(tmp_path, faults=["overloaded"])))
 
     assert answer == "It says: buy milk."

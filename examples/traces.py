@@ -32,7 +32,7 @@ async def decide(name: str, input: dict[str, Any], context: Any) -> PermissionRe
 async def main() -> None:
     with trace.get_tracer("my-program").start_as_current_span("my work"):
         async with Client(Options(model="offline", engine="local", can_use_tool=decide)) as client:
-            await (await client.ask('call Bash {"command": "touch here"}\nsay Done.'))
+            await client.run('call Bash {"command": "touch here"}\nsay Done.')
 
 
 def show(parent: int | None, depth: int = 0) -> None:

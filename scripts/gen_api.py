@@ -22,6 +22,8 @@ common tasks, [sdk.md](sdk.md) describes behaviour that applies to all calls. Ev
 protocol message) and `raw` (the line as a dict).
 """
 IN_HEAD = {"raw", "wire"}
+MADE_BY_US = {"RunResult", "SyncTurn", "Turn"}
+"""Classes whose constructor programs do not call."""
 
 
 def pages() -> dict[str, str]:
@@ -73,16 +75,18 @@ def class_stub(name: str, cls: type) -> Iterator[str]:
 
 def members(cls: type) -> Iterator[str]:
     """Constructor, methods and properties."""
-    if "__init__" in vars(cls) and not dataclasses.is_dataclass(cls) and not getattr(cls, "_is_protocol", False):
+    is_called = cls.__name__ not in MADE_BY_US and not getattr(cls, "_is_protocol", False)
+    if "__init__" in vars(cls) and not dataclasses.is_dataclass(cls) and is_called:
         yield signature("__init__", vars(cls)["__init__"]).partition(" -> ")[0]
     for method, function in methods(cls):
         if function.__name__ != method:
-            yield f"{method} = {function.__name__}"
+            yield f"{method} = {function.__name__}  # another name; prefer {function.__name__}"
         else:
             yield from described(signature(method, function), first_paragraph(function))
     for name, found in inspect.getmembers(cls):
-        if isinstance(found, property) and found.fget and name not in IN_HEAD:
-            kind = annotation(inspect.signature(found.fget).return_annotation)
+        get = found.fget if isinstance(found, property) else getattr(found, "func", None)  # of a cached_property
+        if get is not None and name not in IN_HEAD:
+            kind = annotation(inspect.signature(get).return_annotation)
             yield f"{name}: {kind}{comment(first_paragraph(found))}"
 
 

@@ -1,4 +1,4 @@
-"""Generate the table of flags in docs/cli.md from the option table."""
+"""Generate the tables of flags in docs/cli.md and of commands in docs/subcommands.md."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import Any
 
 from pages import fill, main, table
 
+from parley.cli.commands.catalog import COMMANDS, Command
+from parley.cli.commands.subcommand import usage_line
 from parley.cli.help import format_value
 from parley.protocol.options import FIELDS, ROWS, Option
 
 PAGE = "docs/cli.md"
+SUBCOMMANDS = "docs/subcommands.md"
 
 
 def pages() -> dict[str, str]:
@@ -19,7 +22,29 @@ def pages() -> dict[str, str]:
         "flags": "\n".join(flag_tables()),
         "unflagged": "\n".join(table(("variable", "setting", "default", "effect"), unflagged_rows())),
     }
-    return {PAGE: fill(PAGE, parts)}
+    commands = "\n".join(line for command in COMMANDS.values() for line in command_section(command))
+    return {PAGE: fill(PAGE, parts), SUBCOMMANDS: fill(SUBCOMMANDS, {"commands": commands})}
+
+
+def command_section(command: Command) -> Iterator[str]:
+    aliases = f" Also called {' and '.join(map(code, command.aliases))}." if command.aliases else ""
+    yield f"### {command.name}"
+    yield ""
+    yield f"{command.help}{aliases}"
+    yield ""
+    actions = ((code(usage_line(command, name)), action.help) for name, action in command.actions.items())
+    yield from table(("command", "effect"), actions)
+    yield ""
+    flags = {flag.names: flag for action in command.actions.values() for flag in action.flags}
+    if flags:
+        rows = (
+            (code(f"{', '.join(flag.names.split())} {flag.metavar}".rstrip()), flag.help) for flag in flags.values()
+        )
+        yield from table(("option", "effect"), rows)
+        yield ""
+    if command.notes:
+        yield command.notes
+        yield ""
 
 
 def flag_tables() -> Iterator[str]:

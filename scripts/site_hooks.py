@@ -1,7 +1,10 @@
-"""MkDocs hooks: publish the examples and the project files together with `docs/`.
+"""MkDocs hooks: publish the examples and the project files together with `docs/`, and Mermaid for the diagrams.
 
 Pages link to each other by their paths in the repository, so that the links also work on GitHub. `on_files` adds the
 files outside `docs/`, and `on_page_markdown` rewrites links to the paths on the site. `mkdocs.yml` names this file.
+
+The theme fetches Mermaid from another server unless the page has loaded it. `on_post_page` loads our copy on pages with
+a diagram, and refuses a page that loads anything from elsewhere.
 """
 
 from __future__ import annotations
@@ -18,7 +21,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PROJECT_FILES = ["LICENSE", *(path.name for path in ROOT.glob("*.md"))]
-LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
+REPOSITORY_FOLDERS = ("bench/", "scripts/", "src/", "tests/")
+"""Not on the site: a link to them becomes its text."""
+MERMAID = {"assets/mermaid.js": "dist/mermaid.tiny.js", "assets/mermaid.LICENSE": "LICENSE"}
+"""Paths on the site, and in the package that `make site` fetches."""
+FOREIGN = re.compile(r"""<(?:script|img|iframe)\b[^>]*\ssrc=["']?(?:https?:)?//|<link\b[^>]*stylesheet[^>]*//""")
+LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?![a-z]+:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def list_sources() -> dict[str, str]:
@@ -38,6 +46,9 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
     for path, site_path in list_sources().items():
         if not path.startswith("docs/"):
             files.append(File.generated(config, site_path, abs_src_path=str(ROOT / path)))
+    for site_path, path in MERMAID.items():
+        source = ROOT / "build" / "mermaid" / "package" / path
+        files.append(File.generated(config, site_path, abs_src_path=str(source)))
     return files
 
 
@@ -47,10 +58,22 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     folder = posixpath.dirname(next(path for path, site_path in site_paths.items() if site_path == here))
 
     def rewrite(link: re.Match[str]) -> str:
-        path = posixpath.normpath(posixpath.join(folder, link[1]))
+        path = posixpath.normpath(posixpath.join(folder, link["path"]))
         target = site_paths.get(path) or site_paths.get(f"{path}/README.md")
         if target is None:
-            return link[0]  # MkDocs reports it.
-        return f"]({posixpath.relpath(target, posixpath.dirname(here) or '.')}"
+            is_elsewhere = path.startswith(REPOSITORY_FOLDERS) and (ROOT / path).exists()
+            return link["text"] if is_elsewhere else link[0]  # MkDocs reports the others.
+        return f"[{link['text']}]({posixpath.relpath(target, posixpath.dirname(here) or '.')}{link['anchor'] or ''})"
 
     return LINK.sub(rewrite, markdown)
+
+
+def on_post_page(output: str, page: Page, **_: Any) -> str:
+    from mkdocs.exceptions import PluginError
+
+    if 'class="mermaid"' in output:
+        path = posixpath.relpath("assets/mermaid.js", posixpath.dirname(page.file.dest_uri) or ".")
+        output = output.replace("</head>", f'<script src="{path}"></script></head>', 1)
+    if found := FOREIGN.search(output):
+        raise PluginError(f"{page.file.src_uri} loads something from another server: {found[0]}")
+    return output

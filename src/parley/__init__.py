@@ -1,6 +1,6 @@
 """Parley: an open engine and SDK for the agent wire protocol of the Claude Code CLI and its SDKs.
 
-    from parley import Client, Options, query, tool
+    from parley import Client, Options, run, run_sync, tool
 
 Names are loaded when they are first used: importing this module loads nothing else. The names of the
 official Python SDK are exported too, so you can port a program by changing its import line (docs/sdk.md).
@@ -13,6 +13,29 @@ TYPE_CHECKING = False  # importing it from typing would take longer than everyth
 if TYPE_CHECKING:
     # fmt: off
     # isort: off
+    from parley.sdk.run import (
+        run as run, run_sync as run_sync, run_many as run_many, run_many_sync as run_many_sync,
+        RunOutcome as RunOutcome, RunProgress as RunProgress,
+    )
+    from parley.sdk.types.results import RunResult as RunResult
+    from parley.sdk.client import Client as Client, ClaudeSDKClient as ClaudeSDKClient
+    from parley.sdk.runtime.turns import Turn as Turn
+    from parley.sdk.options import (
+        AgentDefinition as AgentDefinition, ClaudeAgentOptions as ClaudeAgentOptions, Options as Options,
+    )
+    from parley.sdk.query import query as query
+    from parley.sdk.sync import SyncClient as SyncClient, SyncTurn as SyncTurn, query_sync as query_sync
+    from parley.sdk.tool import (
+        SdkMcpTool as SdkMcpTool, ToolAnnotations as ToolAnnotations, create_sdk_mcp_server as create_sdk_mcp_server,
+        tool as tool, FunctionTool as FunctionTool,
+    )
+    from parley.sdk.budget import Budget as Budget
+    from parley.sdk.errors import (
+        CLIConnectionError as CLIConnectionError, CLIJSONDecodeError as CLIJSONDecodeError,
+        CLINotFoundError as CLINotFoundError, ClaudeSDKError as ClaudeSDKError, ControlError as ControlError,
+        ControlTimeout as ControlTimeout, NotConnected as NotConnected, ProcessError as ProcessError,
+        ResultError as ResultError, MessageParseError as MessageParseError, BudgetExceeded as BudgetExceeded,
+    )
     from parley.sdk.attach import Attached as Attached, attach as attach
     from parley.sdk.types.blocks import (
         ContentBlock as ContentBlock, OtherBlock as OtherBlock, ServerToolName as ServerToolName,
@@ -20,17 +43,9 @@ if TYPE_CHECKING:
         TextBlock as TextBlock, ThinkingBlock as ThinkingBlock, ToolResultBlock as ToolResultBlock,
         ToolUseBlock as ToolUseBlock,
     )
-    from parley.sdk.client import Client as Client, ClaudeSDKClient as ClaudeSDKClient
-    from parley.sdk.errors import (
-        CLIConnectionError as CLIConnectionError, CLIJSONDecodeError as CLIJSONDecodeError,
-        CLINotFoundError as CLINotFoundError, ClaudeSDKError as ClaudeSDKError, ControlError as ControlError,
-        ControlTimeout as ControlTimeout, NotConnected as NotConnected, ProcessError as ProcessError,
-        ResultError as ResultError,
-    )
     from parley.sdk.types.hooks import (
         HookInput as HookInput, BaseHookInput as BaseHookInput, PreToolUseHookInput as PreToolUseHookInput,
-        PostToolUseHookInput as PostToolUseHookInput,
-        PostToolUseFailureHookInput as PostToolUseFailureHookInput,
+        PostToolUseHookInput as PostToolUseHookInput, PostToolUseFailureHookInput as PostToolUseFailureHookInput,
         PostToolUseFailureHookSpecificOutput as PostToolUseFailureHookSpecificOutput,
         UserPromptSubmitHookInput as UserPromptSubmitHookInput, StopHookInput as StopHookInput,
         SubagentStopHookInput as SubagentStopHookInput, PreCompactHookInput as PreCompactHookInput,
@@ -57,8 +72,27 @@ if TYPE_CHECKING:
         FileChangedHookSpecificOutput as FileChangedHookSpecificOutput,
         WorktreeCreateHookSpecificOutput as WorktreeCreateHookSpecificOutput,
         MessageDisplayHookSpecificOutput as MessageDisplayHookSpecificOutput, HookJSONOutput as HookJSONOutput,
+        SessionStartHookInput as SessionStartHookInput, SessionEndHookInput as SessionEndHookInput,
+        PostCompactHookInput as PostCompactHookInput, PostToolBatchHookInput as PostToolBatchHookInput,
+        PermissionDeniedHookInput as PermissionDeniedHookInput,
+        UserPromptExpansionHookInput as UserPromptExpansionHookInput,
+        PreModelSwitchHookInput as PreModelSwitchHookInput, PostModelSwitchHookInput as PostModelSwitchHookInput,
+        ElicitationHookInput as ElicitationHookInput, ElicitationResultHookInput as ElicitationResultHookInput,
+        CwdChangedHookInput as CwdChangedHookInput, DirectoryAddedHookInput as DirectoryAddedHookInput,
+        FileChangedHookInput as FileChangedHookInput, WorktreeCreateHookInput as WorktreeCreateHookInput,
+        WorktreeRemoveHookInput as WorktreeRemoveHookInput, MessageDisplayHookInput as MessageDisplayHookInput,
+        StopFailureHookInput as StopFailureHookInput, SetupHookInput as SetupHookInput,
+        TeammateIdleHookInput as TeammateIdleHookInput, TaskCreatedHookInput as TaskCreatedHookInput,
+        TaskCompletedHookInput as TaskCompletedHookInput, ConfigChangeHookInput as ConfigChangeHookInput,
+        InstructionsLoadedHookInput as InstructionsLoadedHookInput, BatchedToolCall as BatchedToolCall,
+        PermissionRequestAllow as PermissionRequestAllow, PermissionRequestDeny as PermissionRequestDeny,
+        SyncHookJSONOutput as SyncHookJSONOutput, AsyncHookJSONOutput as AsyncHookJSONOutput,
+        HookSpecificOutput as HookSpecificOutput, HookEvent as HookEvent, MoreHookEvent as MoreHookEvent,
+        AnyHookEvent as AnyHookEvent,
     )
-    from parley.sdk.hooks import HookCallback as HookCallback, HookContext as HookContext, HookMatcher as HookMatcher
+    from parley.sdk.hooks import (
+        HookCallback as HookCallback, HookContext as HookContext, HookMatcher as HookMatcher, Hooks as Hooks,
+    )
     from parley.sdk.types.messages import (
         AssistantMessage as AssistantMessage, ConversationResetMessage as ConversationResetMessage,
         DeferredToolUse as DeferredToolUse, HookEventMessage as HookEventMessage, Message as Message,
@@ -69,19 +103,15 @@ if TYPE_CHECKING:
         TaskStartedMessage as TaskStartedMessage, TaskUpdatedMessage as TaskUpdatedMessage, Unknown as Unknown,
         Unreadable as Unreadable, UserMessage as UserMessage,
     )
-    from parley.sdk.options import (
-        AgentDefinition as AgentDefinition, ClaudeAgentOptions as ClaudeAgentOptions, Options as Options,
-    )
     from parley.sdk.permissions import (
         CanUseTool as CanUseTool, CanUseToolShadowedWarning as CanUseToolShadowedWarning,
         PermissionResult as PermissionResult, PermissionResultAllow as PermissionResultAllow,
         PermissionResultDeny as PermissionResultDeny, PermissionUpdate as PermissionUpdate,
-        ToolPermissionContext as ToolPermissionContext,
+        ToolPermissionContext as ToolPermissionContext, PermissionRuleValue as PermissionRuleValue, Signal as Signal,
     )
-    from parley.sdk.query import query as query
     from parley.sdk.questions import (
-        Answers as Answers, Plan as Plan, PlanDecision as PlanDecision, Question as Question,
-        Questions as Questions,
+        Answers as Answers, Plan as Plan, PlanDecision as PlanDecision, Question as Question, Questions as Questions,
+        Choice as Choice,
     )
     from parley.sdk.sessions import (
         list_sessions as list_sessions, get_session_info as get_session_info,
@@ -103,23 +133,23 @@ if TYPE_CHECKING:
         TaskUpdatedStatus as TaskUpdatedStatus, TaskUsage as TaskUsage, ModelUsage as ModelUsage,
         RateLimitStatus as RateLimitStatus, RateLimitType as RateLimitType, MessageOrigin as MessageOrigin,
         MessageOriginKind as MessageOriginKind, TaskNotificationOriginSubkind as TaskNotificationOriginSubkind,
-        TaskBudget as TaskBudget, ThinkingConfig as ThinkingConfig,
-        ThinkingConfigAdaptive as ThinkingConfigAdaptive, ThinkingConfigEnabled as ThinkingConfigEnabled,
-        ThinkingConfigDisabled as ThinkingConfigDisabled, ContextUsageCategory as ContextUsageCategory,
-        ContextUsageResponse as ContextUsageResponse, SettingSource as SettingSource,
-        SdkPluginConfig as SdkPluginConfig, SessionKey as SessionKey, SessionStoreEntry as SessionStoreEntry,
-        SessionStoreFlushMode as SessionStoreFlushMode, SessionStoreListEntry as SessionStoreListEntry,
-        SessionSummaryEntry as SessionSummaryEntry, SessionListSubkeysKey as SessionListSubkeysKey,
-        SdkBeta as SdkBeta, SandboxSettings as SandboxSettings, SandboxNetworkConfig as SandboxNetworkConfig,
-        SandboxIgnoreViolations as SandboxIgnoreViolations,
+        TaskBudget as TaskBudget, ThinkingConfig as ThinkingConfig, ThinkingConfigAdaptive as ThinkingConfigAdaptive,
+        ThinkingConfigEnabled as ThinkingConfigEnabled, ThinkingConfigDisabled as ThinkingConfigDisabled,
+        ContextUsageCategory as ContextUsageCategory, ContextUsageResponse as ContextUsageResponse,
+        SettingSource as SettingSource, SdkPluginConfig as SdkPluginConfig, SessionKey as SessionKey,
+        SessionStoreEntry as SessionStoreEntry, SessionStoreFlushMode as SessionStoreFlushMode,
+        SessionStoreListEntry as SessionStoreListEntry, SessionSummaryEntry as SessionSummaryEntry,
+        SessionListSubkeysKey as SessionListSubkeysKey, SdkBeta as SdkBeta, SandboxSettings as SandboxSettings,
+        SandboxNetworkConfig as SandboxNetworkConfig, SandboxIgnoreViolations as SandboxIgnoreViolations,
+        ElicitationRequest as ElicitationRequest, ElicitationResult as ElicitationResult,
+        UserDialogRequest as UserDialogRequest, UserDialogResult as UserDialogResult,
     )
     from parley.sdk.store.interface import (
         SessionStore as SessionStore, InMemorySessionStore as InMemorySessionStore,
         fold_session_summary as fold_session_summary,
     )
     from parley.sdk.store.sessions import (
-        import_session_to_store as import_session_to_store,
-        list_sessions_from_store as list_sessions_from_store,
+        import_session_to_store as import_session_to_store, list_sessions_from_store as list_sessions_from_store,
         get_session_info_from_store as get_session_info_from_store,
         get_session_messages_from_store as get_session_messages_from_store,
         list_subagents_from_store as list_subagents_from_store,
@@ -127,26 +157,31 @@ if TYPE_CHECKING:
         rename_session_via_store as rename_session_via_store, tag_session_via_store as tag_session_via_store,
         delete_session_via_store as delete_session_via_store, fork_session_via_store as fork_session_via_store,
     )
-    from parley.sdk.sync import SyncClient as SyncClient, SyncTurn as SyncTurn, query_sync as query_sync
-    from parley.sdk.tool import (
-        SdkMcpTool as SdkMcpTool, ToolAnnotations as ToolAnnotations,
-        create_sdk_mcp_server as create_sdk_mcp_server, tool as tool,
-    )
-    from parley.sdk.runtime.turns import Turn as Turn
     from parley.sdk.runtime.transport import Ended as Ended, Transport as Transport, Wire as Wire
+    from parley.models.fake.script import (
+        Script as Script, ScriptedTurn as ScriptedTurn, ScriptedCall as ScriptedCall, ScriptedError as ScriptedError,
+    )
     # isort: on
     # fmt: on
 
 HOMES: dict[str, str] = {
-    "parley.sdk.attach": "Attached attach",
-    "parley.sdk.types.blocks": (
-        "ContentBlock OtherBlock ServerToolName ServerToolResultBlock ServerToolUseBlock TextBlock "
-        "ThinkingBlock ToolResultBlock ToolUseBlock"
-    ),
+    "parley.sdk.run": "run run_sync run_many run_many_sync RunOutcome RunProgress",
+    "parley.sdk.types.results": "RunResult",
     "parley.sdk.client": "Client ClaudeSDKClient",
+    "parley.sdk.runtime.turns": "Turn",
+    "parley.sdk.options": "AgentDefinition ClaudeAgentOptions Options",
+    "parley.sdk.query": "query",
+    "parley.sdk.sync": "SyncClient SyncTurn query_sync",
+    "parley.sdk.tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool FunctionTool",
+    "parley.sdk.budget": "Budget",
     "parley.sdk.errors": (
         "CLIConnectionError CLIJSONDecodeError CLINotFoundError ClaudeSDKError ControlError ControlTimeout "
-        "NotConnected ProcessError ResultError"
+        "NotConnected ProcessError ResultError MessageParseError BudgetExceeded"
+    ),
+    "parley.sdk.attach": "Attached attach",
+    "parley.sdk.types.blocks": (
+        "ContentBlock OtherBlock ServerToolName ServerToolResultBlock ServerToolUseBlock TextBlock ThinkingBlock "
+        "ToolResultBlock ToolUseBlock"
     ),
     "parley.sdk.types.hooks": (
         "HookInput BaseHookInput PreToolUseHookInput PostToolUseHookInput PostToolUseFailureHookInput "
@@ -159,37 +194,43 @@ HOMES: dict[str, str] = {
         "SubagentStopHookSpecificOutput PermissionDeniedHookSpecificOutput PreModelSwitchHookSpecificOutput "
         "PostModelSwitchHookSpecificOutput ElicitationHookSpecificOutput ElicitationResultHookSpecificOutput "
         "CwdChangedHookSpecificOutput FileChangedHookSpecificOutput WorktreeCreateHookSpecificOutput "
-        "MessageDisplayHookSpecificOutput HookJSONOutput"
+        "MessageDisplayHookSpecificOutput HookJSONOutput SessionStartHookInput SessionEndHookInput "
+        "PostCompactHookInput PostToolBatchHookInput PermissionDeniedHookInput UserPromptExpansionHookInput "
+        "PreModelSwitchHookInput PostModelSwitchHookInput ElicitationHookInput ElicitationResultHookInput "
+        "CwdChangedHookInput DirectoryAddedHookInput FileChangedHookInput WorktreeCreateHookInput "
+        "WorktreeRemoveHookInput MessageDisplayHookInput StopFailureHookInput SetupHookInput "
+        "TeammateIdleHookInput TaskCreatedHookInput TaskCompletedHookInput ConfigChangeHookInput "
+        "InstructionsLoadedHookInput BatchedToolCall PermissionRequestAllow PermissionRequestDeny "
+        "SyncHookJSONOutput AsyncHookJSONOutput HookSpecificOutput HookEvent MoreHookEvent AnyHookEvent"
     ),
-    "parley.sdk.hooks": "HookCallback HookContext HookMatcher",
+    "parley.sdk.hooks": "HookCallback HookContext HookMatcher Hooks",
     "parley.sdk.types.messages": (
-        "AssistantMessage ConversationResetMessage DeferredToolUse HookEventMessage Message "
-        "MirrorErrorMessage Notice RateLimitEvent RateLimitInfo ResultMessage StreamEvent SystemMessage "
-        "TERMINAL_TASK_STATUSES TaskNotificationMessage TaskProgressMessage TaskStartedMessage "
-        "TaskUpdatedMessage Unknown Unreadable UserMessage"
+        "AssistantMessage ConversationResetMessage DeferredToolUse HookEventMessage Message MirrorErrorMessage "
+        "Notice RateLimitEvent RateLimitInfo ResultMessage StreamEvent SystemMessage TERMINAL_TASK_STATUSES "
+        "TaskNotificationMessage TaskProgressMessage TaskStartedMessage TaskUpdatedMessage Unknown Unreadable "
+        "UserMessage"
     ),
-    "parley.sdk.options": "AgentDefinition ClaudeAgentOptions Options",
     "parley.sdk.permissions": (
         "CanUseTool CanUseToolShadowedWarning PermissionResult PermissionResultAllow PermissionResultDeny "
-        "PermissionUpdate ToolPermissionContext"
+        "PermissionUpdate ToolPermissionContext PermissionRuleValue Signal"
     ),
-    "parley.sdk.query": "query",
-    "parley.sdk.questions": "Answers Plan PlanDecision Question Questions",
+    "parley.sdk.questions": "Answers Plan PlanDecision Question Questions Choice",
     "parley.sdk.sessions": (
-        "list_sessions get_session_info get_session_messages list_subagents get_subagent_messages "
-        "SDKSessionInfo SessionMessage project_key_for_directory rename_session tag_session delete_session "
-        "fork_session ForkSessionResult"
+        "list_sessions get_session_info get_session_messages list_subagents get_subagent_messages SDKSessionInfo "
+        "SessionMessage project_key_for_directory rename_session tag_session delete_session fork_session "
+        "ForkSessionResult"
     ),
     "parley.sdk.types.shapes": (
         "PermissionMode EffortLevel McpServerConfig McpSdkServerConfig McpServerStatus McpServerStatusConfig "
-        "McpServerConnectionStatus McpServerInfo McpStatusResponse McpToolAnnotations McpToolInfo "
-        "SystemInitData SystemInitMcpServer SystemInitPlugin SystemInitPluginError FastModeState "
-        "FastModeDisabledReason TaskNotificationStatus TaskUpdatedStatus TaskUsage ModelUsage RateLimitStatus "
-        "RateLimitType MessageOrigin MessageOriginKind TaskNotificationOriginSubkind TaskBudget "
-        "ThinkingConfig ThinkingConfigAdaptive ThinkingConfigEnabled ThinkingConfigDisabled "
-        "ContextUsageCategory ContextUsageResponse SettingSource SdkPluginConfig SessionKey SessionStoreEntry "
-        "SessionStoreFlushMode SessionStoreListEntry SessionSummaryEntry SessionListSubkeysKey SdkBeta "
-        "SandboxSettings SandboxNetworkConfig SandboxIgnoreViolations"
+        "McpServerConnectionStatus McpServerInfo McpStatusResponse McpToolAnnotations McpToolInfo SystemInitData "
+        "SystemInitMcpServer SystemInitPlugin SystemInitPluginError FastModeState FastModeDisabledReason "
+        "TaskNotificationStatus TaskUpdatedStatus TaskUsage ModelUsage RateLimitStatus RateLimitType "
+        "MessageOrigin MessageOriginKind TaskNotificationOriginSubkind TaskBudget ThinkingConfig "
+        "ThinkingConfigAdaptive ThinkingConfigEnabled ThinkingConfigDisabled ContextUsageCategory "
+        "ContextUsageResponse SettingSource SdkPluginConfig SessionKey SessionStoreEntry SessionStoreFlushMode "
+        "SessionStoreListEntry SessionSummaryEntry SessionListSubkeysKey SdkBeta SandboxSettings "
+        "SandboxNetworkConfig SandboxIgnoreViolations ElicitationRequest ElicitationResult UserDialogRequest "
+        "UserDialogResult"
     ),
     "parley.sdk.store.interface": "SessionStore InMemorySessionStore fold_session_summary",
     "parley.sdk.store.sessions": (
@@ -197,10 +238,8 @@ HOMES: dict[str, str] = {
         "get_session_messages_from_store list_subagents_from_store get_subagent_messages_from_store "
         "rename_session_via_store tag_session_via_store delete_session_via_store fork_session_via_store"
     ),
-    "parley.sdk.sync": "SyncClient SyncTurn query_sync",
-    "parley.sdk.tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool",
-    "parley.sdk.runtime.turns": "Turn",
     "parley.sdk.runtime.transport": "Ended Transport Wire",
+    "parley.models.fake.script": "Script ScriptedTurn ScriptedCall ScriptedError",
 }
 """The module of each exported name."""
 

@@ -3,7 +3,8 @@
     ParleyError
     ├── UsageError            the command line is invalid: reported on stderr, exit 1, nothing on stdout
     │   ├── ModelForbidden    settings forbid a model or a provider
-    │   └── UnknownCommand    there is no such subcommand, or none of ours: exit 2
+    │   └── InvalidArguments  an unknown option, or the wrong arguments of a subcommand: exit 2
+    │       └── UnknownCommand    there is no such subcommand, or none of ours
     ├── SessionError          a session cannot be opened: an error result with zero usage, exit 1
     │   ├── StartRefused      the settings do not allow it to start
     │   ├── UnknownSession
@@ -36,10 +37,14 @@ class UsageError(ParleyError):
     exit_code = 1
 
 
-class UnknownCommand(UsageError):
-    """There is no such subcommand, or Parley does not have it."""
+class InvalidArguments(UsageError):
+    """An option is unknown, or a subcommand was given the wrong arguments."""
 
     exit_code = 2
+
+
+class UnknownCommand(InvalidArguments):
+    """There is no such subcommand, or Parley does not have it."""
 
 
 class ModelForbidden(UsageError):

@@ -23,7 +23,8 @@ FAMILIES = frozenset(
 )
 LAYERS = (
     {"__init__", "__main__", "types", "_errors"},
-    {"cli", "sdk", "gateway", "testing"},
+    {"testing"},
+    {"cli", "sdk", "gateway"},
     {"compose"},
     {"memory implementation"},
     {"engine"},
@@ -42,7 +43,7 @@ SHARED = {
     "parley.mcp.naming": "the names of what servers offer: whoever lists or judges them needs it",
     "parley.mcp.content": "what servers give, as models read it: pure",
     "parley.mcp.tool_policies": "what a client says of a server's tools: pure, and the handshake says it, too",
-    "parley.mcp.server": "one server's life: the same over every wire",
+    "parley.mcp.server_connection": "one server's life: the same over every wire",
     "parley.mcp.tool_server": "the other end of the protocol, without I/O: whoever serves tools",
     "parley.models.catalog": "what a model's name stands for: whoever names a model needs it",
     "parley.models.endpoint": "where a backend is: settings find it, adapters use it",

@@ -23,6 +23,8 @@ ALLOWED = {
     "parley.settings.files.plugin_source": "the files of a plugin, in a new folder of their own, from mkdtemp",
     "parley.settings.files.installed_plugins": "moves such a folder to its place in the config directory",
     "parley.cli.commands.sessions": "an export goes where the person says, be it a pipe or a device",
+    "parley.cli.commands.setup.init": "new files of a project, in the directory that the user names",
+    "parley.cli.commands.setup.link": "one link in the directory that the user names; never over a file",
     "parley.cli.process_secrets": "the memory of this very process, to erase keys",
     "parley.cli.stdio": "/dev/null in place of a closed stream",
     "parley.sdk.store.checkout": "in a new folder of its own, from mkdtemp",

@@ -1,37 +1,50 @@
-"""The text of `--help`, generated from the option table."""
+"""The text of `--help`, made from the tables of options and subcommands."""
 
 from __future__ import annotations
 
 from itertools import groupby
-from textwrap import wrap
+from textwrap import fill, wrap
 from typing import Any
 
+from parley.cli.commands.catalog import COMMANDS, Command
+from parley.cli.stdio import write
+from parley.cli.style import PLAIN, Style, choose_style, terminal_width
 from parley.protocol.options import ROWS, Option
 
-HEAD = """\
+USAGE = """\
 Usage: parley [options] [prompt]
-       parley permissions check TOOL INPUT | replay SESSION --settings FILE
-       parley models [--check [NAME ...]]
-       parley attach SESSION [--after SEQ] [--no-follow]
-       parley sessions list | show | agents | search | export | import | fork | rename | tag | delete | repair
-       parley memory list | show | search | history | diff | undo | consolidate
-       parley trust DIR | --forget DIR | --list
-       parley mcp add | add-json | list | get | remove | reset-project-choices | serve
-       parley plugin list | install | enable | disable | uninstall | validate
-       parley config list | get | set | unset
-       parley auth status | doctor | update     (each with --help)
-       parley model-server [options]     (parley model-server --help)
-
-An engine for the agent wire protocol of Claude Code. Without --input-format stream-json, it answers
-one prompt, from the command line or stdin, and exits. Models: an alias (opus, sonnet, haiku), a full
-name, openai:NAME, openai-responses:NAME, scripted:FILE, replay:FILE, or offline (no key, no network).
+       parley COMMAND [arguments]
 """
+ABOUT = (
+    "An engine for the agent wire protocol of Claude Code. It answers one prompt, from the command line or stdin, and "
+    "exits; with --input-format stream-json it serves a session. Models: an alias (opus, sonnet, haiku), a full name, "
+    "openai:NAME, openai-responses:NAME, scripted:FILE, replay:FILE, or offline (no key, no network)."
+)
 FOOT = """
 Examples:
-  parley -p "What does this project do?"
+  parley "What does this project do?"
   git diff | parley -p "Review this change." --allowedTools Read Grep
   parley -p --model offline "say hello"            (no key, no network)
   parley -p --continue --max-budget-usd 0.50 "Now fix the first finding."
+  parley sessions list
+  parley doctor
+"""
+MIRIAD_HELP = """\
+Usage: parley-miriad --db FILE [options]
+
+Serve one session over stdin and stdout in the dialect miriad, or jsonrpc if the first line is JSON-RPC. It is the same
+as `parley --stdio`: prompts are lines on stdin, answers are lines on stdout, until stdin ends.
+
+  --db FILE                   Keep sessions in this SQLite file.
+  --dialect NAME              The dialect, instead of detecting it.
+  --model MODEL               The model: an alias, a full name, or BACKEND:NAME.
+  --version                   Print the version and exit.
+
+All options of `parley --help` are accepted, except a prompt. Subcommands belong to `parley`.
+
+Example:
+  echo '{"type":"user","message":{"role":"user","content":"say hello"}}' |
+    parley-miriad --db agent.db --model offline
 """
 INDENT = 30
 """The column of the sentences."""
@@ -39,21 +52,44 @@ WIDTH = 100
 VALUES = {"none": "", "one": " {}", "maybe": " [{}]", "many": " {} ..."}
 
 
-def help_text() -> str:
-    groups = groupby(ROWS, lambda row: row.group.heading)
-    return HEAD + "".join(f"\n{heading}:\n{''.join(map(format_row, rows))}" for heading, rows in groups) + FOOT
+def write_help() -> int:
+    """Print the help for the terminal that stdout is; returns the exit code."""
+    return 0 if write(help_text(terminal_width(WIDTH), choose_style()).encode()) else 1
 
 
-def format_row(row: Option[Any]) -> str:
-    """The flags and, on the same line if they are short enough, what they do."""
+def help_text(width: int = WIDTH, style: Style = PLAIN) -> str:
+    parts = [
+        f"{USAGE}\n{fill(ABOUT, width)}\n",
+        f"\n{style.bold('Commands')} (parley help COMMAND):\n",
+        *(format_line(f"  {command.name}", describe_command(command), width) for command in COMMANDS.values()),
+    ]
+    for heading, rows in groupby(ROWS, lambda row: row.group.heading):
+        parts.append(f"\n{style.bold(f'{heading}:')}\n")
+        parts += (format_row(row, width) for row in rows)
+    return "".join(parts) + FOOT
+
+
+def describe_command(command: Command) -> str:
+    actions = "" if command.single else f" ({', '.join(command.actions)})"
+    return command.help.removesuffix(".") + f"{actions}."
+
+
+def format_row(row: Option[Any], width: int = WIDTH) -> str:
+    """The flags and what they do."""
     sources = ", ".join(list_sources(row))
-    lines = wrap(f"{row.help} ({sources})" if sources else row.help, WIDTH - INDENT, break_on_hyphens=False)
-    flags = f"  {', '.join(row.flags)}{format_value(row)}"
-    if len(flags) > INDENT - 2:
+    return format_line(
+        f"  {', '.join(row.flags)}{format_value(row)}", f"{row.help} ({sources})" if sources else row.help, width
+    )
+
+
+def format_line(start: str, text: str, width: int = WIDTH) -> str:
+    """The start and, on the same line if it is short enough, the text, wrapped and indented."""
+    lines = wrap(text, max(20, width - INDENT), break_on_hyphens=False)
+    if len(start) > INDENT - 2:
         lines.insert(0, "")
     first, *rest = lines
     return "".join(
-        line.rstrip() + "\n" for line in (f"{flags:{INDENT}}{first}", *(" " * INDENT + line for line in rest))
+        line.rstrip() + "\n" for line in (f"{start:{INDENT}}{first}", *(" " * INDENT + line for line in rest))
     )
 
 

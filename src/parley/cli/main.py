@@ -7,6 +7,7 @@ See also: `run.py` runs the session, `handshake.py` handles messages before it, 
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -16,14 +17,21 @@ from parley.version import PROTOCOL_LEVEL, __version__
 
 TYPE_CHECKING = False  # importing typing takes 10 ms, during which Ctrl-C would print a traceback
 if TYPE_CHECKING:
-    from parley.protocol.options import CliOptions
+    from typing import NoReturn
+
+    from parley.protocol.options import CliOptions, ParsedArgs
 
 SUBCOMMANDS = {
     "attach": "parley.cli.commands.attach",
     "auth": "parley.cli.commands.setup.auth",
+    "completion": "parley.cli.commands.reference.completion",
     "config": "parley.cli.commands.setup.config",
-    "doctor": "parley.cli.commands.setup.doctor",
+    "doctor": "parley.cli.commands.doctor.main",
+    "help": "parley.cli.commands.reference.help",
+    "init": "parley.cli.commands.setup.init",
     "install": "parley.cli.commands.setup.update",
+    "link": "parley.cli.commands.setup.link",
+    "man": "parley.cli.commands.reference.man",
     "mcp": "parley.cli.commands.mcp.main",
     "memory": "parley.cli.commands.memory",
     "model-server": "parley.cli.commands.model_server",
@@ -64,12 +72,32 @@ VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__}, compatible with Claude 
 
 
 def run() -> None:
-    sys.exit(main([decode_word(word) for word in sys.argv[1:]]))
+    leave(main([decode_word(word) for word in sys.argv[1:]]))
 
 
 def run_miriad() -> None:
-    """`parley-miriad` is `parley --stdio`."""
-    sys.exit(main(["--stdio", *(decode_word(word) for word in sys.argv[1:])]))
+    """`parley-miriad` is `parley --stdio`, with a help of its own."""
+    words = [decode_word(word) for word in sys.argv[1:]]
+    if "--help" in words or "-h" in words:
+        from parley.cli.help import MIRIAD_HELP
+
+        leave(write_text(MIRIAD_HELP))
+    leave(main(["--stdio", *words]))
+
+
+def leave(code: int) -> NoReturn:
+    """Exit without clearing all modules, which takes as long as a turn. Exit handlers run as usual."""
+    if (threading := sys.modules.get("threading")) is not None:
+        others = set(threading.enumerate()) - {threading.main_thread()}
+        if not all(thread.daemon for thread in others):
+            sys.exit(code)  # waits for them
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # reports it
+    os._exit(code)
 
 
 def decode_word(word: str) -> str:
@@ -101,12 +129,59 @@ def main(argv: list[str]) -> int:
                 f"(to send it as a prompt: parley -p {argv[0]})"
             )
         parsed = parse(argv)
+        if argv and argv[0] in parsed.words[:1]:
+            check_mistyped(argv[0], parsed)
+        if parsed.unknown:
+            check_unknown(parsed)
         for warning in parsed.warnings:
             warn(warning)
         return start(parsed.options, " ".join(parsed.words), parsed.warnings)
     except (UsageError, SessionError) as exc:
         warn(f"Error: {exc}")
         return exc.exit_code if isinstance(exc, UsageError) else 1
+
+
+def check_unknown(parsed: ParsedArgs) -> None:
+    """Raises InvalidArguments for an unknown option, unless a client is driving.
+
+    Clients pass options of other versions, and those that read messages receive the warning as one. A person or a
+    script would pay for a prompt with the wrong options.
+    """
+    if parsed.options.version or parsed.options.help or is_driven(parsed.options):
+        return
+    from parley.cli.nearest import find_nearest
+    from parley.errors import InvalidArguments
+    from parley.protocol.options import BY_FLAG
+
+    flag = parsed.unknown[0]
+    raise InvalidArguments(
+        f"unknown option '{flag}'{find_nearest(flag, BY_FLAG)}; see `parley --help`, and put -- before a prompt that "
+        "starts with a dash"
+    )
+
+
+def check_mistyped(word: str, parsed: ParsedArgs) -> None:
+    """Raises UnknownCommand if a person at a terminal probably mistyped the name of a subcommand."""
+    options = parsed.options
+    is_word = word.isascii() and word.replace("-", "").isalpha() and word.islower()
+    if not is_word or options.print or is_driven(options) or not (os.isatty(0) or os.isatty(1)):
+        return
+    from shlex import quote
+
+    from parley.cli.nearest import find_mistyped
+    from parley.errors import UnknownCommand
+
+    if (name := find_mistyped(word, SUBCOMMANDS)) is not None:
+        prompt = quote(" ".join(parsed.words))
+        raise UnknownCommand(
+            f"unknown command `{word}` (did you mean {name}?); to send it as a prompt: parley -p {prompt}"
+        )
+
+
+def is_driven(options: CliOptions) -> bool:
+    """Whether a client exchanges messages with us."""
+    streams = ("stream-json", "message")
+    return bool(options.stdio or options.dialect or options.input_format in streams or options.output_format in streams)
 
 
 def write_text(text: str) -> int:
@@ -121,9 +196,9 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
     if options.version:
         return write_text(VERSION_LINE + "\n")
     if options.help:
-        from parley.cli.help import help_text
+        from parley.cli.help import write_help
 
-        return write_text(help_text())
+        return write_help()
     over_stdio = options.stdio or (options.dialect is not None and serves_stdio(options))
     streaming_in = options.input_format == "stream-json" or over_stdio
     streaming_out = options.output_format in ("stream-json", "message") or over_stdio
@@ -140,11 +215,7 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
     if not streaming_in:
         prompt = read_prompt(prompt, options)
         if not prompt.strip() and not (options.resume or options.continue_conversation):
-            raise UsageError(
-                "Input must be provided either through stdin or as a prompt argument when using --print "
-                "(parley has no interactive mode: give a prompt, or use --input-format stream-json"
-                f"{describe_greedy_options(options)})"
-            )
+            raise UsageError(describe_missing_prompt(options))
     if options.await_claim and (over_stdio or not streaming_in):
         raise UsageError("--await-claim requires --input-format=stream-json: the claim arrives on stdin")
     pending = None
@@ -169,6 +240,20 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
     from parley.cli.run import run_session
 
     return run_session(options, None if streaming_in else prompt, pending, warned)
+
+
+def describe_missing_prompt(options: CliOptions) -> str:
+    greedy = describe_greedy_options(options)
+    if os.isatty(0) and not options.print:
+        return (
+            f"no prompt given{greedy}. Parley has no interactive mode: it answers one prompt and exits, as in "
+            'parley "What does this project do?"; --continue continues the last session. See `parley help`'
+        )
+    # Clients look for the start of this sentence.
+    return (
+        "Input must be provided either through stdin or as a prompt argument when using --print "
+        f"(parley has no interactive mode: give a prompt, or use --input-format stream-json{greedy})"
+    )
 
 
 def check_formats(options: CliOptions, streaming_in: bool, streaming_out: bool) -> None:

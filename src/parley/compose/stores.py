@@ -68,7 +68,7 @@ class SessionStores:
         request = self.open_request()
         store = self.store(request.resume)
         if request.resume and not store.exists(request.resume):
-            request = msgspec.structs.replace(request, resume=self.find_by_title(request.resume))
+            request = msgspec.structs.replace(request, resume=self.find(request.resume))
             store = self.store(request.resume)
         opened = open_session(request, store, self._launch.clock.new_uuid)
         if opened.copied is not None and request.keep:
@@ -88,11 +88,14 @@ class SessionStores:
                 raise SessionError(f"the file checkpoints cannot be copied: {exc.strerror}") from None
         return opened.session_id, opened.log
 
-    def find_by_title(self, name: str) -> str:
-        """The id of the session with a title; the name itself if none has it. Raises UsageError, SessionError."""
-        from parley.stores.session_open import find_by_title
+    def find(self, name: str) -> str:
+        """The id of the session with this id, title or start of an id; the name itself if there is none.
 
-        return find_by_title(name, map(self._open_store, self._choose_stores()), self._launch.cwd) or name
+        Raises UsageError, SessionError.
+        """
+        from parley.stores.session_find import find_session
+
+        return find_session(name, map(self._open_store, self._choose_stores()), self._launch.cwd) or name
 
     def inherit(self, fork: str, session_id: str) -> None:
         """A fork has the file checkpoints and the memory of the session it comes from."""

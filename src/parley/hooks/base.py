@@ -16,11 +16,8 @@ from parley.hooks.output import HookOutput, find_similar
 from parley.permissions.base import ToolRequest
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
-DEFAULT_SECONDS = 60.0
-"""The default timeout of a hook."""
 MAX_CONTEXT_CHARS = 100_000
 """The limit for the context that one hook adds."""
-MAX_SECONDS = 365 * 24 * 3600.0
 
 
 class HookInvocation(Struct, frozen=True, kw_only=True):
@@ -108,13 +105,6 @@ class Hook(Protocol):
 
     def to_json(self) -> Json:
         """For get_hooks_listing."""
-
-
-def parse_timeout(value: object) -> float:
-    """The timeout in seconds; the default if `value` is not a positive number."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-        return DEFAULT_SECONDS
-    return float(min(value, MAX_SECONDS))
 
 
 def describe_unknown_event(event: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from parley.hooks.base import Condition, HookInvocation, HookRun, Progress, parse_failure_policy, parse_timeout
+from parley.hooks.base import Condition, HookInvocation, HookRun, Progress, parse_failure_policy
 from parley.hooks.events import OnFailure
 from parley.hooks.matcher import Matcher
 from parley.hooks.output import HookFailed, parse_answer
+from parley.hooks.timeouts import parse_timeout
 from parley.host import Host, HostError, HostGone
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import HookCallback, HookMatcher

@@ -7,6 +7,8 @@
 A command whose first line is `{"async": true}`, or whose entry has `async`, continues in the background. Commands run
 in the project directory, not in the session's current one, so relative paths always mean the same script. They run
 under the process supervisor, without keys in their environment.
+
+`engine/hooks/dispatcher.py` stops a hook at its timeout (`timeouts.py`); here is only that of background commands.
 """
 
 from __future__ import annotations

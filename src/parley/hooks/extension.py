@@ -18,7 +18,6 @@ from typing import Any
 from parley import entry_points
 from parley.entry_points import ExtensionError
 from parley.hooks.base import (
-    DEFAULT_SECONDS,
     Condition,
     HookInvocation,
     HookRun,
@@ -29,6 +28,7 @@ from parley.hooks.base import (
 from parley.hooks.events import EVENTS, OnFailure
 from parley.hooks.matcher import Matcher
 from parley.hooks.output import HookFailed, parse_answer
+from parley.hooks.timeouts import DEFAULT_SECONDS
 from parley.protocol.base import Json, Struct
 
 GROUP = "parley.hooks"

@@ -160,7 +160,7 @@ def has_decision(output: HookOutput) -> bool:
 def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
     """The keys that are not valid for this event, with their location and a hint."""
     own = SPECIFIC_KEYS.get(event, _CONTEXT)
-    found = [describe_key(key, GENERAL_KEYS, own) for key in answer if key not in GENERAL_KEYS]
+    found = [describe_key(key, GENERAL_KEYS, own, "hookSpecificOutput") for key in answer if key not in GENERAL_KEYS]
     word = answer.get("decision")
     if isinstance(word, str) and word not in DECISION_WORDS and event not in MUST_DECIDE:
         found.append(f"decision: {word!r:.100} (expected block)")
@@ -169,7 +169,7 @@ def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
     specific = answer.get("hookSpecificOutput")
     if isinstance(specific, dict):
         wrong = [key for key in specific if key not in own and key != "hookEventName"]
-        found += [f"hookSpecificOutput.{describe_key(key, own, GENERAL_KEYS)}" for key in wrong]
+        found += [f"hookSpecificOutput.{describe_key(key, own, GENERAL_KEYS, 'the top level')}" for key in wrong]
         decision = specific.get("decision")
         if isinstance(decision, dict) and "decision" in own:
             wrong = [key for key in decision if key not in DECISION_KEYS]
@@ -196,11 +196,11 @@ def inert_keys(event: HookEventSpec, output: HookOutput) -> tuple[str, ...]:
     return tuple(f"{name} ({INERT.get(name, f'not for {event.name}')})" for name in found)
 
 
-def describe_key(key: str, here: frozenset[str], elsewhere: frozenset[str] = frozenset()) -> str:
-    """An unknown key and a hint."""
+def describe_key(key: str, here: frozenset[str], elsewhere: frozenset[str] = frozenset(), place: str = "") -> str:
+    """An unknown key and a hint. `place` is where the keys in `elsewhere` belong."""
     shown = f"{key:.100}"
     if key in elsewhere:
-        return f"{shown} (in the wrong place)"
+        return f"{shown} (in the wrong place: it belongs in {place})"
     likely = find_similar(key, here | elsewhere)
     return f"{shown} (did you mean {likely}?)" if likely else shown
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from parley.hooks.base import Condition, describe_unknown_event, parse_failure_policy, parse_timeout
+from parley.hooks.base import Condition, describe_unknown_event, parse_failure_policy
 from parley.hooks.command import SHELLS, CommandEntry
 from parley.hooks.entry import HookEntry, UnusableEntry
 from parley.hooks.events import EVENTS, TOOL_EVENTS
@@ -19,6 +19,7 @@ from parley.hooks.http import HttpEntry
 from parley.hooks.matcher import Matcher
 from parley.hooks.mcp_tool import McpToolEntry
 from parley.hooks.model import AgentEntry, ModelEntry
+from parley.hooks.timeouts import PROMPT_SECONDS, parse_timeout
 from parley.protocol.base import Json, Struct
 from parley.settings.base import SettingsProblem, SettingsValue
 
@@ -26,8 +27,6 @@ GROUP_KEYS = frozenset({"matcher", "hooks", "description"})
 SHARED_KEYS = frozenset({"type", "timeout", "onFailure", "statusMessage", "if", "once"})
 MakeCondition = Callable[[str, Callable[[str], None]], Condition]
 """Makes the condition of a rule, and reports what is wrong with it. An invalid rule matches every call."""
-PROMPT_SECONDS = 30.0
-"""The default timeout of a prompt hook."""
 
 
 class Handler(Struct, frozen=True, kw_only=True):

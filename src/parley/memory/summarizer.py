@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parley.engine.context import summary
-from parley.engine.context.compaction import KEPT_SHARE, find_keep_start
+from parley.engine.context.compaction_policy import KEPT_SHARE, find_keep_start
 from parley.engine.context.compactor import Compactor, Summarized
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import HistoryEntry

@@ -12,9 +12,8 @@ To add an option, add its row to a group and read it where it is used: `launch.o
 
 An option that is not given has its default: None, for a switch False, or the row's own. `--flag value` and
 `--flag=value` mean the same for every row. A value may be the empty string, which differs from not given. A list
-option takes every following word up to the next flag, as in Claude Code. An unknown flag is a warning, never an
-error: clients pass flags of other versions. It takes the next word with it, because the clients' `extra_args` have
-values.
+option takes every following word up to the next flag, as in Claude Code. An unknown flag takes the next word with it,
+because the clients' `extra_args` have values. It is only reported here; `cli/main.py` decides whether it is an error.
 
 See also: `settings/option_values.py` for variables and settings, `cli/help.py` for `--help`.
 """
@@ -321,10 +320,10 @@ class ModelOptions(OptionGroup):
     heading = "Model"
 
     model: Option[str | None] = Option(
-        TEXT, "--model", metavar="NAME", help="The model: an alias, a full name, or BACKEND:NAME."
+        TEXT, "--model", metavar="MODEL", help="The model: an alias, a full name, or BACKEND:NAME."
     )
     fallback_model: Option[str | None] = Option(
-        TEXT, "--fallback-model", metavar="NAMES", help="Models to try if the first fails, separated by commas."
+        TEXT, "--fallback-model", metavar="MODELS", help="Models to try if the first fails, separated by commas."
     )
     api_key: Option[str | None] = Option(
         TEXT,
@@ -819,6 +818,8 @@ class ParsedArgs(Struct, frozen=True):
     words: tuple[str, ...]
     """The words that are not options: the prompt."""
     warnings: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+    """The unknown flags. Each has a warning too."""
 
 
 def parse(argv: Sequence[str]) -> ParsedArgs:
@@ -827,6 +828,7 @@ def parse(argv: Sequence[str]) -> ParsedArgs:
     flags: dict[str, str] = {}
     words: list[str] = []
     warnings: list[str] = []
+    unknown: list[str] = []
     rest = list(argv)
     while rest:
         word = rest.pop(0)
@@ -842,12 +844,13 @@ def parse(argv: Sequence[str]) -> ParsedArgs:
             ignored = _take_values("maybe", flag, has_value, value, rest)
             with_value = f" {ignored[0]!r}" if ignored else ""
             warnings.append(f"unknown option '{flag}'{with_value} is ignored")
+            unknown.append(flag)
             continue
         flags[row.field] = flag
         given.setdefault(row.field, []).extend(_take_values(row.kind.words, flag, has_value, value, rest))
     values = {field: BY_FLAG[flags[field]].kind.read(flags[field], found) for field, found in given.items()}
     warnings += [f"option '{flags[field]}' has no effect here" for field in values if field in WITHOUT_EFFECT]
-    return ParsedArgs(CliOptions(**values), tuple(word for word in words if word), tuple(warnings))
+    return ParsedArgs(CliOptions(**values), tuple(word for word in words if word), tuple(warnings), tuple(unknown))
 
 
 def is_flag(word: str) -> bool:

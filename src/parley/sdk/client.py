@@ -1,7 +1,9 @@
 """A conversation with an engine.
 
     async with Client(Options(model="sonnet")) as client:
-        async for message in await client.ask("What is in this folder?"):
+        result = await client.run("What is in this folder?")
+        print(result.text)
+        async for message in await client.ask("And in its parent?"):
             ...                                 this turn's messages, the result last
 
 `ClaudeSDKClient` is the same class: `query`, `receive_response` and `receive_messages` behave as in
@@ -17,10 +19,11 @@ import os
 import weakref
 from collections.abc import AsyncIterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, Literal, cast
 
 from parley.protocol.base import Json
 from parley.protocol.messages import requests as wire
+from parley.sdk.budget import BudgetMeter, limit_options
 from parley.sdk.controls import Controls
 from parley.sdk.errors import CLIConnectionError, NotConnected, Unfit
 from parley.sdk.hooks import Registry
@@ -33,22 +36,46 @@ from parley.sdk.runtime.background import Job, start
 from parley.sdk.runtime.connection import LINE_CAP_BYTES, EngineConnection
 from parley.sdk.runtime.mcp_servers import HostedServer, to_hosted
 from parley.sdk.runtime.message_router import MessageRouter, end_error
-from parley.sdk.runtime.prompts import Prompt, build_line, build_user, check_prompt, new_uuid, send_prompt, send_prompts
+from parley.sdk.runtime.prompts import (
+    Prompt,
+    build_line,
+    build_user,
+    check_prompt,
+    later,
+    new_uuid,
+    send_prompt,
+    send_prompts,
+)
 from parley.sdk.runtime.request_handlers import RequestHandler
-from parley.sdk.runtime.transport import CustomWire, Ended, Wire, write_stderr
-from parley.sdk.runtime.turns import MessageStream, ResponseStream, Turn
+from parley.sdk.runtime.streams import MessageStream, ResponseStream
+from parley.sdk.runtime.transport import CustomWire, Ended, Transport, Wire, write_stderr
+from parley.sdk.runtime.turns import Turn, TurnRecord
 from parley.sdk.store.stored_session import StoredSession
 from parley.sdk.structured import parser_of
+from parley.sdk.types.generic import OutputT
+from parley.sdk.types.results import RunResult
 
 DRAIN_SECONDS = 1.0
 """How long to wait for the remaining output of an engine that failed during the handshake."""
 
 
-class Client(Controls):
-    """A connection to one engine and its session."""
+Priority = Literal["now", "next", "later"]
 
-    def __init__(self, options: Options | None = None, transport: Any = None) -> None:
-        self.options = check_types(options)
+
+class Client(Controls, Generic[OutputT]):
+    """A conversation with one engine.
+
+        async with Client(Options(model="sonnet")) as client:
+            print((await client.run("What is in this folder?")).text)
+
+    `async with` connects and closes. `run` sends a prompt and returns its result; `ask` returns its turn, to read the
+    messages as they arrive. `ClaudeSDKClient` is the same class, with the methods of the official SDK: `query`,
+    `receive_response`, `receive_messages`. Any task may use or close a client.
+    """
+
+    def __init__(self, options: Options[OutputT] | None = None, transport: Transport | Wire | None = None) -> None:
+        """Raises TypeError or ValueError for invalid options. `transport` replaces the engine's process."""
+        self.options: Options[OutputT] = check_types(options)
         self._transport = transport
         self._connection: EngineConnection | None = None
         self._is_connecting = False
@@ -57,15 +84,16 @@ class Client(Controls):
         self.request_handler = RequestHandler(self.options, self.servers)
         self._info: Json | None = None
         self._feeding: Job | None = None
-        self._finalizer: weakref.finalize[Any, Client] | None = None
+        self._finalizer: weakref.finalize[Any, Any] | None = None
         self._stored_session: StoredSession | None = None
 
     # Connecting and closing.
 
     async def connect(self, prompt: str | AsyncIterable[Json] | None = None) -> None:
-        """Start the engine and initialize the session. Raises CLIConnectionError, ProcessError, ControlError.
+        """Start the engine and initialize the session; `async with` does this. With `prompt`, send it as `query` does.
 
-        If connecting fails, the engine and its children are ended first.
+        Raises CLIConnectionError, ProcessError, ControlError, and BudgetExceeded if the shared budget is spent. If
+        connecting fails, the engine and its children are ended first.
         """
         if prompt is not None:
             check_prompt(prompt)
@@ -94,7 +122,7 @@ class Client(Controls):
             raise
         return link
 
-    async def _resume_from_store(self) -> Options:
+    async def _resume_from_store(self) -> Options[OutputT]:
         """Return the options for an engine that resumes a session of the program's own store."""
         options = self.options
         if options.session_store is None:
@@ -102,9 +130,13 @@ class Client(Controls):
         self._stored_session = StoredSession(options)
         return options if self._transport is not None else await self._stored_session.resume_options()
 
-    def _build_connection(self, options: Options) -> tuple[EngineConnection, LaunchSpec]:
+    def _build_connection(self, options: Options[OutputT]) -> tuple[EngineConnection, LaunchSpec]:
         router = MessageRouter()
         self.router = router
+        if options.budget is not None:
+            options.budget.check()
+            router.watchers.append(BudgetMeter(options.budget, bool(options.resume or options.continue_conversation)))
+            options = limit_options(options)
         servers: dict[str, HostedServer] = {}
         handler = self.request_handler = RequestHandler(check_types(options), servers)
         spec = build_launch(options, handler.hooks, os.environ)
@@ -126,16 +158,16 @@ class Client(Controls):
         link.on_end = finish if mirror is None else lambda: mirror.run_after_flush(finish)
         return link, spec
 
-    def _open_wire(self, spec: LaunchSpec, options: Options) -> Wire:
+    def _open_wire(self, spec: LaunchSpec, options: Options[OutputT]) -> Wire:
         if self._transport is not None:
             spec.remove_files()
-            return self._transport if hasattr(self._transport, "chunks") else CustomWire(self._transport)
+            return cast(Wire, self._transport) if hasattr(self._transport, "chunks") else CustomWire(self._transport)
         cwd = os.path.abspath(options.cwd or os.curdir)
         on_stderr = options.stderr or write_stderr
         if options.engine == "local":
             if not os.path.isdir(cwd):
                 raise CLIConnectionError(f"the working directory does not exist: {cwd}")
-            return connect_in_process(InProcessEngine(spec.argv, cwd, spec.environment, on_stderr))
+            return connect_in_process(InProcessEngine(spec.argv, cwd, spec.environment, on_stderr, spec.remove_files))
         from parley.sdk.launch.find_cli import find_engine
         from parley.sdk.launch.process import EngineProcess
 
@@ -148,6 +180,7 @@ class Client(Controls):
         info = info if isinstance(info, dict) else {}
         if handler.hooks.needs_failure_support and not info.get("hook_on_failure_supported"):
             raise Unfit("the engine does not support hooks that block when they fail (on_failure='block')")
+        handler.failures_block = bool(info.get("hook_on_failure_supported"))
         self.router.turns.has_lifecycle = "msg_lifecycle_v1" in (info.get("capabilities") or ())
         return info
 
@@ -174,10 +207,12 @@ class Client(Controls):
         link.closing = True
         if self._feeding is not None:
             self._feeding.cancel()
+        self.router.queue.finish(lambda: None)
         await link.close(self.router.is_busy)
         await self._close_rest()
 
     disconnect = close
+    """The same as `close`, as it is named in the official SDK. Prefer `close`."""
 
     async def _close_rest(self) -> None:
         """Close what belongs to the engine: MCP servers, the mirror of the session store, the finalizer."""
@@ -188,7 +223,7 @@ class Client(Controls):
         if self._finalizer is not None:
             self._finalizer.detach()
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> Client[OutputT]:
         await self.connect()
         return self
 
@@ -199,36 +234,103 @@ class Client(Controls):
 
     # Sending.
 
-    async def ask(self, prompt: Prompt, *, uuid: str | None = None, priority: str | None = None) -> Turn:
-        """Send a prompt; returns its turn. During another turn, the prompt joins that turn or waits for its end.
+    async def ask(
+        self, prompt: Prompt, *, uuid: str | None = None, priority: Priority | None = None, join: bool = False
+    ) -> Turn[OutputT]:
+        """Send a prompt and return its turn, without waiting for the answer.
 
-        Raises ValueError if a prompt with this `uuid` is still waiting.
+            turn = await client.ask("What is in this folder?")
+            async for message in turn: ...
+
+        Each prompt has a turn of its own: during another turn it waits for its end. With `join=True` it joins the
+        running turn at its next model call, and both turns have the same messages and result. `priority` "next" joins
+        too, "now" ends the running turn first, "later" is the default.
+
+        `uuid` is the id of the prompt; ValueError is raised if another prompt with it is waiting. Raises BudgetExceeded
+        if the shared budget is spent, NotConnected, and CLIConnectionError if the engine has exited.
         """
-        link = self.connected()
-        parser = None if self.options.output_type is None else parser_of(self.options.output_type)
-        turn = Turn(uuid or new_uuid(), parser)
-        message = build_user(prompt, turn.uuid, priority, self.options.verbatim_prompts)
-        self.router.turns.add(turn)
+        link, router = self.connected(), self.router
+        record = TurnRecord(uuid or new_uuid(), self._parser())
+        # Built now, so that an invalid prompt is an error here.
+        message = build_user(prompt, record.uuid, priority, self.options.verbatim_prompts)
+        budget = self.options.budget
+        check_budget = budget.check if budget is not None else lambda: None
+        check_budget()
+
+        def send() -> None:  # without a reference to the client, so that a dropped client can be collected
+            check_budget()
+            # The engine may run a turn of its own, for the notification of a background task.
+            link.send(later(message) if router.in_turn and not joins else message)
+
+        joins = join or priority in ("now", "next")
+        if not joins and (router.is_busy or not router.queue.is_empty):
+            router.queue.add(record, send)
+            return Turn(record)
+        router.turns.add(record)
         try:
-            link.send(message)
+            send()
         except BaseException:  # the engine has exited, or the message cannot be encoded
-            self.router.turns.drop(turn)
+            router.turns.drop(record)
             raise
         await link.flush()
-        return turn
+        return Turn(record)
 
     send = ask
-    """The same as `ask`, named for prompts sent during a turn: see `Turn.state`, `Turn.until("started")`."""
+    """The same as `ask`. Prefer `ask`."""
 
-    async def cancel(self, turn: Turn) -> bool:
+    async def run(self, prompt: Prompt, *, check: bool = True) -> RunResult[OutputT]:
+        """Send a prompt, wait for the end of its turn and return the result.
+
+            result = await client.run("What is in this folder?")
+            print(result.text, result.cost_usd)
+
+        Raises ResultError if the turn failed, unless `check` is False, and MessageParseError if there is an
+        `output_type` that the output does not match. Raises what `ask` raises. Cancelling the call withdraws a prompt
+        that waits; a turn that runs continues until `interrupt`.
+        """
+        turn = await self.ask(prompt)
+        try:
+            await turn.text(check=check)
+        finally:
+            self.router.queue.withdraw(turn.uuid)  # only a cancelled call leaves it there
+        assert turn.result is not None  # text() has raised otherwise
+        result: RunResult[OutputT] = RunResult(turn.result, self._parser())
+        if check and self.options.output_type is not None:
+            _ = result.output
+        return result
+
+    def _parser(self) -> Any:
+        return None if self.options.output_type is None else parser_of(self.options.output_type)
+
+    async def cancel(self, turn: Turn[Any]) -> bool:
         """Withdraw a waiting prompt. Returns whether it was still waiting."""
+        if self.router.queue.withdraw(turn.uuid):
+            return True
         answer = await self.cancel_async_message(turn.uuid)
         return answer.get("cancelled") is not False
 
+    async def interrupt(self, cancel_queued: bool = False) -> Json:
+        """Stop the running turn; its result is an error. Waiting prompts follow, unless `cancel_queued` is set.
+
+        Returns `still_queued`, and with `cancel_queued` also `cancelled`: the uuids of these prompts.
+        """
+        queue = self.router.queue
+        held = queue.withdraw() if cancel_queued else queue.uuids()
+        answer = await super().interrupt(cancel_queued)
+        if held:
+            name = "cancelled" if cancel_queued else "still_queued"
+            answer = {**answer, name: [*(answer.get(name) or ()), *held]}
+        return answer
+
     async def query(self, prompt: str | AsyncIterable[Json], session_id: str = "default") -> None:
-        """Send a prompt, as in the official SDK; `receive_response()` yields the reply."""
+        """Send a prompt, as in the official SDK; `receive_response()` yields the reply.
+
+        Prompts sent during a turn join it, or wait and are answered together. Use `ask` to keep them apart.
+        """
         check_prompt(prompt)
         link = self.connected()
+        if self.options.budget is not None:
+            self.options.budget.check()
         if isinstance(prompt, str):
             line: Json = {
                 "type": "user",
@@ -247,12 +349,12 @@ class Client(Controls):
     def receive_messages(self) -> MessageStream:
         """All messages that do not belong to an `ask`, until the session ends."""
         self._check_was_connected()
-        return self.router.stream
+        return MessageStream(self.router.common)
 
     def receive_response(self) -> ResponseStream:
         """The same as `receive_messages()`, up to and including the next result."""
         self._check_was_connected()
-        return ResponseStream(self.router.stream)
+        return ResponseStream(self.router.common)
 
     async def get_server_info(self) -> Json | None:
         """The engine's reply to `initialize`."""
@@ -272,6 +374,7 @@ class Client(Controls):
 
     @property
     def server_info(self) -> Json | None:
+        """The engine's reply to `initialize`; None before `connect`."""
         return self._info
 
     @property
@@ -281,16 +384,21 @@ class Client(Controls):
 
     @property
     def session_id(self) -> str | None:
-        """Known once a turn has started."""
+        """The id of the session. Known once a turn has started."""
         init, last = self.router.init, self.router.last_result
         found = init.session_id if init is not None else last.session_id if last is not None else None
         return found if isinstance(found, str) else None
 
     @property
     def exit_code(self) -> int | None:
+        """How the engine exited; None while it runs."""
         return None if self._connection is None or self._connection.end is None else self._connection.end.exit_code
 
     async def request(self, request: wire.Request, timeout_seconds: float | None = None) -> Any:
+        """Send any control request; returns the reply's payload.
+
+        Raises ControlError if the engine refuses it, ControlTimeout, and CLIConnectionError.
+        """
         seconds = self.options.control_timeout_seconds if timeout_seconds is None else timeout_seconds
         return await self.connected().request(request, seconds)
 

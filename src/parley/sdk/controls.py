@@ -22,12 +22,15 @@ class Controls:
         return await self._object(wire.Interrupt(cancel_queued=True if cancel_queued else UNSET))
 
     async def set_permission_mode(self, mode: PermissionMode) -> Json:
+        """Change the permission mode, from the next tool call on. Returns the `mode`."""
         return await self._object(wire.SetPermissionMode(mode=mode))
 
     async def set_model(self, model: str | None = None) -> Json:
+        """Change the model, from the next model call on; None for the default."""
         return await self._object(wire.SetModel(model=model))
 
     async def set_max_thinking_tokens(self, tokens: int | None, display: str | None = None) -> None:
+        """Change how much the model may think; None for the default, 0 to disable thinking."""
         display_wish = UNSET if display is None else display
         await self.request(panels.SetMaxThinkingTokens(max_thinking_tokens=tokens, thinking_display=display_wish))
 
@@ -37,22 +40,29 @@ class Controls:
         return await self._object(panels.RewindFiles(user_message_id=user_message_id, dry_run=flag))
 
     rewind = rewind_files
+    """The same as `rewind_files`, which is the preferred name."""
 
     async def get_mcp_status(self) -> McpStatusResponse:
+        """The MCP servers with their state and their tools."""
         found: McpStatusResponse = await self.request(panels.McpStatus())
         return found
 
     mcp_status = get_mcp_status
+    """The same as `get_mcp_status`, which is the preferred name."""
 
     async def reconnect_mcp_server(self, server_name: str) -> None:
+        """Connect to an MCP server again."""
         await self.request(panels.McpReconnect(serverName=server_name))
 
     mcp_reconnect = reconnect_mcp_server
+    """The same as `reconnect_mcp_server`, which is the preferred name."""
 
     async def toggle_mcp_server(self, server_name: str, enabled: bool) -> None:
+        """Enable or disable an MCP server."""
         await self.request(panels.McpToggle(serverName=server_name, enabled=enabled))
 
     mcp_toggle = toggle_mcp_server
+    """The same as `toggle_mcp_server`, which is the preferred name."""
 
     async def set_mcp_servers(self, servers: Json) -> Json:
         """Replace the servers set by an earlier call; returns which were added, removed and failed."""
@@ -63,9 +73,11 @@ class Controls:
         return await self.request(panels.McpCall(tool=tool, arguments=arguments or {}))
 
     async def mcp_read_resource(self, server_name: str, uri: str) -> Any:
+        """Read a resource of an MCP server."""
         return await self.request(panels.McpReadResource(serverName=server_name, uri=uri))
 
     async def stop_task(self, task_id: str) -> None:
+        """Stop a background task."""
         await self.request(panels.StopTask(task_id=task_id))
 
     async def background_tasks(self, tool_use_id: str | None = None) -> Json:
@@ -73,24 +85,31 @@ class Controls:
         return await self._object(panels.BackgroundTasks(tool_use_id=UNSET if tool_use_id is None else tool_use_id))
 
     async def get_task_output(self, task_id: str) -> Json:
+        """The output of a background task so far."""
         return await self._object(panels.GetTaskOutput(task_id=task_id))
 
     async def get_context_usage(self) -> ContextUsageResponse:
+        """How much of the model's window the conversation uses, by category."""
         found: ContextUsageResponse = await self.request(panels.GetContextUsage())
         return found
 
     context_usage = get_context_usage
+    """The same as `get_context_usage`, which is the preferred name."""
 
     async def get_settings(self) -> Json:
+        """The settings in effect, and where each comes from."""
         return await self._object(panels.GetSettings())
 
     async def apply_flag_settings(self, settings: Json) -> Json:
+        """Change settings of this session, as `Options.settings` does."""
         return await self._object(panels.ApplyFlagSettings(settings=settings))
 
     async def list_permission_rules(self) -> Json:
+        """The permission rules in effect, and where each comes from."""
         return await self._object(panels.ListPermissionRules())
 
     async def read_file(self, path: str, max_bytes: int | None = None) -> Json:
+        """Read a file as the engine sees it, at most `max_bytes` of it."""
         return await self._object(panels.ReadFile(path=path, max_bytes=UNSET if max_bytes is None else max_bytes))
 
     async def seed_read_state(self, path: str, mtime: float) -> None:
@@ -98,29 +117,37 @@ class Controls:
         await self.request(panels.SeedReadState(path=path, mtime=mtime))
 
     async def cancel_async_message(self, message_uuid: str) -> Json:
+        """Withdraw a waiting prompt by its uuid. `Client.cancel` does the same for a turn."""
         return await self._object(panels.CancelAsyncMessage(message_uuid=message_uuid))
 
     async def reload_skills(self) -> Json:
+        """Read the skills again."""
         return await self._object(panels.ReloadSkills())
 
     async def reload_plugins(self) -> Json:
+        """Read the plugins again."""
         return await self._object(panels.ReloadPlugins())
 
     async def reload_output_styles(self) -> Json:
+        """Read the output styles again."""
         return await self._object(panels.ReloadOutputStyles())
 
     async def supported_models(self) -> list[Json]:
+        """The models that the engine knows."""
         found = await self._object(panels.ListModels())
         models = found.get("models", [])
         return models if isinstance(models, list) else []
 
     async def supported_commands(self) -> list[Json]:
+        """The slash commands of the session."""
         return await self._server_info_list("commands")
 
     async def supported_agents(self) -> list[Json]:
+        """The subagents of the session."""
         return await self._server_info_list("agents")
 
     async def account_info(self) -> Json:
+        """The account that the engine uses, as far as it is known."""
         found = (await self._server_info()).get("account")
         return found if isinstance(found, dict) else {}
 
@@ -133,6 +160,7 @@ class Controls:
         raise NotImplementedError
 
     async def session_cost(self) -> Json:
+        """What the session has cost so far, by model."""
         return await self._object(panels.GetSessionCost())
 
     async def _object(self, request: wire.Request) -> Json:

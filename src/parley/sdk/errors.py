@@ -6,7 +6,8 @@
     │   ├── NotConnected       a method was called before connect() or after close()
     │   └── Unfit              the engine does not support a requested option
     ├── ProcessError           the engine exited with an error: exit code, stderr, argv
-    │   └── ResultError        the same, after a result that gives the reason
+    │   └── ResultError        a turn failed; the result gives the reason
+    ├── BudgetExceeded         a shared budget is spent, so no turn starts
     ├── ControlError           the engine refused a control request
     │   └── ControlTimeout     the engine did not answer a control request in time
     ├── CLIJSONDecodeError     a line is not JSON
@@ -18,9 +19,12 @@ An invalid line in a stream raises no exception: it becomes an `Unreadable` mess
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parley.errors import ParleyError
+
+if TYPE_CHECKING:
+    from parley.sdk.types.messages import ResultMessage
 
 
 class ClaudeSDKError(ParleyError):
@@ -64,10 +68,20 @@ class ProcessError(ClaudeSDKError):
 
 
 class ResultError(ProcessError):
-    """The engine exited with an error; its last result gives the reason."""
+    """A turn failed: an API error, a limit, an interrupt. The result gives the reason.
+
+    try:
+        answer = await client.run("Summarize the report.")
+    except ResultError as exc:
+        print(exc.subtype, exc.api_error_status, exc.errors)
+    """
+
+    result_message: ResultMessage | None = None
+    """The result as a message; None if there is none, as for a prompt that was withdrawn."""
 
     def __init__(self, message: str, data: dict[str, Any] | None = None, exit_code: int | None = None) -> None:
         self.data = data or {}
+        """The result as a dict."""
         self.subtype: str | None = self._text("subtype")
         self.errors: list[str] = sentences(self.data.get("errors"))
         self.result: str | None = self._text("result")
@@ -77,9 +91,21 @@ class ResultError(ProcessError):
         self.session_id: str | None = self._text("session_id")
         super().__init__(message, exit_code=exit_code)
 
+    @classmethod
+    def from_message(cls, message: ResultMessage, exit_code: int | None = None) -> ResultError:
+        """The error for a failed result."""
+        text = "; ".join(sentences(message.errors)) or message.result or message.subtype
+        error = cls(text, message.raw, exit_code)
+        error.result_message = message
+        return error
+
     def _text(self, field: str) -> str | None:
         value = self.data.get(field)
         return value if isinstance(value, str) else None
+
+
+class BudgetExceeded(ClaudeSDKError):
+    """A shared `Budget` is spent, or cannot be enforced, so no turn starts."""
 
 
 class ControlError(ClaudeSDKError):

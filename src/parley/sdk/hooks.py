@@ -1,55 +1,117 @@
 """Hook callbacks.
 
-hooks={"PreToolUse": [HookMatcher(matcher="Bash", hooks=[check])]}
+    async def check(
+        input: PreToolUseHookInput, tool_use_id: str | None, context: HookContext
+    ) -> HookJSONOutput: ...                                              (or a plain `def`)
 
-async def check(input, tool_use_id, context) -> dict: ...        (or a plain `def`)
+    Options(hooks={"PreToolUse": [HookMatcher(matcher="Bash", hooks=[check])]})
+
+A hook that returns a misspelled or misplaced key fails with a TypeError that names the right one.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import Any, Generic, Literal, TypedDict
 
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as wire
+from parley.sdk.permissions import Signal
+from parley.sdk.spelling import checks_names
+from parley.sdk.types import hooks as inputs
+from parley.sdk.types.generic import InputT_contra
+from parley.sdk.types.hooks import HookJSONOutput
 
+log = logging.getLogger("parley.sdk")
 RENAMED = {"async_": "async", "continue_": "continue"}
 """Keys of the wire that are Python keywords, and how they are written in Python."""
 
 
 class HookContext(TypedDict):
-    signal: Any | None
-    """A `Signal`."""
+    """What a hook receives besides its input."""
+
+    signal: Signal | None
+    """Tells whether the call of the hook was cancelled."""
 
 
-HookCallback = Callable[[Any, str | None, HookContext], Awaitable[Any] | Any]
+HookCallback = Callable[
+    [InputT_contra, str | None, HookContext], Awaitable[HookJSONOutput] | Awaitable[None] | HookJSONOutput | None
+]
+"""A hook: it gets its input, the id of the tool call if there is one, and a context."""
 
 
+@checks_names
 @dataclass
-class HookMatcher:
-    """Callbacks for the matching calls of an event; None and "" match all."""
+class HookMatcher(Generic[InputT_contra]):
+    """Callbacks for the matching calls of an event.
+
+    HookMatcher(matcher="Edit|Write", hooks=[check], timeout=10)
+    """
 
     matcher: str | None = None
-    hooks: list[HookCallback] = field(default_factory=list)
+    """A tool name, several (`Edit|Write`) or a regular expression; None and "" match all."""
+    hooks: list[HookCallback[InputT_contra]] = field(default_factory=list)
+    """The callbacks, async or plain functions."""
     timeout: float | None = None
     """Seconds."""
     on_failure: Literal["continue", "block"] | None = None
     """After an error, a timeout or an unreadable reply. Default: `block` for PreToolUse, else `continue`."""
 
 
+class Hooks(TypedDict, total=False):
+    """The hooks of a session by event, each with the input of its event."""
+
+    PreToolUse: Sequence[HookMatcher[inputs.PreToolUseHookInput]]
+    PostToolUse: Sequence[HookMatcher[inputs.PostToolUseHookInput]]
+    PostToolUseFailure: Sequence[HookMatcher[inputs.PostToolUseFailureHookInput]]
+    UserPromptSubmit: Sequence[HookMatcher[inputs.UserPromptSubmitHookInput]]
+    Stop: Sequence[HookMatcher[inputs.StopHookInput]]
+    SubagentStop: Sequence[HookMatcher[inputs.SubagentStopHookInput]]
+    PreCompact: Sequence[HookMatcher[inputs.PreCompactHookInput]]
+    Notification: Sequence[HookMatcher[inputs.NotificationHookInput]]
+    SubagentStart: Sequence[HookMatcher[inputs.SubagentStartHookInput]]
+    PermissionRequest: Sequence[HookMatcher[inputs.PermissionRequestHookInput]]
+    SessionStart: Sequence[HookMatcher[inputs.SessionStartHookInput]]
+    SessionEnd: Sequence[HookMatcher[inputs.SessionEndHookInput]]
+    PostCompact: Sequence[HookMatcher[inputs.PostCompactHookInput]]
+    PostToolBatch: Sequence[HookMatcher[inputs.PostToolBatchHookInput]]
+    PermissionDenied: Sequence[HookMatcher[inputs.PermissionDeniedHookInput]]
+    UserPromptExpansion: Sequence[HookMatcher[inputs.UserPromptExpansionHookInput]]
+    PreModelSwitch: Sequence[HookMatcher[inputs.PreModelSwitchHookInput]]
+    PostModelSwitch: Sequence[HookMatcher[inputs.PostModelSwitchHookInput]]
+    Elicitation: Sequence[HookMatcher[inputs.ElicitationHookInput]]
+    ElicitationResult: Sequence[HookMatcher[inputs.ElicitationResultHookInput]]
+    CwdChanged: Sequence[HookMatcher[inputs.CwdChangedHookInput]]
+    DirectoryAdded: Sequence[HookMatcher[inputs.DirectoryAddedHookInput]]
+    FileChanged: Sequence[HookMatcher[inputs.FileChangedHookInput]]
+    WorktreeCreate: Sequence[HookMatcher[inputs.WorktreeCreateHookInput]]
+    WorktreeRemove: Sequence[HookMatcher[inputs.WorktreeRemoveHookInput]]
+    MessageDisplay: Sequence[HookMatcher[inputs.MessageDisplayHookInput]]
+    StopFailure: Sequence[HookMatcher[inputs.StopFailureHookInput]]
+    Setup: Sequence[HookMatcher[inputs.SetupHookInput]]
+    TeammateIdle: Sequence[HookMatcher[inputs.TeammateIdleHookInput]]
+    TaskCreated: Sequence[HookMatcher[inputs.TaskCreatedHookInput]]
+    TaskCompleted: Sequence[HookMatcher[inputs.TaskCompletedHookInput]]
+    ConfigChange: Sequence[HookMatcher[inputs.ConfigChangeHookInput]]
+    InstructionsLoaded: Sequence[HookMatcher[inputs.InstructionsLoadedHookInput]]
+
+
 class Registry:
     """The hooks of a session by callback id, which is how the engine refers to them."""
 
-    def __init__(self, hooks: Mapping[Any, Sequence[HookMatcher]] | None) -> None:
+    def __init__(self, hooks: Mapping[Any, Any] | None) -> None:
         """Raises TypeError for a hook that is not callable."""
-        self.callbacks: dict[str, HookCallback] = {}
+        self.callbacks: dict[str, HookCallback[Any]] = {}
         self.events: dict[str, list[str]] = {}
+        self.lenient: set[str] = set()
+        """The callbacks with `on_failure="continue"`."""
         self.matchers: dict[str, list[wire.HookMatcher]] = {}
         for event, matchers in (hooks or {}).items():
             self.matchers[event] = [self._register(event, matcher) for matcher in matchers]
 
-    def _register(self, event: str, matcher: HookMatcher) -> wire.HookMatcher:
+    def _register(self, event: str, matcher: HookMatcher[Any]) -> wire.HookMatcher:
         ids = []
         for hook in matcher.hooks:
             if not callable(hook):
@@ -58,6 +120,8 @@ class Registry:
             self.callbacks[name] = hook
             ids.append(name)
         self.events.setdefault(event, []).extend(ids)
+        if matcher.on_failure == "continue":
+            self.lenient.update(ids)
         return wire.HookMatcher(
             matcher=matcher.matcher,
             hookCallbackIds=ids,
@@ -70,18 +134,50 @@ class Registry:
         """Whether a hook uses `on_failure="block"`. An engine without support for it must not be used."""
         return any(matcher.onFailure == "block" for listed in self.matchers.values() for matcher in listed)
 
-    def find(self, callback_id: str, event: str) -> list[HookCallback]:
+    def find(self, callback_id: str, event: str) -> list[HookCallback[Any]]:
         """Return the hook with this id, or all hooks of the event if the engine sent no known id."""
         if callback_id in self.callbacks:
             return [self.callbacks[callback_id]]
         return [self.callbacks[name] for name in self.events.get(event or callback_id, ())]
 
 
-def unknown_keys(event: str, output: Json) -> tuple[str, ...]:
-    """Return the keys of a hook's output that engines do not know. A misspelled decision would have no effect."""
-    from parley.hooks.output import unknown_keys as find
+def check_output(event: str, output: Json) -> None:
+    """Raises TypeError for a key that is misspelled or in the wrong place: what it says would have no effect.
 
-    return find(event, output)
+    A key that resembles none may be known to a newer engine and is only logged.
+    """
+    from parley.hooks.output import unknown_keys
+
+    if event not in Hooks.__annotations__:
+        return  # an event of a newer engine
+    unknown = unknown_keys(event, output)
+    # Only a key for which there is a better one has a hint in parentheses.
+    if wrong := [text for text in unknown if text.endswith(")")]:
+        raise TypeError(f"the answer of a {event} hook has invalid keys: {', '.join(wrong)}")
+    if unknown:
+        log.warning("the answer of a %s hook has unknown keys: %s", event, ", ".join(unknown))
+
+
+def is_denial(event: str, output: Json) -> bool:
+    """Whether an output blocks or denies, whatever else it says."""
+    from parley.hooks.output import MUST_DECIDE, HookFailed, parse_output
+    from parley.hooks.output import is_denial as denies
+
+    try:
+        parsed = parse_output(output)
+    except HookFailed:
+        return False
+    if event in MUST_DECIDE:
+        return denies(parsed)
+    decision = parsed.hookSpecificOutput.decision if parsed.hookSpecificOutput is not None else None
+    refuses = decision is not None and decision.get("behavior") == "deny"
+    return parsed.continues is False or parsed.decision == "block" or refuses
+
+
+def build_denial(event: str, reason: str) -> Json:
+    """A denial of the call, for engines that ignore hooks that fail."""
+    specific = {"hookEventName": event, "permissionDecision": "deny", "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": specific}
 
 
 def encode_output(output: object) -> Json:

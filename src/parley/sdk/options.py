@@ -13,14 +13,18 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
-from parley.protocol.base import Json
-from parley.sdk.hooks import HookMatcher
+from parley.sdk.hooks import HookMatcher, Hooks
 from parley.sdk.permissions import CanUseTool
 from parley.sdk.questions import OnPlan, OnQuestion
+from parley.sdk.spelling import checks_names
+from parley.sdk.types.generic import OutputT
+from parley.sdk.types.hooks import AnyHookEvent, HookEvent
 from parley.sdk.types.shapes import (
     EffortLevel,
+    ElicitationRequest,
+    ElicitationResult,
     McpServerConfig,
     PermissionMode,
     SandboxSettings,
@@ -33,132 +37,246 @@ from parley.sdk.types.shapes import (
     TaskBudget,
     ThinkingConfig,
     ToolsPreset,
+    UserDialogRequest,
+    UserDialogResult,
 )
 
-Callback = Callable[[Json], Awaitable[Json] | Json]
+if TYPE_CHECKING:
+    from parley.models.fake.script import Script
+    from parley.sdk.budget import Budget
+    from parley.sdk.store.interface import SessionStore
+
+OnElicitation = Callable[[ElicitationRequest], Awaitable[ElicitationResult] | ElicitationResult]
+OnUserDialog = Callable[[UserDialogRequest], Awaitable[UserDialogResult] | UserDialogResult]
 
 
+@checks_names
 @dataclass
 class AgentDefinition:
     """A subagent defined by the program. Field names are those of the protocol."""
 
     description: str
+    """When to use the agent. The model that delegates reads it."""
     prompt: str
+    """The system prompt of the agent."""
     tools: list[str] | None = None
+    """The tools it has; default: all."""
     disallowedTools: list[str] | None = None
+    """Tools it does not have."""
     model: str | None = None
+    """Its model; default: the model of the session."""
     skills: list[str] | None = None
+    """The skills it has."""
     memory: Literal["user", "project", "local"] | None = None
+    """Where its memory is kept between sessions."""
     mcpServers: list[str | dict[str, Any]] | None = None
+    """Its MCP servers: names of servers of the session, or configurations by name."""
     initialPrompt: str | None = None
+    """A first prompt, if it is the agent of the session."""
     maxTurns: int | None = None
+    """The most model calls of one run."""
     background: bool | None = None
+    """Run it in the background."""
     effort: EffortLevel | int | None = None
+    """How much work it puts into an answer."""
     permissionMode: PermissionMode | None = None
+    """Its permission mode."""
     isolation: Literal["worktree"] | None = None
+    """`worktree`: work in a git worktree of its own."""
 
 
+@checks_names
 @dataclass
-class Options:
-    """Most options are the flag of the same name (docs/cli.md). From `engine` on, they are not in the official SDK."""
+class Options(Generic[OutputT]):
+    """All options of a session. All are optional.
+
+        options = Options(model="sonnet", cwd="/srv/app", allowed_tools=["Read", "Bash(git *)"], max_turns=20)
+
+    Names and defaults are those of the official SDK, as far as it has them. Options are checked when a client is
+    made: TypeError for a wrong type or a misspelled name, ValueError for an impossible value. `output_type` is also
+    the type parameter: with `Options(output_type=City)`, `turn.output()` is a `City` for type checkers too.
+    """
 
     # Tools and permissions.
-    tools: list[str] | ToolsPreset | None = None
+    tools: Sequence[str | Callable[..., Any]] | ToolsPreset | None = None
+    """The tools that the model has: names of built-in tools, your functions, or both. Default: all built-in tools.
+
+    `["Read", add]` is Read and your function `add`; `["default", add]` all built-in tools and `add`; `[]` none. Your
+    functions run in this process as the MCP server `tools` (`mcp__tools__add`) and are allowed without asking.
+    """
     allowed_tools: list[str] = field(default_factory=list)
+    """Rules for calls that run without asking, such as `Read` or `Bash(git *)`. It does not restrict the tools."""
     system_prompt: str | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | None = None
+    """Replaces the system prompt, which is empty by default; `{"type": "preset", "preset": "claude_code"}` is the
+    one of the command line."""
     mcp_servers: dict[str, McpServerConfig] | str | Path = field(default_factory=dict)
+    """MCP servers by name, or the path of a configuration file."""
     strict_mcp_config: bool = False
+    """Use only servers from `mcp_servers` and `tools`, none from settings."""
     permission_mode: PermissionMode | None = None
+    """What happens to calls that no rule decides: `default` asks, `plan` changes nothing, and so on."""
     # The session.
     continue_conversation: bool = False
+    """Continue the latest session of the working directory."""
     resume: str | None = None
+    """The id of a session to continue."""
     session_id: str | None = None
+    """The id of the new session, a UUID."""
     max_turns: int | None = None
+    """The most model calls per turn; 0 or None for no limit."""
     max_budget_usd: float | None = None
+    """The most dollars of the session. See `budget` for several sessions."""
     disallowed_tools: list[str] = field(default_factory=list)
-    model: str | None = None
+    """Rules for calls that are denied. A plain tool name removes the tool."""
+    model: str | Script | None = None
+    """The model: an alias (`sonnet`), a full name, `BACKEND:NAME`, or a `Script` that plays its answers in a test."""
     fallback_model: str | None = None
+    """Models to try if the first fails, separated by commas."""
     betas: Sequence[str] = field(default_factory=list)
+    """Beta features to request from the Messages API."""
     permission_prompt_tool_name: str | None = None
+    """An MCP tool that decides instead of `can_use_tool`."""
     # Where and how the engine runs.
     cwd: str | Path | None = None
+    """The working directory; default: the one of the program. Relative paths of other options start there."""
     cli_path: str | Path | None = None
+    """The engine's executable; default: the installed `parley`."""
     settings: str | None = None
+    """Additional settings: a JSON object, or the path of a file."""
     add_dirs: list[str | Path] = field(default_factory=list)
+    """More directories in which tools may work."""
     env: dict[str, str] = field(default_factory=dict)
+    """Variables for the engine, in addition to those of the program."""
     extra_args: dict[str, str | None] = field(default_factory=dict)
+    """More command-line flags: names without dashes, and values; None for a flag without a value."""
     max_buffer_size: int | None = None
-    """Longest line in bytes, 64 MiB by default. A longer one becomes `Unreadable`."""
+    """The longest line in bytes, 64 MiB by default. A longer one becomes `Unreadable`."""
     debug_stderr: Any = sys.stderr
     """No effect, as in the official SDK."""
     stderr: Callable[[str], None] | None = None
     """Called with each line of the engine's stderr; by default they go to the program's stderr."""
     # Callbacks.
     can_use_tool: CanUseTool | None = None
-    hooks: Mapping[Any, list[HookMatcher]] | None = None
+    """Called for each tool call that no rule, mode or setting decides. If it raises, the call is denied."""
+    hooks: Hooks | Mapping[HookEvent, Sequence[HookMatcher]] | Mapping[AnyHookEvent, Sequence[HookMatcher]] | None = (
+        None
+    )
+    """Hook callbacks by event: `{"PreToolUse": [HookMatcher(matcher="Bash", hooks=[check])]}`."""
     user: str | None = None
+    """Run the engine as this system user."""
     include_partial_messages: bool = False
+    """Receive `StreamEvent` messages while the model writes. `Turn.text_stream` uses them."""
     include_hook_events: bool = False
+    """Receive a message when a hook starts and when it ends."""
     forward_subagent_text: bool = False
+    """Receive the text of subagents, not only their tool calls."""
     verbatim_prompts: bool = False
     """Take prompts literally: no @path, no slash command."""
     fork_session: bool = False
+    """With `resume`: continue in a copy with a new id."""
     resume_session_at: str | None = None
+    """With `resume`: continue after the message with this uuid."""
     resume_drops_turn: str | None = None
+    """With `resume`: drop the turn of the prompt with this uuid, and what follows; "" drops the last turn."""
     agents: dict[str, AgentDefinition] | None = None
+    """Subagents by name."""
     setting_sources: list[SettingSource] | None = None
+    """Which settings files to read; default: all. `[]` reads none."""
     skills: list[str] | Literal["all"] | None = None
+    """The skills that the model may use."""
     sandbox: SandboxSettings | None = None
+    """Settings of the sandbox in which commands run."""
     plugins: list[SdkPluginConfig] = field(default_factory=list)
+    """Plugins to load, from folders."""
     max_thinking_tokens: int | None = None
+    """The tokens that the model may think with in an answer; 0 disables thinking."""
     thinking: ThinkingConfig | None = None
+    """Whether and how the model thinks: `{"type": "adaptive"}`, `enabled` with `budget_tokens`, or `disabled`."""
     effort: EffortLevel | None = None
+    """How much work the model puts into an answer."""
     output_format: dict[str, Any] | None = None
+    """`{"type": "json_schema", "schema": {...}}` for structured output. `output_type` is easier."""
     enable_file_checkpointing: bool = False
-    session_store: Any = None
+    """Keep copies of files before they change, for `Client.rewind_files`."""
+    session_store: SessionStore | None = None
+    """Your own store, which gets a copy of every transcript line."""
     session_store_flush: SessionStoreFlushMode = "batched"
+    """When lines are sent to `session_store`: in batches, or `eager` for one by one."""
     load_timeout_ms: int = 60_000
+    """How long `session_store` may take to load a session."""
     task_budget: TaskBudget | None = None
+    """The tokens of a turn beyond its first request; sent to models that support it."""
     client_app: str | None = None
+    """The name of your program, for the User-Agent header."""
     # Only in Parley.
     engine: Literal["process", "local"] = "process"
-    """`local`: run the engine in this process."""
-    output_type: Any = None
-    """Type of the structured output: a msgspec Struct, dataclass, TypedDict or pydantic model."""
+    """`local`: run the engine in this process instead of a subprocess."""
+    output_type: type[OutputT] | None = None
+    """The type of the structured output: a msgspec Struct, dataclass, TypedDict or pydantic model."""
     on_question: OnQuestion | None = None
+    """Answers questions of the model."""
     on_plan: OnPlan | None = None
-    on_elicitation: Callback | None = None
-    on_user_dialog: Callback | None = None
+    """Reviews plans of the model."""
+    on_elicitation: OnElicitation | None = None
+    """Answers questions of MCP servers. Without it they are declined."""
+    on_user_dialog: OnUserDialog | None = None
+    """Answers dialogs of the engine. Without it they are cancelled. Parley shows none; Claude Code may."""
     supported_dialog_kinds: list[str] | None = None
+    """The kinds of dialogs that `on_user_dialog` handles."""
     control_timeout_seconds: float = 60.0
     """How long to wait for a reply to a control request."""
     api_key: str | None = None
-    """Passed in the environment, never on the command line."""
+    """The key of the Messages API. Passed in the environment, never on the command line."""
     agent: str | None = None
+    """The agent that leads the session: one of `agents`, or of the settings."""
     title: str | None = None
-    tool_aliases: Any = None
+    """The title of a new session."""
+    tool_aliases: dict[str, str] | None = None
+    """Other names for tools: `{"Shell": "Bash"}` runs Bash for a call of Shell."""
     plan_mode_instructions: str | None = None
+    """What the model is told to do in plan mode."""
     prompt_suggestions: bool | None = None
+    """Suggest a next prompt after each successful turn."""
     agent_progress_summaries: bool | None = None
+    """Summarize every 30 seconds what a running subagent does."""
     persist_session: bool = True
+    """Whether the session is written to disk. If not, it cannot be resumed."""
     allow_dangerously_skip_permissions: bool = False
+    """Allow a later switch to `bypassPermissions`."""
     debug: bool = False
+    """Write a debug log."""
     debug_file: str | None = None
+    """The file of the debug log."""
     replay_user_messages: bool = False
+    """Receive each prompt again when it enters the conversation."""
     guard: bool = False
     """Ask `can_use_tool` about every call that is not denied."""
     fail_on_denial: bool = False
+    """End the turn with an error when a call is denied."""
     store: str | None = None
+    """Where sessions are stored: `claude`, `folder:PATH`, `sqlite:PATH`, `postgres://...`, `memory`."""
     database: str | None = None
+    """The SQLite file of the session."""
     steal: bool = False
+    """Take the session over from the process that holds it."""
     offline: bool = False
+    """Use no network: no web tools and only servers on this machine. For the fake model, use `model="offline"`."""
     record: str | None = None
+    """Record all model requests and answers in this file, for `model="replay:FILE"`."""
     faults: list[str] = field(default_factory=list)
+    """Faults to inject into model calls in a test, such as `overloaded@1-3`."""
     bare: bool = False
+    """Load no settings files, memory, commands or servers from the machine."""
     max_budget_tokens: int | None = None
+    """The most tokens of the session, cached ones included."""
     max_budget_calls: int | None = None
+    """The most model calls of the session."""
     max_budget_seconds: float | None = None
+    """The most seconds of a turn."""
     autocompact: str | None = None
+    """`on`, `off`, or the number of tokens at which a long conversation is compacted."""
+    budget: Budget | None = None
+    """A budget that this client shares with others."""
 
 
 ClaudeAgentOptions = Options

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages.requests import CanUseTool as Question
+from parley.sdk.spelling import checks_names
 from parley.sdk.types.shapes import PermissionBehavior, PermissionMode, PermissionUpdateDestination
 
 
@@ -19,15 +20,23 @@ class CanUseToolShadowedWarning(UserWarning):
     """`can_use_tool` is set, but other options allow some calls without it."""
 
 
+@checks_names
 @dataclass
 class PermissionRuleValue:
+    """A permission rule: `PermissionRuleValue("Bash", "git *")` is `Bash(git *)`."""
+
     tool_name: str
     rule_content: str | None = None
+    """What is between the parentheses; None for the whole tool."""
 
 
+@checks_names
 @dataclass
 class PermissionUpdate:
-    """A change of rules, mode or directories: suggested by the engine, applied by a reply."""
+    """A change of rules, mode or directories: suggested by the engine, applied by a reply.
+
+    PermissionUpdate("addRules", rules=[PermissionRuleValue("Bash", "git *")], behavior="allow", destination="session")
+    """
 
     type: Literal["addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"]
     rules: list[PermissionRuleValue] | None = None
@@ -67,40 +76,62 @@ class Signal:
 
     def __init__(self) -> None:
         self.aborted = False
+        """Whether it was cancelled."""
 
 
 @dataclass
 class ToolPermissionContext:
-    signal: Any | None = None
-    """A `Signal`."""
+    """What `can_use_tool` is told about a call besides its name and input."""
+
+    signal: Signal | None = None
+    """Tells whether the request was cancelled."""
     suggestions: list[PermissionUpdate] = field(default_factory=list)
+    """Changes that would allow such calls from now on."""
     tool_use_id: str | None = None
+    """The id of the call."""
     agent_id: str | None = None
+    """The subagent that calls; None for the session itself."""
     blocked_path: str | None = None
+    """The path that needs permission, if it is about one."""
     decision_reason: str | None = None
+    """Why permission is needed."""
     title: str | None = None
+    """The call as a sentence for a person."""
     display_name: str | None = None
+    """The tool's name for a person."""
     description: str | None = None
+    """What the call does."""
     hints: list[str] = field(default_factory=list)
     """Suggestions that the engine sent as text."""
 
 
+@checks_names
 @dataclass
 class PermissionResultAllow:
+    """Allows a call: `PermissionResultAllow(updated_input={**input, "timeout": 5})`."""
+
     behavior: Literal["allow"] = "allow"
     updated_input: Json | None = None
+    """Run the call with this input instead."""
     updated_permissions: list[PermissionUpdate] | None = None
+    """Changes to apply, so that such calls are not asked about again."""
 
 
+@checks_names
 @dataclass
 class PermissionResultDeny:
+    """Denies a call: `PermissionResultDeny(message="Not on a Friday.")`."""
+
     behavior: Literal["deny"] = "deny"
     message: str = ""
+    """The reason. The model reads it."""
     interrupt: bool = False
+    """End the turn too."""
 
 
 PermissionResult = PermissionResultAllow | PermissionResultDeny
 CanUseTool = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResult] | PermissionResult]
+"""Decides on a tool call: it gets the tool's name, the input and a context."""
 
 
 def build_context(question: Question, signal: Signal) -> ToolPermissionContext:

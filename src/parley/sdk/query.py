@@ -22,6 +22,7 @@ from parley.sdk.errors import ClaudeSDKError
 from parley.sdk.options import Options
 from parley.sdk.runtime.background import Job, is_stray, log, start
 from parley.sdk.runtime.prompts import build_line, check_prompt, new_uuid, send_prompt
+from parley.sdk.runtime.transport import Transport, Wire
 from parley.sdk.types import messages as ours
 
 BACKGROUND_SECONDS = 600.0
@@ -82,10 +83,12 @@ class QueryProgress:
 class QueryStream(AsyncIterator[ours.Message]):
     """The messages of one `query()`. The engine is started by the first `anext`."""
 
-    def __init__(self, prompt: str | AsyncIterable[Json], options: Options | None, transport: Any) -> None:
+    def __init__(
+        self, prompt: str | AsyncIterable[Json], options: Options[Any] | None, transport: Transport | Wire | None
+    ) -> None:
         check_prompt(prompt)
         self._prompt = prompt
-        self._client = Client(options, transport)
+        self._client: Client[Any] = Client(options, transport)
         self._progress = QueryProgress()
         self._jobs: list[Job] = []
         self._started = False
@@ -143,7 +146,7 @@ class PromptFeed:
     An exception that the iterable raises is raised by the stream, after the prompts before it are answered.
     """
 
-    def __init__(self, client: Client, prompts: AsyncIterable[Json], progress: QueryProgress) -> None:
+    def __init__(self, client: Client[Any], prompts: AsyncIterable[Json], progress: QueryProgress) -> None:
         self._router, self._connection = client.router, client.connected()
         self._verbatim = client.options.verbatim_prompts
         self._prompts = prompts
@@ -189,7 +192,7 @@ class EndWatcher:
     The router owns it; it holds no reference to the stream, so that a dropped stream can be collected.
     """
 
-    def __init__(self, progress: QueryProgress, client: Client) -> None:
+    def __init__(self, progress: QueryProgress, client: Client[Any]) -> None:
         self._progress = progress
         self._wire = client.connected().wire
         options = client.options
@@ -230,10 +233,19 @@ class EndWatcher:
 
 
 def query(
-    *, prompt: str | AsyncIterable[dict[str, Any]], options: Options | None = None, transport: Any = None
+    *,
+    prompt: str | AsyncIterable[dict[str, Any]],
+    options: Options[Any] | None = None,
+    transport: Transport | Wire | None = None,
 ) -> QueryStream:
-    """Send the prompt and yield all messages. Raises ProcessError or ResultError if the engine exits with an error.
+    """Send one prompt, or an async iterable of them, to a new engine and yield all messages.
 
-    Raises TypeError immediately for an invalid prompt. An exception of an iterable of prompts is raised at the end.
+        async for message in query(prompt="What is 2 + 2?", options=Options(model="sonnet")):
+            if isinstance(message, AssistantMessage):
+                print(message.text)
+
+    Raises ResultError after the last message if the turn failed, ProcessError if the engine fails, and TypeError
+    immediately for an invalid prompt. An exception of an iterable of prompts is raised at the end. `run` returns
+    only the result.
     """
     return QueryStream(prompt, options, transport)

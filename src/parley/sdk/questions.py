@@ -27,12 +27,16 @@ NOT_ANSWERED = "The person did not answer the question."
 
 @dataclass(frozen=True)
 class Choice:
+    """One choice of a question."""
+
     label: str
     description: str = ""
 
 
 @dataclass(frozen=True)
 class Question:
+    """A question with its choices."""
+
     text: str
     header: str
     choices: tuple[Choice, ...]
@@ -42,6 +46,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Answers:
+    """The answers to `Questions`, by the text of the question."""
+
     by_question: Mapping[str, str]
 
 
@@ -63,6 +69,8 @@ class Questions:
 
 @dataclass(frozen=True)
 class PlanDecision:
+    """What `on_plan` decides; from `Plan.approve` or `Plan.reject`."""
+
     approved: bool
     mode: PermissionMode | None = None
     message: str = ""
@@ -82,6 +90,7 @@ class Plan:
         return PlanDecision(approved=True, mode=mode)
 
     def reject(self, message: str = "The plan was not approved.") -> PlanDecision:
+        """Reject the plan. The model reads the message."""
         return PlanDecision(approved=False, message=message)
 
 

@@ -39,6 +39,8 @@ NOT_FOUND = "no session with id {}"
 
 @dataclass
 class SDKSessionInfo:
+    """A past session, as `list_sessions` returns it."""
+
     session_id: str
     summary: str
     last_modified: int
@@ -66,6 +68,8 @@ class SessionMessage:
 
 @dataclass
 class ForkSessionResult:
+    """The id of a new session."""
+
     session_id: str
 
 
@@ -119,6 +123,7 @@ def list_sessions(
 def get_session_info(
     session_id: str, directory: str | None = None, *, store: str | None = None, env: Mapping[str, str] | None = None
 ) -> SDKSessionInfo | None:
+    """The session with this id; None if there is none."""
     if not is_uuid(session_id):
         return None
     info = SessionLookup(directory, store, env).store(session_id).info(session_id)
@@ -147,6 +152,7 @@ def get_session_messages(
 def list_subagents(
     session_id: str, directory: str | None = None, *, store: str | None = None, env: Mapping[str, str] | None = None
 ) -> list[str]:
+    """The ids of the subagents of a session."""
     if not is_uuid(session_id):
         return []
     return sorted(agent.id for agent in SessionLookup(directory, store, env).store(session_id).agents(session_id))
@@ -162,6 +168,7 @@ def get_subagent_messages(
     store: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[SessionMessage]:
+    """The messages of a subagent, in order."""
     if not is_uuid(session_id):
         return []
     entries = with_all_figures(SessionLookup(directory, store, env).store(session_id).read_agent(session_id, agent_id))

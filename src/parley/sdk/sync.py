@@ -1,7 +1,10 @@
 """The client without `async`, for scripts and threads.
 
+    print(run_sync("What is 2 + 2?").text)                          (run.py)
+
     with SyncClient(Options(model="sonnet")) as client:
-        for message in client.ask("What is in this folder?"):
+        print(client.run("What is in this folder?").text)
+        for message in client.ask("And in its parent?"):
             ...
 
     for message in query_sync(prompt="What is 2 + 2?"): ...
@@ -18,17 +21,20 @@ import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import Request
-from parley.sdk.client import Client
+from parley.sdk.client import Client, Priority
 from parley.sdk.errors import NotConnected
 from parley.sdk.options import Options
 from parley.sdk.query import QueryStream
 from parley.sdk.runtime.prompts import Prompt
+from parley.sdk.runtime.transport import Transport, Wire
 from parley.sdk.runtime.turns import State, Turn
 from parley.sdk.types import messages as ours
+from parley.sdk.types.generic import OutputT
+from parley.sdk.types.results import RunResult
 
 T = TypeVar("T")
 
@@ -71,6 +77,14 @@ class LoopThread:
         self.stop()
         self._thread.join()
 
+    def __enter__(self) -> LoopThread:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that does not wait, e.g. to read received messages after close().
@@ -88,6 +102,8 @@ def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 class SyncStream(Iterator[ours.Message]):
+    """Messages in order of arrival."""
+
     def __init__(self, loop: LoopThread, stream: AsyncIterator[ours.Message]) -> None:
         self._loop = loop
         self._stream = stream
@@ -96,56 +112,80 @@ class SyncStream(Iterator[ours.Message]):
         return self
 
     def __next__(self) -> ours.Message:
-        message = self._loop.run(next_message(self._stream))
+        message = self._loop.run(next_item(self._stream))
         if message is None:
             raise StopIteration
         return message
 
 
-class SyncTurn(SyncStream):
-    """A prompt and the messages of its turn."""
+class SyncTurn(SyncStream, Generic[OutputT]):
+    """A prompt and the messages of its turn: `Turn` without async."""
 
-    def __init__(self, loop: LoopThread, turn: Turn) -> None:
+    def __init__(self, loop: LoopThread, turn: Turn[OutputT]) -> None:
         super().__init__(loop, turn)
         self._turn = turn
 
     @property
     def uuid(self) -> str:
+        """The id of the prompt."""
         return self._turn.uuid
 
     @property
     def state(self) -> State:
+        """How far the prompt is."""
         return self._turn.state
 
     @property
     def result(self) -> ours.ResultMessage | None:
+        """The result; None while the turn runs, and for a prompt that was withdrawn."""
         return self._turn.result
 
     def until(self, state: State) -> State:
+        """Wait for this state or a later one; returns the current state."""
         return self._loop.run(self._turn.until(state))
 
-    def finish_up(self) -> ours.ResultMessage | None:
-        return self._loop.run(self._turn.finish_up())
+    def wait(self, *, check: bool = True) -> ours.ResultMessage | None:
+        """Read the turn to its end and return the result. Raises ResultError if it failed, unless `check` is False."""
+        return self._loop.run(self._turn.wait(check=check))
 
-    def text(self) -> str:
-        return self._loop.run(self._turn.text())
+    def text(self, *, check: bool = True) -> str:
+        """Read the turn to its end and return the answer. Raises ResultError if it failed, unless `check` is False."""
+        return self._loop.run(self._turn.text(check=check))
 
-    def output(self) -> Any:
-        return self._loop.run(self._turn.output())
+    def output(self, *, check: bool = True) -> OutputT:
+        """Read the turn to its end and return the structured output.
+
+        Raises ResultError if the turn failed, unless `check` is False; MessageParseError if the output does not match.
+        """
+        return self._loop.run(self._turn.output(check=check))
+
+    def text_stream(self, *, check: bool = True) -> Iterator[str]:
+        """Yield the text of the answer while the model writes it, as `Turn.text_stream` does."""
+        stream = self._turn.text_stream(check=check)
+        while (text := self._loop.run(next_item(stream))) is not None:
+            yield text
 
 
-async def next_message(stream: AsyncIterator[ours.Message]) -> ours.Message | None:
+async def next_item(stream: AsyncIterator[T]) -> T | None:
     return await anext(stream, None)
 
 
-class SyncClient:
-    """A conversation with an engine. It has every control request of `Client`."""
+class SyncClient(Generic[OutputT]):
+    """A conversation with an engine: `Client` without async.
 
-    def __init__(self, options: Options | None = None, transport: Any = None) -> None:
-        self._client = Client(options, transport)
+        with SyncClient(Options(model="sonnet")) as client:
+            print(client.run("What is in this folder?").text)
+
+    It has every control request of `Client` too: `interrupt`, `set_model`, `get_context_usage` and the rest.
+    """
+
+    def __init__(self, options: Options[OutputT] | None = None, transport: Transport | Wire | None = None) -> None:
+        """Raises TypeError or ValueError for invalid options."""
+        self._client: Client[OutputT] = Client(options, transport)
         self._loop: LoopThread | None = None
 
     def connect(self) -> None:
+        """Start the engine; `with` does this. Raises CLIConnectionError, ProcessError, ControlError."""
         if self._loop is None:
             self._loop = LoopThread()
             weakref.finalize(self, self._loop.stop)
@@ -164,7 +204,7 @@ class SyncClient:
             finally:
                 loop.close()
 
-    def __enter__(self) -> SyncClient:
+    def __enter__(self) -> SyncClient[OutputT]:
         self.connect()
         return self
 
@@ -173,37 +213,56 @@ class SyncClient:
     ) -> None:
         self.close()
 
-    def ask(self, prompt: Prompt, *, uuid: str | None = None, priority: str | None = None) -> SyncTurn:
+    def ask(
+        self, prompt: Prompt, *, uuid: str | None = None, priority: Priority | None = None, join: bool = False
+    ) -> SyncTurn[OutputT]:
+        """Send a prompt and return its turn, without waiting for the answer. See `Client.ask`."""
         loop = self._connected_loop()
-        return SyncTurn(loop, loop.run(self._client.ask(prompt, uuid=uuid, priority=priority)))
+        return SyncTurn(loop, loop.run(self._client.ask(prompt, uuid=uuid, priority=priority, join=join)))
 
     send = ask
+    """The same as `ask`. Prefer `ask`."""
 
-    def cancel(self, turn: SyncTurn) -> bool:
+    def run(self, prompt: Prompt, *, check: bool = True) -> RunResult[OutputT]:
+        """Send a prompt, wait for the end of its turn and return the result.
+
+        Raises ResultError if the turn failed, unless `check` is False. See `Client.run`.
+        """
+        return self._connected_loop().run(self._client.run(prompt, check=check))
+
+    def cancel(self, turn: SyncTurn[Any]) -> bool:
+        """Withdraw a waiting prompt. Returns whether it was still waiting."""
         return self._connected_loop().run(self._client.cancel(turn._turn))
 
     def query(self, prompt: str, session_id: str = "default") -> None:
+        """Send a prompt, as in the official SDK; `receive_response()` yields the reply."""
         self._connected_loop().run(self._client.query(prompt, session_id))
 
     def receive_messages(self) -> SyncStream:
+        """All messages that do not belong to an `ask`, until the session ends."""
         return SyncStream(self._connected_loop(), self._client.receive_messages())
 
     def receive_response(self) -> SyncStream:
+        """The same as `receive_messages()`, up to and including the next result."""
         return SyncStream(self._connected_loop(), self._client.receive_response())
 
     def request(self, request: Request, timeout_seconds: float | None = None) -> Any:
+        """Send any control request; returns the reply's payload."""
         return self._connected_loop().run(self._client.request(request, timeout_seconds))
 
     @property
     def session_id(self) -> str | None:
+        """The id of the session. Known once a turn has started."""
         return self._client.session_id
 
     @property
     def pid(self) -> int | None:
+        """The engine's process id, if it has its own process."""
         return self._client.pid
 
     @property
     def server_info(self) -> Json | None:
+        """The engine's reply to `initialize`; None before `connect`."""
         return self._client.server_info
 
     def __getattr__(self, name: str) -> Any:
@@ -219,8 +278,13 @@ class SyncClient:
         return self._loop
 
 
-def query_sync(*, prompt: str, options: Options | None = None, transport: Any = None) -> Iterator[ours.Message]:
-    """Send the prompt and yield all messages. Raises ProcessError or ResultError if the engine exits with an error."""
+def query_sync(
+    *, prompt: str, options: Options[Any] | None = None, transport: Transport | Wire | None = None
+) -> Iterator[ours.Message]:
+    """Send the prompt and yield all messages: `query` without async.
+
+    Raises ResultError after the last message if the turn failed, ProcessError if the engine fails.
+    """
     return run_to_end(QueryStream(prompt, options, transport))
 
 

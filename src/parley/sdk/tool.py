@@ -8,9 +8,11 @@
     @tool("add", "Add two numbers.", {"a": float, "b": float})        as in the official SDK
     async def add(args): return {"content": [{"type": "text", "text": str(args["a"] + args["b"])}]}
 
-    Options(mcp_servers={"calc": create_sdk_mcp_server("calc", tools=[add])})
+    Options(tools=["Read", add])                                        the built-in Read and yours
+    Options(mcp_servers={"calc": create_sdk_mcp_server("calc", tools=[add])})       under a name that you choose
 
-The engine calls tools over the control channel; no process is started and no port is opened.
+The engine calls tools over the control channel; no process is started and no port is opened. A decorated
+function can still be called as the function that it was.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -29,6 +31,8 @@ from parley.sdk.runtime.background import maybe_await
 from parley.sdk.types.shapes import McpSdkServerConfig
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 Handler = Callable[[Any], Awaitable[dict[str, Any]]]
 HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint", "maxResultSizeChars")
 SNAKE: dict[str, str] = {
@@ -66,11 +70,20 @@ class ToolAnnotations:
 
 @dataclass
 class SdkMcpTool(Generic[T]):
+    """A tool, as `@tool` makes it. Calling it calls its handler."""
+
     name: str
     description: str
+    """What the model reads about it."""
     input_schema: Any
+    """The JSON Schema of its input, `{name: type}`, or a type that has one."""
     handler: Callable[[T], Awaitable[dict[str, Any]]]
+    """Takes the input and returns a result of the MCP: `{"content": [{"type": "text", "text": "..."}]}`."""
     annotations: Any = None
+    """Hints, such as `ToolAnnotations(read_only_hint=True)`."""
+
+    def __call__(self, arguments: T, /) -> Awaitable[dict[str, Any]]:
+        return self.handler(arguments)
 
     def listed(self) -> Json:
         """The tool's entry in `tools/list`."""
@@ -100,50 +113,71 @@ def read_hints(annotations: Any) -> Json:
     return found
 
 
-@overload
-def tool(name: Callable[..., Any]) -> SdkMcpTool[Any]: ...
-@overload
-def tool(
-    name: str | None = None,
-    description: str | None = None,
-    input_schema: Any = None,
-    annotations: Any = None,
-) -> Callable[[Callable[..., Any]], SdkMcpTool[Any]]: ...
-def tool(
-    name: str | Callable[..., Any] | None = None,
-    description: str | None = None,
-    input_schema: Any = None,
-    annotations: Any = None,
-) -> Any:
-    """Make a function a tool. With `input_schema` it takes one dict, otherwise its own parameters."""
-    if callable(name):
-        return build_tool(name, None, None, None)
-    if input_schema is None:
-        return lambda function: build_tool(function, name, description, annotations)
-    if name is None or description is None:
-        raise TypeError("a tool with an input_schema needs a name and a description")
-    schema.schema_of_input(input_schema)  # raise for an invalid schema now, not at the first call
-    return lambda handler: SdkMcpTool(name, description, input_schema, handler, annotations)
+class FunctionTool(SdkMcpTool[Any], Generic[P, R]):
+    """A tool that is a plain function. Calling it calls the function, with its own parameters and result."""
 
+    def __init__(
+        self, function: Callable[P, R], name: str | None = None, description: str | None = None, annotations: Any = None
+    ) -> None:
+        """Raises TypeError for a function without a name, or with parameters that cannot be passed by name."""
+        self.function = function
+        self._parameters = schema.Parameters(function)
+        tool_name = str(name or getattr(function, "__name__", "<nameless>"))
+        if tool_name.startswith("<"):
+            raise TypeError(f'{function!r} has no name; use tool("name", "description")(...) to give it one')
+        text = description or inspect.getdoc(function) or tool_name
+        super().__init__(tool_name, text, self._parameters.schema, self._handle, annotations)
+        self.__doc__, self.__wrapped__ = function.__doc__, function
 
-def build_tool(
-    function: Callable[..., Any], name: str | None, description: str | None, annotations: Any
-) -> SdkMcpTool[Any]:
-    parameters = schema.Parameters(function)
-    tool_name = str(name or getattr(function, "__name__", "<nameless>"))
-    if tool_name.startswith("<"):
-        raise TypeError(f'{function!r} has no name; use tool("name", "description")(...) to give it one')
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[override]  # as the function
+        return self.function(*args, **kwargs)
 
-    async def handler(arguments: Json) -> dict[str, Any]:
-        values = parameters.values(arguments)
+    async def _handle(self, arguments: Json) -> dict[str, Any]:
+        values = self._parameters.values(arguments)
+        function: Callable[..., Any] = self.function
         if inspect.iscoroutinefunction(function):
             return convert_content(await function(**values))
         from anyio import to_thread
 
         return convert_content(await maybe_await(await to_thread.run_sync(partial(function, **values))))
 
-    text = description or inspect.getdoc(function) or tool_name
-    return SdkMcpTool(tool_name, text, parameters.schema, handler, annotations)
+
+@overload
+def tool(name: Callable[P, R]) -> FunctionTool[P, R]: ...
+@overload
+def tool(
+    name: str, description: str, input_schema: Any, annotations: Any = None
+) -> Callable[[Callable[[Any], Awaitable[dict[str, Any]] | dict[str, Any]]], SdkMcpTool[Any]]: ...
+@overload
+def tool(
+    name: str | None = None, description: str | None = None, input_schema: None = None, annotations: Any = None
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(
+    name: str | Callable[..., Any] | None = None,
+    description: str | None = None,
+    input_schema: Any = None,
+    annotations: Any = None,
+) -> Any:
+    """Make a function a tool. With `input_schema` it takes one dict, otherwise its own parameters.
+
+        @tool
+        def add(a: float, b: Annotated[float, "the number to add"]) -> float:
+            "Add two numbers."
+            return a + b
+
+        Options(tools=[add])
+        add(2, 3)                                   # still the function
+
+    A plain `def` runs in a thread. If the function raises, the model gets the message as the tool's result.
+    """
+    if callable(name):
+        return FunctionTool(name)
+    if input_schema is None:
+        return lambda function: FunctionTool(function, name, description, annotations)
+    if name is None or description is None:
+        raise TypeError("a tool with an input_schema needs a name and a description")
+    schema.schema_of_input(input_schema)  # raise for an invalid schema now, not at the first call
+    return lambda handler: SdkMcpTool(name, description, input_schema, handler, annotations)
 
 
 def convert_content(value: Any) -> dict[str, Any]:
@@ -160,7 +194,7 @@ def to_tool(given: object) -> SdkMcpTool[Any]:
     if isinstance(given, SdkMcpTool):
         return given
     if callable(given):
-        return build_tool(given, None, None, None)
+        return FunctionTool(given)
     raise TypeError(f"a tool must be a function or the result of @tool, not {type(given).__name__}")
 
 

@@ -6,29 +6,26 @@
 A session keeps its id; only a fork gets a new one. A fork, and a resume without persistence, only read the old
 session, so another process may hold it. An unknown id is an error and never creates a session.
 
-`--resume "Fix the parser"` finds a session by its title (`find_by_title`). Ids take precedence, and a UUID is never
-read as a title.
-
 A session can be resumed at an earlier message. The later entries are not deleted: a `cut` entry in the log says where
 the conversation continues.
+
+See also: `session_find.py` for sessions that are named by a title or the start of an id.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import Json, Struct
-from parley.stores.base import USAGE, Entry, Info, Log, Store, copy_entries, later_time
+from parley.stores.base import USAGE, Entry, Log, Store, copy_entries, later_time
 
 REJECTED = "Resume rejected by --resume-drops-turn:"  # clients match this prefix
 NEWEST_NAMED = 5
 """How many sessions the error for `--resume` without a value lists."""
-MOST_NAMED = 10
-"""How many sessions the error for an ambiguous title lists."""
 
 
 class SessionRequest(Struct, frozen=True, kw_only=True):
@@ -214,31 +211,3 @@ def is_prompt(message: Json) -> bool:
 
 def is_uuid(text: str) -> bool:
     return re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text) is not None
-
-
-def find_by_title(title: str, stores: Iterable[Store], project: str) -> str | None:
-    """The id of the session with this title, in this project or else in any; None if there is none.
-
-    Raises SessionError if several sessions have it.
-    """
-    if is_uuid(title):
-        return None
-    all_stores = list(stores)
-    for scope in (project, None):
-        found = [info for store in all_stores for info in store.list(scope) if has_title(info, title)]
-        if len(found) > 1:
-            raise SessionError(ambiguous_title(title, found))
-        if found:
-            return found[0].id
-    return None
-
-
-def has_title(info: Info, title: str) -> bool:
-    return info.title is not None and info.title.split() == title.split()
-
-
-def ambiguous_title(title: str, found: list[Info]) -> str:
-    latest = sorted(found, key=lambda info: info.modified, reverse=True)
-    listed = "; ".join(f"{info.id} ({info.modified}, {info.cwd})" for info in latest[:MOST_NAMED])
-    more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return f"{len(found)} sessions are called {title!r}. Resume one of them by its id: {listed}{more}"

@@ -21,6 +21,7 @@ import threading
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -62,14 +63,19 @@ class ModelServer:
         new_id: Callable[[], str] | None = None,
         plan: FaultPlan | None = None,
         keeps: int | None = None,
+        log: Callable[[Exchange, float], None] | None = None,
     ) -> None:
-        """`plan` injects faults; `keeps` limits how many exchanges are kept (default: all)."""
+        """`plan` injects faults; `keeps` limits how many exchanges are kept (default: all).
+
+        `log` is called after each exchange, with the seconds it took.
+        """
         self.exchanges: list[Exchange] = []
         self._new_id = new_id or (lambda: uuid4().hex[:24])
         self._source = to_source(source, self._new_id)
         self._port = port
         self._plan = plan or FaultPlan()
         self._keeps = keeps
+        self._log = log
         self._connections: dict[asyncio.Task[Any], StreamWriter] = {}
 
     async def __aenter__(self) -> ModelServer:
@@ -105,8 +111,10 @@ class ModelServer:
         """Handle one request. Returns whether another may follow."""
         exchange = Exchange()
         reply = ResponseWriter(exchange, writer, f"req_{self._new_id()}")
+        started: float | None = None
         try:
             await receive(reader, exchange)
+            started = monotonic()
             self.exchanges.append(exchange)
             if self._keeps is not None:
                 del self.exchanges[: -self._keeps or None]
@@ -121,6 +129,9 @@ class ModelServer:
             reply.send_json(exc.status, FORMATS.get(exchange.path, MessagesApi()).error(exc), *wait)
             # The client may not agree with us on where its request ends.
             return exc.status not in (404, 411)
+        finally:
+            if self._log is not None and exchange.method:
+                self._log(exchange, 0 if started is None else monotonic() - started)
         return True
 
     async def _answer(self, exchange: Exchange, reply: ResponseWriter) -> None:

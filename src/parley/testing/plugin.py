@@ -1,8 +1,11 @@
 """pytest fixtures to test your own agents: `pytest_plugins = ["parley.testing.plugin"]`.
 
-    model_server    starts servers that play scripts or recordings; they stop after the test
-    parley          the path of the executable
-    parley_home     an environment without your keys and settings
+    scripted            makes options whose model plays a script: `scripted("Hello.")`
+    model_server        starts servers that play scripts or recordings; they stop after the test
+    parley_executable   the path of the executable
+    parley_home         an environment without your keys and settings
+
+`parley` is another name of `parley_executable`. It hides the package of that name in the test.
 
 The plugin is not loaded automatically.
 """
@@ -15,15 +18,46 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import pytest
 
-from parley.models.fake.script import Script, read_script
+from parley.models.fake.script import Script, TurnLike, read_script
 from parley.models.faults.catalog import FaultPlan
+from parley.sdk.options import Options
 from parley.testing.model_server import ModelServer, running
 from parley.testing.source import AnswerSource, from_recording
 
 Start = Callable[..., ModelServer]
+
+
+class MakeOptions(Protocol):
+    """The fixture `scripted`."""
+
+    def __call__(
+        self, *turns: TurnLike, at_end: Literal["error", "repeat"] = "error", **options: Any
+    ) -> Options[Any]: ...
+
+
+@pytest.fixture
+def scripted(tmp_path: Path) -> MakeOptions:
+    """Options whose model plays these turns, with the engine in the process of the test.
+
+        def test_it(scripted):
+            options = scripted(["I will look.", call("Bash", command="cat notes.txt")], "Buy milk.", tools=["Bash"])
+            assert run_sync("What do my notes say?", options).text == "Buy milk."
+
+    A turn is what `Script` takes. The other arguments are options. The working directory is `tmp_path`, and your
+    settings are not read.
+    """
+
+    def make(*turns: TurnLike, at_end: Literal["error", "repeat"] = "error", **options: Any) -> Options[Any]:
+        home = tmp_path / "home"
+        env = {"HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude"), **options.pop("env", {})}
+        script = Script(turns, at_end=at_end)
+        return Options(**{"model": script, "cwd": tmp_path, "engine": "local", "env": env, **options})
+
+    return make
 
 
 @pytest.fixture
@@ -51,13 +85,19 @@ def model_server() -> Iterator[Start]:
 
 
 @pytest.fixture(scope="session")
-def parley() -> str:
+def parley_executable() -> str:
     """The executable of this environment, or the one in PATH."""
     beside = Path(sys.executable).with_name("parley")
     found = str(beside) if beside.exists() else shutil.which("parley")
     if found is None:
         pytest.fail("no parley executable next to this Python or in PATH", pytrace=False)
     return found
+
+
+@pytest.fixture(scope="session")
+def parley(parley_executable: str) -> str:
+    """The same as `parley_executable`, which does not hide the package `parley`."""
+    return parley_executable
 
 
 @pytest.fixture

@@ -156,10 +156,26 @@ def test_a_wrong_command_line_is_one_clear_sentence_and_exit_1(run: Any, argv: t
     assert (done.stdout, done.returncode) == ("", 1)
 
 
-def test_an_unknown_flag_is_a_warning(run: Any) -> None:
-    done = run("--print", "--model", "offline", "--new-flag", "value", "say Hi.")
-    assert "unknown option '--new-flag'" in done.stderr
-    assert (done.stdout, done.returncode) == ("Hi.\n", 0)
+@pytest.mark.parametrize("more", [(), ("--print",), ("--print", "--output-format", "json")])
+def test_an_unknown_flag_is_an_error_that_sends_nothing_and_leaves_no_session(
+    run: Any, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    done = run(*more, "--model", "offline", "--modle", "haiku", "say Hi.")
+
+    assert (done.stdout, done.returncode) == ("", 2)
+    assert done.stderr.startswith("Error: unknown option '--modle' (did you mean --model?); see `parley --help`")
+    assert not (tmp_path / "home" / ".claude").exists()
+
+
+@pytest.mark.parametrize(
+    "format",
+    [("--output-format", "stream-json", "--verbose"), ("--output-format", "message"), ("--dialect", "spec001")],
+)
+def test_an_unknown_flag_is_a_warning_for_a_client_that_reads_messages(run: Any, format: tuple[str, ...]) -> None:
+    done = run("--print", "--model", "offline", *format, "--new-flag", "value", "say Hi.")
+
+    assert "unknown option '--new-flag' 'value' is ignored" in done.stderr
+    assert ("Hi." in done.stdout, done.returncode) == (True, 0)
 
 
 def test_without_a_key_the_result_says_how_to_get_on(run: Any) -> None:

@@ -11,6 +11,7 @@ from textwrap import dedent
 
 import pytest
 
+from parley.testing import Script, running
 from tests.helpers import paths
 
 FOLDER = paths.ROOT / "examples"
@@ -46,6 +47,16 @@ def test_an_example_prints_what_it_promises(tmp_path: Path, name: str) -> None:
         printed = printed.splitlines()[-1].partition(" in ")[0]
 
     assert (printed, done.stderr, done.returncode) == (promised(FOLDER / name), "", 0)
+
+
+def test_the_ported_program_works_with_a_model_without_a_price(tmp_path: Path) -> None:
+    with running(Script(["Hello."])) as server:
+        env = f'env={{"OPENAI_BASE_URL": "{server.url}/v1", "OPENAI_API_KEY": "any"}}'
+        source = (FOLDER / "port.py").read_text(encoding="utf-8")
+        (tmp_path / "port.py").write_text(source.replace('model="offline"', f'model="openai:x", {env}'))
+        done = run(tmp_path / "port.py", tmp_path)
+
+    assert (done.stdout, done.stderr) == ("Claude: Hello.\nCost: unknown\n", "")
 
 
 def test_every_example_is_in_the_list() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from parley.mcp.base import McpTimeouts, ServerSpec, ServerTransport
 from parley.mcp.remote import Http
-from parley.mcp.server import McpServer
+from parley.mcp.server_connection import McpServer
 from parley.protocol.base import Json
 
 FACTS = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}

@@ -14,6 +14,7 @@ from parley import (
     Answers,
     CanUseToolShadowedWarning,
     Client,
+    HookJSONOutput,
     HookMatcher,
     Options,
     PermissionResultAllow,
@@ -114,7 +115,7 @@ def test_an_interrupt_cancels_the_question_and_its_callback(harness: ClientHarne
             turn = await client.ask("go")
             await started.wait()
             await client.interrupt()
-            return await turn.finish_up()
+            return await turn.wait(check=False)
 
     result = run("asyncio", play, harness.options(engine, WRITE))
 
@@ -129,7 +130,7 @@ def test_hooks_receive_the_input_from_the_engine_and_their_answers_take_effect(
 ) -> None:
     heard: list[tuple[str, str | None]] = []
 
-    async def check(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
+    async def check(input: Any, tool_use_id: str | None, context: Any) -> HookJSONOutput:
         heard.append((input["hook_event_name"], tool_use_id))
         if input["hook_event_name"] != "PreToolUse":
             return {}
@@ -166,10 +167,11 @@ def test_a_hook_whose_answer_cannot_be_read_denies_the_call_and_the_program_is_i
     [block] = run("asyncio", results, harness.options(engine, WRITE, hooks=hooks, permission_mode="acceptEdits"))
 
     assert (block.is_error, "the hook (callback hook_0) failed" in str(block.content)) == (True, True)
-    assert ("unknown keys" in caplog.text) is isinstance(wrong, dict)
+    assert ("TypeError" in caplog.text, "TypeError" in str(block.content)) == (True, False)
+    assert any(words in str(block.content) for words in ("did you mean permissionDecision?", "it belongs in", "a dict"))
 
 
-def no(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
+def no(input: Any, tool_use_id: str | None, context: Any) -> HookJSONOutput:
     return {"decision": "block", "reason": "a plain no"}
 
 
@@ -305,7 +307,7 @@ def test_callbacks_run_concurrently(harness: ClientHarness, engine: str) -> None
         seen: list[str] = []
         together = anyio.Event()
 
-        async def wait(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
+        async def wait(input: Any, tool_use_id: str | None, context: Any) -> HookJSONOutput:
             seen.append(str(tool_use_id))
             if len(seen) == 2:
                 together.set()
@@ -347,7 +349,7 @@ def test_callbacks_are_answered_for_agents_that_outlive_the_turn(
         heard.append(name)
         return PermissionResultAllow()
 
-    async def hook(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
+    async def hook(input: Any, tool_use_id: str | None, context: Any) -> HookJSONOutput:
         heard.append(f"hook {input['tool_name']}")
         return {}
 

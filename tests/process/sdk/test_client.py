@@ -17,6 +17,7 @@ from parley import (
     Client,
     CLINotFoundError,
     ControlError,
+    HookJSONOutput,
     HookMatcher,
     Options,
     ProcessError,
@@ -76,7 +77,7 @@ def test_a_turn_yields_its_own_messages_only(harness: ClientHarness, engine: str
         async with Client(options) as client:
             first = await client.ask("one")
             second = await client.ask("two")
-            assert (await second.finish_up()) is second.result  # read in another order than sent
+            assert (await second.wait()) is second.result  # read in another order than sent
             assert [one async for one in first if isinstance(one, ResultMessage)] == [first.result]
             return first, second
 
@@ -94,11 +95,11 @@ def test_a_prompt_sent_into_a_running_turn_is_accounted_for(harness: ClientHarne
             async for message in turn:
                 if isinstance(message, AssistantMessage):
                     break
-            receipt = await client.send("and this")
+            receipt = await client.send("and this", join=True)
             await receipt.until("queued")
             begun = await receipt.until("started")
-            result = await turn.finish_up()
-            assert result == await receipt.finish_up()
+            result = await turn.wait()
+            assert result == await receipt.wait()
             return [begun, receipt.state, result and result.result]
 
     found = run("asyncio", play, harness.options(engine, SLOW, permission_mode="bypassPermissions"))
@@ -117,7 +118,7 @@ def test_a_queued_prompt_can_be_cancelled(harness: ClientHarness, engine: str) -
             receipt = await client.send("never mind", priority="later")
             await receipt.until("queued")
             taken = await client.cancel(receipt)
-            return taken, await receipt.until("cancelled"), await receipt.finish_up()
+            return taken, await receipt.until("cancelled"), await receipt.wait()
 
     assert run("asyncio", play, harness.options(engine, SLOW, permission_mode="bypassPermissions")) == (
         True,
@@ -386,7 +387,7 @@ def test_the_engines_commands_agents_and_account_can_be_requested(harness: Clien
 def test_initialize_can_be_repeated_with_other_hooks(harness: ClientHarness, engine: str) -> None:
     heard: list[str] = []
 
-    async def hook(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
+    async def hook(input: Any, tool_use_id: str | None, context: Any) -> HookJSONOutput:
         heard.append(input["prompt"])
         return {}
 
@@ -435,7 +436,7 @@ def test_a_priority_that_no_one_knows_is_refused_with_those_there_are(harness: C
     async def play() -> None:
         async with Client(harness.options("local")) as client:
             with pytest.raises(ValueError, match="priority must be one of 'now', 'next', 'later', not 'urgent'"):
-                await client.ask("say Hello.", priority="urgent")
+                await client.ask("say Hello.", priority="urgent")  # type: ignore[arg-type]  # that is the case
 
     run("asyncio", play)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley import HookMatcher, Options, PermissionResultAllow, create_sdk_mcp_server, query
+from parley import HookJSONOutput, HookMatcher, Options, PermissionResultAllow, create_sdk_mcp_server, query
 from tests.helpers.sdk import HELLO, ClientHarness, run
 from tests.process.sdk.test_callbacks import WRITE, add, calls
 
@@ -41,7 +41,7 @@ async def may(*asked: Any) -> PermissionResultAllow:
     return PermissionResultAllow()
 
 
-async def watch(*told: Any) -> dict[str, Any]:
+async def watch(*told: Any) -> HookJSONOutput:
     return {}
 
 

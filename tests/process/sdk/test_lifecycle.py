@@ -95,7 +95,7 @@ async def leave_by_timeout(options: Options) -> None:
         turn = await client.ask("go")
         await until_it_works(turn)
         with anyio.move_on_after(0.05):
-            await turn.finish_up()
+            await turn.wait()
 
 
 async def leave_by_closing_elsewhere(options: Options) -> None:
@@ -274,7 +274,7 @@ def test_an_engine_that_is_killed_ends_the_turn_with_an_error(harness: ClientHar
             assert client.pid is not None
             os.kill(client.pid, signal.SIGKILL)
             with pytest.raises(ClaudeSDKError) as exc:
-                await turn.finish_up()
+                await turn.wait()
             assert getattr(exc.value, "exit_code", None) == -9
 
     run("asyncio", play, harness.options("process", BUSY))

@@ -1,20 +1,23 @@
-"""The pytest fixtures for users. The example in the docs is one of these tests."""
+"""The pytest fixtures for users. `tests/process/docs` runs the example in the docs."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from parley import Client, SyncClient, UserMessage, run_sync
 from parley.errors import UsageError
 from parley.models.fake.script import Script, ScriptedTurn
+from parley.testing import call
 from tests.helpers import paths
+
+if TYPE_CHECKING:
+    from parley.testing.plugin import MakeOptions
 
 pytest_plugins = ["parley.testing.plugin"]
 
@@ -25,24 +28,6 @@ def said(url: str, prompt: str = "Hi") -> Any:
     body = {"model": "m", "messages": [{"role": "user", "content": prompt}]}
     with urllib.request.urlopen(f"{url}/v1/messages", json.dumps(body).encode(), timeout=60) as response:
         return json.load(response)["content"][0]["text"]
-
-
-def test_the_example_in_the_docs_passes(tmp_path: Path) -> None:
-    text = (DOCS / "testing.md").read_text(encoding="utf-8")
-    (tmp_path / "test_my_agent.py").write_text(text.partition("```python\n")[2].partition("```")[0])
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_agent.py"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stdout
-    assert "2 passed" in done.stdout
 
 
 def test_a_server_plays_a_text_a_script_or_a_recording(model_server: Any, tmp_path: Path) -> None:
@@ -66,7 +51,29 @@ def test_what_cannot_be_played_is_reported_at_once(model_server: Any) -> None:
         model_server()
 
 
-def test_the_executable_is_found_and_its_home_is_empty(parley: str, parley_home: dict[str, str]) -> None:
-    assert Path(parley).exists()
+def test_options_can_be_scripted_in_plain_python(scripted: MakeOptions, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("buy milk")
+    options = scripted(
+        ["I will look.", call("Bash", command="cat notes.txt")], "It says: buy milk.", allowed_tools=["Bash(cat *)"]
+    )
+
+    async def calls() -> list[Any]:
+        async with Client(options) as client:
+            return [m.content async for m in await client.ask("Notes?") if isinstance(m, UserMessage)]
+
+    assert "buy milk" in str(asyncio.run(calls()))
+    assert run_sync("Notes?", options).text == "It says: buy milk."  # every client plays it from the start
+
+
+def test_a_script_may_repeat_its_last_turn_and_run_in_a_process(scripted: MakeOptions) -> None:
+    with SyncClient(scripted("Once.", "Again.", at_end="repeat", engine="process")) as client:
+        assert [client.run("Hi").text for _ in range(3)] == ["Once.", "Again.", "Again."]
+
+
+def test_the_executable_is_found_and_its_home_is_empty(
+    parley_executable: str, parley: str, parley_home: dict[str, str]
+) -> None:
+    assert Path(parley_executable).exists()
+    assert parley == parley_executable
     assert list(Path(parley_home["HOME"]).iterdir()) == []
     assert not [name for name in parley_home if "KEY" in name]

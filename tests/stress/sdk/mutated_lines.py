@@ -16,14 +16,23 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any, get_args
 
-from parley import ClaudeSDKError, HookMatcher, Message, Options, PermissionResultAllow, create_sdk_mcp_server
+from parley import (
+    ClaudeSDKError,
+    HookJSONOutput,
+    HookMatcher,
+    Message,
+    Options,
+    PermissionResultAllow,
+    create_sdk_mcp_server,
+)
 from parley.protocol.messages.panel_requests import GetSettings
 from parley.sdk.runtime.connection import EngineConnection
 from parley.sdk.runtime.mcp_servers import to_hosted
 from parley.sdk.runtime.message_router import MessageRouter
 from parley.sdk.runtime.request_handlers import RequestHandler
+from parley.sdk.runtime.streams import MessageStream
 from parley.sdk.runtime.transport import Ended
-from parley.sdk.runtime.turns import Turn
+from parley.sdk.runtime.turns import TurnRecord
 from tests.stress.protocol.mutated_lines import BATCH, CAP_BYTES, Dice, chunks, golden_lines, mutate
 
 CLASSES = get_args(Message)
@@ -68,7 +77,7 @@ async def may(*asked: Any) -> PermissionResultAllow:
     return PermissionResultAllow()
 
 
-async def hook(*told: Any) -> dict[str, Any]:
+async def hook(*told: Any) -> HookJSONOutput:
     return {}
 
 
@@ -81,12 +90,12 @@ async def hear(pieces: list[bytes]) -> Counter[str]:
     servers = {"calc": to_hosted(create_sdk_mcp_server("calc")["instance"])}
     link = EngineConnection(Deaf(pieces), inbox.receive, RequestHandler(OPTIONS, servers), CAP_BYTES)
     link.on_end = lambda: inbox.finish(None, closed=False)
-    turn = Turn("00000000-0000-4000-8000-000000000001")
-    inbox.turns.add(turn)
+    record = TurnRecord("00000000-0000-4000-8000-000000000001")
+    inbox.turns.add(record)
     await link.open()
     asking = asyncio.create_task(ask(link))
     found: Counter[str] = Counter()
-    for stream in (turn, inbox.stream):
+    for stream in (MessageStream(record), MessageStream(inbox.common)):
         try:
             async for message in stream:
                 assert isinstance(message, CLASSES), message

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from parley.cli.help import FOOT, HEAD, WIDTH, format_row, format_value, help_text
+from parley.cli.commands.catalog import COMMANDS
+from parley.cli.help import FOOT, WIDTH, format_row, format_value, help_text
 from parley.protocol.options import BY_FLAG, ROWS, Option
 
 HELP = help_text()
-BODY = HELP.removeprefix(HEAD).removesuffix(FOOT)
+COMMAND_LIST, _, BODY = HELP.removesuffix(FOOT).partition("Commands (parley help COMMAND):\n")[2].partition("\n\n")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.field)
 def test_every_flag_is_listed_with_its_sentence_and_its_choices(row: Option[Any]) -> None:
     text = " ".join(format_row(row).split())
 
-    assert format_row(row) in BODY
+    assert format_row(row) in f"{BODY}\n"
     assert all(flag in text for flag in row.flags)
     assert " ".join(row.help.split()) in text
     assert all(choice in format_value(row) for choice in row.kind.choices)
@@ -29,8 +30,19 @@ def test_the_groups_have_their_headings_in_the_order_of_the_table() -> None:
     assert [line.removesuffix(":") for line in BODY.splitlines() if line[:1].strip()] == headings
 
 
-def test_no_line_is_wider_than_a_terminal() -> None:
-    assert [line for line in BODY.splitlines() if len(line) > WIDTH] == []
+def test_the_commands_are_listed_with_their_sentences_and_actions() -> None:
+    text = " ".join(COMMAND_LIST.split())
+    for command in COMMANDS.values():
+        assert f"{command.name} {command.help.removesuffix('.')}" in text
+        assert command.single or f"({', '.join(command.actions)})" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, WIDTH])
+def test_no_sentence_is_wider_than_a_terminal(width: int) -> None:
+    body = help_text(width).removesuffix(FOOT)
+    flags = [line for line in body.splitlines() if line.startswith("  -")]  # a flag and its value are not broken
+
+    assert [line for line in body.splitlines() if len(line) > width and line not in flags] == []
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""What the pages show is what runs: code in the guide is from programs that the tests run, the reference is current."""
+"""What the pages show is what runs: the programs of the guide are the examples, and the reference is current."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,15 +21,15 @@ from tests.helpers import paths
 
 ROOT = paths.ROOT
 GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-SNIPPETS = re.findall(r"<!-- (\w+\.py) -->\n```python\n(.*?)\n```", GUIDE, re.DOTALL)
+SNIPPETS = re.findall(r"<!-- (\w+\.py) -->\n```python[^\n]*\n(.*?)\n```", GUIDE, re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 
 
 @pytest.mark.parametrize(("name", "code"), SNIPPETS, ids=[f"{name}-{at}" for at, (name, _) in enumerate(SNIPPETS)])
-def test_a_snippet_is_in_a_program_that_runs(name: str, code: str) -> None:
+def test_a_program_of_the_guide_is_an_example(name: str, code: str) -> None:
     source = (ROOT / "examples" / name).read_text(encoding="utf-8")
 
-    assert [part for part in code.split("\n\n\n") if part not in source] == []
+    assert source.split('"""', 2)[2].strip() == code
 
 
 def test_the_guide_has_no_other_code() -> None:
@@ -36,18 +37,10 @@ def test_the_guide_has_no_other_code() -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    listed = LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
+    listed = set(LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
 
-    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"} <= set(listed)
-
-
-def test_the_readme_shows_the_first_example_and_programs_that_can_be_run() -> None:
-    shown = re.findall(r"```python\n(.*?)\n```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    official, ours = shown
-    compile(official, "README.md", "exec")
-
-    assert "from claude_agent_sdk import" in official
-    assert ours in (ROOT / "examples" / "ask.py").read_text(encoding="utf-8")
+    assert {page for page in pages if not page.startswith(("reference/", "decisions/0"))} - {"index.md"} <= listed
 
 
 def test_every_example_is_in_the_guide() -> None:
@@ -96,6 +89,13 @@ def test_a_generator_writes_its_pages_and_names_those_that_are_not_current(
     assert capsys.readouterr().err == "docs/two.md is not current; run `make docs`\n"
 
 
+def test_every_extra_is_in_the_table_of_the_install_page() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "install.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert set(project["optional-dependencies"]) - {"dev", "docs"} <= set(rows)
+
+
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md")
@@ -108,3 +108,13 @@ def test_links_lead_somewhere(page: str) -> None:
     links = LINK.findall(path.read_text(encoding="utf-8"))
 
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_lists_look_the_same_on_the_site_and_on_github(page: str) -> None:
+    """The site needs four spaces before an item of an inner list, and a blank line before a list."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    item = r"(?:[-*]|\d+\.) "
+
+    assert re.findall(rf"^ {{1,3}}{item}.*", text, re.MULTILINE) == []
+    assert re.findall(rf"^(?! |{item}|<!--).+\n{item}.*", text, re.MULTILINE) == []

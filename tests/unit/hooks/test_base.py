@@ -1,4 +1,4 @@
-"""Hook events, timeouts and failure policies."""
+"""Hook events and failure policies."""
 
 from __future__ import annotations
 
@@ -7,27 +7,12 @@ from typing import Any
 import pytest
 
 from parley.hooks.base import (
-    DEFAULT_SECONDS,
     MAX_CONTEXT_CHARS,
-    MAX_SECONDS,
     format_context,
     parse_failure_policy,
-    parse_timeout,
 )
 from parley.hooks.events import EVENTS
 from parley.protocol.base import UNSET
-
-
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [(5, 5.0), (0.5, 0.5), (None, DEFAULT_SECONDS), (0, DEFAULT_SECONDS), (10**400, MAX_SECONDS)],
-)
-def test_a_time_that_is_invalid_is_not_heeded(asked: Any, expected: float) -> None:
-    assert (parse_timeout(asked), parse_timeout(True), parse_timeout("9")) == (
-        expected,
-        DEFAULT_SECONDS,
-        DEFAULT_SECONDS,
-    )
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def test_of_reasons_and_messages_the_beginning_counts_and_of_what_replaces_somet
     assert (said.permissionDecisionReason, said.additionalContext, said.updatedToolOutput) == (short, long, long)
 
 
+BELONGS = "it belongs in hookSpecificOutput"
 DENY = {"permissionDecision": "deny"}
 
 
@@ -97,7 +98,7 @@ def test_what_is_declared_is_known(answer: Any) -> None:
             {"hookSpecificOutput": {"hookEventName": "Stop", **DENY}},
             ("hookSpecificOutput.hookEventName: 'Stop' (expected PreToolUse)",),
         ),
-        ("Stop", {"additionalContext": "x"}, ("additionalContext (in the wrong place)",)),
+        ("Stop", {"additionalContext": "x"}, (f"additionalContext (in the wrong place: {BELONGS})",)),
         ("Stop", {"decision": "deny"}, ("decision: 'deny' (expected block)",)),
         ("PostToolUse", {"hookSpecificOutput": DENY}, ("hookSpecificOutput.permissionDecision",)),
         (

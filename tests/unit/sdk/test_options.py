@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley import AgentDefinition, Client, HookMatcher, Options, PermissionResultAllow, ResultError
+from parley import (
+    AgentDefinition,
+    Client,
+    HookJSONOutput,
+    HookMatcher,
+    Options,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    PermissionUpdate,
+    ResultError,
+    Script,
+    tool,
+)
+from parley.models.fake.script import read_script
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.hooks import Registry
 from parley.sdk.launch.args import LaunchSpec, build_launch
@@ -24,7 +37,7 @@ async def may(*asked: Any) -> PermissionResultAllow:
     return PermissionResultAllow()
 
 
-async def hook(*told: Any) -> dict[str, Any]:
+async def hook(*told: Any) -> HookJSONOutput:
     return {}
 
 
@@ -116,12 +129,108 @@ def test_a_switch_that_is_text_is_on_and_warned_of() -> None:
 
 
 def test_an_event_of_hooks_that_no_one_knows_is_warned_of_and_registered() -> None:
-    hooks = {"PreTool": [HookMatcher(hooks=[may])], "WorktreeCreate": [HookMatcher(hooks=[may])]}
-    with pytest.warns(UserWarning, match="unknown event 'PreTool'.*PreToolUse") as warned:
+    hooks: Any = {"Eclipse": [HookMatcher(hooks=[hook])], "WorktreeCreate": [HookMatcher(hooks=[hook])]}
+    with pytest.warns(UserWarning, match="unknown event 'Eclipse'.*PreToolUse") as warned:
         Client(Options(hooks=hooks))
 
     assert len(warned) == 1
-    assert list(told(spell(hooks=hooks))["hooks"]) == ["PreTool", "WorktreeCreate"]
+    assert list(told(spell(hooks=hooks))["hooks"]) == ["Eclipse", "WorktreeCreate"]
+
+
+@pytest.mark.parametrize("event", ["PreTool", "PreTooluse", "pre_tool_use"])
+def test_a_misspelled_event_of_hooks_is_refused(event: str) -> None:
+    hooks: Any = {event: [HookMatcher(hooks=[hook])]}
+    with pytest.raises(TypeError, match=f"unknown event '{event}'; did you mean 'PreToolUse'"):
+        Client(Options(hooks=hooks))
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "meant"),
+    [
+        (Options, "modle", "model"),
+        (Options, "allowedTools", "allowed_tools"),
+        (AgentDefinition, "max_turns", "maxTurns"),
+        (HookMatcher, "match", "matcher"),
+        (PermissionResultAllow, "updatedInput", "updated_input"),
+        (PermissionResultDeny, "mesage", "message"),
+        (PermissionUpdate, "behaviour", "behavior"),
+    ],
+)
+def test_a_misspelled_argument_names_the_one_that_was_meant(make: Any, given: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"has no argument '{given}'; did you mean '{meant}'"):
+        make(**{given: "x"})
+
+
+def test_a_misspelled_attribute_is_refused_and_one_of_a_subclass_is_not() -> None:
+    @dataclass
+    class Mine(Options[Any]):
+        extra: int = 0
+
+    mine = Mine(model="offline")
+    mine.extra = 3
+    assert (mine.model, mine.extra) == ("offline", 3)
+    with pytest.raises(AttributeError, match="'max_turn'; did you mean 'max_turns'"):
+        mine.max_turn = 3  # type: ignore[attr-defined]  # that is the case
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("sandbox", {"enbled": True}, "sandbox has no key 'enbled'; did you mean 'enabled'"),
+        ("sandbox", {"network": {"allowedDomain": []}}, "did you mean 'allowedDomains'"),
+        ("thinking", {"type": "enabled", "budgetTokens": 5}, "did you mean 'budget_tokens'"),
+        ("system_prompt", {"type": "preset", "presett": "claude_code"}, "did you mean 'preset'"),
+        ("mcp_servers", {"a": {"comand": "x"}}, r"mcp_servers\['a'\] has no key 'comand'; did you mean 'command'"),
+        ("plugins", [{"type": "local", "paths": "/p"}], "did you mean 'path'"),
+    ],
+)
+def test_a_misspelled_key_in_an_option_is_refused(option: str, value: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        Client(Options(**{option: value}))
+
+
+def test_a_key_that_a_newer_engine_may_know_is_passed_on() -> None:
+    made = spell(sandbox={"enabled": True, "gravity": 1})
+
+    assert '--settings={"sandbox":{"enabled":true,"gravity":1}}' in made.argv
+
+
+async def shout(args: dict[str, str]) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": args["text"].upper()}]}
+
+
+def double(number: int) -> int:
+    """Double it."""
+    return 2 * number
+
+
+def test_functions_among_the_tools_are_a_server_with_rules() -> None:
+    made = spell(tools=["Read", double, tool("shout", "Shout.", {"text": str})(shout)], allowed_tools=["Read"])
+
+    assert "--tools=Read" in made.argv
+    assert "--allowedTools=Read,mcp__tools__double,mcp__tools__shout" in made.argv
+    assert told(made)["sdkMcpServers"] == ["tools"]
+    assert list(made.servers["tools"].tools) == ["double", "shout"]
+
+
+def test_functions_alone_leave_no_built_in_tool() -> None:
+    assert "--tools=" in spell(tools=[double]).argv
+    assert "--tools=default" in spell(tools=["default", double]).argv
+
+
+def test_the_name_of_the_server_of_functions_is_taken() -> None:
+    with pytest.raises(ValueError, match="'tools' is taken"):
+        spell(tools=[double], mcp_servers={"tools": {"command": "x"}})
+
+
+def test_a_script_as_the_model_is_a_file_that_is_removed() -> None:
+    made = spell(model=Script(["Hello."]))
+    [path] = made.files
+    assert f"--model=scripted:{path}" in made.argv
+    assert read_script(Path(path).read_text(), "it") == Script(["Hello."])
+
+    made.remove_files()
+    assert not Path(path).exists()
 
 
 @pytest.mark.parametrize(
@@ -134,11 +243,11 @@ def test_an_event_of_hooks_that_no_one_knows_is_warned_of_and_registered() -> No
 )
 def test_an_invalid_hook_matcher_is_reported_with_its_position(matcher: Any, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=re.escape(words)):
-        Client(Options(hooks={"Stop": [HookMatcher(hooks=[may], **matcher)]}))
+        Client(Options(hooks={"Stop": [HookMatcher(hooks=[hook], **matcher)]}))
 
 
 def test_every_option_is_checked_but_those_that_may_be_anything() -> None:
-    anything = {"debug_stderr", "session_store", "output_type", "tool_aliases", "engine"}
+    anything = {"debug_stderr", "session_store", "output_type", "engine"}
     assert {one.name for one in fields(Options)} - set(RULES) == anything
 
 
@@ -242,6 +351,7 @@ THE_CLIENTS_OWN = {
     "engine": "test_both_engines_send_the_same_lines_and_keys",
     "on_elicitation": "answered by the client",
     "on_user_dialog": "answered by the client",
+    "budget": "test_a_spent_budget_starts_no_turn",
     "control_timeout_seconds": "test_an_engine_that_never_answers_is_given_up_and_ended",
 }
 """Options that stay in the client, and the tests that cover them."""

@@ -13,6 +13,7 @@ import pytest
 from parley import (
     AssistantMessage,
     Client,
+    HookJSONOutput,
     HookMatcher,
     Message,
     Options,
@@ -83,7 +84,7 @@ async def heard(recording: Tape) -> list[Message]:
     async def may(*asked: Any) -> PermissionResultAllow:
         return PermissionResultAllow()
 
-    async def hook(*told: Any) -> Json:
+    async def hook(*told: Any) -> HookJSONOutput:
         return {}
 
     options = Options(

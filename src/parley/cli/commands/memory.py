@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from parley.cli.commands import catalog
 from parley.cli.commands.memory_consolidate import SessionConsolidator
-from parley.cli.commands.sessions import parse_number
-from parley.cli.commands.subcommand import Commands, parse_subcommand, wants_help, write_all
+from parley.cli.commands.subcommand import GivenArgs, parse_number, run_command, write_all
 from parley.cli.stdio import warn
 from parley.compose import memory
 from parley.compose.launch_context import LaunchContext, working_directory
@@ -26,38 +26,18 @@ from parley.compose.stores import SessionStores
 from parley.errors import Refusal, SessionError, UsageError
 from parley.memory.base import PERSON, KnowledgeEntry
 from parley.memory.outline import order_entries
-from parley.protocol.base import Json, Struct, encode_json, to_builtins
-from parley.protocol.options import CliOptions
+from parley.protocol.base import Json, encode_json, to_builtins
 from parley.settings.base import printable
-
-USAGE = """\
-usage: parley memory list [--archived]                       list the tree, optionally with archived entries
-       parley memory show SLUG [VERSION]                     show an entry, or an old version
-       parley memory search TEXT [--limit N]                 search the tree, summaries and messages
-       parley memory history SLUG                            list versions: date, author, source messages
-       parley memory diff SLUG [FROM [TO]]                   compare two versions, by default the last two
-       parley memory undo SLUG [VERSION] [--dry-run]         undo the last change, or restore a version
-       parley memory consolidate SESSION [--dry-run]         extract knowledge from a stored session
-
---dry-run only shows the changes. --json writes JSON lines. --db FILE or --memory FILE select the memory."""
-SWITCHES = {"--json": "as_json", "--archived": "archived", "--dry-run": "dry_run"}
-
-
-class MemoryFlags(Struct, frozen=True, kw_only=True):
-    """The flags of `parley memory`."""
-
-    as_json: bool = False
-    archived: bool = False
-    dry_run: bool = False
-    limit: int = 10
 
 
 class MemoryCommand:
     """The commands; each returns the lines to write. They raise UsageError, SessionError, Refusal."""
 
-    def __init__(self, options: CliOptions, flags: MemoryFlags) -> None:
+    def __init__(self, given: GivenArgs) -> None:
+        options = given.options
         options = options if options.memory is not None else options.replace(memory="")
-        self.flags = flags
+        self.given = given
+        self.as_json, self.dry_run = given.has("json"), given.has("dry-run")
         self.launch = LaunchContext(options, dict(os.environ), working_directory())
         self.launch.warn = warn
         self.sessions = SessionStores(self.launch)
@@ -68,13 +48,17 @@ class MemoryCommand:
         self.tree = memory.open_tree(self.launch, path, PERSON)
 
     def check(self) -> None:
-        """Raises UsageError if the file does not exist: a wrong name must not look like an empty memory."""
-        if not self.path.exists():
+        """Raises UsageError if a file was named that does not exist: a typo must not look like an empty memory."""
+        if self.path.exists():
+            return
+        if self.given.options.memory or self.given.options.database:
             raise UsageError(f"there is no memory {printable(str(self.path))}")
 
     def list(self) -> Iterator[bytes]:
-        found = self.tree.entries(archived=self.flags.archived)
-        if self.flags.as_json:
+        found = self.tree.entries(archived=self.given.has("archived"))
+        if not found and not self.as_json:
+            warn(f"Nothing is remembered here ({printable(str(self.path))}); sessions with --memory remember.")
+        if self.as_json:
             return self.json_lines(map(to_builtins, found))
         marks = {True: " (archived)", False: ""}
         return self.text_lines(
@@ -83,12 +67,12 @@ class MemoryCommand:
 
     def show(self, slug: str, version: str | None = None) -> Iterator[bytes]:
         entry = self.find_version(self.tree.history(slug), version)
-        return self.json_lines([to_builtins(entry)]) if self.flags.as_json else self.text_lines(format_page(entry))
+        return self.json_lines([to_builtins(entry)]) if self.as_json else self.text_lines(format_page(entry))
 
     def search(self, *words: str) -> Iterator[bytes]:
         recall = memory.open_recall(self.sessions.store, self.path)
-        found = recall.search(" ".join(words), self.flags.limit, everywhere=True)
-        if self.flags.as_json:
+        found = recall.search(" ".join(words), self.given.number("limit", 10), everywhere=True)
+        if self.as_json:
             return self.json_lines(
                 {"kind": kind, **to_builtins(each)}
                 for kind, several in (
@@ -108,7 +92,7 @@ class MemoryCommand:
 
     def history(self, slug: str) -> Iterator[bytes]:
         versions = self.tree.history(slug)
-        if self.flags.as_json:
+        if self.as_json:
             return self.json_lines(map(to_builtins, versions))
         return self.text_lines(
             f"{each.version:>4}  {each.at[:19]}  {each.author:8} {'archived' if each.archived else each.title}"
@@ -127,23 +111,23 @@ class MemoryCommand:
     def undo(self, slug: str, version: str | None = None) -> Iterator[bytes]:
         to = None if version is None else parse_number("VERSION", version)
         before = self.tree.get(slug)
-        tree = memory.open_tree(self.launch, self.path, PERSON, dry_run=True) if self.flags.dry_run else self.tree
+        tree = memory.open_tree(self.launch, self.path, PERSON, dry_run=True) if self.dry_run else self.tree
         after = tree.undo(slug, to)
-        if self.flags.as_json:
+        if self.as_json:
             return self.json_lines([to_builtins(after)])
-        done = "would be" if self.flags.dry_run else "is"
+        done = "would be" if self.dry_run else "is"
         return self.text_lines([f"{slug} {done} at version {after.version}:", *format_change(before, after)])
 
-    def consolidate(self, session_id: str) -> Iterator[bytes]:
+    def consolidate(self, session: str) -> Iterator[bytes]:
         consolidation = SessionConsolidator(
-            self.launch, self.sessions, ModelFactory(self.launch), self.path, dry_run=self.flags.dry_run
+            self.launch, self.sessions, ModelFactory(self.launch), self.path, dry_run=self.dry_run
         )
-        found = asyncio.run(consolidation.run(session_id))
-        if self.flags.as_json:
+        found = asyncio.run(consolidation.run(self.sessions.find(session)))
+        if self.as_json:
             return self.json_lines(
                 [{**to_builtins(found.tally), "entries": [to_builtins(after) for _, after in found.changes]}]
             )
-        tally, would = found.tally, "would be " if self.flags.dry_run else ""
+        tally, would = found.tally, "would be " if self.dry_run else ""
         head = f"{tally.created} entries {would}created, {tally.updated} updated, {tally.archived} archived"
         lines = [head, *([tally.words] if tally.words else [])]
         return self.text_lines(
@@ -167,45 +151,30 @@ class MemoryCommand:
         return (f"{printable(part)}\n".encode(errors="replace") for line in lines for part in line.split("\n"))
 
 
-COMMANDS: Commands = {
-    "list": (MemoryCommand.list, 0, 0),
-    "show": (MemoryCommand.show, 1, 2),
-    "search": (MemoryCommand.search, 1, 100),
-    "history": (MemoryCommand.history, 1, 1),
-    "diff": (MemoryCommand.diff, 1, 3),
-    "undo": (MemoryCommand.undo, 1, 2),
-    "consolidate": (MemoryCommand.consolidate, 1, 1),
+ACTIONS: dict[str, Callable[..., Iterator[bytes]]] = {
+    "list": MemoryCommand.list,
+    "show": MemoryCommand.show,
+    "search": MemoryCommand.search,
+    "history": MemoryCommand.history,
+    "diff": MemoryCommand.diff,
+    "undo": MemoryCommand.undo,
+    "consolidate": MemoryCommand.consolidate,
 }
-NEEDS_NO_FILE = ("consolidate",)
 
 
 def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
-    if wants_help(argv):
-        return write_all([f"{USAGE}\n".encode()])
-    flags, rest = parse_args(argv)
-    options, name, words = parse_subcommand(rest, "memory", USAGE, COMMANDS)
-    command = MemoryCommand(options, flags)
-    if name not in NEEDS_NO_FILE:
+    return run_command(catalog.COMMANDS["memory"], argv, dict.fromkeys(ACTIONS, run))
+
+
+def run(given: GivenArgs) -> int:
+    command = MemoryCommand(given)
+    if given.action != "consolidate":
         command.check()
     try:
-        return write_all(COMMANDS[name][0](command, *words))
+        return write_all(ACTIONS[given.action](command, *given.words))
     except Refusal as exc:
         raise SessionError(str(exc)) from None
-
-
-def parse_args(argv: Sequence[str]) -> tuple[MemoryFlags, list[str]]:
-    """Split off our own flags; the rest is parsed like the options of a session. Raises UsageError."""
-    rest: list[str] = []
-    limit = MemoryFlags().limit
-    words = iter(argv)
-    for word in words:
-        flag, equals, value = word.partition("=")
-        if flag == "--limit":
-            limit = parse_number(flag, value if equals else next(words, ""))
-        elif word not in SWITCHES:
-            rest.append(word)
-    return MemoryFlags(limit=limit, **{name: flag in argv for flag, name in SWITCHES.items()}), rest
 
 
 # Formats.

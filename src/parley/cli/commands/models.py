@@ -1,6 +1,6 @@
 """`parley models`: list the configured models, and check whether they respond.
 
-parley models [--json]          list models and backends; sends no request
+parley models                   list models and backends; sends no request
 parley models --check           send a small request to the default model of this directory
 parley models --check NAME...   send a small request to each of these models
 """
@@ -8,25 +8,25 @@ parley models --check NAME...   send a small request to each of these models
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 
-from parley.cli.commands.subcommand import SWITCH, parse_words, write_json, write_lines
-from parley.cli.stdio import warn
-from parley.compose.launch_context import LaunchContext, working_directory
+from msgspec.structs import asdict
+
+from parley.cli.commands.catalog import COMMANDS
+from parley.cli.commands.launch import open_launch
+from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
+from parley.cli.style import choose_style, format_table
 from parley.compose.models import ModelFactory
-from parley.errors import ModelError, UsageError
+from parley.errors import InvalidArguments, ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
 from parley.models.catalog import ALIASES, ModelRef, list_backends
 from parley.models.endpoint import without_userinfo
 from parley.models.prices import BUILT_IN, Price, read_table
 from parley.protocol.base import Json
-from parley.protocol.options import CliOptions
 
-USAGE = "usage: parley models [--json] | parley models --check [NAME ...]"
 CHECK_SECONDS = 60
 CHECK_TOKENS = 2_048
 """Enough for a model that thinks before it answers."""
@@ -34,108 +34,93 @@ CHECK_TOKENS = 2_048
 
 def main(argv: list[str]) -> int:
     """Raises UsageError."""
-    if "--help" in argv or "-h" in argv:
-        return write_lines([USAGE])
-    given = parse_words(argv, {"--check": SWITCH, "--json": SWITCH})
-    is_check, as_json = given.has("--check"), given.has("--json")
-    if (given.words and not is_check) or (is_check and as_json):
-        raise UsageError(USAGE)
-    basis = LaunchContext(CliOptions(), dict(os.environ), working_directory())
-    basis.warn = warn
-    models = ModelFactory(basis)
-    if is_check:
-        return write_lines(*asyncio.run(check_models(models, list(given.words) or [models.name()])))
-    listing = build_listing(models)
-    return write_json(listing) if as_json else write_lines(format_listing(listing))
+    return run_command(COMMANDS["models"], argv, {"": show_models})
 
 
-def build_listing(models: ModelFactory) -> Json:
-    """The models and backends. Raises UsageError for an invalid base URL, price file or setting."""
+def show_models(given: GivenArgs) -> int:
+    models = ModelFactory(open_launch())
+    if given.has("check"):
+        results = asyncio.run(check_models(models, given.words or (models.name(),)))
+        code = 0 if all(row["ok"] for row in results) else 1
+        if given.has("json"):
+            return write_json(results, code)
+        return write_lines(format_table(("", ""), [(row["model"], describe(row)) for row in results])[1:], code)
+    if given.words:
+        raise InvalidArguments(f"unexpected argument {given.words[0]!r} (to test a model: parley models --check NAME)")
+    listing = list_models(models)
+    return write_json(listing) if given.has("json") else write_lines(format_listing(listing))
+
+
+def list_models(models: ModelFactory) -> Json:
+    """Models and backends. Raises UsageError for an invalid base URL, price file or setting."""
     named = {alias: models.resolve(alias) for alias in ALIASES}
     listed = {choice.display_name for choice in named.values()}
     others = [name for name in read_table(BUILT_IN) if not name.endswith(":") and name not in listed]
     return {
-        "default": describe_model(models, models.resolve(models.name())),
+        "default": model_row(models, models.resolve(models.name())),
         "models": [
-            *({"alias": alias, **describe_model(models, choice)} for alias, choice in named.items()),
-            *({"alias": None, **describe_model(models, models.resolve(name))} for name in others),
+            *({"alias": alias, **model_row(models, choice)} for alias, choice in named.items()),
+            *({"alias": None, **model_row(models, models.resolve(name))} for name in others),
         ],
-        "configured": [*describe_entries(models)],
-        "backends": [describe_backend(models, name) for name in list_backends()],
+        "configured": list(configured_rows(models)),
+        "backends": [backend_row(models, name) for name in list_backends()],
     }
 
 
-def describe_model(models: ModelFactory, choice: ModelRef) -> Json:
+def model_row(models: ModelFactory, choice: ModelRef) -> Json:
     known, found = models.get_model_info(choice), models.prices().find(choice.display_name)
     return {
         "model": choice.display_name,
-        "contextWindow": known.context_window,
-        "maxOutputTokens": known.max_output_tokens,
-        "price": None if found is None else describe_price(found.price),
+        "context_window": known.context_window,
+        "max_output_tokens": known.max_output_tokens,
+        "price": None if found is None else price_row(found.price),
         "sources": {
-            "contextWindow": models.find_limit_source(choice, "contextWindow"),
-            "maxOutputTokens": models.find_limit_source(choice, "maxOutputTokens"),
+            "context_window": models.find_limit_source(choice, "contextWindow"),
+            "max_output_tokens": models.find_limit_source(choice, "maxOutputTokens"),
             "price": None if found is None else found.source,
         },
     }
 
 
-def describe_entries(models: ModelFactory) -> Iterator[Json]:
+def configured_rows(models: ModelFactory) -> Iterator[Json]:
     """What the user says of models, by how their names begin."""
     for prefix, model in models.configured.items():
         entry, price = model.entry, model.entry.price
         yield {
             "prefix": prefix,
-            "contextWindow": entry.contextWindow,
-            "maxOutputTokens": entry.maxOutputTokens,
-            "price": None if price is None else describe_price(price.to_price()),
+            "context_window": entry.contextWindow,
+            "max_output_tokens": entry.maxOutputTokens,
+            "price": None if price is None else price_row(price.to_price()),
             "source": model.source,
         }
     for prefix, known in models.prices().read_file().items():
-        limits = {"contextWindow": None, "maxOutputTokens": None}
-        yield {"prefix": prefix, **limits, "price": describe_price(known.price), "source": known.source}
+        limits = {"context_window": None, "max_output_tokens": None}
+        yield {"prefix": prefix, **limits, "price": price_row(known.price), "source": known.source}
 
 
-def describe_price(price: Price) -> Json:
+def price_row(price: Price) -> Json:
     """Dollars per million tokens. Cached tokens have their usual share of the price unless it is set."""
-    named = {
-        "input": price.input,
-        "output": price.output,
-        "cacheRead": price.cache_read,
-        "cacheWrite5m": price.cache_write_5m,
-        "cacheWrite1h": price.cache_write_1h,
-    }
-    return {name: dollars for name, dollars in named.items() if dollars is not None}
-
-
-def describe_backend(models: ModelFactory, name: str) -> Json:
-    row = ModelRef(name, "").backend
-    if row.chosen_by == "environment":
-        return {"backend": name, "where": f"CLAUDE_CODE_USE_{name.upper()}=1", "key": "the cloud's own credentials"}
-    address, key_source = models.describe_server(name)
-    if not address:
-        return {"backend": name, "where": row.about, "key": "none needed" if row.is_fake else "its own"}
-    return {"backend": name, "where": without_userinfo(address), "key": key_source}
+    return {name: dollars for name, dollars in asdict(price).items() if dollars is not None and name != "web_search"}
 
 
 def format_listing(listing: Json) -> list[str]:
-    default = listing["default"]
+    style, default = choose_style(), listing["default"]
     titles = ("model", "window", "output", "$ per million in/out", "from")
     known = [(row["alias"] or "", *format_model(row, format_sources(row["sources"]))) for row in listing["models"]]
     own = [format_model({"model": f"{row['prefix']}…", **row}, row["source"]) for row in listing["configured"]]
-    backends = [tuple(row.values()) for row in listing["backends"]]
+    backends = [(row["backend"], row["address"], row["key"]) for row in listing["backends"]]
     return [
-        f"default model: {default['model']} ({format_price(default['price'])})",
+        f"default model: {style.bold(default['model'])} ({format_price(default['price'])})",
         "",
-        *format_columns([("alias", *titles), *known]),
+        *format_table(("alias", *titles), known, right=("window", "output")),
         "",
-        *(["your settings and price file:", *format_columns([titles, *own]), ""] if own else []),
-        *format_columns([("backend", "where", "key"), *backends]),
+        *(["your settings and price file:", *format_table(titles, own, right=("window", "output")), ""] if own else []),
+        *format_table(("backend", "where", "key"), backends),
     ]
 
 
 def format_model(row: Json, source: str) -> tuple[str, ...]:
-    window, output = (f"{row[key]:,}" if row[key] else "" for key in ("contextWindow", "maxOutputTokens"))
+    window, output = (f"{row[key]:,}" if row[key] else "" for key in ("context_window", "max_output_tokens"))
     price = "" if "prefix" in row and row["price"] is None else format_price(row["price"])
     return row["model"], window, output, price, source
 
@@ -144,8 +129,8 @@ def format_sources(sources: Json) -> str:
     """One word if all values are from the same place."""
     found = {key: source for key, source in sources.items() if source is not None}
     if len(set(found.values())) == 1:
-        return str(sources["contextWindow"])
-    names = {"contextWindow": "window", "maxOutputTokens": "output", "price": "price"}
+        return str(sources["context_window"])
+    names = {"context_window": "window", "max_output_tokens": "output", "price": "price"}
     return ", ".join(f"{names[key]}: {source}" for key, source in found.items())
 
 
@@ -153,27 +138,35 @@ def format_price(price: Json | None) -> str:
     return "no known price" if price is None else f"{price['input']:g} / {price['output']:g}"
 
 
-def format_columns(rows: list[tuple[str, ...]]) -> list[str]:
-    """Align the columns of rows."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+def backend_row(models: ModelFactory, name: str) -> Json:
+    row = ModelRef(name, "").backend
+    if row.chosen_by == "environment":
+        return {"backend": name, "address": f"CLAUDE_CODE_USE_{name.upper()}=1", "key": "the cloud's own credentials"}
+    address, key_source = models.describe_server(name)
+    if not address:
+        return {"backend": name, "address": row.about, "key": "none needed" if row.is_fake else "its own"}
+    return {"backend": name, "address": without_userinfo(address), "key": key_source}
 
 
-async def check_models(models: ModelFactory, names: list[str]) -> tuple[list[str], int]:
-    """Send a small request to each model; returns the lines to print and the exit code."""
-    rows: list[tuple[str, ...]] = []
-    code = 0
+async def check_models(models: ModelFactory, names: Sequence[str]) -> list[Json]:
+    """Send a small request to each model."""
+    results: list[Json] = []
     for name in names:
         started = time.monotonic()
         try:
             choice, reply = await check_model(models, name)
-            text = f"answers ({reply.model or 'no name'}, {round((time.monotonic() - started) * 1000)} ms)"
-            rows.append((choice.display_name, text))
+            seconds = time.monotonic() - started
+            results.append({"model": choice.display_name, "ok": True, "answered_as": reply.model, "seconds": seconds})
         except (ModelError, UsageError) as exc:
-            status = getattr(exc, "status", None)
-            rows.append((name, f"fails: {f'{status} ' if status else ''}{exc}"))
-            code = 1
-    return format_columns(rows), code
+            results.append({"model": name, "ok": False, "status": getattr(exc, "status", None), "error": str(exc)})
+    return results
+
+
+def describe(row: Json) -> str:
+    if row["ok"]:
+        return f"answers ({row['answered_as'] or 'no name'}, {round(row['seconds'] * 1000)} ms)"
+    status = f"{row['status']} " if row["status"] else ""
+    return f"fails: {status}{row['error']}"
 
 
 async def check_model(models: ModelFactory, name: str) -> tuple[ModelRef, MessageAccumulator]:

@@ -56,7 +56,7 @@ class ReplayedCall(Struct, frozen=True, kw_only=True):
         return {**names, "then": then, "now": now, "change": self.change}
 
 
-def replay(session_id: str, options: CliOptions, as_json: bool) -> str:
+def replay(name: str, options: CliOptions, as_json: bool) -> str:
     """Raises UsageError or UnknownSession."""
     if not any(field in options.given for field in RULE_SETS):
         raise UsageError(
@@ -65,7 +65,9 @@ def replay(session_id: str, options: CliOptions, as_json: bool) -> str:
     here = working_directory()
     basis = LaunchContext(options, dict(os.environ), here)
     basis.warn = warn
-    entries = list(SessionStores(basis).store(session_id).read(session_id))
+    sessions = SessionStores(basis)
+    session_id = sessions.find(name)
+    entries = list(sessions.store(session_id).read(session_id))
     calls = list(collect_calls(entries))
     alone = {} if options.setting_sources is not None else {"setting_sources": ()}
     # A path in --settings is relative to this directory, the rules to the session's directory.

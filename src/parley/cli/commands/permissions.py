@@ -10,70 +10,61 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.permission_check import CheckResult, PermissionChecker
-from parley.cli.stdio import read_stdin, warn, write
+from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
+from parley.cli.stdio import read_stdin, warn
 from parley.compose.launch_context import working_directory
 from parley.compose.permissions import may_bypass
-from parley.errors import UsageError
+from parley.errors import InvalidArguments, SessionError, UsageError
 from parley.protocol.base import Json
-from parley.protocol.options import CliOptions, parse
+from parley.protocol.options import CliOptions
 from parley.settings.base import printable
 from parley.tools.catalog import find_traits
 
-USAGE = """\
-usage: parley permissions check TOOL INPUT [--mode MODE] [--json] [session options]
-       parley permissions replay SESSION --settings FILE [--mode MODE] [--json] [session options]
-
-INPUT is a JSON object, - to read it from stdin, or just the command, path, pattern or URL.
-Put lists of rules (--allowedTools, --disallowedTools) after TOOL and INPUT."""
+EXIT_CODES = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
-    if not argv or "--help" in argv or "-h" in argv:
-        return write_text(USAGE)
-    as_json, rest = parse_args(argv)
-    parsed = parse(rest)
-    for warning in parsed.warnings:
-        warn(warning)
-    match parsed.words:
-        case ["check", tool, *input]:
-            return write_text(check(tool, input, parsed.options, as_json))
-        case ["replay", session]:
-            from parley.cli.commands.permission_replay import replay
-
-            return write_text(replay(session, parsed.options, as_json))
-    raise UsageError(USAGE)
+    return run_command(COMMANDS["permissions"], argv, {"check": check_call, "replay": replay_session})
 
 
-def parse_args(argv: Sequence[str]) -> tuple[bool, list[str]]:
-    """Split off the two flags of this command; the rest are session options."""
-    end = argv.index("--") if "--" in argv else len(argv)
-    ours, after = argv[:end], argv[end:]
-    renamed = ["--permission-mode" + word[6:] if word.partition("=")[0] == "--mode" else word for word in ours]
-    return "--json" in ours, [word for word in renamed if word != "--json"] + list(after)
+def read_options(given: GivenArgs) -> CliOptions:
+    return given.options.replace(permission_mode=given.one("mode")) if given.has("mode") else given.options
 
 
-def write_text(text: str) -> int:
-    return 0 if write(f"{text}\n".encode(errors="replace")) else 1
+def replay_session(given: GivenArgs) -> int:
+    from parley.cli.commands.permission_replay import replay
+
+    return write_lines([replay(given.words[0], read_options(given), given.has("json"))])
 
 
-def check(name: str, given: Sequence[str], options: CliOptions, as_json: bool) -> str:
-    checker = PermissionChecker(options, working_directory(), warn)
+def check_call(given: GivenArgs) -> int:
+    """Raises InvalidArguments for all errors: their exit code must not mean `ask`."""
+    try:
+        return write_decision(given)
+    except (UsageError, SessionError) as exc:
+        raise InvalidArguments(str(exc)) from None
+
+
+def write_decision(given: GivenArgs) -> int:
+    """Raises UsageError."""
+    name, *input = given.words
+    checker = PermissionChecker(read_options(given), working_directory(), warn)
     may_bypass(checker.basis, checker.mode)
-    result = checker.check(name, parse_input(checker, name, given))
+    result = checker.check(name, parse_input(checker, name, input))
     is_offered = result.tool in checker.offered_tools or checker.tool(name) is None
-    if as_json:
+    code = EXIT_CODES[result.decision]
+    if given.has("json"):
         more = {"mode_source": checker.mode_source(), "offered": is_offered}
-        return msgspec.json.encode({**result.to_json(), **more}).decode()
-    return "\n".join(format_result(result, checker.mode_source(), is_offered))
+        return write_lines([msgspec.json.encode({**result.to_json(), **more}).decode()], code)
+    return write_lines(format_result(result, checker.mode_source(), is_offered), code)
 
 
 def parse_input(checker: PermissionChecker, name: str, given: Sequence[str]) -> Json:
     """Raises UsageError."""
     tool = checker.tool(name)
-    if len(given) > 1:
-        raise UsageError(f"INPUT must be one argument; quote it: {' '.join(given)!r}")
     text = given[0] if given else "{}"
     if text == "-":
         text = (read_stdin(needed=True) or b"").decode(errors="replace").strip()

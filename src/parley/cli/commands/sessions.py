@@ -9,18 +9,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from parley.cli.commands.subcommand import Commands, parse_subcommand, wants_help, write_all
+from parley.cli import style
+from parley.cli.commands.catalog import COMMANDS
+from parley.cli.commands.subcommand import GivenArgs, run_command, write_all
 from parley.cli.stdio import read_stdin, warn
 from parley.compose import memory
 from parley.compose.launch_context import LaunchContext, working_directory
 from parley.compose.paths import forget_history
 from parley.compose.stores import SessionStores
-from parley.errors import SessionBusy, SessionError, UnknownSession, UsageError
-from parley.protocol.base import Struct, encode_json
-from parley.protocol.options import CliOptions
+from parley.errors import InvalidArguments, SessionBusy, SessionError, UnknownSession, UsageError
+from parley.protocol.base import Json, encode_json
 from parley.settings.base import printable
 from parley.stores.base import AgentInfo, Entry, Info, SearchHit, Store, copy_entries
 from parley.stores.export import import_session, pack, set_labels, unpack
@@ -28,51 +30,30 @@ from parley.stores.search_text import entry_text
 from parley.stores.session_open import is_uuid
 from parley.workspace import private_files
 
-USAGE = """\
-usage: parley sessions list [--all] [--limit N] [--offset N]     list sessions of this or all directories, latest first
-       parley sessions show SESSION                              print the conversation
-       parley sessions agents SESSION [AGENT]                    list subagents, or print the conversation of one
-       parley sessions search TEXT [--limit N]                   find messages that contain all these words
-       parley sessions export SESSION [FILE]                     write the session as JSON lines to FILE or stdout
-       parley sessions import FILE [--session-id ID]             import exported lines; - reads stdin
-       parley sessions fork SESSION [--session-id ID]            copy a session
-       parley sessions rename SESSION TITLE                      set the title
-       parley sessions tag SESSION [TAG]                         set the tag; without TAG, remove it
-       parley sessions delete SESSION                            delete a session
-       parley sessions repair SESSION                            keep the records before the damage, back up the rest
-
---json prints JSON lines. --store NAME[:LOCATION] or --db FILE selects the store (claude, folder, sqlite, postgres)."""
-MAX_DIGITS = 15
 MAX_NAME_CHARS = 1000
-NUMBERS = ("--limit", "--offset")
+SHORT_CHARS = 8
+MAX_COLUMNS = 200
 Found = TypeVar("Found", Info, SearchHit, AgentInfo)
 
 
-class SessionFlags(Struct, frozen=True, kw_only=True):
-    """The flags of `parley sessions`."""
-
-    as_json: bool = False
-    all: bool = False
-    limit: int | None = None
-    offset: int = 0
-
-
 class SessionsCommand:
-    """The subcommands; each returns the lines to print."""
+    """The actions; each returns the lines to print."""
 
-    def __init__(self, options: CliOptions, flags: SessionFlags) -> None:
-        self.flags = flags
-        self.options = options
-        self.basis = LaunchContext(options, dict(os.environ), working_directory())
+    def __init__(self, given: GivenArgs) -> None:
+        self.given = given
+        self.as_json = given.has("json")
+        self.basis = LaunchContext(given.options, dict(os.environ), working_directory())
         self.basis.warn = warn
         self.sessions = SessionStores(self.basis)
 
-    def store(self, session_id: str | None = None) -> Store:
-        return self.sessions.store(session_id)
+    def locate(self, name: str) -> tuple[str, Store]:
+        """The id of a session that is named by its id, its title or the start of its id, and its store."""
+        session_id = self.sessions.find(name)
+        return session_id, self.sessions.store(session_id)
 
-    def find(self, session_id: str) -> tuple[Store, Info]:
+    def find(self, name: str) -> tuple[Store, Info]:
         """Raises UnknownSession."""
-        store = self.store(session_id)
+        session_id, store = self.locate(name)
         info = store.info(session_id)
         if info is None:
             next(store.read(session_id), None)  # raises the reason if the session exists but is unreadable
@@ -80,39 +61,59 @@ class SessionsCommand:
         return store, info
 
     def list(self) -> Iterator[bytes]:
-        flags = self.flags
-        found = self.store().list(None if flags.all else self.basis.cwd, flags.limit, flags.offset)
-        return self.format_all(found, format_line)
+        given = self.given
+        limit = given.number("limit", 0) if given.has("limit") else None
+        project = None if given.has("all") else self.basis.cwd
+        found = self.sessions.store().list(project, limit, given.number("offset", 0))
+        if self.as_json:
+            return self.json_lines(found)
+        if not found:
+            where = "" if given.has("all") else f" of {self.basis.cwd} (--all lists those of all directories)"
+            warn(f"No sessions{where}.")
+            return iter(())
+        return self.text_lines(format_sessions(found, with_folder=given.has("all")))
 
-    def show(self, session_id: str) -> Iterator[bytes]:
-        store, info = self.find(session_id)
-        if self.flags.as_json:
+    def show(self, name: str) -> Iterator[bytes]:
+        store, info = self.find(name)
+        if self.as_json:
             yield encode_json(info) + b"\n"
             return
         yield from self.text_lines(format_info(info))
-        for entry in store.read(session_id):
+        for entry in store.read(info.id):
             yield from self.text_blocks(format_speech(entry))
 
-    def agents(self, session_id: str, agent_id: str | None = None) -> Iterator[bytes]:
-        store, _ = self.find(session_id)
-        found = {agent.id: agent for agent in store.agents(session_id)}
+    def agents(self, name: str, agent_id: str | None = None) -> Iterator[bytes]:
+        store, info = self.find(name)
+        found = {agent.id: agent for agent in store.agents(info.id)}
         if agent_id is None:
-            return self.format_all(found.values(), lambda agent: f"{agent.id}  {agent.meta.get('agentType', '')}")
+            if not found and not self.as_json:
+                warn(f"Session {info.id} has no subagents.")
+                return iter(())
+            return self.format_all(
+                found.values(), ("ID", "TYPE"), lambda each: (each.id, each.meta.get("agentType", ""))
+            )
         if agent_id not in found:
-            raise UsageError(f"session {session_id} has no subagent {agent_id!r}")
-        entries = store.read_agent(session_id, agent_id)
-        if self.flags.as_json:
-            return (encode_json(entry) + b"\n" for entry in entries)
+            raise UsageError(f"session {info.id} has no subagent {agent_id!r}")
+        entries = store.read_agent(info.id, agent_id)
+        if self.as_json:
+            return self.json_lines(entries)
         return self.text_blocks(text for entry in entries for text in format_speech(entry))
 
     def search(self, *words: str) -> Iterator[bytes]:
-        found = self.store().search(" ".join(words), self.flags.limit or 20)
-        return self.format_all(found, lambda hit: f"{hit.id}  {hit.seq:>6}  {hit.kind:9}  {hit.excerpt}")
+        found = [*self.sessions.store().search(" ".join(words), self.given.number("limit", 0) or 20)]
+        if not found and not self.as_json:
+            warn(f"No message contains {' '.join(words)!r}.")
+            return iter(())
+        return self.format_all(
+            found,
+            ("SESSION", "SEQ", "KIND", "TEXT"),
+            lambda hit: (hit.id, str(hit.seq), hit.kind, printable(hit.excerpt)),
+        )
 
-    def export(self, session_id: str, path: str | None = None) -> Iterator[bytes]:
-        store, info = self.find(session_id)
-        agents = [(agent, store.read_agent(session_id, agent.id)) for agent in store.agents(session_id)]
-        lines = pack(info, store.read(session_id), agents)
+    def export(self, name: str, path: str | None = None) -> Iterator[bytes]:
+        store, info = self.find(name)
+        agents = [(agent, store.read_agent(info.id, agent.id)) for agent in store.agents(info.id)]
+        lines = pack(info, store.read(info.id), agents)
         if path is None:
             yield from lines
             return
@@ -121,46 +122,68 @@ class SessionsCommand:
     def import_(self, path: str) -> Iterator[bytes]:
         parcel = unpack(read_input(path))
         session_id = self.new_id(parcel.info.id)
-        store = self.store()
+        store = self.sessions.store()
         if store.exists(session_id):
             raise UsageError(f"Session ID {session_id} is already in use. Use --session-id to import it under another.")
         import_session(store, session_id, copy_entries(parcel.entries, session_id), parcel.agents)
         set_labels(store, session_id, parcel.info.title, parcel.info.tag)
-        return self.id_line(session_id)
+        return self.report({"id": session_id}, session_id)
 
-    def fork(self, session_id: str) -> Iterator[bytes]:
-        store, info = self.find(session_id)
+    def fork(self, name: str) -> Iterator[bytes]:
+        store, info = self.find(name)
         new = self.new_id(self.basis.clock.new_uuid())
         if store.exists(new):
             raise UsageError(f"Session ID {new} is already in use. Use --session-id to choose another.")
-        import_session(store, new, copy_entries(store.read(session_id), new))
+        import_session(store, new, copy_entries(store.read(info.id), new))
         set_labels(store, new, f"{info.title} (fork)" if info.title else None, info.tag)
-        self.sessions.inherit(new, session_id)
-        return self.id_line(new)
+        self.sessions.inherit(new, info.id)
+        return self.report({"id": new}, new)
 
-    def rename(self, session_id: str, title: str) -> Iterator[bytes]:
+    def rename(self, name: str, title: str) -> Iterator[bytes]:
         if not title.strip():
             raise UsageError("the title must not be empty")
         check_length("the title", title)
-        self.store(session_id).rename(session_id, title.strip())
-        return iter(())
+        session_id, store = self.locate(name)
+        store.rename(session_id, title.strip())
+        return self.report(
+            {"id": session_id, "title": title.strip()}, f"Session {session_id} is called {title.strip()!r}"
+        )
 
-    def tag(self, session_id: str, tag: str | None = None) -> Iterator[bytes]:
+    def tag(self, name: str, tag: str | None = None) -> Iterator[bytes]:
         check_length("the tag", tag or "")
-        self.store(session_id).tag(session_id, tag.strip() if tag else None)
-        return iter(())
+        session_id, store = self.locate(name)
+        tag = tag.strip() if tag else None
+        store.tag(session_id, tag)
+        done = f"Session {session_id} has the tag {tag!r}" if tag else f"Session {session_id} has no tag"
+        return self.report({"id": session_id, "tag": tag}, done)
 
-    def delete(self, session_id: str) -> Iterator[bytes]:
-        self.store(session_id).delete(session_id)
+    def delete(self, name: str) -> Iterator[bytes]:
+        session_id, store = self.locate(name)
+        if not self.given.has("yes") and not self.may_delete(name, session_id, store):
+            raise SessionError(f"session {session_id} was not deleted")
+        store.delete(session_id)
         memory.forget(self.basis, session_id)
         # Without the session, its file checkpoints cannot be restored.
         forget_history(self.basis, session_id)
-        return iter(())
+        return self.report({"id": session_id, "deleted": True}, f"Deleted session {session_id}")
 
-    def repair(self, session_id: str) -> Iterator[bytes]:
-        report = self.store(session_id).repair(session_id)
-        if self.flags.as_json:
-            return iter([encode_json({"id": session_id, "mended": report}) + b"\n"])
+    def may_delete(self, name: str, session_id: str, store: Store) -> bool:
+        """Ask a person at a terminal. A script must give the whole id, or --yes. Raises InvalidArguments."""
+        if not store.exists(session_id):
+            raise UnknownSession(session_id)
+        if style.can_ask():
+            info = store.info(session_id)
+            title = "" if info is None else f" ({printable(info.title or info.first_prompt or 'no title')})"
+            return style.confirm(f"Delete session {session_id}{title}?")
+        if name != session_id:
+            raise InvalidArguments(f"without a terminal, give --yes or the whole id to delete session {session_id}")
+        return True
+
+    def repair(self, name: str) -> Iterator[bytes]:
+        session_id, store = self.locate(name)
+        report = store.repair(session_id)
+        if self.as_json:
+            return self.json_lines([{"id": session_id, "mended": report}])
         if report is None:
             return self.text_lines([f"{session_id} is not damaged; nothing was changed"])
         kept = f"{session_id}: kept {report.kept_bytes} bytes before the damage"
@@ -168,18 +191,24 @@ class SessionsCommand:
 
     def new_id(self, default: str) -> str:
         """Return the id for a new session: `--session-id` or the default. Raises UsageError."""
-        given = self.options.session_id
+        given = self.given.options.session_id
         if given is not None and not is_uuid(given):
             raise UsageError("Invalid session ID. Must be a valid UUID.")
         return given or default
 
-    def id_line(self, session_id: str) -> Iterator[bytes]:
-        return iter([encode_json({"id": session_id}) + b"\n"]) if self.flags.as_json else self.text_lines([session_id])
+    def report(self, result: Json, text: str) -> Iterator[bytes]:
+        """Say what was done."""
+        return self.json_lines([result]) if self.as_json else self.text_lines([text])
 
-    def format_all(self, found: Iterable[Found], format_one: Callable[[Found], str]) -> Iterator[bytes]:
-        if self.flags.as_json:
-            return (encode_json(each) + b"\n" for each in found)
-        return self.text_lines(format_one(each) for each in found)
+    def format_all(
+        self, found: Iterable[Found], header: Sequence[str], format_one: Callable[[Found], Sequence[str]]
+    ) -> Iterator[bytes]:
+        if self.as_json:
+            return self.json_lines(found)
+        return self.text_lines(style.format_table(header, [format_one(each) for each in found], right=("SEQ",)))
+
+    def json_lines(self, rows: Iterable[Any]) -> Iterator[bytes]:
+        return (encode_json(row) + b"\n" for row in rows)
 
     def text_lines(self, lines: Iterable[str]) -> Iterator[bytes]:
         return (f"{printable(line)}\n".encode(errors="replace") for line in lines)
@@ -188,63 +217,41 @@ class SessionsCommand:
         return (f"{printable(line, len(line))}\n".encode(errors="replace") for line in lines)
 
 
-COMMANDS: Commands = {
-    "list": (SessionsCommand.list, 0, 0),
-    "show": (SessionsCommand.show, 1, 1),
-    "agents": (SessionsCommand.agents, 1, 2),
-    "search": (SessionsCommand.search, 1, 100),
-    "export": (SessionsCommand.export, 1, 2),
-    "import": (SessionsCommand.import_, 1, 1),
-    "fork": (SessionsCommand.fork, 1, 1),
-    "rename": (SessionsCommand.rename, 2, 2),
-    "tag": (SessionsCommand.tag, 1, 2),
-    "delete": (SessionsCommand.delete, 1, 1),
-    "repair": (SessionsCommand.repair, 1, 1),
+ACTIONS: dict[str, Callable[..., Iterator[bytes]]] = {
+    "list": SessionsCommand.list,
+    "show": SessionsCommand.show,
+    "agents": SessionsCommand.agents,
+    "search": SessionsCommand.search,
+    "export": SessionsCommand.export,
+    "import": SessionsCommand.import_,
+    "fork": SessionsCommand.fork,
+    "rename": SessionsCommand.rename,
+    "tag": SessionsCommand.tag,
+    "delete": SessionsCommand.delete,
+    "repair": SessionsCommand.repair,
 }
 
 
 def main(argv: list[str]) -> int:
     """Raises UsageError or SessionError."""
-    if wants_help(argv):
-        return write_all([f"{USAGE}\n".encode()])
-    flags, rest = parse_args(argv)
-    options, name, words = parse_subcommand(rest, "sessions", USAGE, COMMANDS)
+    return run_command(COMMANDS["sessions"], argv, dict.fromkeys(ACTIONS, run))
+
+
+def run(given: GivenArgs) -> int:
     try:
-        return write_all(COMMANDS[name][0](SessionsCommand(options, flags), *words))
+        return write_all(ACTIONS[given.action](SessionsCommand(given), *given.words))
     except SessionBusy as exc:
         # The exception's own text suggests --fork-session and --steal, which do not apply here.
         busy = f"Session {exc.session_id} is in use by {exc.holder}."
-        raise SessionError(f"{busy} `{name}` requires exclusive access; try again when it has exited.") from None
-
-
-def parse_args(argv: Sequence[str]) -> tuple[SessionFlags, list[str]]:
-    """Split off the flags of this command; the rest are session options. Raises UsageError."""
-    end = argv.index("--") if "--" in argv else len(argv)
-    rest: list[str] = []
-    numbers: dict[str, int] = {}
-    ours = iter(argv[:end])
-    for word in ours:
-        flag, equals, value = word.partition("=")
-        if flag in NUMBERS:
-            numbers[flag[2:]] = parse_number(flag, value if equals else next(ours, ""))
-        elif word not in ("--json", "--all"):
-            rest.append(word)
-    return SessionFlags(as_json="--json" in argv[:end], all="--all" in argv[:end], **numbers), [*rest, *argv[end:]]
+        raise SessionError(
+            f"{busy} `{given.action}` requires exclusive access; try again when it has exited."
+        ) from None
 
 
 def check_length(name: str, text: str) -> None:
     """Limit titles and tags, which `list` looks for in only a part of the file. Raises UsageError."""
     if len(text) > MAX_NAME_CHARS:
         raise UsageError(f"{name} must not be longer than {MAX_NAME_CHARS} characters")
-
-
-def parse_number(flag: str, value: str) -> int:
-    """Raises UsageError."""
-    if not (value.isascii() and value.isdigit()):
-        raise UsageError(f"{flag} must be a whole number, not {value!r}")
-    if len(value) > MAX_DIGITS:
-        raise UsageError(f"{flag} must not have more than {MAX_DIGITS} digits")
-    return int(value)
 
 
 def write_file(path: str, lines: Iterable[bytes]) -> None:
@@ -279,10 +286,53 @@ def read_input(path: str) -> bytes:
         raise SessionError(f"cannot read {path}: {exc.strerror}") from None
 
 
-def format_line(info: Info) -> str:
-    title = info.title or info.first_prompt or ""
-    tag = f" #{info.tag}" if info.tag else ""
-    return f"{info.id}  {info.modified[:16].replace('T', ' ')}  {info.size_bytes:>10}{tag}  {title}"
+def format_sessions(found: Sequence[Info], *, with_folder: bool) -> list[str]:
+    """A table. At a terminal, it has short ids and is not wider than the terminal."""
+    is_terminal = os.isatty(1)
+    ids = shorten([info.id for info in found]) if is_terminal else [info.id for info in found]
+    has_tags = any(info.tag for info in found)
+    header = [
+        "ID",
+        "MODIFIED",
+        "SIZE",
+        *(["TAG"] if has_tags else []),
+        *(["DIRECTORY"] if with_folder else []),
+        "TITLE",
+    ]
+    rows = [
+        [
+            id,
+            format_time(info.modified),
+            style.format_size(info.size_bytes),
+            *([info.tag or ""] if has_tags else []),
+            *([info.cwd] if with_folder else []),
+            " ".join((info.title or info.first_prompt or "").split()),
+        ]
+        for id, info in zip(ids, found, strict=True)
+    ]
+    return style.format_table(
+        header,
+        [[printable(cell) for cell in row] for row in rows],
+        right=("SIZE",),
+        width=style.terminal_width(MAX_COLUMNS) if is_terminal else None,
+    )
+
+
+def format_time(at: str) -> str:
+    """How long ago that was."""
+    try:
+        then = datetime.fromisoformat(at)
+    except ValueError:
+        return at
+    return style.format_age((datetime.now(UTC) - then).total_seconds())
+
+
+def shorten(ids: Sequence[str]) -> list[str]:
+    """The first characters of each id: at least eight, and enough to tell them apart."""
+    length = SHORT_CHARS
+    while len({id[:length] for id in ids}) < len(set(ids)):
+        length += 1
+    return [id[:length] if is_uuid(id) else id for id in ids]
 
 
 def format_info(info: Info) -> Iterator[str]:

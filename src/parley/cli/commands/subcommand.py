@@ -1,9 +1,13 @@
-"""Shared parts of commands of the form `parley NOUN COMMAND WORD…`: parsing and output.
+"""Run a subcommand: parse its words as `catalog.py` declares them, print its help, and write output.
 
-    given = parse_words(argv, {"-s": "scope", "--scope": "scope", "--json": SWITCH})
-    given.words, given.one("scope", "local"), given.has("--json")
+    def main(argv: list[str]) -> int:
+        return run_command(SESSIONS, argv, {"list": list_sessions, "show": show_session})
 
-Every such command prints its help without arguments, and refuses an unknown word with the nearest known one.
+    def list_sessions(given: GivenArgs) -> int:
+        given.words, given.has("json"), given.one("limit"), given.options
+
+All subcommands behave alike. Without arguments, a command that needs some prints its help. Wrong usage is an error
+with one line of usage. An unknown word is refused with the nearest known one.
 """
 
 from __future__ import annotations
@@ -14,107 +18,181 @@ from typing import Any
 
 import msgspec
 
+from parley.cli.commands.catalog import Action, Command
+from parley.cli.nearest import find_nearest
 from parley.cli.stdio import warn, write
-from parley.errors import UnknownCommand, UsageError
+from parley.errors import InvalidArguments, UnknownCommand, UsageError
 from parley.protocol.base import Struct
-from parley.protocol.options import CliOptions, parse
+from parley.protocol.options import BY_FLAG, CliOptions, is_flag, parse
 
-Commands = Mapping[str, tuple[Callable[..., Iterable[bytes]], int, int]]
-"""Each command's function, and the minimum and maximum number of its arguments."""
-SWITCH = ""
-"""In a table of flags: a flag without a value."""
+MAX_DIGITS = 15
 
 
-class GivenWords(Struct, frozen=True, kw_only=True):
-    """The words and flags after a command."""
+class GivenArgs(Struct, frozen=True, kw_only=True):
+    """The parsed words after a command."""
 
+    action: str
     words: tuple[str, ...]
     values: dict[str, list[str]]
+    options: CliOptions = CliOptions()
 
-    def has(self, flag: str) -> bool:
-        return flag in self.values
+    def has(self, key: str) -> bool:
+        return key in self.values
 
-    def all(self, name: str) -> list[str]:
-        return self.values.get(name, [])
+    def all(self, key: str) -> list[str]:
+        return self.values.get(key, [])
 
-    def one(self, name: str, default: str = "") -> str:
-        return self.values[name][-1] if self.values.get(name) else default
+    def one(self, key: str, default: str = "") -> str:
+        return self.values[key][-1] if self.values.get(key) else default
+
+    def number(self, key: str, default: int) -> int:
+        """Raises InvalidArguments."""
+        return parse_number(f"--{key}", self.one(key)) if self.has(key) else default
 
 
-def parse_words(
-    argv: Sequence[str], flags: Mapping[str, str], more: Mapping[str, re.Pattern[str]] | None = None
-) -> GivenWords:
-    """Split words from flags. Raises UsageError.
+Handlers = Mapping[str, Callable[[GivenArgs], int]]
+"""What runs the actions of a command; each returns the exit code."""
 
-    `flags` maps each flag to the name of its value, or to SWITCH. After a flag whose name is in `more`, the words that
-    match its pattern are values too, as in `-e A=1 B=2`. Everything after `--` is a word.
+
+def run_command(command: Command, argv: Sequence[str], handlers: Handlers) -> int:
+    """Raises UsageError, or what the handler raises."""
+    if wants_help(command, argv):
+        return write_help(command, argv)
+    name, rest = ("", argv) if command.single else split_action(command, argv)
+    if name in command.refused:
+        raise UnknownCommand(f"`parley {command.name} {name}` is not available: {command.refused[name]}")
+    if name not in command.actions:
+        raise unknown_action(command, name)
+    usage = f"\nUsage: {usage_line(command, name)}"
+    try:
+        given = parse_args(command, name, rest)
+    except UsageError as exc:
+        raise (UsageError if command.is_shared else InvalidArguments)(f"{exc}{usage}") from None
+    try:
+        return handlers[name](given)
+    except UnknownCommand:
+        raise
+    except InvalidArguments as exc:
+        raise InvalidArguments(f"{exc}{usage}") from None
+
+
+def wants_help(command: Command, argv: Sequence[str]) -> bool:
+    """Whether help is asked for before a `--`, or there are no arguments although some are needed."""
+    own = argv[: argv.index("--")] if "--" in argv else argv
+    if "--help" in own or "-h" in own:
+        return True
+    if command.single is not None:
+        return not argv and bool(command.single.required)
+    return not argv or argv[0] == "help"
+
+
+def write_help(command: Command, argv: Sequence[str] = ()) -> int:
+    """Print the help of the action that the words name, else that of the command."""
+    from parley.cli.commands.reference.help import format_action, format_command
+
+    named = [word for word in argv if word in command.actions]
+    return write_lines([format_action(command, named[0]) if named else format_command(command)])
+
+
+def unknown_action(command: Command, name: str) -> UnknownCommand:
+    choices = ", ".join(command.actions)
+    return UnknownCommand(
+        f"unknown command `parley {command.name} {name}`{find_nearest(name, command.actions)} (choose from {choices})"
+    )
+
+
+def split_action(command: Command, argv: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The name of the action and the rest. Flags may stand before it."""
+    at = next((at for at, word in enumerate(argv) if word in command.actions), 0) if is_flag(argv[0]) else 0
+    return argv[at], [*argv[:at], *argv[at + 1 :]]
+
+
+def parse_args(command: Command, name: str, argv: Sequence[str]) -> GivenArgs:
+    """Raises UsageError."""
+    action = command.actions[name]
+    words, values = split_flags(action, argv)
+    options = CliOptions()
+    if action.takes_options:
+        words, options = parse_options(action, words)
+    check_arguments(action, words)
+    return GivenArgs(action=name, words=tuple(words), values=values, options=options)
+
+
+def split_flags(action: Action, argv: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Split the flags of an action from the rest. Everything after `--` is a word. Raises UsageError.
+
+    If the action takes the options of a session, the flags that are not its own stay in the rest, with the `--`.
     """
+    flags = {name: flag for flag in action.flags for name in flag.names.split()}
     words: list[str] = []
     values: dict[str, list[str]] = {}
     rest = list(argv)
     while rest:
         word = rest.pop(0)
         if word == "--":
-            words += rest
+            words += ["--", *rest] if action.takes_options else rest
             break
-        flag, is_joined, value = word.partition("=") if word.startswith("--") else (word, "", "")
-        if not word.startswith("-") or word == "-":
+        name, is_joined, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        flag = flags.get(name)
+        if flag is None:
+            if is_flag(word) and not action.takes_options:
+                raise unknown_flag(name, flags)
             words.append(word)
-        elif flag not in flags:
-            hint = find_nearest(flag, flags)
-            raise UsageError(f"unknown option '{flag}'{hint}; put `--` before words that start with a dash")
-        elif flags[flag] == SWITCH:
-            values.setdefault(flag, [])
-        else:
-            if not is_joined and not rest:
-                raise UsageError(f"option '{flag}' needs a value")
-            values.setdefault(flags[flag], []).append(value if is_joined else rest.pop(0))
-            pattern = (more or {}).get(flags[flag])
-            while pattern is not None and rest and pattern.match(rest[0]):
-                values[flags[flag]].append(rest.pop(0))
-    return GivenWords(words=tuple(words), values=values)
+            continue
+        if not flag.metavar:
+            if is_joined:
+                raise UsageError(f"option '{name}' takes no value, got {value!r}")
+            values.setdefault(flag.key, [])
+            continue
+        if not is_joined and not rest:
+            raise UsageError(f"option '{name}' needs a value")
+        found = [value if is_joined else rest.pop(0)]
+        if flag.choices and found[0] not in flag.choices:
+            raise UsageError(f"invalid {flag.key} {found[0]!r} (choose from {', '.join(flag.choices)})")
+        while flag.more and rest and re.match(flag.more, rest[0]):
+            found.append(rest.pop(0))
+        values.setdefault(flag.key, []).extend(found)
+    return words, values
 
 
-def wants_help(argv: Sequence[str]) -> bool:
-    """Whether there are no arguments, or the help is asked for before a `--`."""
-    own = argv[: argv.index("--")] if "--" in argv else argv
-    return not argv or "--help" in own or "-h" in own or argv[0] == "help"
-
-
-def find_nearest(word: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean X?)`, or nothing if no known word is similar."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {near[0]}?)" if near else ""
-
-
-def unknown_command(noun: str, name: str, known: Iterable[str]) -> UnknownCommand:
-    names = list(known)
-    choices = f" (choose from {', '.join(names)})"
-    return UnknownCommand(f"unknown command `parley {noun} {name}`{find_nearest(name, names)}{choices}")
-
-
-def check_count(words: Sequence[str], minimum: int, maximum: int, usage: str) -> None:
-    """Raises UsageError."""
-    if not minimum <= len(words) <= maximum:
-        raise UsageError(f"{'missing' if len(words) < minimum else 'too many'} arguments\n{usage}")
-
-
-def parse_subcommand(argv: list[str], noun: str, usage: str, commands: Commands) -> tuple[CliOptions, str, list[str]]:
-    """Return the options, the command and its arguments; prints warnings. Raises UsageError."""
+def parse_options(action: Action, argv: Sequence[str]) -> tuple[list[str], CliOptions]:
+    """Parse the options of a session; warns of those without effect. Raises UsageError."""
     parsed = parse(argv)
+    if parsed.unknown:
+        own = [name for flag in action.flags for name in flag.names.split()]
+        raise unknown_flag(parsed.unknown[0], [*own, *BY_FLAG])
     for warning in parsed.warnings:
         warn(warning)
-    name, *words = parsed.words or [""]
-    if name not in commands:
-        raise unknown_command(noun, name, commands)
-    _, minimum, maximum = commands[name]
-    if not minimum <= len(words) <= maximum:
-        expected = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
-        plural = "" if maximum == 1 else "s"
-        raise UsageError(f"`parley {noun} {name}` takes {expected} argument{plural}, not {len(words)}\n{usage}")
-    return parsed.options, name, words
+    return list(parsed.words), parsed.options
+
+
+def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
+    return UsageError(f"unknown option '{name}'{find_nearest(name, known)}; put -- before words that start with a dash")
+
+
+def check_arguments(action: Action, words: Sequence[str]) -> None:
+    """Raises UsageError."""
+    if missing := action.required[len(words) :]:
+        raise UsageError(f"missing argument {' '.join(missing)}")
+    if action.most is not None and len(words) > action.most:
+        raise UsageError(f"unexpected argument {words[action.most]!r}; quote an argument that contains spaces")
+
+
+def usage_line(command: Command, name: str) -> str:
+    """`parley sessions show SESSION [--json] [session options]`."""
+    action = command.actions[name]
+    flags = [f"[{flag.names.split()[0]}{f' {flag.metavar}' if flag.metavar else ''}]" for flag in action.flags]
+    options = ["[session options]"] if action.takes_options else []
+    return " ".join(filter(None, ["parley", command.name, name, action.arguments, *flags, *options]))
+
+
+def parse_number(name: str, value: str) -> int:
+    """Raises InvalidArguments."""
+    if not (value.isascii() and value.isdigit()):
+        raise InvalidArguments(f"{name} must be a whole number, not {value!r}")
+    if len(value) > MAX_DIGITS:
+        raise InvalidArguments(f"{name} must not have more than {MAX_DIGITS} digits")
+    return int(value)
 
 
 def write_all(parts: Iterable[Any]) -> int:

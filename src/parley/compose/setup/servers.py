@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import Raw
 
 from parley.compose.launch_context import LaunchContext
-from parley.errors import UsageError
 from parley.mcp.base import ServerSpec
 from parley.mcp.config import parse_server
 from parley.protocol.base import Json
@@ -25,12 +24,6 @@ SCOPES = {
     "user": "User config (available in all your projects)",
 }
 CHOICES = ("enabledMcpjsonServers", "disabledMcpjsonServers")
-
-
-def check_scope(scope: str) -> None:
-    """Raises UsageError."""
-    if scope not in SCOPES:
-        raise UsageError(f"invalid scope {scope!r} (choose from {', '.join(SCOPES)})")
 
 
 class AnyVariable(dict[str, str]):

@@ -24,7 +24,7 @@ from parley.protocol.messages.requests import AgentDefinition
 from parley.settings.base import SettingsValue
 
 if TYPE_CHECKING:
-    from parley.mcp.server import McpServer
+    from parley.mcp.server_connection import McpServer
     from parley.tools.registry import ToolRegistry
 
 RESOURCE_FIELDS = ("skills", "hooks", "mcpServers")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine.context import summary
-from parley.engine.context.compaction import KEPT_SHARE, MAX_FAILURES, find_keep_start, threshold
+from parley.engine.context.compaction_policy import KEPT_SHARE, MAX_FAILURES, find_keep_start, threshold
 from parley.engine.context.history import estimate_tokens, join_texts, tokens_from_chars, with_cache_marker
 from parley.engine.context.system_prompt import DATE
 from parley.engine.side.retry import call_with_retry, is_about_length, is_about_request
@@ -91,7 +91,7 @@ class Compactor:
         self._is_own = conversation.parent_tool_use_id is None
         """It is the session's own conversation, so the client is notified."""
 
-    async def compact_if_needed(self, another_model: Callable[[ModelError], bool]) -> bool:
+    async def compact_automatically(self, another_model: Callable[[ModelError], bool]) -> bool:
         """Compact before a call that would not fit. Returns whether anything changed. Raises ModelError, BudgetSpent.
 
         A failure is reported, and the call is made anyway; two consecutive failures raise. `another_model` switches
@@ -104,7 +104,7 @@ class Compactor:
             done = await self.compact("auto")
         except ModelError as exc:
             if another_model(exc):
-                return await self.compact_if_needed(another_model)
+                return await self.compact_automatically(another_model)
             gauge.failures += 1
             if gauge.failures >= MAX_FAILURES:
                 text = f"The conversation is too long, and compacting it failed {gauge.failures} times: {exc}"

@@ -5,5 +5,5 @@
     ServerRequests   requests from a server: elicitation, roots (elicitation.py)
     StatusNotifier   reports changes (notifications.py)
 
-One server is `parley.mcp.server.McpServer`.
+One server is `parley.mcp.server_connection.McpServer`.
 """

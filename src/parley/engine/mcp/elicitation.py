@@ -15,7 +15,7 @@ from parley.errors import SessionError
 from parley.host import HostError, HostGone
 from parley.mcp.base import ServerError
 from parley.mcp.content import clean, clean_value
-from parley.mcp.server import McpServer, method_not_found
+from parley.mcp.server_connection import McpServer, method_not_found
 from parley.protocol.base import UNSET, Json, UnsetType, convert
 from parley.protocol.messages.occasional import ElicitationComplete
 from parley.protocol.messages.requests import Elicitation, ElicitationAnswer

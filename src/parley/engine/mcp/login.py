@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from parley.errors import NotPossible
 from parley.mcp.base import ConnectionLost, LoginRefused, ServerLogin, ServerSources
-from parley.mcp.server import McpServer
+from parley.mcp.server_connection import McpServer
 from parley.protocol.base import Json
 
 REMOTE = ("http", "sse")

@@ -6,7 +6,7 @@ still connecting, longer if the input has ended, and for a required server until
 failed. Changes are reported to the client as messages, to the user on stderr, and to the model as tools.
 
 See also: `elicitation.py`, `notifications.py`, `prompts.py`, `server_tool.py`; one server is
-`parley.mcp.server.McpServer`.
+`parley.mcp.server_connection.McpServer`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from parley.engine.mcp.manifests import ParkedManifests
     from parley.engine.mcp.notifications import StatusNotifier
     from parley.engine.mcp.resources import ResourceReader
-    from parley.mcp.server import McpServer
+    from parley.mcp.server_connection import McpServer
 
 RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
 DIRECTORY_TOOL = "ReadMcpResourceDirTool"
@@ -120,7 +120,7 @@ class ServerManager:
     def make_server(self, spec: ServerSpec, on_change: Callable[[McpServer], None]) -> McpServer:
         """Create a server that is not started and not listed here."""
         from parley.engine.mcp.elicitation import ServerRequests
-        from parley.mcp.server import McpServer
+        from parley.mcp.server_connection import McpServer
 
         sources = self._sources
         assert sources is not None

@@ -10,7 +10,7 @@ from parley.mcp.manifest import Manifest, ReplayTransport, parse_manifest
 from parley.protocol.base import Json
 
 if TYPE_CHECKING:
-    from parley.mcp.server import McpServer
+    from parley.mcp.server_connection import McpServer
 
 
 class ParkedManifests:

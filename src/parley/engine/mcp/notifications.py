@@ -10,7 +10,7 @@ from parley.protocol.messages.system import Informational
 from parley.settings.base import printable
 
 if TYPE_CHECKING:
-    from parley.mcp.server import McpServer
+    from parley.mcp.server_connection import McpServer
 
 FAILED_STATES = ("failed", "needs-auth")
 MAX_INSTRUCTIONS_CHARS = 2_000

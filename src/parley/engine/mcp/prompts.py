@@ -18,7 +18,7 @@ from parley.errors import ToolError
 from parley.mcp.base import PREFIX
 from parley.mcp.content import clean, convert_messages
 from parley.mcp.naming import qualify
-from parley.mcp.server import McpServer
+from parley.mcp.server_connection import McpServer
 from parley.protocol.base import Json
 
 MAX_CHARS = 500

@@ -10,7 +10,7 @@ from typing import Any
 
 from parley.engine.turn.result_spill import spill_text, write_result
 from parley.mcp.content import IMAGE_TYPES, text_block
-from parley.mcp.server import McpServer
+from parley.mcp.server_connection import McpServer
 from parley.protocol.base import Json
 
 BINARY_FIELDS = {"resource": "blob", "audio": "data", "image": "data"}

@@ -15,7 +15,7 @@ from parley.engine.turn.result_spill import shorten_values, spill_text
 from parley.mcp.base import McpTimeouts, ServerSources
 from parley.mcp.content import clean, clean_schema, convert_result, text_block
 from parley.mcp.naming import MAX_NAME_CHARS, is_denied, normalize, qualify, title
-from parley.mcp.server import McpServer
+from parley.mcp.server_connection import McpServer
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json
 from parley.protocol.messages.notices import ToolProgress

@@ -9,6 +9,8 @@ call; if there is none, they form the next turn together, as in Claude Code. Pri
 
 Within a priority the order is kept. An unreadable prompt is queued too, so that results arrive in the order of the
 prompts. The notification of a background task is a turn of its own, and its result says so.
+
+See also: `control/handlers/interrupt.py` for what an interrupt does to queued prompts.
 """
 
 from __future__ import annotations

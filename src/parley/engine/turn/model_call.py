@@ -88,16 +88,16 @@ class ModelCall:
         conversation = self._conversation
         if conversation.is_nearly_full():
             conversation.ledger.check_budget()  # before the cost of a compaction
-            await self._compact_if_full()
+            await self._compact()
         with self._idle_timer:
             return await self._run_once()
 
-    async def _compact_if_full(self) -> bool:
+    async def _compact(self) -> bool:
         """Compact the conversation; False if nothing changed. Raises ModelError, BudgetSpent."""
         from parley.engine.context.compactor import make_compactor
 
         compactor = make_compactor(self._conversation)
-        return await compactor.compact_if_needed(lambda error: self.fallback.try_next(error, 0, is_last=True))
+        return await compactor.compact_automatically(lambda error: self.fallback.try_next(error, 0, is_last=True))
 
     async def _compact_after_refusal(self, error: ModelError) -> bool:
         """Compact after a request that was too long for the backend; False if nothing changed. Tried once."""
@@ -106,7 +106,7 @@ class ModelCall:
         if not outcome.is_too_large(error) or self._failures.has_compacted or not may_compact:
             return False
         self._failures.has_compacted = True
-        return await self._compact_if_full()
+        return await self._compact()
 
     async def _run_once(self) -> MessageAccumulator:
         number = self.call_count + 1

@@ -24,7 +24,7 @@ turns are played in order. `fault` injects a fault (faults/catalog.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -36,6 +36,8 @@ from parley.protocol.base import Json, Struct
 
 
 class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool call of a scripted answer."""
+
     name: str
     input: Json | str = {}
     """A string is sent unchanged, even if it is not valid JSON."""
@@ -51,6 +53,7 @@ class ScriptedError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     retry_after_seconds: float | None = None
 
     def to_error(self) -> ModelError:
+        """The error that a model call raises."""
         retryable = self.status is None or self.status in (401, 408, 409, 429) or self.status >= 500
         return ModelError(
             self.message,
@@ -62,6 +65,8 @@ class ScriptedError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One scripted answer, with every detail."""
+
     thinking: str | None = None
     text: str | None = None
     tools: list[ScriptedCall] = []
@@ -108,8 +113,7 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             content.append({"type": "thinking", "thinking": self.thinking, "signature": "c2NyaXB0ZWQ="})
         if self.text is not None:
             content.append({"type": "text", "text": self.text})
-        calls = [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.input} for call in self.tools]
-        return content + [fill_ids(call, new_id) for call in calls]
+        return content + [fill_ids(to_block(call), new_id) for call in self.tools]
 
 
 def fill_ids(block: Json, new_id: Callable[[], str]) -> Json:
@@ -121,22 +125,89 @@ def fill_ids(block: Json, new_id: Callable[[], str]) -> Json:
     return block
 
 
-class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A script file."""
+class ScriptFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A script as it is written in a file, in TOML or JSON."""
 
     turn: list[ScriptedTurn] = []
     at_end: Literal["error", "repeat"] = "error"
-    """What happens after the last turn: fail, or repeat the last turn."""
+
+
+TurnLike = str | ScriptedCall | ScriptedTurn | Sequence[str | ScriptedCall]
+"""One answer of the model: a text, a tool call, several of both, or a `ScriptedTurn` for everything else."""
+
+
+class Script:
+    """The answers of a fake model, one turn for each model call.
+
+        Script([
+            ["I will look.", call("Bash", command="cat notes.txt")],
+            "It says: buy milk.",
+        ])
+
+    A turn is a text, a tool call, or a list of texts and tool calls; a `ScriptedTurn` can also fail, wait or think.
+    `at_end` says what happens after the last turn: fail, or repeat the last turn. Use a script as `Options.model`, or
+    with a test server.
+    """
+
+    def __init__(self, turn: Iterable[TurnLike] = (), *, at_end: Literal["error", "repeat"] = "error") -> None:
+        """Raises TypeError for a turn that is none of these, ValueError for an unknown `at_end`."""
+        if isinstance(turn, str | ScriptedCall):
+            raise TypeError(f"a Script takes a list of turns, not {type(turn).__name__}")
+        if at_end not in ("error", "repeat"):
+            raise ValueError(f"at_end must be 'error' or 'repeat', not {at_end!r}")
+        self.turn = [to_turn(each) for each in turn]
+        self.at_end = at_end
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Script) and (self.turn, self.at_end) == (other.turn, other.at_end)
+
+    __hash__ = None  # type: ignore[assignment]  # it can be changed
+
+    def __repr__(self) -> str:
+        return f"Script({self.turn!r}, at_end={self.at_end!r})"
+
+    def to_json(self) -> bytes:
+        """The script as a file in JSON."""
+        return msgspec.json.encode(ScriptFile(turn=self.turn, at_end=self.at_end))
+
+
+def call(name: str, /, **input: Any) -> ScriptedCall:
+    """A tool call of a script: `call("Bash", command="ls")`."""
+    return ScriptedCall(name=name, input=input)
+
+
+def to_turn(given: TurnLike) -> ScriptedTurn:
+    """Raises TypeError."""
+    if isinstance(given, ScriptedTurn):
+        return given
+    parts = [given] if isinstance(given, str | ScriptedCall) else given
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str | ScriptedCall) for part in parts):
+        raise TypeError(f"a turn of a Script must be a text, a call() or a list of these, not {given!r:.200}")
+    texts = [part for part in parts if isinstance(part, str)]
+    calls = [part for part in parts if isinstance(part, ScriptedCall)]
+    if len(texts) < 2 and parts == [*texts, *calls]:
+        return ScriptedTurn(text=texts[0] if texts else None, tools=calls)
+    return ScriptedTurn(blocks=[to_block(part) for part in parts])
+
+
+def to_block(part: str | ScriptedCall) -> Json:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.input}
 
 
 def read_script(text: str, name: str) -> Script:
-    """Parse a script. Raises UsageError."""
+    """Parse a script in TOML or JSON. Raises UsageError."""
     import tomllib
 
     try:
-        return msgspec.convert(tomllib.loads(text), Script)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as exc:
+        if text.lstrip().startswith("{"):  # which no TOML file does
+            file = msgspec.json.decode(text, type=ScriptFile)
+        else:
+            file = msgspec.convert(tomllib.loads(text), ScriptFile)
+    except (tomllib.TOMLDecodeError, msgspec.DecodeError, ValueError) as exc:
         raise UsageError(f"invalid script {name}: {exc}") from None
+    return Script(file.turn, at_end=file.at_end)
 
 
 class ScriptPlayer:

@@ -25,7 +25,7 @@ from parley.protocol.messages import requests as wire
 from parley.protocol.options import ROWS, format_args
 from parley.protocol.options import CliOptions as Flags
 from parley.sdk.hooks import Registry
-from parley.sdk.launch.handshake import build_initialize, parse_object, split_mcp_servers
+from parley.sdk.launch.handshake import OWN_SERVER, build_initialize, own_tools, parse_object, split_mcp_servers
 from parley.sdk.options import Options
 from parley.sdk.permissions import CanUseToolShadowedWarning
 from parley.sdk.runtime.tracing import trace_context
@@ -58,7 +58,7 @@ class LaunchSpec:
                 continue
 
 
-def build_launch(options: Options, hooks: Registry, inherited: Mapping[str, str]) -> LaunchSpec:
+def build_launch(options: Options[Any], hooks: Registry, inherited: Mapping[str, str]) -> LaunchSpec:
     """Raises ValueError, TypeError or CLIConnectionError for invalid options."""
     check_options(options)
     config, servers = split_mcp_servers(options)
@@ -76,7 +76,7 @@ def build_launch(options: Options, hooks: Registry, inherited: Mapping[str, str]
     return spec
 
 
-def check_options(options: Options) -> None:
+def check_options(options: Options[Any]) -> None:
     if options.can_use_tool is not None and options.permission_prompt_tool_name is not None:
         raise ValueError("can_use_tool and permission_prompt_tool_name cannot be used together; set only one")
     if options.session_store is not None and options.enable_file_checkpointing:
@@ -93,7 +93,7 @@ def check_options(options: Options) -> None:
         warn_if_shadowed(options)
 
 
-def warn_if_shadowed(options: Options) -> None:
+def warn_if_shadowed(options: Options[Any]) -> None:
     """Warn about a `can_use_tool` that other options bypass."""
     whole_tools = [rule for rule in options.allowed_tools if "(" not in rule]
     if options.permission_mode == "bypassPermissions":
@@ -108,7 +108,7 @@ def warn_if_shadowed(options: Options) -> None:
 # The command line.
 
 
-def build_argv(options: Options, config: Json, files: list[str]) -> list[str]:
+def build_argv(options: Options[Any], config: Json, files: list[str]) -> list[str]:
     given: dict[str, Any] = {"output_format": "stream-json", "input_format": "stream-json", "verbose": True}
     known = {row.field for row in ROWS}
     for each in fields(options):
@@ -120,6 +120,10 @@ def build_argv(options: Options, config: Json, files: list[str]) -> list[str]:
         given |= build_flags(options)
     if config:
         given["mcp_config"] = (write_private_file({"mcpServers": config}, files, options),)
+    if options.model:
+        given["model"] = options.model
+        if not isinstance(options.model, str):
+            given["model"] = f"scripted:{write_temporary_file(options.model.to_json(), files)}"
     settings = merge_settings(options)
     if settings is not None:
         given["settings"] = write_private_file(settings, files, options) if isinstance(settings, dict) else settings
@@ -137,15 +141,17 @@ def coerce(value: Any, kind: str) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def tool_flags(options: Options) -> Json:
+def tool_flags(options: Options[Any]) -> Json:
+    """The built-in tools. The program's own are a server (handshake.py)."""
     if options.tools is None:
         return {}
-    return {"tools": tuple(options.tools) if isinstance(options.tools, list) else ("default",)}
+    is_list = isinstance(options.tools, list | tuple)
+    return {"tools": tuple(each for each in options.tools if isinstance(each, str)) if is_list else ("default",)}
 
 
-def allowed_tool_flags(options: Options) -> Json:
-    """The allowed tools, with a rule for each enabled skill."""
-    rules = list(options.allowed_tools)
+def allowed_tool_flags(options: Options[Any]) -> Json:
+    """The allowed tools, with a rule for each enabled skill and each of the program's own tools."""
+    rules = [*options.allowed_tools, *(f"mcp__{OWN_SERVER}__{tool.name}" for tool in own_tools(options))]
     if options.skills == "all":
         rules.append("Skill")
     elif isinstance(options.skills, list):
@@ -153,24 +159,24 @@ def allowed_tool_flags(options: Options) -> Json:
     return {"allowed_tools": tuple(dict.fromkeys(rules))} if rules else {}
 
 
-def source_flags(options: Options) -> Json:
+def source_flags(options: Options[Any]) -> Json:
     if options.setting_sources is not None:
         return {"setting_sources": tuple(options.setting_sources)}
     return {"setting_sources": ("user", "project")} if options.skills is not None else {}
 
 
-def prompt_file_flags(options: Options) -> Json:
+def prompt_file_flags(options: Options[Any]) -> Json:
     prompt = options.system_prompt
     return {"system_prompt_file": str(prompt["path"])} if isinstance(prompt, dict) and prompt["type"] == "file" else {}
 
 
-def prompt_tool_flags(options: Options) -> Json:
+def prompt_tool_flags(options: Options[Any]) -> Json:
     has_callback = options.can_use_tool or options.on_question or options.on_plan
     name = options.permission_prompt_tool_name or ("stdio" if has_callback else None)
     return {} if name is None else {"permission_prompt_tool": name}
 
 
-def thinking_flags(options: Options) -> Json:
+def thinking_flags(options: Options[Any]) -> Json:
     thinking = options.thinking
     if thinking is None:
         return {}
@@ -181,14 +187,14 @@ def thinking_flags(options: Options) -> Json:
     return {**given, "thinking_display": display} if display else given
 
 
-def plugin_flags(options: Options) -> Json:
+def plugin_flags(options: Options[Any]) -> Json:
     for plugin in options.plugins:
         if plugin.get("type") != "local":
             raise ValueError(f"unknown plugin type {plugin.get('type')!r} (only 'local' is supported)")
     return {"plugin_dirs": tuple(str(plugin["path"]) for plugin in options.plugins)} if options.plugins else {}
 
 
-def other_flags(options: Options) -> Json:
+def other_flags(options: Options[Any]) -> Json:
     given: Json = {}
     max_turns = coerce(options.max_turns or 0, "int")
     if max_turns:  # in the official SDK, 0 means "no limit"
@@ -210,21 +216,21 @@ def other_flags(options: Options) -> Json:
     return given
 
 
-SPECIAL_ROWS: tuple[Callable[[Options], Json], ...] = (
+SPECIAL_ROWS: tuple[Callable[[Options[Any]], Json], ...] = (
     tool_flags, allowed_tool_flags, source_flags, prompt_file_flags, prompt_tool_flags, thinking_flags,
     plugin_flags, other_flags,
 )  # fmt: skip
 SPECIAL = frozenset(
     (
         *("tools", "allowed_tools", "setting_sources", "system_prompt", "thinking", "task_budget", "settings"),
-        *("debug", "faults", "resume_drops_turn", "max_turns"),
+        *("debug", "faults", "resume_drops_turn", "max_turns", "model"),
         *("agents", "output_format", "prompt_suggestions", "forward_subagent_text", "guard", "api_key"),
     )
 )
 """Options whose value differs from the flag's, or that go into `initialize`."""
 
 
-def merge_settings(options: Options) -> str | Json | None:
+def merge_settings(options: Options[Any]) -> str | Json | None:
     """Merge `sandbox` into the settings. A path without a sandbox is passed through."""
     given, sandbox = options.settings, options.sandbox
     if given is None:
@@ -236,11 +242,14 @@ def merge_settings(options: Options) -> str | Json | None:
     return merged if sandbox is None else {**merged, "sandbox": sandbox}
 
 
-def write_private_file(value: Json, files: list[str], options: Options) -> str:
+def write_private_file(value: Json, files: list[str], options: Options[Any]) -> str:
     """Write a temporary file with mode 0600; returns its path, or the JSON itself for an engine in this process."""
     text = msgspec.json.encode(value)
-    if options.engine == "local":
-        return text.decode()
+    return text.decode() if options.engine == "local" else write_temporary_file(text, files)
+
+
+def write_temporary_file(text: bytes, files: list[str]) -> str:
+    """Write a file with mode 0600; returns its path."""
     descriptor, path = tempfile.mkstemp(prefix="parley-", suffix=".json")
     files.append(path)
     with os.fdopen(descriptor, "wb") as file:

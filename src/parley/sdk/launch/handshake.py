@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,8 +21,14 @@ from parley.sdk.hooks import Registry
 from parley.sdk.options import AgentDefinition, Options
 from parley.sdk.structured import schema_of
 
+if TYPE_CHECKING:
+    from parley.sdk.tool import SdkMcpTool
 
-def build_initialize(options: Options, hooks: Registry, servers: Mapping[str, Any]) -> wire.Initialize:
+OWN_SERVER = "tools"
+"""The name of the server with the program's own functions in `Options.tools`."""
+
+
+def build_initialize(options: Options[Any], hooks: Registry, servers: Mapping[str, Any]) -> wire.Initialize:
     prompt = options.system_prompt
     preset: Json = dict(prompt) if isinstance(prompt, dict) else {}
     text: Any = UNSET
@@ -70,7 +76,7 @@ def convert_agents(given: Mapping[str, AgentDefinition] | None) -> Any:
     }
 
 
-def json_schema(options: Options) -> Any:
+def json_schema(options: Options[Any]) -> Any:
     output_format = options.output_format
     if output_format is not None:
         return output_format["schema"] if output_format.get("type") == "json_schema" else UNSET
@@ -93,14 +99,33 @@ def parse_object(given: str | os.PathLike[str], name: str) -> Json:
     return found
 
 
-def split_mcp_servers(options: Options) -> tuple[Json, dict[str, Any]]:
+def split_mcp_servers(options: Options[Any]) -> tuple[Json, dict[str, Any]]:
     """Split the servers into configurations for the engine and instances that run in this process."""
     given = options.mcp_servers
+    config: Json = {}
+    own: dict[str, Any] = {}
     if not isinstance(given, dict):
         found = parse_object(given, "mcp_servers")
-        return found.get("mcpServers", found), {}
-    own = {name: server["instance"] for name, server in given.items() if server.get("type") == "sdk"}  # type: ignore[typeddict-item]  # only "sdk" servers have it
-    return {name: dict(server) for name, server in given.items() if name not in own}, own
+        config = found.get("mcpServers", found)
+    else:
+        own = {name: server["instance"] for name, server in given.items() if server.get("type") == "sdk"}  # type: ignore[typeddict-item]  # only "sdk" servers have it
+        config = {name: dict(server) for name, server in given.items() if name not in own}
+    if tools := own_tools(options):
+        if OWN_SERVER in config or OWN_SERVER in own:
+            raise ValueError(f"mcp_servers: the name {OWN_SERVER!r} is taken by the functions in `tools`; use another")
+        from parley.sdk.tool import create_sdk_mcp_server
+
+        own[OWN_SERVER] = create_sdk_mcp_server(OWN_SERVER, tools=tools)["instance"]
+    return config, own
+
+
+def own_tools(options: Options[Any]) -> list[SdkMcpTool[Any]]:
+    """The program's own functions in `tools`."""
+    if not isinstance(options.tools, list | tuple) or all(isinstance(each, str) for each in options.tools):
+        return []
+    from parley.sdk.tool import to_tool
+
+    return [to_tool(each) for each in options.tools if not isinstance(each, str)]
 
 
 def stream_close_seconds(env: dict[str, str]) -> float:

@@ -29,7 +29,12 @@ class InProcessEngine:
     """One engine in this process: its arguments, its session and its exit code."""
 
     def __init__(
-        self, argv: Sequence[str], cwd: str, environment: Mapping[str, str], on_stderr: Callable[[str], None]
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        environment: Mapping[str, str],
+        on_stderr: Callable[[str], None],
+        cleanup: Callable[[], None] = lambda: None,
     ) -> None:
         self.argv = list(argv)
         self.session: Session | None = None
@@ -37,6 +42,7 @@ class InProcessEngine:
         self._cwd = cwd
         self._environment = dict(environment)
         self._on_stderr = on_stderr
+        self._cleanup = cleanup
         self._warnings: list[str] = []
 
     def warn(self, text: str) -> None:
@@ -51,6 +57,12 @@ class InProcessEngine:
 
     async def run(self, transport: Transport) -> None:
         """Serve the session until it ends."""
+        try:
+            await self._serve(transport)
+        finally:
+            self._cleanup()
+
+    async def _serve(self, transport: Transport) -> None:
         from parley.compose.composer import Composer
         from parley.compose.registry import make_dialect
         from parley.engine.clock import Clock

@@ -17,6 +17,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, get_args
 
 from parley.sdk.options import Options
+from parley.sdk.spelling import check_keys, nearest
+from parley.sdk.types import shapes
+from parley.sdk.types.generic import OutputT
 from parley.sdk.types.hooks import HookEvent, MoreHookEvent
 from parley.sdk.types.shapes import EffortLevel, PermissionMode, SessionStoreFlushMode
 
@@ -53,8 +56,16 @@ def any_of(*tests: Test) -> Test:
 
 
 def is_strings(value: Any) -> bool:
-    """Lists only: for `tools` and `skills`, any other value means a preset."""
+    """Lists only: for `skills`, any other value means a preset."""
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def is_tools(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) or callable(one) for one in value)
+
+
+def is_script(value: Any) -> bool:
+    return hasattr(value, "turn") and hasattr(value, "to_json")
 
 
 def is_matcher(value: Any) -> bool:
@@ -116,7 +127,10 @@ RULES: dict[str, OptionRule] = {
     **dict.fromkeys(("supported_dialog_kinds", "faults"), STRINGS),
     **dict.fromkeys(("can_use_tool", "on_question", "on_plan", "on_elicitation", "on_user_dialog"), FUNCTION),
     "stderr": FUNCTION,
-    "tools": OptionRule("a list of strings or a preset", any_of(is_strings, instance_of(dict))),
+    "tools": OptionRule("a list of tool names and functions, or a preset", any_of(is_tools, instance_of(dict))),
+    "model": OptionRule("a string or a Script", any_of(instance_of(str), is_script)),
+    "budget": OptionRule("a Budget", lambda value: hasattr(value, "check") and hasattr(value, "add")),
+    "tool_aliases": OptionRule("a dict of strings", dict_of(instance_of(str))),
     "skills": OptionRule('a list of strings or "all"', lambda value: is_strings(value) or value == "all"),
     "add_dirs": OptionRule("a list of paths", list_of(instance_of(str, os.PathLike))),
     "plugins": OptionRule("a list of dicts", list_of(instance_of(dict))),
@@ -133,11 +147,19 @@ MATCHER_RULES = {
     "timeout": NUMBER,
     "on_failure": OptionRule("'continue' or 'block'", instance_of(str), lambda value: value in ("continue", "block")),
 }
+KEYED: dict[str, tuple[Any, ...]] = {
+    "system_prompt": (shapes.SystemPromptPreset, shapes.SystemPromptCustom, shapes.SystemPromptFile),
+    "thinking": get_args(shapes.ThinkingConfig),
+    "sandbox": (shapes.SandboxSettings,),
+    "task_budget": (shapes.TaskBudget,),
+    "tools": (shapes.ToolsPreset,),
+}
+"""The options that are dicts, and the types that declare their keys."""
 ALWAYS = frozenset(("allowed_tools", "plugins", "env", "extra_args", "mcp_servers"))
 """Options that must not be None."""
 
 
-def check_types(options: Options | None) -> Options:
+def check_types(options: Options[OutputT] | None) -> Options[OutputT]:
     """Return the options if all are valid. Raises TypeError or ValueError."""
     if options is None:
         return Options()
@@ -152,14 +174,38 @@ def check_types(options: Options | None) -> Options:
                 f"{name} is a bool option, but a string was given: any non-empty string turns it on", stacklevel=3
             )
     check_hooks(options)
+    check_option_keys(options)
     return options
 
 
-def check_hooks(options: Options) -> None:
+def check_option_keys(options: Options[Any]) -> None:
+    """Raises TypeError for a misspelled key in an option that is a dict."""
+    for name, kinds in KEYED.items():
+        value = getattr(options, name)
+        if isinstance(value, Mapping):
+            check_keys(name, value, keys_of(*kinds))
+    if isinstance(options.sandbox, Mapping) and isinstance(network := options.sandbox.get("network"), Mapping):
+        check_keys("sandbox['network']", network, keys_of(shapes.SandboxNetworkConfig))
+    for number, plugin in enumerate(options.plugins):
+        check_keys(f"plugins[{number}]", plugin, keys_of(shapes.SdkPluginConfig))
+    servers = options.mcp_servers if isinstance(options.mcp_servers, Mapping) else {}
+    for name, server in servers.items():
+        check_keys(f"mcp_servers[{name!r}]", server, keys_of(*get_args(shapes.McpServerConfig)))
+
+
+def keys_of(*kinds: Any) -> set[str]:
+    """The keys that TypedDicts declare."""
+    return {key for kind in kinds for key in (*kind.__required_keys__, *kind.__optional_keys__)}
+
+
+def check_hooks(options: Options[Any]) -> None:
     """Raises TypeError or ValueError."""
     known = (*get_args(HookEvent), *get_args(MoreHookEvent))
-    for event, matchers in (options.hooks or {}).items():
+    hooks: Mapping[Any, Any] = options.hooks or {}
+    for event, matchers in hooks.items():
         if event not in known:
+            if meant := nearest(event, known):
+                raise TypeError(f"hooks: unknown event {event!r}; did you mean {meant!r}?")
             text = f"hooks: unknown event {event!r}; an engine may never call these hooks (known events: "
             warnings.warn(f"{text}{', '.join(known)})", stacklevel=4)
         for matcher in matchers:

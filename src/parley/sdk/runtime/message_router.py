@@ -11,10 +11,11 @@ from collections.abc import Callable
 from parley.protocol import base
 from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.system import Init
-from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ProcessError, ResultError, sentences
+from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ProcessError, ResultError
 from parley.sdk.runtime.message_parser import parse_message
+from parley.sdk.runtime.streams import MessageBuffer, is_end
 from parley.sdk.runtime.transport import Ended
-from parley.sdk.runtime.turns import MessageStream, TurnTracker, is_end
+from parley.sdk.runtime.turns import TurnQueue, TurnTracker
 from parley.sdk.types import messages as ours
 
 
@@ -22,10 +23,14 @@ class MessageRouter:
     """Passes each message to the turns it belongs to, or to the common stream."""
 
     def __init__(self) -> None:
-        self.stream = MessageStream()
+        self.common = MessageBuffer()
+        """The messages that belong to no turn."""
         self.turns = TurnTracker()
+        self.queue = TurnQueue(self.turns)
         self.last_result: ours.ResultMessage | None = None
         self.init: Init | None = None
+        self.in_turn = False
+        """Whether the engine runs a turn, be it of a prompt or its own."""
         self.unanswered = 0
         """How many prompts without a turn were sent since the last result."""
         self.own_uuids: set[str] = set()
@@ -41,25 +46,34 @@ class MessageRouter:
             self._route(message)
         for watch in self.watchers:
             watch(message)
+        self.send_next()
 
     def _route(self, message: base.Message) -> None:
         if isinstance(message, Init):
-            self.init = message
+            self.init, self.in_turn = message, True
         turns, found = self.turns.route(message), parse_message(message)
         if isinstance(found, ours.ResultMessage):
             self.last_result = found
-        if turns is None and is_end(found):
-            self.unanswered = 0
-        for stream in (self.stream,) if turns is None else turns:
-            stream.put(found)
-        if turns is not None and is_end(found):
-            self.turns.settle(turns, found)
+        for buffer in (self.common,) if turns is None else turns:
+            buffer.put(found)
+        if is_end(found):
+            self.in_turn = False
+            if turns is None:
+                self.unanswered = 0
+            else:
+                self.turns.settle(turns, found)
+
+    def send_next(self) -> None:
+        """Send the next prompt that waits for a turn of its own, if no other prompt is open."""
+        if not self.queue.is_empty and not self.is_busy:
+            self.queue.send_next()
 
     def finish(self, error: ClaudeSDKError | None, closed: bool) -> None:
         """End all streams after the engine has exited. `closed`: the client closed it."""
         turn_error = error or CLIConnectionError("the engine exited before the turn ended")
         self.turns.finish(lambda: None if closed else turn_error)
-        self.stream.finish(lambda: None if closed else error)
+        self.queue.finish(lambda: None if closed else turn_error)
+        self.common.finish(lambda: None if closed else error)
 
 
 def end_error(ended: Ended, broken: BaseException | None, last: ours.ResultMessage | None) -> ClaudeSDKError | None:
@@ -71,8 +85,7 @@ def end_error(ended: Ended, broken: BaseException | None, last: ours.ResultMessa
     if not ended.exit_code:
         return None
     if last is not None and last.is_error:
-        text = "; ".join(sentences(last.errors)) or last.result or last.subtype
-        failed: ProcessError = ResultError(text, last.raw, ended.exit_code)
+        failed: ProcessError = ResultError.from_message(last, ended.exit_code)
         failed.stderr = ended.stderr
     else:
         failed = ProcessError("the engine exited with an error", ended.exit_code, ended.stderr)

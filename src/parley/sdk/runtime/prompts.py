@@ -40,6 +40,11 @@ def build_user(prompt: Prompt, uuid: str, priority: str | None, verbatim: bool) 
     )
 
 
+def later(prompt: User) -> User:
+    """The prompt for a turn of its own, even if the engine runs one now."""
+    return msgspec.structs.replace(prompt, priority="later")
+
+
 def is_block(given: object) -> bool:
     return isinstance(given, dict)
 

@@ -20,9 +20,10 @@ from parley.protocol.messages.requests import (
     SdkControlInterrupt,
     UnknownRequest,
 )
-from parley.sdk import hooks, permissions, questions
+from parley.sdk import hooks, permissions, questions, spelling
 from parley.sdk.permissions import PermissionResultDeny, Signal
 from parley.sdk.runtime.background import log, maybe_await
+from parley.sdk.types.shapes import ElicitationResult, UserDialogResult
 
 if TYPE_CHECKING:
     from parley.sdk.options import Options
@@ -30,13 +31,17 @@ if TYPE_CHECKING:
 
 USER_DIALOGS = {"AskUserQuestion": "on_question", "ExitPlanMode": "on_plan"}
 """Tools whose calls are questions to the user, and the option with their callback."""
+GUARDS = frozenset({"PreToolUse", "PreModelSwitch"})
+"""Events whose hooks decide whether something happens. They have `permissionDecision`."""
 
 
 class RequestHandler:
     """Calls the callbacks of one session."""
 
-    def __init__(self, options: Options, servers: Mapping[str, HostedServer]) -> None:
+    def __init__(self, options: Options[Any], servers: Mapping[str, HostedServer]) -> None:
         self.hooks = hooks.Registry(options.hooks)
+        self.failures_block = True
+        """Whether the engine blocks what a failed hook guards. Claude Code is not known to."""
         self._options = options
         self._servers = servers
 
@@ -82,13 +87,29 @@ class RequestHandler:
         if not found:
             raise LookupError(f"unknown hook {callback_id or event!r}")
         call_id = None if call.tool_use_id is UNSET else call.tool_use_id
+        event = str(hook_input.get("hook_event_name") or event)
         merged: Json = {}
         for hook in found:
             output = hooks.encode_output(await maybe_await(hook(hook_input, call_id, {"signal": signal})))
-            if output and (unknown := hooks.unknown_keys(str(hook_input.get("hook_event_name") or event), output)):
-                log.warning("the output of hook %s has unknown keys: %s", callback_id, ", ".join(unknown))
-            merged |= output
+            merged |= self._check_output(callback_id, event, output)
         return merged
+
+    def _check_output(self, callback_id: str, event: str, output: Json) -> Json:
+        """Return the output of a hook. Raises TypeError if a key is misspelled.
+
+        A denial takes effect in any case. If the engine ignores hooks that fail, the error of a hook that guards a
+        call becomes a denial.
+        """
+        try:
+            hooks.check_output(event, output)
+        except TypeError as exc:
+            is_guard = event in GUARDS and callback_id not in self.hooks.lenient
+            if not hooks.is_denial(event, output):
+                if self.failures_block or not is_guard:
+                    raise
+                output = hooks.build_denial(event, str(exc))
+            log.warning("a %s hook failed", event, exc_info=True)
+        return output
 
     async def mcp(self, request: McpMessage, signal: Signal) -> Json:
         server = self._servers.get(request.server_name)
@@ -100,18 +121,28 @@ class RequestHandler:
     async def elicit(self, request: Elicitation, signal: Signal) -> Json:
         if self._options.on_elicitation is None:
             return {"action": "decline"}
-        answer: Json = await maybe_await(self._options.on_elicitation(to_builtins(request)))
-        return answer
+        answer = await maybe_await(self._options.on_elicitation(to_builtins(request)))
+        return check_answer("on_elicitation", answer, ElicitationResult)
 
     async def dialog(self, request: RequestUserDialog, signal: Signal) -> Json:
         if self._options.on_user_dialog is None:
             return {"behavior": "cancelled"}
-        answer: Json = await maybe_await(self._options.on_user_dialog(to_builtins(request)))
-        return answer
+        answer = await maybe_await(self._options.on_user_dialog(to_builtins(request)))
+        return check_answer("on_user_dialog", answer, UserDialogResult)
 
     async def interrupt(self, request: SdkControlInterrupt, signal: Signal) -> Json:
         """Acknowledge the request. Only one dialect documents it, and it has no effect."""
         return {}
+
+
+def check_answer(name: str, answer: object, kind: Any) -> Json:
+    """Raises TypeError for an answer that is not a dict, or has a misspelled key or none that is required."""
+    if not isinstance(answer, dict):
+        raise TypeError(f"{name} must return a dict, not {type(answer).__name__}")
+    spelling.check_keys(f"the answer of {name}", answer, kind.__annotations__)
+    if missing := [key for key in ("action", "behavior") if key in kind.__annotations__ and key not in answer]:
+        raise TypeError(f"the answer of {name} has no key {missing[0]!r}")
+    return answer
 
 
 HandlerMethod = Callable[[RequestHandler, Any, Signal], Awaitable[Any]]

@@ -68,22 +68,28 @@ class Transport(ABC):
     """A custom transport: it takes lines and yields dicts."""
 
     @abstractmethod
-    async def connect(self) -> None: ...
+    async def connect(self) -> None:
+        """Connect to the engine."""
 
     @abstractmethod
-    async def write(self, data: str) -> None: ...
+    async def write(self, data: str) -> None:
+        """Send a line."""
 
     @abstractmethod
-    def read_messages(self) -> AsyncIterator[dict[str, Any]]: ...
+    def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield the messages of the engine, until it closes the connection."""
 
     @abstractmethod
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the connection."""
 
     @abstractmethod
-    def is_ready(self) -> bool: ...
+    def is_ready(self) -> bool:
+        """Whether lines can be sent."""
 
     @abstractmethod
-    async def end_input(self) -> None: ...
+    async def end_input(self) -> None:
+        """Close the engine's input."""
 
 
 class CustomWire:

@@ -34,15 +34,19 @@ class SessionStore(Protocol):
         """All entries in order; None for an unknown key."""
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        """The sessions of a project. Optional."""
         raise NotImplementedError
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """The summaries of all sessions of a project, so that listing need not read all entries. Optional."""
         raise NotImplementedError
 
     async def delete(self, key: SessionKey) -> None:
+        """Delete a session, or with `subpath` one subagent of it. Optional."""
         raise NotImplementedError
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        """The `subpath` of every subagent of a session. Optional."""
         raise NotImplementedError
 
 
@@ -60,6 +64,8 @@ def store_key(key: Any) -> StoreKey:
 
 
 class InMemorySessionStore(SessionStore):
+    """A `SessionStore` in memory, for tests."""
+
     def __init__(self) -> None:
         self._lines: dict[StoreKey, list[SessionStoreEntry]] = {}
         self._times: dict[StoreKey, int] = {}
@@ -107,6 +113,7 @@ class InMemorySessionStore(SessionStore):
     # For tests.
 
     def get_entries(self, key: SessionKey) -> list[SessionStoreEntry]:
+        """All entries of a session; empty for an unknown key."""
         return list(self._lines.get(store_key(key), ()))
 
     @property
@@ -115,6 +122,7 @@ class InMemorySessionStore(SessionStore):
         return sum(1 for stored in self._lines if not stored[2])
 
     def clear(self) -> None:
+        """Forget all sessions."""
         self._lines.clear()
         self._times.clear()
         self._summaries.clear()

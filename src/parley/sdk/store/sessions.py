@@ -93,6 +93,7 @@ def convert_summary(summary: SessionSummaryEntry) -> SDKSessionInfo | None:
 async def get_session_info_from_store(
     session_store: SessionStore, session_id: str, directory: str | None = None
 ) -> SDKSessionInfo | None:
+    """The session with this id; None if there is none."""
     if not is_uuid(session_id):
         return None
     async with check_out_session(session_store, session_id, directory) as files:
@@ -106,6 +107,7 @@ async def get_session_messages_from_store(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[SessionMessage]:
+    """The messages of a session, in order."""
     if not is_uuid(session_id):
         return []
     async with check_out_session(session_store, session_id, directory) as files:
@@ -135,6 +137,7 @@ async def get_subagent_messages_from_store(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[SessionMessage]:
+    """The messages of a subagent, in order."""
     if not is_uuid(session_id):
         return []
     async with check_out_session(session_store, session_id, directory) as files:

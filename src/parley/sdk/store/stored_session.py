@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parley.sdk.options import Options
 
@@ -25,6 +25,7 @@ class StoredSession:
                 kind = type(options.session_store).__name__
                 raise TypeError(f"session_store must be a SessionStore with append and load; {kind} has no {method}")
         self._options = options
+        self._store: Any = options.session_store
         self._files: StoreCheckout | None = None
         self._mirror: StoreMirror | None = None
 
@@ -41,7 +42,7 @@ class StoredSession:
 
         project = project_key_for_directory(options.cwd)
         candidates = [options.resume] if options.resume is not None else await self._newest_first(project)
-        files = StoreCheckout(options.session_store, project, candidates[:1], options.load_timeout_ms / 1000)
+        files = StoreCheckout(self._store, project, candidates[:1], options.load_timeout_ms / 1000)
         await files.__aenter__()
         if not files.found:
             files.remove()
@@ -54,9 +55,9 @@ class StoredSession:
     async def _newest_first(self, project: str) -> list[str]:
         from parley.sdk.store.interface import has_method
 
-        if not has_method(self._options.session_store, "list_sessions"):
+        if not has_method(self._store, "list_sessions"):
             return []
-        listed = await self._options.session_store.list_sessions(project)
+        listed = await self._store.list_sessions(project)
         return [one["session_id"] for one in sorted(listed, key=lambda one: one["mtime"], reverse=True)]
 
     def open_mirror(self, router: MessageRouter) -> StoreMirror:
@@ -64,7 +65,7 @@ class StoredSession:
         from parley.sdk.store.mirror import StoreMirror
 
         options = self._options
-        self._mirror = StoreMirror(options.session_store, options.session_store_flush == "eager", router.receive)
+        self._mirror = StoreMirror(self._store, options.session_store_flush == "eager", router.receive)
         return self._mirror
 
     async def close(self) -> None:

@@ -27,17 +27,23 @@ ServerToolName = Literal[
 
 @dataclass
 class TextBlock:
+    """Text of the model."""
+
     text: str
 
 
 @dataclass
 class ThinkingBlock:
+    """What the model thought before it answered."""
+
     thinking: str
     signature: str
 
 
 @dataclass
 class ToolUseBlock:
+    """A tool call of the model."""
+
     id: str
     name: str
     input: Json
@@ -45,6 +51,8 @@ class ToolUseBlock:
 
 @dataclass
 class ToolResultBlock:
+    """The result of a tool call."""
+
     tool_use_id: str
     content: str | list[Json] | None = None
     is_error: bool | None = None
@@ -61,6 +69,8 @@ class ServerToolUseBlock:
 
 @dataclass
 class ServerToolResultBlock:
+    """The result of a tool call that the model's backend ran."""
+
     tool_use_id: str
     content: Any
 

@@ -101,6 +101,8 @@ class SystemMessage(Told):
 
 @dataclass
 class TaskStartedMessage(SystemMessage):
+    """A background task has started."""
+
     task_id: str
     description: str
     uuid: str
@@ -111,6 +113,8 @@ class TaskStartedMessage(SystemMessage):
 
 @dataclass
 class TaskProgressMessage(SystemMessage):
+    """What a background task has done so far."""
+
     task_id: str
     description: str
     usage: TaskUsage
@@ -122,6 +126,8 @@ class TaskProgressMessage(SystemMessage):
 
 @dataclass
 class TaskNotificationMessage(SystemMessage):
+    """A background task has ended."""
+
     task_id: str
     status: TaskNotificationStatus
     output_file: str
@@ -134,6 +140,8 @@ class TaskNotificationMessage(SystemMessage):
 
 @dataclass
 class TaskUpdatedMessage(SystemMessage):
+    """The state of a background task changed; `patch` has the changed fields."""
+
     task_id: str
     patch: Json
     status: TaskUpdatedStatus | None = None
@@ -204,6 +212,8 @@ class StreamEvent(Told):
 
 @dataclass
 class RateLimitInfo:
+    """The state of a quota."""
+
     status: RateLimitStatus
     resets_at: int | None = None
     rate_limit_type: RateLimitType | None = None
@@ -216,6 +226,8 @@ class RateLimitInfo:
 
 @dataclass
 class RateLimitEvent(Told):
+    """The quota of the account changed."""
+
     rate_limit_info: RateLimitInfo
     uuid: str
     session_id: str

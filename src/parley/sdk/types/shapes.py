@@ -61,15 +61,20 @@ MessageOrigin = TypedDict(
     },
     total=False,
 )
+MessageOrigin.__doc__ = "Who sent a prompt, if it was not the program."
 
 
 class TaskUsage(TypedDict):
+    """What a background task has used."""
+
     total_tokens: int
     tool_uses: int
     duration_ms: int
 
 
 class ModelUsage(TypedDict):
+    """What one model has used and cost in a session."""
+
     inputTokens: int
     outputTokens: int
     cacheReadInputTokens: int
@@ -86,18 +91,24 @@ class ModelUsage(TypedDict):
 
 
 class SystemInitMcpServer(TypedDict):
+    """An MCP server in the `init` message."""
+
     name: str
     status: str
     source: NotRequired[str]
 
 
 class SystemInitPlugin(TypedDict):
+    """A plugin in the `init` message."""
+
     name: str
     path: str
     version: NotRequired[str]
 
 
 class SystemInitPluginError(TypedDict):
+    """A plugin that could not be loaded."""
+
     plugin: str
     type: str
     message: str
@@ -105,6 +116,8 @@ class SystemInitPluginError(TypedDict):
 
 
 class SystemInitData(TypedDict):
+    """The `data` of the `init` message: the model, tools and servers of the session."""
+
     type: Literal["system"]
     subtype: Literal["init"]
     uuid: str
@@ -157,21 +170,29 @@ class ToolsPreset(TypedDict):
 
 
 class TaskBudget(TypedDict):
+    """The tokens of a turn beyond its first request."""
+
     total: int
 
 
 class ThinkingConfigAdaptive(TypedDict):
+    """The model decides how much it thinks."""
+
     type: Literal["adaptive"]
     display: NotRequired[ThinkingDisplay]
 
 
 class ThinkingConfigEnabled(TypedDict):
+    """The model thinks within a number of tokens."""
+
     type: Literal["enabled"]
     budget_tokens: int
     display: NotRequired[ThinkingDisplay]
 
 
 class ThinkingConfigDisabled(TypedDict):
+    """The model does not think."""
+
     type: Literal["disabled"]
 
 
@@ -179,11 +200,15 @@ ThinkingConfig = ThinkingConfigAdaptive | ThinkingConfigEnabled | ThinkingConfig
 
 
 class SdkPluginConfig(TypedDict):
+    """A plugin in a folder."""
+
     type: Literal["local"]
     path: str
 
 
 class SandboxNetworkConfig(TypedDict, total=False):
+    """What commands in the sandbox can reach."""
+
     allowedDomains: list[str]
     deniedDomains: list[str]
     allowManagedDomainsOnly: bool
@@ -199,6 +224,8 @@ SandboxIgnoreViolations = dict[str, list[str]]
 
 
 class SandboxSettings(TypedDict, total=False):
+    """The sandbox in which commands run."""
+
     enabled: bool
     autoAllowBashIfSandboxed: bool
     excludedCommands: list[str]
@@ -240,6 +267,8 @@ class McpHttpServerConfig(McpServerTerms):
 
 
 class McpSdkServerConfig(TypedDict):
+    """An MCP server in this process, from `create_sdk_mcp_server`."""
+
     type: Literal["sdk"]
     name: str
     instance: Any
@@ -270,23 +299,31 @@ McpServerStatusConfig = (
 
 
 class McpServerInfo(TypedDict):
+    """What an MCP server says about itself."""
+
     name: str
     version: str
 
 
 class McpToolAnnotations(TypedDict, total=False):
+    """Hints about a tool of an MCP server."""
+
     readOnly: bool
     destructive: bool
     openWorld: bool
 
 
 class McpToolInfo(TypedDict):
+    """A tool of an MCP server."""
+
     name: str
     description: NotRequired[str]
     annotations: NotRequired[McpToolAnnotations]
 
 
 class McpServerStatus(TypedDict):
+    """An MCP server and its state."""
+
     name: str
     status: McpServerConnectionStatus
     serverInfo: NotRequired[McpServerInfo]
@@ -297,13 +334,55 @@ class McpServerStatus(TypedDict):
 
 
 class McpStatusResponse(TypedDict):
+    """The reply to `Client.get_mcp_status`."""
+
     mcpServers: list[McpServerStatus]
+
+
+class ElicitationRequest(TypedDict):
+    """A question of an MCP server to the user, for `Options.on_elicitation`."""
+
+    mcp_server_name: str
+    message: str
+    mode: NotRequired[Literal["form", "url"]]
+    url: NotRequired[str]
+    elicitation_id: NotRequired[str]
+    requested_schema: NotRequired[dict[str, Any]]
+    """The JSON Schema that `content` of the answer must match."""
+    property_order: NotRequired[list[str]]
+    title: NotRequired[str]
+    display_name: NotRequired[str]
+    description: NotRequired[str]
+
+
+class ElicitationResult(TypedDict):
+    """The answer to a question of an MCP server."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: NotRequired[dict[str, Any]]
+
+
+class UserDialogRequest(TypedDict):
+    """A dialog that the engine asks the program to show, for `Options.on_user_dialog`."""
+
+    dialog_kind: str
+    payload: Any
+    tool_use_id: NotRequired[str]
+
+
+class UserDialogResult(TypedDict):
+    """How a dialog ended. `result` is for `completed`."""
+
+    behavior: Literal["completed", "cancelled"]
+    result: NotRequired[Any]
 
 
 # Replies and sessions.
 
 
 class ContextUsageCategory(TypedDict):
+    """One part of the context, and its size."""
+
     name: str
     tokens: int
     color: str
@@ -311,6 +390,8 @@ class ContextUsageCategory(TypedDict):
 
 
 class ContextUsageResponse(TypedDict):
+    """The reply to `Client.get_context_usage`."""
+
     categories: list[ContextUsageCategory]
     totalTokens: int
     maxTokens: int
@@ -333,12 +414,16 @@ class ContextUsageResponse(TypedDict):
 
 
 class SessionKey(TypedDict):
+    """Names a session, or with `subpath` a subagent of it, in a `SessionStore`."""
+
     project_key: str
     session_id: str
     subpath: NotRequired[str]
 
 
 class SessionListSubkeysKey(TypedDict):
+    """Names the session whose subagents are listed."""
+
     project_key: str
     session_id: str
 
@@ -352,11 +437,15 @@ class SessionStoreEntry(TypedDict, total=False):
 
 
 class SessionStoreListEntry(TypedDict):
+    """A session in the list of a `SessionStore`."""
+
     session_id: str
     mtime: int
 
 
 class SessionSummaryEntry(TypedDict):
+    """The summary of a session, which a `SessionStore` may keep."""
+
     session_id: str
     mtime: int
     data: dict[str, Any]

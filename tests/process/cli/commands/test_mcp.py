@@ -164,10 +164,10 @@ def test_a_lock_of_claude_code_is_awaited(run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        (("add",), "needs a name and a command or URL"),
-        (("add", "x"), "needs a command or URL after the name"),
+        (("add",), "missing argument NAME PROGRAM|URL"),
+        (("add", "x"), "missing argument PROGRAM|URL"),
         (("add", "a b", "x"), "invalid name 'a b'"),
-        (("add", "-s", "galaxy", "a", "x"), "invalid scope 'galaxy' (choose from local, project, user)"),
+        (("add", "-s", "galaxy", "a", "x"), "invalid scope 'galaxy' (choose from local, user, project)"),
         (("add", "-t", "ws", "a", "x"), "unknown transport 'ws'"),
         (("add", "a", "https://x"), "https://x is a URL: add `--transport http`"),
         (("add", "a", "-e", "1=2", "x"), "invalid environment variable '1'"),
@@ -185,7 +185,7 @@ def test_a_lock_of_claude_code_is_awaited(run: Any, tmp_path: Path) -> None:
         (("add-json", "a", '{"command": 3}'), "invalid MCP server 'a'"),
         (("get", "a"), 'No MCP server named "a". No servers are configured'),
         (("remove", "a"), 'No MCP server named "a". No servers are configured'),
-        (("list", "x"), "too many arguments"),
+        (("list", "x"), "unexpected argument 'x'"),
     ],
 )
 def test_bad_input_is_refused_and_writes_nothing(run: Any, tmp_path: Path, argv: tuple[str, ...], reason: str) -> None:

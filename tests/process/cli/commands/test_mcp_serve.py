@@ -172,7 +172,7 @@ def test_malformed_lines_are_answered_with_errors(tmp_path: Path, environment: d
 def test_an_argument_is_refused(run: Any) -> None:
     done = run("mcp", "serve", "extra")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "takes no argument 'extra'" in done.stderr
+    assert "unexpected argument 'extra'" in done.stderr
 
 
 def test_an_option_without_effect_is_named(run: Any) -> None:

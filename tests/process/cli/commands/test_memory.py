@@ -109,7 +109,7 @@ def test_a_person_takes_a_change_back_and_sees_first_what_that_would_be(run: Any
         (("undo", "ada", "9"), "'ada' has no earlier version 9 to restore (earlier versions: 1)"),
         (("undo", "ada", "x"), "VERSION must be a whole number, not 'x'"),
         (("undo", "people"), "'people' has entries below it: move or archive ada first"),
-        (("show",), "`parley memory show` takes 1 to 2 arguments, not 0"),
+        (("show",), "missing argument SLUG"),
         (("consolidate", ID, "--model", "offline"), f"No conversation found with session ID: {ID}"),
         (("list", "--memory", "off"), "this session has no memory"),
     ],
@@ -119,7 +119,9 @@ def test_what_cannot_be_is_an_error_that_says_why(
 ) -> None:
     done = run("memory", *argv, *HERE)
 
-    assert (done.returncode, done.stdout) == (1, "")
+    is_usage = "\nUsage: parley memory " in done.stderr
+    assert (done.returncode, done.stdout) == (2 if is_usage else 1, "")
+    assert is_usage == (argv in (("show",), ("undo", "ada", "x")))
     assert says in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -129,6 +131,18 @@ def test_a_memory_that_is_not_there_is_no_empty_memory(run: Any, tmp_path: Path)
 
     assert (done.returncode, done.stderr) == (1, f"Error: there is no memory {tmp_path / 'typo.db'}\n")
     assert not (tmp_path / "typo.db").exists()
+
+
+def test_a_memory_without_entries_says_so_and_is_no_error(run: Any, tmp_path: Path) -> None:
+    never = run("memory", "list")
+    assert (never.returncode, never.stdout) == (0, "")
+    assert never.stderr.startswith("Nothing is remembered here (")
+    assert not list((tmp_path / "home").rglob("memory.db"))
+
+    run("-p", "--model", "offline", "--memory", "on", "--", "say Hi.")
+    after = run("memory", "list")
+    assert (after.returncode, after.stdout, after.stderr) == (0, "", never.stderr)
+    assert (run("memory", "list", "--json").stdout, run("memory", "search", "hi", "--json").returncode) == ("", 0)
 
 
 def test_what_one_process_learns_the_next_one_knows(run: Any, tmp_path: Path) -> None:

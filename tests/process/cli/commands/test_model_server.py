@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +24,7 @@ PATIENCE_SECONDS = 90
 @contextmanager
 def served(folder: Path, environment: dict[str, str], *argv: str, end: int = signal.SIGTERM) -> Iterator[str]:
     """Yields the server's URL; at the end, checks that the server exits cleanly and printed nothing else."""
-    command = [PARLEY, "model-server", *argv]
+    command = [PARLEY, "model-server", "--quiet", *argv]
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -82,7 +84,7 @@ def test_a_port_that_is_taken_is_reported(run: Any) -> None:
         (["--fault", "earthquake"], "unknown fault 'earthquake'"),
         (["--port", "x"], "invalid value 'x' for option '--port'"),
         (["--port", "70000"], "invalid value '70000' for option '--port'"),
-        (["--port"], "option '--port' requires a value"),
+        (["--port"], "option '--port' needs a value"),
         (["--speed", "9"], "unknown option '--speed'"),
         (["--offline", "--script=x"], "--script, --replay and --offline cannot be combined"),
         (["--pace", "1"], "--in-order and --pace require --replay"),
@@ -94,12 +96,40 @@ def test_what_cannot_be_served_is_reported_in_one_sentence(
     (tmp_path / "notes.txt").write_text("notes\n")
     done = run("model-server", *argv)
 
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
-    assert said in done.stderr
+    first, *usage = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2 if usage else 1, "")
+    assert said in first
+    assert all(line.startswith("Usage: parley model-server ") for line in usage)
+
+
+def test_every_request_is_logged_to_stderr_unless_it_is_quiet(tmp_path: Path, environment: dict[str, str]) -> None:
+    with subprocess.Popen(
+        [PARLEY, "model-server", "--fault", "reset=1@2"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert asked(url, "say Hi") == "Hi"
+        with pytest.raises((ConnectionError, OSError)):
+            asked(url, "say Ho")
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{url}/nowhere", timeout=PATIENCE_SECONDS)
+        process.send_signal(signal.SIGTERM)
+        stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+
+    assert (process.returncode, stdout) == (0, "")
+    served, broken, unknown = stderr.splitlines()
+    assert re.fullmatch(r"POST /v1/messages 200, \d+ bytes received, \d+ ms", served)
+    assert re.fullmatch(r"POST /v1/messages .*, \d+ bytes received, \d+ ms \(incomplete\)", broken)
+    assert re.fullmatch(r"GET /nowhere 404, 0 bytes received, \d+ ms", unknown)
 
 
 def test_help_is_on_stdout(run: Any) -> None:
-    assert run("model-server", "--help").stdout.startswith("usage: parley model-server")
+    assert run("model-server", "--help").stdout.startswith("Usage: parley model-server")
 
 
 def test_our_own_engine_asks_it_through_every_api(tmp_path: Path, environment: dict[str, str], run: Any) -> None:

@@ -266,7 +266,7 @@ def test_a_broken_list_of_plugins_is_reported_and_not_overwritten(run: Any, tmp_
         (("install", "badname"), "`name` must consist of letters"),
         (("install", "file:///nonexistent/repo"), "git clone failed"),
         (("install", "kit", "-s", "galaxy"), "invalid scope 'galaxy'"),
-        (("install",), "missing arguments"),
+        (("install",), "missing argument SOURCE"),
         (("enable", "kit"), 'Plugin "kit" is not installed'),
         (("install", "-x", "kit"), "unknown option '-x'"),
     ],

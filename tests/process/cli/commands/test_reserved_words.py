@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from parley.cli.main import REFUSED, SUBCOMMANDS
+from tests.process.cli.conftest import PARLEY, PATIENCE_SECONDS
 
-ACTIONS = ("auth", "config", "mcp", "memory", "permissions", "plugin", "plugins", "sessions")
+ACTIONS = ("auth", "completion", "config", "mcp", "memory", "permissions", "plugin", "plugins", "sessions")
 OFFLINE = {"ANTHROPIC_MODEL": "offline"}
 
 
@@ -34,7 +37,7 @@ def test_every_subcommand_has_help(run: Any, word: str) -> None:
     done = run(word, "--help")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: parley ")
+    assert done.stdout.startswith("Usage: parley ")
 
 
 @pytest.mark.parametrize("word", ACTIONS)
@@ -84,6 +87,56 @@ def test_an_action_of_claude_code_that_parley_does_not_have_is_refused(run: Any,
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "is not available: " in done.stderr
+
+
+@pytest.mark.parametrize("words", [("sessions",), ("sessions", "list"), ("plugins",), ("doctor",), ("mcp", "add")])
+def test_help_of_a_command_is_the_same_in_all_ways(run: Any, words: tuple[str, ...]) -> None:
+    asked = run("help", *words)
+
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert asked.stdout == run(*words, "--help").stdout == run(*words, "-h").stdout
+
+
+def test_help_alone_is_the_help_of_parley(run: Any) -> None:
+    assert run("help").stdout == run("--help").stdout == run("-h").stdout
+    assert "\n  attach  " in run("help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("sesions",), "unknown command `sesions` (did you mean sessions?)"),
+        (("sessions", "lst"), "unknown command `parley sessions lst` (did you mean list?)"),
+        (("me", "to", "write"), "unexpected argument 'write'"),
+    ],
+)
+def test_help_of_something_unknown_is_refused(run: Any, words: tuple[str, ...], reason: str) -> None:
+    done = run("help", *words, **OFFLINE)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"Error: {reason}")
+
+
+def test_the_miriad_server_has_its_own_help(tmp_path: Path, environment: dict[str, str]) -> None:
+    for flag in ("--help", "-h"):
+        done = subprocess.run(
+            [f"{PARLEY}-miriad", flag],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("Usage: parley-miriad --db FILE [options]\n")
+
+
+def test_the_manual_page_is_printed(run: Any) -> None:
+    done = run("man")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(".TH PARLEY 1 ")
 
 
 def test_the_version_says_what_clients_look_for(run: Any) -> None:

@@ -37,9 +37,12 @@ def test_a_session_can_be_listed_renamed_tagged_found_and_deleted(run: Any, wher
     assert "user: say The quick brown fox." in shown
     assert "assistant: The quick brown fox." in shown
     assert [hit["id"] for hit in rows(run("sessions", "search", "FOX quick", "--json", *where))] == [ID, ID]
-    assert f"{ID}  " in run("sessions", "list", *where).stdout
+    header, line = run("sessions", "list", *where).stdout.splitlines()
+    assert header.split() == ["ID", "MODIFIED", "SIZE", "TAG", "TITLE"]
+    assert line.startswith(f"{ID}  just now  ")
+    assert line.endswith("  animals  About a fox")
 
-    assert run("sessions", "delete", ID, *where).returncode == 0
+    assert run("sessions", "delete", ID, *where).stdout == f"Deleted session {ID}\n"
     assert run("sessions", "list", "--all", *where).stdout == ""
     gone = run("sessions", "show", ID, *where)
     assert (gone.returncode, gone.stderr) == (1, f"Error: No conversation found with session ID: {ID}\n")
@@ -154,7 +157,7 @@ def test_an_export_that_was_cut_off_is_refused(run: Any) -> None:
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        (("rename", ID), "usage: parley sessions"),
+        (("rename", ID), "missing argument TITLE"),
         (("rename", ID, " "), "the title must not be empty"),
         (("rename", ID, "x" * 1001), "the title must not be longer than 1000 characters"),
         (("tag", ID, "x" * 1001), "the tag must not be longer than 1000 characters"),
@@ -171,7 +174,9 @@ def test_an_export_that_was_cut_off_is_refused(run: Any) -> None:
 def test_what_cannot_be_done_is_reported(run: Any, argv: tuple[str, ...], told: str) -> None:
     done = run("sessions", *argv)
 
-    assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr
+    code = 2 if "\nUsage: parley sessions " in done.stderr else 1
+    assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (code, True, False), done.stderr
+    assert (code == 2) == (argv in (("rename", ID), *(("list", "--limit", digits) for digits in ("x", "9" * 23))))
 
 
 def test_an_export_that_fails_leaves_the_file_as_it_was(run: Any, tmp_path: Path) -> None:
@@ -189,8 +194,8 @@ def test_help_names_every_command(run: Any) -> None:
     done = run("sessions", "--help")
 
     assert done.returncode == 0
-    names = ("list", "show", "search", "export", "import", "fork", "rename", "tag", "delete", "repair")
-    assert all(f"parley sessions {name}" in done.stdout for name in names)
+    names = ("list", "show", "agents", "search", "export", "import", "fork", "rename", "tag", "delete", "repair")
+    assert all(f"\n  {name} " in done.stdout for name in names)
 
 
 def test_a_password_on_the_command_line_is_warned_of(run: Any) -> None:
@@ -218,3 +223,64 @@ def test_what_subagents_said_is_shown_and_moves_with_their_session(run: Any, whe
     assert run("sessions", "export", ID, "--db", "other.db").stdout.splitlines()[1:] == exported.splitlines()[1:]
     nobody = run("sessions", "agents", ID, "a9", "--db", "other.db")
     assert (nobody.returncode, nobody.stderr) == (1, f"Error: session {ID} has no subagent 'a9'\n")
+
+
+# How a session is named.
+
+OTHER = "11112222-1111-4111-8111-111111111111"
+
+
+@pytest.fixture
+def two(run: Any) -> None:
+    """Two sessions whose ids begin alike; one has a title."""
+    begin(run)
+    run("-p", "--model", "offline", "--session-id", OTHER, "--name", "The other", "say More.")
+
+
+@pytest.mark.parametrize("name", ["11112222", "1111222", "The other", "  The   other "])
+def test_a_session_is_named_by_the_start_of_its_id_or_its_title_everywhere(run: Any, two: None, name: str) -> None:
+    (shown,) = rows(run("sessions", "show", name, "--json"))
+    assert shown["id"] == OTHER
+    assert "say More." in run("attach", name, "--no-follow").stdout
+    replayed = rows(run("permissions", "replay", name, "--settings", "{}", "--json"))
+    assert replayed[0]["session_id"] == OTHER
+    resumed = run("-p", "--model", "offline", "--output-format", "json", "--resume", name, "say On.")
+    assert json.loads(resumed.stdout)["session_id"] == OTHER
+
+
+@pytest.mark.parametrize("argv", [("sessions", "show"), ("attach",), ("-p", "--model", "offline", "x", "--resume")])
+def test_a_name_that_fits_several_sessions_is_refused_with_a_list_of_them(
+    run: Any, two: None, argv: tuple[str, ...]
+) -> None:
+    done = run(*argv, "1111")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "2 sessions have an id that starts with '1111'" in done.stderr
+    assert f"{ID} (say The quick brown fox., " in done.stderr
+    assert f"{OTHER} (The other, " in done.stderr
+
+
+def test_changes_are_reported_and_can_be_read_as_json(run: Any, two: None) -> None:
+    assert run("sessions", "rename", "11112222", "New").stdout == f"Session {OTHER} is called 'New'\n"
+    assert run("sessions", "tag", "New", "kept").stdout == f"Session {OTHER} has the tag 'kept'\n"
+    assert rows(run("sessions", "tag", "New", "--json")) == [{"id": OTHER, "tag": None}]
+    assert rows(run("sessions", "rename", "New", "Newer", "--json")) == [{"id": OTHER, "title": "Newer"}]
+    assert rows(run("sessions", "delete", ID, "--json")) == [{"id": ID, "deleted": True}]
+
+
+def test_without_a_terminal_only_a_whole_id_or_yes_deletes(run: Any, two: None) -> None:
+    refused = run("sessions", "delete", "The other")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"give --yes or the whole id to delete session {OTHER}" in refused.stderr
+
+    assert run("sessions", "delete", "The other", "--yes").stdout == f"Deleted session {OTHER}\n"
+    assert run("sessions", "delete", ID).stdout == f"Deleted session {ID}\n"
+
+
+def test_an_empty_list_says_so_on_stderr(run: Any, tmp_path: Path) -> None:
+    done = run("sessions", "list")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"No sessions of {tmp_path} (--all lists those of all directories).\n"
+    assert run("sessions", "list", "--all").stderr == "No sessions.\n"
+    assert run("sessions", "list", "--json").stderr == ""
+    assert run("sessions", "search", "fox").stderr == "No message contains 'fox'.\n"

@@ -67,12 +67,26 @@ def test_a_folder_is_forgotten(parley: Any, project: Path) -> None:
     assert parley("trust", "--list") == ("", "", 0)
 
 
-@pytest.mark.parametrize("argv", [(), ("--what",), ("a", "b"), ("",), ("--forget",)])
+@pytest.mark.parametrize("argv", [("--what",), ("a", "b"), ("",), ("--forget",), (".", "--list")])
 def test_a_command_line_that_says_something_else_is_refused(parley: Any, argv: tuple[str, ...]) -> None:
     stdout, stderr, code = parley("trust", *argv)
 
-    assert (stdout, code) == ("", 1)
-    assert stderr.startswith("Error: usage: parley trust DIR")
+    assert (stdout, code) == ("", 2)
+    assert stderr.startswith("Error: ")
+    assert stderr.splitlines()[-1] == "Usage: parley trust [DIR] [--forget DIR] [--list] [--json]"
+
+
+def test_the_result_can_be_json(parley: Any, project: Path) -> None:
+    (project / ".claude" / "settings.json").write_text('{"env": {"A": "1"}}')
+    effect = {"setting": "env.A=1", "file": f"{project}/.claude/settings.json"}
+
+    assert json.loads(parley("trust", ".", "--json")[0]) == {
+        "folder": str(project),
+        "is_trusted": True,
+        "in_effect": [effect],
+    }
+    assert json.loads(parley("trust", "--list", "--json")[0]) == {"trusted": [str(project)]}
+    assert json.loads(parley("trust", "--forget", ".", "--json")[0]) == {"folder": str(project), "is_trusted": False}
 
 
 def test_a_folder_that_is_not_there_is_refused(parley: Any, project: Path) -> None:
@@ -84,7 +98,7 @@ def test_a_folder_that_is_not_there_is_refused(parley: Any, project: Path) -> No
 
 
 def test_the_usage_is_reported(parley: Any) -> None:
-    assert parley("trust", "--help")[0].startswith("usage: parley trust DIR")
+    assert parley("trust", "--help")[0].startswith("Usage: parley trust [DIR]")
 
 
 def test_a_prompt_that_begins_with_the_word_may_be_given_after_the_flags(parley: Any) -> None:

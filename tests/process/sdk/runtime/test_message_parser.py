@@ -12,6 +12,7 @@ from parley import (
     AssistantMessage,
     CLIConnectionError,
     Client,
+    HookJSONOutput,
     HookMatcher,
     Notice,
     Options,
@@ -112,7 +113,7 @@ def test_the_frames_of_dialect_d_are_what_is_inside() -> None:
 def test_questions_that_only_old_documents_show_are_answered() -> None:
     heard_by: list[Any] = []
 
-    async def hook(input: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
+    async def hook(input: Any, tool_use_id: str | None, context: Any) -> HookJSONOutput:
         heard_by.append(input)
         return {"continue_": True}
 
@@ -152,7 +153,7 @@ for line in sys.stdin:
 
 
 def test_an_engine_that_cannot_block_on_failed_hooks_is_not_used_for_hooks_that_must(harness: ClientHarness) -> None:
-    async def hook(*told: Any) -> dict[str, Any]:
+    async def hook(*told: Any) -> HookJSONOutput:
         return {}
 
     async def play(options: Options) -> None:

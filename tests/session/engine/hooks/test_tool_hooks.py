@@ -442,7 +442,7 @@ async def test_a_failed_hook_blocks_unless_its_matcher_says_otherwise(
 @pytest.mark.parametrize(
     ("event", "answer", "record", "key"),
     [
-        ("PreToolUse", {"permissionDecision": "deny"}, ("deny", "hook"), "permissionDecision (in the wrong place)"),
+        ("PreToolUse", {"permissionDecision": "deny"}, ("deny", "hook"), "permissionDecision (in the wrong place"),
         ("PreToolUse", {"decision": "approve", "future": 1}, ("allow", "hook"), "future"),
         ("PermissionRequest", specific(decison={"behavior": "allow"}), ("allow", "host"), "decison"),
         ("PostToolUse", {"adittionalContext": "x"}, ("allow", "host"), "adittionalContext"),

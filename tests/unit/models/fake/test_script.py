@@ -15,6 +15,7 @@ from parley.models.fake.script import (
     ScriptedError,
     ScriptedTurn,
     ScriptPlayer,
+    call,
     last_text,
     read_script,
 )
@@ -263,3 +264,41 @@ def test_a_lasting_fault_is_final(status: int) -> None:
 )
 def test_the_last_text_is_all_text_of_the_last_user_message(messages: list[Json], expected: str) -> None:
     assert last_text(messages) == expected
+
+
+def test_a_script_may_be_written_in_python() -> None:
+    look = call("Bash", command="ls")
+    written = Script(["Hi.", look, ["I will look.", look], ScriptedTurn(text="Done.", delay_ms=1)], at_end="repeat")
+
+    assert written.turn == [
+        ScriptedTurn(text="Hi."),
+        ScriptedTurn(tools=[look]),
+        ScriptedTurn(text="I will look.", tools=[look]),
+        ScriptedTurn(text="Done.", delay_ms=1),
+    ]
+    assert read_script(written.to_json().decode(), "it") == written
+
+
+def test_parts_of_a_turn_keep_their_order() -> None:
+    [turn] = Script([[call("Bash", command="ls"), "Called.", "Twice."]]).turn
+
+    assert turn.blocks == [
+        {"type": "tool_use", "id": None, "name": "Bash", "input": {"command": "ls"}},
+        {"type": "text", "text": "Called."},
+        {"type": "text", "text": "Twice."},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("turns", "words"),
+    [("Hi.", "a list of turns, not str"), ([5], "must be a text"), ([["Hi.", 5]], "must be a text")],
+)
+def test_what_is_not_a_turn_is_refused(turns: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        Script(turns)
+
+
+def test_an_unknown_end_is_refused() -> None:
+    end: Any = "loop"
+    with pytest.raises(ValueError, match="at_end must be 'error' or 'repeat', not 'loop'"):
+        Script([], at_end=end)

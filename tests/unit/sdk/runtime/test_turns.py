@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from parley import Turn
+from parley import ClaudeSDKError, ResultError, Turn
 from parley.protocol.base import decode
-from parley.sdk.errors import ClaudeSDKError
 from parley.sdk.runtime.message_router import MessageRouter
-from parley.sdk.runtime.turns import TurnTracker
+from parley.sdk.runtime.streams import MessageStream
+from parley.sdk.runtime.turns import TurnRecord, TurnTracker
 from tests.helpers.sdk import run
 
 INIT = {"type": "system", "subtype": "init", "session_id": "s"}
@@ -23,15 +23,15 @@ def life(uuid: str, state: str) -> dict[str, Any]:
     return {"type": "command_lifecycle", "command_uuid": uuid, "state": state}
 
 
-def played(lines: list[dict[str, Any]], *asked: str) -> tuple[list[Turn], list[Any], MessageRouter]:
+def played(lines: list[dict[str, Any]], *asked: str) -> tuple[list[Turn[Any]], list[Any], MessageRouter]:
     """The turns of these prompts, and the messages that belong to none."""
-    inbox, turns = MessageRouter(), [Turn(uuid) for uuid in asked]
-    for turn in turns:
-        inbox.turns.add(turn)
+    inbox, records = MessageRouter(), [TurnRecord(uuid) for uuid in asked]
+    for record in records:
+        inbox.turns.add(record)
     for line in lines:
         inbox.receive(decode(json.dumps(line).encode()))
     inbox.finish(None, closed=False)
-    return turns, run("asyncio", all_of, inbox.stream), inbox
+    return [Turn(record) for record in records], run("asyncio", all_of, MessageStream(inbox.common)), inbox
 
 
 async def all_of(stream: Any) -> list[Any]:
@@ -99,14 +99,14 @@ def test_a_result_may_name_its_prompts() -> None:
 def test_a_cancelled_prompt_has_no_result_and_no_error() -> None:
     [a], _, _ = played([life("a", "queued"), life("a", "cancelled")], "a")
 
-    assert (run("asyncio", a.finish_up), a.state) == (None, "cancelled")
+    assert (run("asyncio", a.wait), a.state) == (None, "cancelled")
 
 
 def test_a_turn_that_is_cut_off_says_so() -> None:
     [a], _, _ = played([life("a", "started"), INIT], "a")
 
     with pytest.raises(ClaudeSDKError, match="before the turn ended"):
-        run("asyncio", a.finish_up)
+        run("asyncio", a.wait)
 
 
 def test_everything_may_be_asked_without_a_turn() -> None:
@@ -118,7 +118,76 @@ def test_everything_may_be_asked_without_a_turn() -> None:
 
 def test_two_prompts_that_wait_cannot_have_one_uuid() -> None:
     turns = TurnTracker()
-    turns.add(Turn("a"))
+    turns.add(TurnRecord("a"))
 
     with pytest.raises(ValueError, match="'a' is still waiting"):
-        turns.add(Turn("a"))
+        turns.add(TurnRecord("a"))
+
+
+FAILED = {**DONE, "is_error": True, "result": "API Error: 400", "api_error_status": 400}
+
+
+@pytest.mark.parametrize("shortcut", ["wait", "text", "output"])
+def test_a_failed_turn_raises_its_result(shortcut: str) -> None:
+    [a], _, _ = played([life("a", "started"), INIT, FAILED], "a")
+
+    with pytest.raises(ResultError, match="API Error: 400") as raised:
+        run("asyncio", getattr(a, shortcut))
+    assert (raised.value.api_error_status, raised.value.result_message) == (400, a.result)
+
+
+def test_a_failed_turn_can_be_read_without_an_exception() -> None:
+    [a], _, _ = played([life("a", "started"), INIT, FAILED], "a")
+
+    async def read() -> tuple[Any, ...]:
+        return await a.wait(check=False), await a.text(check=False)
+
+    assert run("asyncio", read) == (a.result, "API Error: 400")
+
+
+def test_a_withdrawn_prompt_has_no_text() -> None:
+    [a], _, _ = played([life("a", "cancelled")], "a")
+
+    with pytest.raises(ResultError, match="withdrawn"):
+        run("asyncio", a.text)
+
+
+def delta(text: str, parent: str | None = None) -> dict[str, Any]:
+    event = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+    return {"type": "stream_event", "event": event, "session_id": "s", "uuid": "u", "parent_tool_use_id": parent}
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    content = [{"type": "text", "text": text}]
+    return {"type": "assistant", "message": {"role": "assistant", "content": content, "model": "m"}, **more}
+
+
+@pytest.mark.parametrize(
+    ("lines", "pieces"),
+    [
+        ([delta("Hel"), delta("lo."), said("Hello."), delta("Bye."), said("Bye.")], ["Hel", "lo.", "Bye."]),
+        ([said("Hello."), said("Bye.")], ["Hello.", "Bye."]),
+        ([delta("inner", parent="t"), said("inner", parent_tool_use_id="t"), delta("outer")], ["outer"]),
+        ([said("API Error: busy", error="rate_limit")], []),
+    ],
+)
+def test_text_streams_as_it_arrives_and_only_once(lines: list[Any], pieces: list[str]) -> None:
+    [a], _, _ = played([life("a", "started"), INIT, *lines, DONE], "a")
+
+    async def read() -> list[str]:
+        return [text async for text in a.text_stream()]
+
+    assert run("asyncio", read) == pieces
+
+
+def test_a_text_stream_of_a_failed_turn_ends_with_the_error() -> None:
+    [a], _, _ = played([life("a", "started"), INIT, said("Half"), FAILED], "a")
+
+    async def read() -> str:
+        stream = a.text_stream()
+        first = await anext(stream)
+        with pytest.raises(ResultError):
+            await anext(stream)
+        return first
+
+    assert run("asyncio", read) == "Half"

@@ -7,40 +7,22 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from parley.cli.commands.catalog import VARIABLE
 from parley.cli.commands.launch import open_launch
-from parley.cli.commands.mcp.main import USAGE
-from parley.cli.commands.subcommand import SWITCH, check_count, parse_words, write_json, write_lines
+from parley.cli.commands.subcommand import GivenArgs, write_json, write_lines
 from parley.compose.launch_context import LaunchContext
-from parley.compose.setup.servers import SCOPES, ServerFiles, check_scope, parse_entry
+from parley.compose.setup.servers import SCOPES, ServerFiles, parse_entry
 from parley.errors import UsageError
 from parley.models.endpoint import without_userinfo
 from parley.protocol.base import Json
 from parley.settings.base import SettingsWriteError
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:\s")
 TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "sse": "sse"}
-FLAGS = {
-    "-s": "scope",
-    "--scope": "scope",
-    "-t": "transport",
-    "--transport": "transport",
-    "-e": "env",
-    "--env": "env",
-    "-H": "header",
-    "--header": "header",
-    "--json": SWITCH,
-}
-SCOPE_FLAGS = {"-s": "scope", "--scope": "scope", "--json": SWITCH}
 
 
-def add(argv: list[str]) -> int:
+def add(given: GivenArgs) -> int:
     """Raises UsageError."""
-    given = parse_words(argv, FLAGS, {"env": VARIABLE, "header": HEADER})
-    if len(given.words) < 2:
-        missing = "a name and a command or URL" if not given.words else "a command or URL after the name"
-        raise UsageError(f"`parley mcp add` needs {missing}\n{USAGE}")
     name, target, *args = given.words
     transport = given.one("transport", "stdio")
     if transport not in TRANSPORTS:
@@ -61,13 +43,11 @@ def add(argv: list[str]) -> int:
         headers = parse_headers(given.all("header"))
         entry = {"type": TRANSPORTS[transport], "url": target, **({"headers": headers} if headers else {})}
         text = f"Added {TRANSPORTS[transport].upper()} MCP server {name} with URL: {without_userinfo(target)}"
-    return store(name, entry, given.one("scope", "local"), text, as_json=given.has("--json"))
+    return store(name, entry, given.one("scope", "local"), text, as_json=given.has("json"))
 
 
-def add_json(argv: list[str]) -> int:
+def add_json(given: GivenArgs) -> int:
     """Raises UsageError."""
-    given = parse_words(argv, SCOPE_FLAGS)
-    check_count(given.words, 2, 2, USAGE)
     name, text = given.words
     try:
         entry = msgspec.json.decode(text)
@@ -79,12 +59,11 @@ def add_json(argv: list[str]) -> int:
         raise UsageError(f"the configuration of {name!r} needs `command` or `url`")
     kind = entry.get("type") or ("stdio" if "command" in entry else "http")
     scope = given.one("scope", "local")
-    return store(name, entry, scope, f"Added {kind} MCP server {name}", as_json=given.has("--json"))
+    return store(name, entry, scope, f"Added {kind} MCP server {name}", as_json=given.has("json"))
 
 
 def store(name: str, entry: Json, scope: str, text: str, *, as_json: bool) -> int:
     """Check an entry and write it. Raises UsageError."""
-    check_scope(scope)
     if NAME.fullmatch(name) is None:
         raise UsageError(f"invalid name {name!r}: names consist of letters, digits, hyphens and underscores")
     problem = parse_entry(name, entry, scope).problem
@@ -103,15 +82,11 @@ def store(name: str, entry: Json, scope: str, text: str, *, as_json: bool) -> in
     return write_lines(lines)
 
 
-def remove(argv: list[str]) -> int:
+def remove(given: GivenArgs) -> int:
     """Raises UsageError."""
-    given = parse_words(argv, SCOPE_FLAGS)
-    check_count(given.words, 1, 1, USAGE)
     (name,) = given.words
     files = open_files()
     wanted = given.one("scope")
-    if wanted:
-        check_scope(wanted)
     try:
         known = files.read()
         having = [scope for scope in SCOPES if name in known[scope] and wanted in ("", scope)]
@@ -129,22 +104,20 @@ def remove(argv: list[str]) -> int:
         files.remove(scope, name)
     except SettingsWriteError as exc:
         raise UsageError(str(exc)) from None
-    if given.has("--json"):
+    if given.has("json"):
         return write_json({"name": name, "scope": scope, "file": str(files.path(scope))})
     return write_lines([f'Removed MCP server "{name}" from {scope} config', f"File modified: {files.describe(scope)}"])
 
 
-def reset_project_choices(argv: list[str]) -> int:
+def reset_project_choices(given: GivenArgs) -> int:
     """Raises UsageError."""
-    given = parse_words(argv, {"--json": SWITCH})
-    check_count(given.words, 0, 0, USAGE)
     launch = open_launch()
     try:
         names = launch.settings.forget_servers()
         open_files(launch).forget_choices()
     except SettingsWriteError as exc:
         raise UsageError(str(exc)) from None
-    if given.has("--json"):
+    if given.has("json"):
         return write_json({"reset": names})
     shown = f": {', '.join(names)}" if names else ""
     return write_lines([f"The servers of .mcp.json are not trusted any more{shown}"])
@@ -157,7 +130,7 @@ def list_known(names: Iterable[str]) -> str:
 
 def parse_variables(texts: Sequence[str]) -> dict[str, str]:
     """Raises UsageError."""
-    wrong = [text for text in texts if VARIABLE.match(text) is None]
+    wrong = [text for text in texts if re.match(VARIABLE, text) is None]
     if wrong:
         raise UsageError(f"invalid environment variable {wrong[0].partition('=')[0]!r}: write -e KEY=VALUE")
     return {name: value for name, _, value in (text.partition("=") for text in texts)}

@@ -8,8 +8,7 @@ from typing import Any
 
 from parley.cli.commands.launch import open_launch
 from parley.cli.commands.mcp.edit import list_known, open_files
-from parley.cli.commands.mcp.main import USAGE
-from parley.cli.commands.subcommand import SWITCH, check_count, parse_words, write_json, write_lines
+from parley.cli.commands.subcommand import GivenArgs, write_json, write_lines
 from parley.compose.launch_context import LaunchContext
 from parley.compose.mcp import server_sources
 from parley.compose.plugins import PluginLoader
@@ -18,7 +17,7 @@ from parley.compose.tools import make_workspace
 from parley.errors import UsageError
 from parley.host import HostGone
 from parley.mcp.base import ServerSources, ServerSpec
-from parley.mcp.server import McpServer, method_not_found
+from parley.mcp.server_connection import McpServer, method_not_found
 from parley.models.endpoint import without_userinfo
 from parley.protocol.base import Json, Struct
 from parley.settings.base import SettingsWriteError, printable
@@ -64,13 +63,11 @@ class CheckedServer(Struct, frozen=True, kw_only=True):
         }
 
 
-def list_servers(argv: list[str]) -> int:
+def list_servers(given: GivenArgs) -> int:
     """Raises UsageError."""
-    given = parse_words(argv, {"--json": SWITCH})
-    check_count(given.words, 0, 0, USAGE)
     launch = open_launch()
     servers, _ = asyncio.run(check_servers(launch))
-    if given.has("--json"):
+    if given.has("json"):
         return write_json([server.json() for server in servers])
     if not servers:
         return write_lines(["No MCP servers configured. Use `parley mcp add` to add a server."])
@@ -84,10 +81,8 @@ def format_line(server: CheckedServer, folder: str) -> str:
     )
 
 
-def get(argv: list[str]) -> int:
+def get(given: GivenArgs) -> int:
     """Raises UsageError."""
-    given = parse_words(argv, {"--json": SWITCH})
-    check_count(given.words, 1, 1, USAGE)
     (name,) = given.words
     launch = open_launch()
     found, known = asyncio.run(check_servers(launch, name))
@@ -95,7 +90,7 @@ def get(argv: list[str]) -> int:
         raise UsageError(f'No MCP server named "{name}". {list_known(known)}')
     (server,) = found
     entry = find_entry(launch, server.spec)
-    if given.has("--json"):
+    if given.has("json"):
         names_only = {key: sorted(entry[key]) for key in ("env", "headers") if isinstance(entry.get(key), dict)}
         return write_json({**server.json(), **names_only})
     return write_lines(format_details(server, entry, launch.cwd))

@@ -13,7 +13,7 @@ import os
 from typing import Any
 
 from parley.cli.commands.mcp.health import NoHost
-from parley.cli.commands.mcp.main import USAGE
+from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.process_secrets import erase
 from parley.cli.run import build_config, open_session
 from parley.cli.stdio import warn
@@ -22,12 +22,11 @@ from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
 from parley.engine.session.session import Session
 from parley.engine.turn.tool_executor import ToolOutcome
-from parley.errors import UsageError
 from parley.mcp.tool_server import ToolServer
 from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
 from parley.protocol.framing import Framer
-from parley.protocol.options import ROWS, CliOptions, parse
+from parley.protocol.options import ROWS, CliOptions
 from parley.tools.base import always_asks, tool_schema
 from parley.tools.catalog import RESERVED_EFFECTS, find_traits
 from parley.transports.stdio import StdioTransport
@@ -41,15 +40,12 @@ WITHOUT_MODEL = frozenset(
 """The options that have an effect although no model is called."""
 
 
-def serve(argv: list[str]) -> int:
+def serve(given: GivenArgs) -> int:
     """Serve until stdin ends. Raises UsageError or SessionError."""
-    parsed = parse(argv)
-    for warning in (*parsed.warnings, *list_without_effect(parsed.options)):
+    for warning in list_without_effect(given.options):
         warn(warning)
-    if parsed.words:
-        raise UsageError(f"`parley mcp serve` takes no argument {parsed.words[0]!r}\n{USAGE}")
     # The servers of this machine are not started: their tools are not served.
-    options = parsed.options.replace(strict_mcp_config=True)
+    options = given.options.replace(strict_mcp_config=True)
     environment = dict(os.environ)
     erase()
     config = build_config(options, environment, Clock())

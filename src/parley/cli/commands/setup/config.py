@@ -4,64 +4,43 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from parley.cli.commands import catalog
 from parley.cli.commands.launch import open_launch
-from parley.cli.commands.subcommand import (
-    SWITCH,
-    GivenWords,
-    check_count,
-    parse_words,
-    unknown_command,
-    wants_help,
-    write_json,
-    write_lines,
-)
+from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
 from parley.compose.launch_context import LaunchContext
 from parley.errors import UsageError
 from parley.protocol.base import Json
 from parley.settings.base import SettingsWriteError, printable
 from parley.settings.secret_variables import is_secret
 
-USAGE = """\
-usage: parley config list [--json]
-       parley config get KEY [--json]
-       parley config set [-s SCOPE] KEY VALUE
-       parley config unset [-s SCOPE] KEY
-
-  list, get   show the settings in effect in this directory, and which file they come from
-  set, unset  change a settings file. VALUE is JSON, or a string
-
-KEY is a key of settings.json; a dot leads into an object: permissions.defaultMode, env.NAME.
-SCOPE is user (default), project or local. Values of secret variables are not shown."""
 DESTINATIONS = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
 MASK = "***"
 
 
 def main(argv: list[str]) -> int:
     """Raises UsageError."""
-    if wants_help(argv):
-        return write_lines([USAGE])
-    name, *rest = argv
-    if name not in COMMANDS:
-        raise unknown_command("config", name, COMMANDS)
-    run, flags, arguments = COMMANDS[name]
-    given = parse_words(rest, flags)
-    check_count(given.words, arguments, arguments, USAGE)
+    handlers = {name: partial(run_action, action) for name, action in ACTIONS.items()}
+    return run_command(catalog.COMMANDS["config"], argv, handlers)
+
+
+def run_action(action: Callable[[LaunchContext, GivenArgs], int], given: GivenArgs) -> int:
     launch = open_launch()
     for warning in launch.settings.warnings():
         launch.warn(warning)
     try:
-        return run(launch, given)
+        return action(launch, given)
     except SettingsWriteError as exc:
         raise UsageError(str(exc)) from None
 
 
-def list_settings(launch: LaunchContext, given: GivenWords) -> int:
+def list_settings(launch: LaunchContext, given: GivenArgs) -> int:
     settings = mask(launch.settings.merged.to_json())
-    if given.has("--json"):
+    if given.has("json"):
         return write_json(settings)
     return write_lines(
         f"{key} = {printable(encode(value), 2_000)}{describe_source(launch, key)}"
@@ -69,19 +48,19 @@ def list_settings(launch: LaunchContext, given: GivenWords) -> int:
     )
 
 
-def get_setting(launch: LaunchContext, given: GivenWords) -> int:
+def get_setting(launch: LaunchContext, given: GivenArgs) -> int:
     (key,) = given.words
     value: Any = mask(launch.settings.merged.to_json())
     for part in split_key(key):
         if not isinstance(value, dict) or part not in value:
             raise UsageError(f"{key} is not set")
         value = value[part]
-    if given.has("--json") or not isinstance(value, str):
+    if given.has("json") or not isinstance(value, str):
         return write_json(value)
     return write_lines([printable(value, 10_000)])
 
 
-def set_setting(launch: LaunchContext, given: GivenWords) -> int:
+def set_setting(launch: LaunchContext, given: GivenArgs) -> int:
     key, text = given.words
     try:
         value: Any = msgspec.json.decode(text)
@@ -94,17 +73,17 @@ def set_setting(launch: LaunchContext, given: GivenWords) -> int:
     return change(launch, given, value)
 
 
-def unset_setting(launch: LaunchContext, given: GivenWords) -> int:
+def unset_setting(launch: LaunchContext, given: GivenArgs) -> int:
     return change(launch, given, None)
 
 
-def change(launch: LaunchContext, given: GivenWords, value: Any) -> int:
+def change(launch: LaunchContext, given: GivenArgs, value: Any) -> int:
     """Write a value, or remove it if it is None. Raises UsageError, SettingsWriteError."""
     key, scope = given.words[0], given.one("scope", "user")
-    if scope not in DESTINATIONS:
-        raise UsageError(f"invalid scope {scope!r} (choose from {', '.join(DESTINATIONS)})")
     parts = split_key(key)
     path = launch.settings.writer.set_value(DESTINATIONS[scope], parts, value)
+    if given.has("json"):
+        return write_json({"key": key, "scope": scope, "file": str(path), "is_set": value is not None})
     lines = [f"{'Removed' if value is None else 'Set'} {key} in {path}"]
     if scope != "user" and value is not None and not is_in_effect(launch, parts, DESTINATIONS[scope]):
         lines.append(f"It takes effect after `parley trust {launch.cwd}`")
@@ -156,10 +135,9 @@ def describe_source(launch: LaunchContext, key: str) -> str:
     return "" if found is None else f"  ({found.source}: {printable(os.path.relpath(found.path, launch.cwd))})"
 
 
-SCOPE_FLAGS = {"-s": "scope", "--scope": "scope"}
-COMMANDS: dict[str, tuple[Callable[[LaunchContext, GivenWords], int], dict[str, str], int]] = {
-    "list": (list_settings, {"--json": SWITCH}, 0),
-    "get": (get_setting, {"--json": SWITCH}, 1),
-    "set": (set_setting, SCOPE_FLAGS, 2),
-    "unset": (unset_setting, SCOPE_FLAGS, 1),
+ACTIONS: dict[str, Callable[[LaunchContext, GivenArgs], int]] = {
+    "list": list_settings,
+    "get": get_setting,
+    "set": set_setting,
+    "unset": unset_setting,
 }

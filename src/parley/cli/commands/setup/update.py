@@ -12,16 +12,12 @@ from typing import Any
 
 import msgspec
 
-from parley.cli.commands.subcommand import SWITCH, parse_words, write_json, write_lines
+from parley.cli.commands.catalog import COMMANDS
+from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
 from parley.protocol.base import Struct
 from parley.version import PROTOCOL_LEVEL, __version__
 
 DISTRIBUTION = "parley-agent"
-USAGE = """\
-usage: parley update [--json]
-
-Show how Parley was installed, and the command that upgrades it. Nothing is changed.
-`parley upgrade` and `parley install` do the same."""
 
 
 class Installation(Struct, frozen=True, kw_only=True):
@@ -35,12 +31,13 @@ class Installation(Struct, frozen=True, kw_only=True):
 
 def main(argv: list[str]) -> int:
     """Raises UsageError."""
-    if "--help" in argv or "-h" in argv:
-        return write_lines([USAGE])
-    # A version that `install` is given changes nothing either.
-    given = parse_words(argv, {"--json": SWITCH, "--force": SWITCH})
+    return run_command(COMMANDS["update"], argv, {"": show_update})
+
+
+def show_update(given: GivenArgs) -> int:
+    """A version that `install` is given changes nothing either."""
     found = find_installation()
-    if given.has("--json"):
+    if given.has("json"):
         return write_json(
             {
                 "version": __version__,

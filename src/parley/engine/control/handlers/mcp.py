@@ -15,7 +15,7 @@ from parley.tools.base import server_name
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
-    from parley.mcp.server import McpServer
+    from parley.mcp.server_connection import McpServer
 
 MAX_NAME_CHARS = 200
 UI_SCHEME = "ui://"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parley.mcp.base import ConnectionLost, McpTimeouts, ServerSpec, ServerTransport
-from parley.mcp.server import McpServer
+from parley.mcp.server_connection import McpServer
 from parley.protocol.base import Json
 from tests.helpers.virtual_time import run_in_virtual_time
 

@@ -1,4 +1,4 @@
-"""Sessions by their titles."""
+"""Sessions by their titles and the starts of their ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from parley.errors import SessionError
 from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
-from parley.stores.session_open import find_by_title
+from parley.stores.session_find import find_session
 from tests.helpers.store_conformance import FIRST, SECOND, user, write
 
 
@@ -24,7 +24,7 @@ def started(config: Path, session_id: str, title: str, cwd: str = "/here") -> No
 
 
 def found(config: Path, name: str) -> str | None:
-    return find_by_title(name, [store(config)], "/here")
+    return find_session(name, [store(config)], "/here")
 
 
 def test_a_title_names_the_one_session_that_has_it(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_session_of_this_project_comes_before_those_of_others(tmp_path: Path) 
 def test_several_sessions_with_a_title_are_named(tmp_path: Path) -> None:
     started(tmp_path, FIRST, "Fix it")
     started(tmp_path, SECOND, "Fix it")
-    text = r"2 sessions are called 'Fix it'\. Resume one of them by its id: .* \(2.*Z, /here\); .* \(2.*Z, /here\)"
+    text = r"2 sessions are called 'Fix it'\. Name one of them by its id: .* \(Fix it, 2.*Z, /here\); .*, /here\)"
 
     with pytest.raises(SessionError, match=text) as raised:
         found(tmp_path, "Fix it")
@@ -56,3 +56,29 @@ def test_what_looks_like_an_id_is_not_a_title(tmp_path: Path) -> None:
     started(tmp_path, FIRST, SECOND)
 
     assert found(tmp_path, SECOND) is None
+
+
+def test_the_start_of_an_id_names_the_one_session_that_has_it(tmp_path: Path) -> None:
+    started(tmp_path, FIRST, "One")
+    started(tmp_path, SECOND, "Two", cwd="/there")
+
+    assert (found(tmp_path, "2222"), found(tmp_path, "11111111-1")) == (SECOND, FIRST)
+    assert (found(tmp_path, "222"), found(tmp_path, "3333"), found(tmp_path, " ")) == (None, None, None)
+
+
+def test_a_title_comes_before_the_start_of_an_id(tmp_path: Path) -> None:
+    started(tmp_path, FIRST, "One")
+    started(tmp_path, SECOND, "1111")
+
+    assert found(tmp_path, "1111") == SECOND
+
+
+def test_several_ids_with_the_same_start_are_named(tmp_path: Path) -> None:
+    other = FIRST[:-1] + "2"
+    started(tmp_path, FIRST, "One\x1b[31m")
+    started(tmp_path, other, "Two")
+
+    with pytest.raises(SessionError, match="2 sessions have an id that starts with '1111'") as raised:
+        found(tmp_path, "1111")
+    assert set(re.findall(f"{FIRST}|{other}", str(raised.value))) == {FIRST, other}
+    assert "\x1b" not in str(raised.value)

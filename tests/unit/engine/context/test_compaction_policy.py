@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.context.compaction import (
+from parley.engine.context.compaction_policy import (
     CompactionPolicy,
     ContextGauge,
     find_keep_start,

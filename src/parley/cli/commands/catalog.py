@@ -1,0 +1,446 @@
+"""Every subcommand, one row each: its actions, their arguments and flags, and what they do.
+
+`parley help`, the man page, shell completion and the parser of subcommands (`subcommand.py`) all use these rows. To add
+a subcommand, add its row here, its module to `SUBCOMMANDS` in `cli/main.py`, and handle its actions in that module.
+
+See also: `protocol/options.py` for the options of a session, which some actions take as well.
+"""
+
+from __future__ import annotations
+
+from parley.protocol.base import Struct
+from parley.protocol.options import MODES
+
+
+class Flag(Struct, frozen=True):
+    """A flag of an action."""
+
+    names: str
+    """All its names, separated by spaces; the last one is the key of its value."""
+    help: str
+    value: str = ""
+    """What `--help` shows for its value; empty for a switch."""
+    choices: tuple[str, ...] = ()
+    more: str = ""
+    """A pattern: words after the value that match it are values too, as in `-e A=1 B=2`."""
+
+    @property
+    def key(self) -> str:
+        return self.names.split()[-1].lstrip("-")
+
+    @property
+    def metavar(self) -> str:
+        return self.value or ("{" + ",".join(self.choices) + "}" if self.choices else "")
+
+
+class Action(Struct, frozen=True):
+    """What a command does."""
+
+    help: str
+    arguments: str = ""
+    """`SESSION [FILE]`: in brackets if optional, followed by `...` if it may be repeated."""
+    flags: tuple[Flag, ...] = ()
+    takes_options: bool = False
+    """Whether it also takes the options of a session."""
+
+    @property
+    def required(self) -> list[str]:
+        return [word for word in self.arguments.split() if word != "..." and not word.startswith("[")]
+
+    @property
+    def most(self) -> int | None:
+        """How many arguments it takes at most; None if there is no limit."""
+        return None if "..." in self.arguments else len(self.arguments.split())
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """A subcommand."""
+
+    name: str
+    help: str
+    """One sentence."""
+    actions: dict[str, Action]
+    """A command that does only one thing has one action without a name."""
+    notes: str = ""
+    """Paragraphs after the list of actions and flags."""
+    aliases: tuple[str, ...] = ()
+    is_shared: bool = False
+    """Whether Claude Code has it too. There, wrong usage exits with 1; for all others with 2."""
+    refused: dict[str, str] = {}
+    """Actions of Claude Code that Parley does not have, and why."""
+
+    @property
+    def single(self) -> Action | None:
+        return self.actions.get("")
+
+
+JSON = Flag("--json", "Print JSON.")
+YES = Flag("-y --yes", "Do not ask for confirmation.")
+SCOPES = ("local", "user", "project")
+SCOPE = Flag(
+    "-s --scope", "The settings file: user (default), project or local.", "SCOPE", ("user", "project", "local")
+)
+SERVER_SCOPE = Flag(
+    "-s --scope", "The file: local (default; you, in this project), user (you, everywhere) or project.", "SCOPE", SCOPES
+)
+MODE = Flag("--mode", "Short for --permission-mode.", "MODE", (*MODES, "manual"))
+LIMIT = Flag("--limit", "At most N results.", "N")
+DRY_RUN = Flag("--dry-run", "Only show the changes.")
+PLUGIN_PATH = Flag("--path", "The folder of the plugin, if the source has several.", "FOLDER")
+STORE_NOTE = "--store NAME[:PLACE] or --db FILE selects the store (claude, folder, sqlite, postgres)."
+SESSION_NOTE = "SESSION is the id of a session, the start of an id (4 characters or more), or a title."
+UPDATE = Action(
+    "Show how Parley was installed and how to upgrade it; change nothing.",
+    "[VERSION]",
+    (JSON, Flag("--force", "No effect.")),
+)
+
+VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*="
+"""The start of a `KEY=VALUE`."""
+
+ROWS: tuple[Command, ...] = (
+    Command(
+        name="attach",
+        help="Print the messages of a session, then follow new ones.",
+        actions={
+            "": Action(
+                "Print the messages of a session as JSON lines, then follow new ones until no process holds it.",
+                "SESSION",
+                (
+                    Flag("--after", "Only messages with a sequence number above SEQ.", "SEQ"),
+                    Flag("--no-follow", "Print the stored messages and exit."),
+                    Flag("--numbered", "Put the sequence number and a tab before each line."),
+                ),
+                takes_options=True,
+            )
+        },
+        notes=SESSION_NOTE,
+    ),
+    Command(
+        name="auth",
+        help="Show which key a session would use.",
+        actions={
+            "status": Action(
+                "Show whether a session here has a key for its model, and where it comes from; exit 1 if not.",
+                flags=(JSON, Flag("--text", "Print text instead of JSON.")),
+            )
+        },
+        notes="Keys are never shown. Parley uses API keys only, so there is nothing to log in to: set "
+        "ANTHROPIC_API_KEY, or OPENAI_API_KEY for openai:NAME.",
+        is_shared=True,
+        refused=dict.fromkeys(
+            ("login", "logout"), "Parley uses API keys only, and keeps no login; set ANTHROPIC_API_KEY"
+        ),
+    ),
+    Command(
+        name="completion",
+        help="Print a script that completes commands, flags and sessions in your shell.",
+        actions={
+            "bash": Action("Print the script for bash: source <(parley completion bash)"),
+            "zsh": Action("Print the script for zsh: source <(parley completion zsh)"),
+            "fish": Action("Print the script for fish: parley completion fish | source"),
+            "words": Action("Print the candidates for the last of these words; the scripts call it.", "[WORD] ..."),
+        },
+        notes="To have it in every new shell, put that command into ~/.bashrc, into ~/.zshrc after compinit, or into "
+        "~/.config/fish/config.fish.",
+    ),
+    Command(
+        name="config",
+        help="Read the settings in effect, and change settings files.",
+        actions={
+            "list": Action("Show the settings in effect here, and which file each comes from.", flags=(JSON,)),
+            "get": Action("Show one setting; exit 1 if it is not set.", "KEY", (JSON,)),
+            "set": Action("Change a settings file. VALUE is JSON, or a string.", "KEY VALUE", (SCOPE, JSON)),
+            "unset": Action("Remove a setting from a settings file.", "KEY", (SCOPE, JSON)),
+        },
+        notes="KEY is a key of settings.json; a dot leads into an object: permissions.defaultMode, env.NAME. Values of "
+        "secret variables are not shown.",
+        is_shared=True,
+    ),
+    Command(
+        name="doctor",
+        help="Check the installation, settings, model, servers and session store.",
+        actions={
+            "": Action(
+                "Check the installation, the settings, the model and its server, the MCP servers, the plugins and the "
+                "session store of this directory.",
+                flags=(JSON,),
+            )
+        },
+        notes="Exits with 1 if something keeps a session from working; warnings do not change the exit code. MCP "
+        "servers are connected to. A model server is contacted only if you configured its address; no tokens are "
+        "spent (`parley models --check` sends a real request).",
+        is_shared=True,
+    ),
+    Command(
+        name="help",
+        help="Show the help of Parley or of a command.",
+        actions={"": Action("Show the help of Parley, of a command, or of an action.", "[COMMAND] [ACTION]")},
+    ),
+    Command(
+        name="init",
+        help="Write first settings, an MCP example and a scripted test into a directory.",
+        actions={
+            "": Action(
+                "Write a settings file, an example of .mcp.json, a script for the offline model and a test that "
+                "plays it. Existing files are not changed.",
+                "[DIR]",
+                (JSON,),
+            )
+        },
+    ),
+    Command(
+        name="link",
+        help="Link claude or miriad-code to Parley.",
+        actions={
+            "": Action(
+                "Make a link of this name (claude by default) to Parley, in DIR or in a directory of your home that "
+                "is on the PATH. Existing files are not replaced.",
+                "[claude|miriad-code] [DIR]",
+                (JSON, Flag("--dry-run", "Only say what would be linked.")),
+            )
+        },
+        notes="SDKs whose package contains a copy of Claude Code ignore the link: pass them the path of Parley.",
+    ),
+    Command(
+        name="man",
+        help="Print the manual page.",
+        actions={"": Action("Print the manual page in roff. To read it: parley man | man -l -")},
+    ),
+    Command(
+        name="mcp",
+        help="Configure and check MCP servers, or serve Parley's tools as one.",
+        actions={
+            "add": Action(
+                "Add a server; put -- before a program that has options of its own.",
+                "NAME PROGRAM|URL [ARG] ...",
+                (
+                    SERVER_SCOPE,
+                    Flag("-t --transport", "How to reach it: stdio (default), http or sse.", "TRANSPORT"),
+                    Flag("-e --env", "A variable of its process.", "KEY=VALUE", more=VARIABLE),
+                    Flag(
+                        "-H --header",
+                        "A header of its requests.",
+                        '"NAME: VALUE"',
+                        more=r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:\s",
+                    ),
+                    JSON,
+                ),
+            ),
+            "add-json": Action("Add a server with a JSON configuration.", "NAME JSON", (SERVER_SCOPE, JSON)),
+            "list": Action("Connect to all servers and show which work.", flags=(JSON,)),
+            "get": Action("Connect to one server and show its configuration and tools.", "NAME", (JSON,)),
+            "remove": Action("Remove a server; without -s from the scope that has it.", "NAME", (SERVER_SCOPE, JSON)),
+            "reset-project-choices": Action("Stop trusting the servers of .mcp.json.", flags=(JSON,)),
+            "serve": Action(
+                "Serve Parley's tools over stdin and stdout. Calls that the permission rules do not allow are denied.",
+                takes_options=True,
+            ),
+        },
+        is_shared=True,
+        refused={
+            "add-from-claude-desktop": "servers of Claude Desktop are not imported; use `parley mcp add-json`",
+            "login": "Parley has no login in a browser; put a token into the headers of the server",
+            "logout": "Parley stores no logins of MCP servers",
+            "xaa": "it is not supported",
+        },
+    ),
+    Command(
+        name="memory",
+        help="List, search and undo what is remembered.",
+        actions={
+            "list": Action(
+                "List what is remembered.",
+                flags=(Flag("--archived", "Also archived entries."), JSON),
+                takes_options=True,
+            ),
+            "show": Action("Show an entry, or an old version of it.", "SLUG [VERSION]", (JSON,), takes_options=True),
+            "search": Action(
+                "Search entries, summaries and messages.",
+                "TEXT ...",
+                (LIMIT, JSON),
+                takes_options=True,
+            ),
+            "history": Action(
+                "List the versions of an entry: date, author, source messages.", "SLUG", (JSON,), takes_options=True
+            ),
+            "diff": Action("Compare two versions, by default the last two.", "SLUG [FROM] [TO]", takes_options=True),
+            "undo": Action(
+                "Undo the last change, or restore a version.",
+                "SLUG [VERSION]",
+                (DRY_RUN, JSON),
+                takes_options=True,
+            ),
+            "consolidate": Action(
+                "Extract knowledge from a stored session.", "SESSION", (DRY_RUN, JSON), takes_options=True
+            ),
+        },
+        notes="--db FILE or --memory FILE selects the memory; by default it is that of this project.",
+    ),
+    Command(
+        name="model-server",
+        help="Serve a scripted, recorded or offline model on loopback.",
+        actions={
+            "": Action(
+                "Serve a model on 127.0.0.1 and print its URL when it is ready. Each request is logged to stderr.",
+                flags=(
+                    Flag("--script", "Play the turns of a script (TOML).", "FILE"),
+                    Flag("--replay", "Play a recording made with --record.", "FILE"),
+                    Flag("--offline", "Follow directives in the prompt (default)."),
+                    Flag("--port", "Listen on this port; 0 picks a free one (default).", "N"),
+                    Flag("--fault", "Inject a fault, such as reset=3 or overloaded@1-4. Repeatable.", "NAME"),
+                    Flag("--in-order", "With --replay: play responses in order, without comparing requests."),
+                    Flag("--pace", "With --replay: 1 is the recorded speed, 0 does not wait (default).", "FACTOR"),
+                    Flag("--quiet", "Log no requests."),
+                ),
+            )
+        },
+        notes="It implements the Messages API (/v1/messages, /v1/messages/count_tokens), OpenAI's chat completions "
+        "(/v1/chat/completions) and Responses API (/v1/responses), streaming or not, and /v1/models.",
+    ),
+    Command(
+        name="models",
+        help="List the configured models and backends, or test them.",
+        actions={
+            "": Action(
+                "List models and backends; no request is sent without --check.",
+                "[MODEL] ...",
+                (
+                    Flag(
+                        "--check",
+                        "Send a small request to each MODEL, or to the default model; exit 1 if one fails.",
+                    ),
+                    JSON,
+                ),
+            )
+        },
+    ),
+    Command(
+        name="permissions",
+        help="Explain why a tool call is allowed, asked about or denied.",
+        actions={
+            "check": Action(
+                "Show what a session with these options decides; exit 0 for allow, 1 for ask, 2 for deny.",
+                "TOOL [INPUT]",
+                (MODE, JSON),
+                takes_options=True,
+            ),
+            "replay": Action(
+                "Compare the decisions of a past session with those of other rules, as in --settings FILE.",
+                "SESSION",
+                (MODE, JSON),
+                takes_options=True,
+            ),
+        },
+        notes="INPUT is a JSON object, - to read it from stdin, or just the command, path, pattern or URL. Put lists "
+        "of rules (--allowedTools, --disallowedTools) after TOOL and INPUT.",
+    ),
+    Command(
+        name="plugin",
+        help="Install plugins, and switch them on and off.",
+        aliases=("plugins",),
+        actions={
+            "list": Action("List installed plugins.", flags=(JSON,)),
+            "install": Action(
+                "Copy a plugin here and enable it. SOURCE is a folder, a zip file or the URL of a git repository.",
+                "SOURCE",
+                (SCOPE, PLUGIN_PATH, JSON, YES),
+            ),
+            "enable": Action("Enable a plugin.", "PLUGIN", (SCOPE, JSON)),
+            "disable": Action("Disable a plugin.", "PLUGIN", (SCOPE, JSON)),
+            "uninstall": Action("Remove a plugin and its files.", "PLUGIN", (SCOPE, JSON, YES)),
+            "validate": Action(
+                "Check a plugin without installing it; exit 1 if it is invalid.", "PATH", (PLUGIN_PATH, JSON)
+            ),
+        },
+        notes="PLUGIN is NAME or NAME@MARKETPLACE. A plugin may contain hooks and MCP servers, which run programs on "
+        "this machine. Install only plugins you trust.",
+        is_shared=True,
+        refused={
+            "marketplace": "Parley has no marketplaces; install plugins from a folder, a zip file or a git URL",
+            "update": "to update a plugin, run `parley plugin install` with its source again",
+            "prune": "plugins have no dependencies here",
+            "autoremove": "plugins have no dependencies here",
+            "init": "copy a folder with .claude-plugin/plugin.json instead",
+            "new": "copy a folder with .claude-plugin/plugin.json instead",
+            "configure": "plugins have no options here",
+            "details": "`parley plugin validate PATH` shows what a plugin contains",
+            "eval": "it is not supported",
+            "test": "it is not supported",
+            "tag": "use git tag",
+            "restore-set-aside": "Parley has no marketplaces",
+        },
+    ),
+    Command(
+        name="sessions",
+        help="List, read, search and manage stored sessions.",
+        actions={
+            "list": Action(
+                "List the sessions of this directory, latest first.",
+                flags=(
+                    Flag("--all", "The sessions of all directories."),
+                    LIMIT,
+                    Flag("--offset", "Skip the first N sessions.", "N"),
+                    JSON,
+                ),
+                takes_options=True,
+            ),
+            "show": Action("Print a conversation.", "SESSION", (JSON,), takes_options=True),
+            "agents": Action(
+                "List the subagents of a session, or print the conversation of one.",
+                "SESSION [AGENT]",
+                (JSON,),
+                takes_options=True,
+            ),
+            "search": Action(
+                "Find messages that contain all these words.",
+                "TEXT ...",
+                (LIMIT, JSON),
+                takes_options=True,
+            ),
+            "export": Action(
+                "Write a session as JSON lines to FILE or stdout.", "SESSION [FILE]", (JSON,), takes_options=True
+            ),
+            "import": Action("Import exported lines; - reads stdin.", "FILE", (JSON,), takes_options=True),
+            "fork": Action("Copy a session.", "SESSION", (JSON,), takes_options=True),
+            "rename": Action("Set the title of a session.", "SESSION TITLE", (JSON,), takes_options=True),
+            "tag": Action(
+                "Set the tag of a session; without TAG, remove it.", "SESSION [TAG]", (JSON,), takes_options=True
+            ),
+            "delete": Action("Delete a session.", "SESSION", (YES, JSON), takes_options=True),
+            "repair": Action(
+                "Keep the records before the damage, and move the rest to a backup.",
+                "SESSION",
+                (JSON,),
+                takes_options=True,
+            ),
+        },
+        notes=f"{SESSION_NOTE} {STORE_NOTE} `import` and `fork` take --session-id ID for the new session.",
+    ),
+    Command(
+        name="trust",
+        help="Manage the directories whose settings take full effect.",
+        actions={
+            "": Action(
+                "Trust the settings of a directory.",
+                "[DIR]",
+                (
+                    Flag("--forget", "Stop trusting a directory.", "DIR"),
+                    Flag("--list", "List trusted directories."),
+                    JSON,
+                ),
+            )
+        },
+    ),
+    Command(
+        name="update",
+        help="Show how to upgrade Parley.",
+        aliases=("install", "upgrade"),
+        actions={"": UPDATE},
+        is_shared=True,
+    ),
+)
+COMMANDS = {command.name: command for command in ROWS}
+"""The subcommands by name."""
+BY_NAME = {name: command for command in ROWS for name in (command.name, *command.aliases)}
+"""The same, with their aliases."""

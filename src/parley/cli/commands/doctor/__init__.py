@@ -1,0 +1,1 @@
+"""`parley doctor`: checks of the installation, the configuration and the session store."""

@@ -1,0 +1,21 @@
+"""Type variables with defaults, so that `Options`, `Client` and `HookMatcher` need no parameters.
+
+At run time they have no default: Python 3.11 has none, and nothing there needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parley.sdk.types.hooks import HookInput
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    OutputT = TypeVar("OutputT", default=Any)
+    InputT_contra = TypeVar("InputT_contra", contravariant=True, default=HookInput)
+else:
+    from typing import TypeVar
+
+    OutputT = TypeVar("OutputT")
+    InputT_contra = TypeVar("InputT_contra", contravariant=True)
