@@ -154,6 +154,13 @@ class ModelError(ParleyError):
         """The state of the quota, if the backend reported it."""
         self.waited_seconds: float | None = None
         """How long a backend was waited for that sent nothing at all; None for other failures."""
+        self.max_retries: int | None = None
+        """The most retries that make sense for this failure; None for as many as the session makes."""
+        self.advice = ""
+        """What the user can do: a sentence that follows the message."""
+
+    def __str__(self) -> str:
+        return f"{self.message.rstrip('.')}. {self.advice}" if self.advice else self.message
 
 
 class BudgetSpent(ParleyError):

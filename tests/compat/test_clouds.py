@@ -179,5 +179,6 @@ def test_a_cloud_without_its_extra_is_one_sentence(tmp_path: Path) -> None:
     done = run([sys.executable, "-c", WITHOUT, "-p", "Hi"], tmp_path, environment)
 
     assert (done.returncode, done.stdout) == (1, "")
-    extra = "requires an extra that is not installed: pip install 'parley-agent[bedrock]'"
+    command = "pip install 'parley-agent[bedrock]' (in a checkout: pip install '.[bedrock]')"
+    extra = f"requires an extra that is not installed: {command}"
     assert done.stderr == f"Error: CLAUDE_CODE_USE_BEDROCK {extra}\n"

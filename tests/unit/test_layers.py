@@ -50,6 +50,7 @@ SHARED = {
     "parley.models.prices": "the price list: the ledger multiplies with it",
     "parley.models.accumulator": "how events become blocks: the other half of the vocabulary in base",
     "parley.models.event_synthesis": "how blocks become events: the same the other way round",
+    "parley.models.redaction": "what looks like a key: whoever writes down or shows what a model said needs it",
     "parley.models.faults.catalog": "what can go wrong: servers spoil their answers as adapters see them",
     "parley.models.fake.script": "the format of scripts: test servers play the same files",
     "parley.models.http.sse": "how events are cut from bytes: servers and adapters read alike",

@@ -12,14 +12,16 @@ from typing import Any
 
 from parley.cli.stdio import warn, write
 from parley.host import HostGone
-from parley.protocol.base import Message, encode_json
+from parley.protocol.base import Json, Message, encode_json
 from parley.protocol.messages.control import ControlRequest
-from parley.protocol.messages.dialects import DIALECT_EVENTS
+from parley.protocol.messages.dialects import DIALECT_EVENTS, CallDenied
 from parley.protocol.messages.requests import Request
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry
 from parley.protocol.options import CliOptions
+from parley.settings.base import printable
 
+MAX_REASON_CHARS = 500
 LIMITS_IN_TEXT = (
     ("Reached maximum number of turns (", "Reached max turns ("),
     ("Reached maximum budget ($", "Exceeded USD budget ("),
@@ -39,13 +41,45 @@ def encode_lines(message: Message) -> list[bytes]:
 
 def failure_reason(failure: ApiRetry) -> str:
     """Describe a failed call. Without a status there was no complete response, so do not call it a server error."""
+    text = printable(failure.error_message, MAX_REASON_CHARS) if isinstance(failure.error_message, str) else ""
     if failure.error_status is None:
-        return "no complete response from the server"
-    return f"{failure.error}, status {failure.error_status}"
+        return text or "no complete response from the server"
+    return f"{failure.error}, status {failure.error_status}{': ' if text else ''}{text}"
 
 
 def retry_text(failure: ApiRetry) -> str:
     return f"retrying in {failure.retry_delay_ms / 1000:.1f} s ({failure.attempt} of {failure.max_retries})"
+
+
+def denial_text(denial: CallDenied) -> str:
+    """Describe a denied call in one line, with the flags that would have allowed it."""
+    from parley.models.redaction import Redactor  # few calls are denied
+
+    redact = Redactor().redact_text
+    about, reason = printable(redact(denial.about)), printable(redact(denial.reason), MAX_REASON_CHARS)
+    flags = " ".join(" ".join(update_flags(update)) for update in denial.suggestions)
+    # Flags that cannot be copied as they are shown are left out.
+    advice = f" To allow it: {flags}" if flags and flags == printable(redact(flags), MAX_REASON_CHARS) else ""
+    return f"denied: {denial.tool_name}{f' ({about})' if about else ''}: {reason}{advice}"
+
+
+def update_flags(update: Json) -> list[str]:
+    """The flags that have the effect of a permission update from the start."""
+    from shlex import quote
+
+    from parley.permissions.rule import format_rule
+
+    match update:
+        case {"type": "addRules", "behavior": "allow", "rules": rules}:
+            return [
+                "--allowedTools",
+                *(quote(format_rule(rule["toolName"], rule.get("ruleContent"))) for rule in rules),
+            ]
+        case {"type": "addDirectories", "directories": folders}:
+            return [part for folder in folders for part in ("--add-dir", quote(folder))]
+        case {"type": "setMode", "mode": mode}:
+            return ["--permission-mode", quote(mode)]
+    return []
 
 
 class ResultPrinter:
@@ -71,6 +105,8 @@ class ResultPrinter:
             self._last = message
         elif isinstance(message, ApiRetry) and not self._as_json:
             warn(f"the model call failed ({failure_reason(message)}); {retry_text(message)}")
+        elif isinstance(message, CallDenied) and not self._as_json:
+            warn(denial_text(message))
 
     async def request(self, request: Request, request_id: str | None = None) -> Any:
         raise HostGone("a one-shot run has no client to ask")

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from parley.cli.handshake import PendingConnection
     from parley.memory.base import MemoryWorker
 
+DENIED = 3
+"""A call was denied, with --fail-on-denial."""
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -327,13 +329,15 @@ class SignalHandler:
         return self._signal is not None
 
     def exit_code(self) -> int:
-        """Return 143 after SIGTERM or SIGHUP; 0 after SIGINT or for a server; else 1 if the last result is an error."""
+        """Return 143 after SIGTERM or SIGHUP; 0 after SIGINT or for a server; else what the last result says."""
         if self._signal in (signal.SIGTERM, signal.SIGHUP):
             return TERMINATED
         if self._signal == signal.SIGINT or self._is_server:
             return 0
         last = self._session.runner.last_result
-        return 1 if last is not None and last.is_error is True else 0
+        if last is None or last.is_error is not True:
+            return 0
+        return DENIED if last.terminal_reason == "permission_denied" else 1
 
 
 def cannot_open(run: SessionRun, error: str, reason: str | UnsetType = UNSET) -> int:

@@ -20,6 +20,7 @@ from parley.models.endpoint import is_loopback
 from parley.settings.base import Plugin, printable
 from parley.settings.env_vars import read_int
 from parley.tools.base import Workspace
+from parley.version import how_to_install
 
 if TYPE_CHECKING:
     from parley.compose.certificates import Trust
@@ -46,7 +47,7 @@ TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Workspace, str, Re
 """The working directory is the project folder, so a restarted server is the same after the model changed directory."""
 
 MCP_PACKAGES = ("mcp", "mcp_types")
-MCP_NEEDED = "servers reached by URL need the package mcp 2.3 or later: pip install 'parley-agent[mcp]'"
+MCP_NEEDED = f"servers reached by URL need the package mcp 2.3 or later: {how_to_install('mcp')}"
 
 
 def find_server_proxy(url: str, environment: Mapping[str, str]) -> str | None:

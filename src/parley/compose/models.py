@@ -11,22 +11,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parley.compose.launch_context import LaunchContext
-from parley.compose.limits import make_deadlines
+from parley.compose.limits import make_deadlines, option_values
 from parley.compose.registry import load_backend
 from parley.errors import ModelForbidden, UsageError
 from parley.models.base import Model
-from parley.models.catalog import ModelInfo, ModelRef, aliases_from, model_info, resolve
+from parley.models.catalog import UNKNOWN_MODEL, ModelInfo, ModelRef, aliases_from, model_info, resolve
 from parley.models.endpoint import ModelEndpoint
-from parley.models.prices import Prices
+from parley.models.prices import BUILT_IN_SOURCE, Prices
 from parley.settings import backends, credentials
+from parley.settings.base import printable
 
 if TYPE_CHECKING:
     from parley.compose.certificates import Trust
+    from parley.models.entries import ConfiguredModel
     from parley.models.http.call import Deadlines
     from parley.models.wrapping import ModelWrapper
     from parley.settings.policy.models import ModelRules
 
 NOT_LISTED = "provider_not_allowed"
+NEAR_MISS = 0.75
+"""How similar a word must be to a known name to be taken for a mistake."""
+NO_PRICE = (
+    "the model {name} has no known price, so a budget of ${budget:g} cannot be enforced: set its price "
+    "(`models` in the settings, or a file in PARLEY_PRICES), or limit tokens with --max-budget-tokens"
+)
 
 
 class ModelFactory:
@@ -103,8 +111,30 @@ class ModelFactory:
         """Raises UsageError if a model can never be called."""
         if not choice.name:
             raise UsageError(f"the model '{choice.adapter}:' needs a name after the colon")
+        self._check_spelling(choice)
         self._check_policy(choice)
         backends.check_service(self.find_adapter(choice), self.launch.environment)
+        if self._budget_usd is not None and self.prices().find(choice.display_name) is None:
+            raise UsageError(NO_PRICE.format(name=choice.display_name, budget=self._budget_usd))
+
+    @cached_property
+    def _budget_usd(self) -> float | None:
+        """The dollar budget of the session. Raises UsageError."""
+        budget: float | None = option_values(self.launch).get("max_budget_usd")
+        return budget
+
+    def _check_spelling(self, choice: ModelRef) -> None:
+        """Refuse a word that is almost a short name, and BACKEND/NAME on Anthropic's own servers. Raises UsageError.
+
+        Other names are left to the server, whose models are not known here.
+        """
+        name, is_unchanged = choice.name, self._replace(choice) == choice
+        if not (choice.is_messages_api and is_unchanged and (name.isalpha() or ("/" in name and self.is_first_party))):
+            return
+        from parley.models.advice import LISTING, find_similar_model
+
+        if (near := find_similar_model(name, cutoff=NEAR_MISS)) is not None:
+            raise UsageError(f"unknown model {name!r}. Did you mean {near}? {LISTING}")
 
     def _check_policy(self, choice: ModelRef) -> None:
         """Raises ModelForbidden."""
@@ -247,12 +277,38 @@ class ModelFactory:
             return "", ""
         return service.url(self.launch.environment), service.key_source(self.launch.credentials())
 
+    @cached_property
+    def configured(self) -> dict[str, ConfiguredModel]:
+        """The entries of the setting `models`. Raises UsageError."""
+        given = self.launch.settings.merged.models
+        if not given:
+            return {}
+        from parley.models.entries import parse_entry
+
+        return {name: parse_entry(name, found.value, printable(found.path)) for name, found in given.items()}
+
     def get_model_info(self, choice: ModelRef) -> ModelInfo:
-        """What is known of a model. The environment may declare what its server accepts."""
+        """What is known of a model. The user may declare its limits, and what its server accepts."""
         known, service = model_info(choice.name), backends.SERVICES.get(choice.adapter)
+        if self.configured:
+            from parley.models.entries import apply_entries
+
+            known = apply_entries(known, choice.display_name, self.configured)
         if service is None or service.adapt_info is None:
             return known
-        return service.adapt_info(known, choice.name, self.launch.environment)
+        try:
+            return service.adapt_info(known, choice.name, self.launch.environment)
+        except UsageError:  # an invalid address, which opening the model reports
+            return known
+
+    def find_limit_source(self, choice: ModelRef, key: str) -> str:
+        """Where a limit of a model comes from: a settings file, the built-in table, or an assumption."""
+        from parley.models.entries import find_entry
+
+        found = find_entry(choice.display_name, key, self.configured)
+        if found is not None:
+            return found.source
+        return "assumed" if model_info(choice.name) is UNKNOWN_MODEL else BUILT_IN_SOURCE
 
     def fallbacks(self) -> tuple[str, ...]:
         """Raises UsageError if one of them can never be called."""
@@ -270,9 +326,18 @@ class ModelFactory:
         return tuple(found)
 
     def prices(self) -> Prices:
+        """Raises UsageError if a table of the user is invalid."""
+        return self._prices
+
+    @cached_property
+    def _prices(self) -> Prices:
         path = self.launch.environment.get("PARLEY_PRICES")
         pricing = self.launch.settings.merged.get("modelPricing", {})
-        prices = Prices(Path(path) if path else None, pricing.get("overrides"), pricing.get("multiplier", 1))
-        if path:
-            prices.price("")  # reports a broken table at the start, not after the first answer
+        settings = {}
+        if self.configured:
+            from parley.models.entries import known_prices
+
+            settings = known_prices(self.configured)
+        prices = Prices(Path(path) if path else None, pricing.get("overrides"), pricing.get("multiplier", 1), settings)
+        prices.read_file()  # reports an invalid file at the start, not after the first answer
         return prices

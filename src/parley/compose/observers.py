@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from parley.compose.registry import OBSERVERS, load
 from parley.observer import NULL_OBSERVER, Observer
 from parley.settings.env_vars import is_truthy
+from parley.version import how_to_install
 
 UNUSED_EXPORTERS = ("OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER")
 
@@ -28,7 +29,7 @@ def make_observer(environment: Mapping[str, str], warn: Callable[[str], None]) -
     try:
         make = load(OBSERVERS, "opentelemetry", "observer")
     except ImportError:
-        warn("OTEL_TRACES_EXPORTER is set, but OpenTelemetry is not installed: pip install 'parley-agent[otel]'")
+        warn(f"OTEL_TRACES_EXPORTER is set, but OpenTelemetry is not installed: {how_to_install('otel')}")
         return NULL_OBSERVER
     found: Observer | None = make(environment, warn)
     return found or NULL_OBSERVER

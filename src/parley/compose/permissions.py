@@ -23,14 +23,17 @@ OTHER_TOOL = r"(?!mcp__)[A-Za-z_][\w.-]*"
 """The name of a tool that other versions or packages may have."""
 PROMPT_TOOL = r"mcp__[\w-]+?__[\w-]+"
 RESTRICTED_BYPASS = f"a restricted session cannot use {BYPASS}"
-ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) outside of a sandbox (IS_SANDBOX=1)"
+ROOT_BYPASS = (
+    "root may not bypass permissions (--permission-mode bypassPermissions, --dangerously-skip-permissions); "
+    "in a container or another sandbox, where nothing can be damaged, set IS_SANDBOX=1"
+)
 
 
 def permission_mode(launch: LaunchContext) -> str:
     """The mode a session starts in: from the command line, else from the settings. Raises UsageError."""
     requested, disabled = requested_mode(launch), launch.settings.merged.bypass_disabled
     if requested == ROOT_UNATTENDED:
-        launch.warn(f"{ROOT_BYPASS}: calls that need approval are denied")
+        launch.warn(f"{ROOT_BYPASS}. Calls that need approval are denied")
         return "default"
     if requested == BYPASS and launch.is_restricted:
         if options_say_bypass(launch):

@@ -21,9 +21,17 @@ class ModelEndpoint(Struct, frozen=True, kw_only=True):
     extra_body: Json = {}
     declared: frozenset[str] = frozenset()
     """Optional fields that the user declared as supported. Other optional fields are not sent."""
+    variables: str = "ANTHROPIC"
+    """How the names of the server's variables begin."""
+    key_source: str = ""
+    """Where the key comes from; empty if none is sent."""
 
     def __repr__(self) -> str:
         return f"ModelEndpoint({without_userinfo(self.base_url)})"
+
+    @property
+    def is_messages_api(self) -> bool:
+        return self.variables == "ANTHROPIC"
 
     def without_key(self, text: str) -> str:
         """`text` with the key redacted, in case the server repeated it."""
@@ -41,6 +49,9 @@ def check_url(url: str, variable: str) -> str:
     scheme, slashes, rest = url.partition("://")
     if scheme.lower() not in ("http", "https") or not slashes or not rest.strip("/"):
         raise UsageError(f"{variable} must be a URL that starts with http:// or https://")
+    port = rest.partition("?")[0].partition("/")[0].rpartition("@")[2].rpartition("]")[2].partition(":")[2]
+    if port and not (port.isdecimal() and int(port) < 65536):
+        raise UsageError(f"{variable}: the port of a URL must be a number from 0 to 65535")
     return url
 
 

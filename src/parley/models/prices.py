@@ -1,12 +1,19 @@
 """The cost of a model call in US dollars.
 
-The table maps a model name prefix to dollars per million tokens. The cost of an unknown model is None.
-`PARLEY_PRICES` names a file that replaces the built-in table. The setting `modelPricing` replaces rows of it and
-scales all costs.
+A table maps how model names begin to dollars per million tokens. The first of these that has a row for a model is used,
+and in it the row with the longest name:
+
+    modelPricing     in managed settings
+    models           in settings (entries.py)
+    PARLEY_PRICES    a file: {"house-": {"input": 1, "output": 2}}
+    prices.json      built in
+
+`modelPricing` can also scale all costs. The cost of a model without a row is None.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +23,8 @@ from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 
 BUILT_IN = Path(__file__).with_name("prices.json")
+BUILT_IN_SOURCE = "built-in"
+MANAGED_SOURCE = "modelPricing"
 
 
 Dollars = Annotated[float, msgspec.Meta(ge=0)]
@@ -51,39 +60,78 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
         return dollars_per_million / 1_000_000 + searches * self.web_search
 
 
-class Prices:
-    """The price table, read on first use."""
+class Rates(Struct, frozen=True, forbid_unknown_fields=True):
+    """A price as settings have it, in `models` and `modelPricing`."""
 
-    def __init__(self, path: Path | None = None, overrides: Json | None = None, multiplier: float = 1) -> None:
+    input: Dollars
+    output: Dollars
+    cacheRead: Dollars | None = None
+    cacheWrite: Dollars | None = None
+
+    def to_price(self) -> Price:
+        return Price(
+            input=self.input,
+            output=self.output,
+            cache_read=self.cacheRead,
+            cache_write_5m=self.cacheWrite,
+            cache_write_1h=self.cacheWrite,
+        )
+
+
+class KnownPrice(Struct, frozen=True):
+    """The price of a model, and where it comes from."""
+
+    price: Price
+    source: str
+    """`built-in`, `modelPricing`, or a file."""
+
+
+class Prices:
+    """The price tables, read on first use."""
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        overrides: Json | None = None,
+        multiplier: float = 1,
+        settings: Mapping[str, KnownPrice] | None = None,
+    ) -> None:
+        """`path` is a price file, `overrides` and `multiplier` are `modelPricing`, `settings` is `models`."""
         self._path = path
         self._overrides = overrides or {}
         self._multiplier = multiplier
-        self._rows: dict[str, Price] | None = None
-
-    @property
-    def is_configured(self) -> bool:
-        """Whether the user gave the table."""
-        return self._path is not None
+        self._settings = settings or {}
+        self._file: Mapping[str, KnownPrice] | None = None
+        self._built_in: Mapping[str, KnownPrice] | None = None
 
     def cost_usd(self, model: str, usage: Json) -> float | None:
-        """The cost of a call; None if the price is unknown. Raises UsageError if the table is invalid."""
-        price = self.price(model)
-        return None if price is None else price.of(usage) * self._multiplier
+        """The cost of a call; None if the price is unknown. Raises UsageError if a table is invalid."""
+        found = self.find(model)
+        return None if found is None else found.price.of(usage) * self._multiplier
 
-    def price(self, model: str) -> Price | None:
-        if self._rows is None:
-            self._rows = read_table(self._path or BUILT_IN)
+    def find(self, model: str) -> KnownPrice | None:
+        """The price of a model; None if it is unknown. Raises UsageError if a table is invalid."""
         if (override := self._find_override(model)) is not None:
-            return contracted_price(override)
-        matching = [name for name in self._rows if model.startswith(name)]
-        return self._rows[max(matching, key=len)] if matching else None
+            return KnownPrice(msgspec.convert(override, Rates).to_price(), MANAGED_SOURCE)
+        if self._built_in is None:
+            self._built_in = read_known(BUILT_IN)
+        for table in (self._settings, self.read_file(), self._built_in):
+            if (name := longest_prefix(model, table)) is not None:
+                return table[name]
+        return None
+
+    def read_file(self) -> Mapping[str, KnownPrice]:
+        """The price file of the user; empty if there is none. Raises UsageError."""
+        if self._file is None:
+            self._file = {} if self._path is None else read_known(self._path)
+        return self._file
 
     def basis(self, model: str) -> str:
         """Whose prices a model is charged at: `list`, `managed` (the settings or a table of the user) or `unknown`."""
-        if self.price(model) is None:
+        found = self.find(model)
+        if found is None:
             return "unknown"
-        is_own = self.is_configured or self._multiplier != 1 or self._find_override(model) is not None
-        return "managed" if is_own else "list"
+        return "list" if found.source == BUILT_IN_SOURCE and self._multiplier == 1 else "managed"
 
     def _find_override(self, model: str) -> Json | None:
         for name in sorted(self._overrides, key=len, reverse=True):
@@ -93,16 +141,15 @@ class Prices:
         return None
 
 
-def contracted_price(rates: Json) -> Price:
-    """A row of `modelPricing`."""
-    write = rates["cacheWrite"]
-    return Price(
-        input=rates["input"],
-        output=rates["output"],
-        cache_read=rates["cacheRead"],
-        cache_write_5m=write,
-        cache_write_1h=write,
-    )
+def longest_prefix(model: str, names: Mapping[str, Any]) -> str | None:
+    """The longest of the names that the model's name begins with."""
+    return max((name for name in names if model.startswith(name)), key=len, default=None)
+
+
+def read_known(path: Path) -> dict[str, KnownPrice]:
+    """Raises UsageError."""
+    source = BUILT_IN_SOURCE if path == BUILT_IN else str(path)
+    return {name: KnownPrice(price, source) for name, price in read_table(path).items()}
 
 
 def read_table(path: Path) -> dict[str, Price]:

@@ -173,6 +173,8 @@ class Deny(Struct, frozen=True, kw_only=True):
     """The host also ends the turn."""
     stop_reason: str | None = None
     """Why a hook also ends the turn, if one does."""
+    suggestions: tuple[Json, ...] = ()
+    """Updates that would have allowed the call, as an Ask has them."""
 
 
 class Ask(Struct, frozen=True, kw_only=True):

@@ -37,6 +37,7 @@ from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
 from parley.permissions.rules import RuleSet
+from parley.protocol.base import Json
 from parley.tools.catalog import FILE_EFFECTS, SHELL, Effect, canonical_name, find_traits
 from parley.workspace.base import Scope
 from parley.workspace.globs import split_prefix
@@ -115,7 +116,8 @@ def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> D
         kind = "subcommandResults" if runs_commands(request.tool) and mode != "bypassPermissions" else "mode"
         return Allow(input=request.input, source="mode", reason=mode, reason_type=kind, scope=scope)
     if verdict == "deny":
-        return deny_unapproved(request, mode, assessment.hazard or assessment.reason)
+        suggestions = () if assessment.hazard else assessment.suggestions
+        return deny_unapproved(request, mode, assessment.hazard or assessment.reason, suggestions)
     if assessment.hazard:
         return Ask(
             reason=assessment.hazard,
@@ -147,10 +149,10 @@ def ask_or_deny(request: ToolRequest, assessment: Assessment, mode: str, reason:
     )
 
 
-def deny_unapproved(request: ToolRequest, mode: str, reason: str) -> Deny:
+def deny_unapproved(request: ToolRequest, mode: str, reason: str, suggestions: tuple[Json, ...] = ()) -> Deny:
     text = f"{request.tool} is not approved in advance, and the mode {mode} does not ask for approval."
     text += f" Approval is required: {reason}." if reason else ""
-    return Deny(message=text, source="mode", reason=mode, reason_type="mode")
+    return Deny(message=text, source="mode", reason=mode, reason_type="mode", suggestions=suggestions)
 
 
 def deny_by_rule(request: ToolRequest, rule: Rule) -> Deny:

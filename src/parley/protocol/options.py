@@ -573,7 +573,7 @@ class ToolOptions(OptionGroup):
         SWITCH, "--guard", help="Ask the client about every call that is not denied, in every mode."
     )
     fail_on_denial: Option[bool] = Option(
-        SWITCH, "--fail-on-denial", help="End a turn with an error if a call was denied."
+        SWITCH, "--fail-on-denial", help="End a turn with an error if a call was denied; exit code 3."
     )
     question_preview_format: Option[str] = Option(
         one_of("markdown", "html"),

@@ -16,6 +16,7 @@ from parley.models.endpoint import ModelEndpoint, check_url, is_loopback
 from parley.protocol.base import Json, Struct
 from parley.settings import credentials
 from parley.settings.env_vars import custom_headers, extra_body, is_truthy
+from parley.version import how_to_install
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -43,11 +44,13 @@ def anthropic_endpoint(sources: credentials.CredentialSources) -> ModelEndpoint:
     found = credentials.find_credential(sources)
     if found is None and not is_loopback(base_url):
         raise ModelError(credentials.ADVICE, kind="no_key")
+    headers = custom_headers(environment.get("ANTHROPIC_CUSTOM_HEADERS", ""))
     return ModelEndpoint(
         base_url=base_url,
         auth=found.pair() if found else None,
-        headers=custom_headers(environment.get("ANTHROPIC_CUSTOM_HEADERS", "")),
+        headers=headers,
         extra_body=extra_body(environment.get("CLAUDE_CODE_EXTRA_BODY")),
+        key_source=found.source if found else "ANTHROPIC_CUSTOM_HEADERS" if headers else "",
     )
 
 
@@ -65,12 +68,14 @@ def openai_endpoint(environment: Mapping[str, str]) -> ModelEndpoint:
         headers=headers,
         extra_body=extra_body(environment.get("CLAUDE_CODE_EXTRA_BODY")),
         declared=declared_fields(environment, base_url),
+        variables="OPENAI",
+        key_source=openai_key_source(environment),
     )
 
 
 def openai_key_source(environment: Mapping[str, str]) -> str:
     given = (name for name in ("OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS") if environment.get(name))
-    return next(given, "none")
+    return next(given, "")
 
 
 class Service(Struct, frozen=True):
@@ -104,13 +109,13 @@ SERVICES = {
     "openai": Service(
         openai_url,
         lambda sources: openai_endpoint(sources.environment),
-        lambda sources: openai_key_source(sources.environment),
+        lambda sources: openai_key_source(sources.environment) or "none",
         chat_info,
     ),
     "openai-responses": Service(
         openai_url,
         lambda sources: openai_endpoint(sources.environment),
-        lambda sources: openai_key_source(sources.environment),
+        lambda sources: openai_key_source(sources.environment) or "none",
         responses_info,
     ),
 }
@@ -175,8 +180,7 @@ def check_cloud(name: str) -> None:
 
     if find_spec("anthropic") is None:
         raise UsageError(
-            f"CLAUDE_CODE_USE_{name.upper()} requires an extra that is not installed: "
-            f"pip install 'parley-agent[{name}]'"
+            f"CLAUDE_CODE_USE_{name.upper()} requires an extra that is not installed: {how_to_install(name)}"
         )
 
 

@@ -196,7 +196,7 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
     """The settings in effect, each with its source."""
 
     values: dict[str, SettingsValue] = {}
-    """All keys but `env`, `hooks`, `mcpServers`, `enabledPlugins`; those of `permissions` and `sandbox` are dotted."""
+    """All keys without a field of their own. Those of `permissions` and `sandbox` are dotted."""
     rules: tuple[RuleText, ...] = ()
     """The rules of all layers, highest precedence first."""
     directories: tuple[SettingsValue, ...] = ()
@@ -207,6 +207,8 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
     """The entries of `mcpServers`."""
     plugins: dict[str, SettingsValue] = {}
     """The entries of `enabledPlugins`: ids, and whether each is enabled."""
+    models: dict[str, SettingsValue] = {}
+    """The entries of `models`: how names of models begin, and what the user says of those models."""
     mode: SettingsValue | None = None
     bypass_disabled: SettingsValue | None = None
     ignored: tuple[IgnoredEntry, ...] = ()
@@ -247,6 +249,7 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
             "hooks": combine_hooks(self.hooks),
             "mcpServers": {name: value.value for name, value in self.servers.items()},
             "enabledPlugins": {id: value.value for id, value in self.plugins.items()},
+            "models": {name: value.value for name, value in self.models.items()},
         }
         return plain | {key: part for key, part in parts.items() if part}
 

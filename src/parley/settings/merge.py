@@ -1,9 +1,9 @@
 """Merge layers into the settings in effect, with a reason for every entry that has no effect. Pure.
 
-Plain values: as the table of keys says, usually those of the first layer that has the key. `env`, `mcpServers` and
-`enabledPlugins`: the same, entry by entry. Permission rules, directories and hooks: those of all layers. The mode:
-that of the first layer outside the working tree; the tree may only tighten it. The values of `permissions` and
-`sandbox` are merged one by one, as `permissions.KEY` and `sandbox.KEY`.
+Plain values: as the table of keys says, usually those of the first layer that has the key. `env`, `mcpServers`,
+`enabledPlugins` and `models`: the same, entry by entry. Permission rules, directories and hooks: those of all layers.
+The mode: that of the first layer outside the working tree; the tree may only tighten it. The values of `permissions`
+and `sandbox` are merged one by one, as `permissions.KEY` and `sandbox.KEY`.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class SettingsMerger:
         self._rules: list[RuleText] = []
         self._directories: list[SettingsValue] = []
         self._hooks: list[SettingsValue] = []
-        self._servers: dict[str, SettingsValue] = {}
-        self._plugins: dict[str, SettingsValue] = {}
+        self._entries: dict[str, dict[str, SettingsValue]] = {"mcpServers": {}, "enabledPlugins": {}, "models": {}}
+        """Objects that are merged entry by entry."""
         self._modes: list[SettingsValue] = []
         self._bypass_disabled: SettingsValue | None = None
 
@@ -99,14 +99,10 @@ class SettingsMerger:
                 for name, text in value.items():
                     if self._takes_effect(layer, f"env.{name}", text, env_scope(name)):
                         self._environment.setdefault(name, value_at(layer, text))
-            elif key == "mcpServers":
-                for name, server in value.items():
-                    if self._takes_effect(layer, f"mcpServers.{name}", server, scope_of(key)):
-                        self._servers.setdefault(name, value_at(layer, server))
-            elif key == "enabledPlugins":
-                for id, is_enabled in value.items():
-                    if self._takes_effect(layer, f"enabledPlugins.{id}", is_enabled, scope_of(key)):
-                        self._plugins.setdefault(id, value_at(layer, is_enabled))
+            elif key in self._entries:
+                for name, entry in value.items():
+                    if self._takes_effect(layer, f"{key}.{name}", entry, scope_of(key)):
+                        self._entries[key].setdefault(name, value_at(layer, entry))
             elif key == "sandbox":
                 self._add_sandbox(layer, value)
             elif key == "hooks":
@@ -226,8 +222,9 @@ class SettingsMerger:
             directories=tuple(self._directories),
             environment=self._environment,
             hooks=tuple(self._hooks),
-            servers=self._servers,
-            plugins=self._plugins,
+            servers=self._entries["mcpServers"],
+            plugins=self._entries["enabledPlugins"],
+            models=self._entries["models"],
             bypass_disabled=self._bypass_disabled,
             ignored=tuple(self._ignored),
             problems=tuple(self.problems),

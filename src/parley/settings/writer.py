@@ -34,7 +34,7 @@ FILES = {
     "localSettings": "settings.local.json",
 }
 DIRECTORIES = "additionalDirectories"
-ENTRY_OBJECTS = ("env", "mcpServers", "enabledPlugins")
+ENTRY_OBJECTS = ("env", "mcpServers", "enabledPlugins", "models")
 """Objects that are trusted entry by entry."""
 
 

@@ -25,7 +25,7 @@ from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from parley.observer import AttributeValue, Observation, Observer
-from parley.version import __version__
+from parley.version import __version__, how_to_install
 
 W3C = TraceContextTextMapPropagator()
 EXPORTERS = "opentelemetry_traces_exporter"
@@ -187,7 +187,7 @@ def create_exporting_observer(
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
     except ImportError:
-        warn("OTEL_TRACES_EXPORTER is set, but opentelemetry-sdk is missing: pip install 'parley-agent[otel]'")
+        warn(f"OTEL_TRACES_EXPORTER is set, but opentelemetry-sdk is missing: {how_to_install('otel')}")
         return None
     service = {"service.name": environment.get("OTEL_SERVICE_NAME") or "parley", "service.version": __version__}
     provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)

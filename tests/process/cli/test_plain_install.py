@@ -18,7 +18,8 @@ from tests.helpers.terminal import TerminalHarness
 
 SOURCES = Path(parley.__file__).parents[1]
 PATIENCE_SECONDS = 90
-NEEDED = "servers reached by URL need the package mcp 2.3 or later: pip install 'parley-agent[mcp]'"
+INSTALL = "pip install 'parley-agent[{extra}]' (in a checkout: pip install '.[{extra}]')"
+NEEDED = f"servers reached by URL need the package mcp 2.3 or later: {INSTALL.format(extra='mcp')}"
 OPTIONAL = {"mcp", "mcp_types", "psycopg", "opentelemetry", "anthropic", "pytest", "rich", "markdown_it"}
 """Packages of extras, and pytest, which runs the conformance suites."""
 IMPORT_ALL = """
@@ -58,14 +59,14 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_python(packages: Path, folder: Path, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def run_python(packages: Path, folder: Path, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-S", *argv],
-        input=stdin,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         cwd=folder,
-        env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "PYTHONPATH": f"{SOURCES}:{packages}"},
+        env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "PYTHONPATH": f"{SOURCES}:{packages}", **more},
         timeout=PATIENCE_SECONDS,
         check=False,
     )
@@ -83,6 +84,26 @@ def test_every_module_loads_unless_a_package_of_an_extra_is_missing(packages: Pa
     assert done.stderr == ""
     missing = json.loads(done.stdout)
     assert {"mcp"} <= set(missing.values()) <= OPTIONAL
+
+
+@pytest.mark.parametrize(
+    ("extra", "variable", "flags", "code"),
+    [
+        ("otel", {"OTEL_TRACES_EXPORTER": "otlp"}, (), 0),
+        ("postgres", {}, ("--store", "postgres://127.0.0.1/none"), 1),
+        ("bedrock", {"CLAUDE_CODE_USE_BEDROCK": "1"}, ("--model", "sonnet"), 1),
+        ("vertex", {"CLAUDE_CODE_USE_VERTEX": "1"}, ("--model", "sonnet"), 1),
+    ],
+)
+def test_what_needs_an_extra_says_how_to_install_it(
+    packages: Path, tmp_path: Path, extra: str, variable: dict[str, str], flags: tuple[str, ...], code: int
+) -> None:
+    start = ("-c", "from parley.cli.main import run; run()", "-p", "--model", "offline")
+    done = run_python(packages, tmp_path, *start, *flags, "--", "say Hi", **variable)
+
+    assert (done.returncode, done.stdout) == (code, "" if code else "Hi\n")
+    [line] = done.stderr.splitlines()
+    assert line.endswith(INSTALL.format(extra=extra))
 
 
 def test_a_server_behind_a_url_fails_by_the_name_of_the_extra_and_others_work(packages: Path, tmp_path: Path) -> None:

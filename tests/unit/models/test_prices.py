@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.errors import UsageError
-from parley.models.prices import BUILT_IN, Price, Prices, read_table
+from parley.models.prices import BUILT_IN, KnownPrice, Price, Prices, read_table
 from parley.protocol.base import Json
 
 MILLION = 1_000_000
@@ -70,7 +70,7 @@ def test_our_own_models_cost_nothing(model: str) -> None:
 
 
 def test_a_dated_name_has_the_price_of_its_model() -> None:
-    assert Prices().price("claude-haiku-4-5-20251001") == Price(input=1, output=5)
+    assert Prices().find("claude-haiku-4-5-20251001") == KnownPrice(Price(input=1, output=5), "built-in")
 
 
 def test_the_longest_beginning_that_fits_wins(tmp_path: Path) -> None:
@@ -79,19 +79,31 @@ def test_the_longest_beginning_that_fits_wins(tmp_path: Path) -> None:
         '{"a-1-x": {"input": 3, "output": 3}, "a": {"input": 1, "output": 1}, "a-1": {"input": 2, "output": 2}}',
     )
 
-    assert [prices.price(name) for name in ("a-2", "a-1-5", "a-1-xy", "b")] == [
-        Price(input=1, output=1),
-        Price(input=2, output=2),
-        Price(input=3, output=3),
-        None,
+    found = [prices.find(name) for name in ("a-2", "a-1-5", "a-1-xy", "b")]
+    assert [None if known is None else known.price.input for known in found] == [1, 2, 3, None]
+
+
+def test_a_table_of_the_person_is_searched_before_ours(tmp_path: Path) -> None:
+    prices = table(tmp_path, '{"house-": {"input": 1, "output": 2}, "claude-opus": {"input": 7, "output": 8}}')
+
+    assert prices.find("house-model") == KnownPrice(Price(input=1, output=2), f"{tmp_path}/prices.json")
+    assert prices.find("claude-opus-5-5") == KnownPrice(Price(input=7, output=8), f"{tmp_path}/prices.json")
+    assert prices.find("claude-haiku-5-5") == KnownPrice(Price(input=0.1, output=0.5), "built-in")
+
+
+def test_settings_come_before_the_file_and_contracts_before_both(tmp_path: Path) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text('{"a": {"input": 1, "output": 1}, "b-long": {"input": 1, "output": 1}}')
+    settings = {"b": KnownPrice(Price(input=2, output=2), "settings.json")}
+    contracted = {"c": {"input": 3, "output": 3, "cacheRead": 3, "cacheWrite": 4}}
+    prices = Prices(path, contracted, 1, settings)
+    dearest = Price(input=3, output=3, cache_read=3, cache_write_5m=4, cache_write_1h=4)
+
+    assert [prices.find(name) for name in ("a-1", "b-long", "us.anthropic.C-1")] == [
+        KnownPrice(Price(input=1, output=1), str(path)),
+        KnownPrice(Price(input=2, output=2), "settings.json"),
+        KnownPrice(dearest, "modelPricing"),
     ]
-
-
-def test_a_table_of_the_person_replaces_ours(tmp_path: Path) -> None:
-    prices = table(tmp_path, '{"house-": {"input": 1, "output": 2, "cache_read": 0}}')
-
-    assert prices.cost_usd("house-model", {"input_tokens": MILLION, "output_tokens": MILLION}) == pytest.approx(3)
-    assert prices.cost_usd("claude-opus-5-5", {"input_tokens": MILLION}) is None
 
 
 @pytest.mark.parametrize(
@@ -116,7 +128,7 @@ def test_a_broken_table_is_reported_with_its_name(tmp_path: Path, content: bytes
 
 def test_a_missing_table_is_reported_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
-        Prices(tmp_path / "none.json").price("m")
+        Prices(tmp_path / "none.json").find("m")
 
     assert str(raised.value) == f"cannot read price table {tmp_path}/none.json: No such file or directory"
 

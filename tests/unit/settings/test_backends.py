@@ -21,18 +21,25 @@ def test_each_server_gets_its_own_key() -> None:
     both = {"ANTHROPIC_API_KEY": "sk-a", "OPENAI_API_KEY": "sk-o", "ANTHROPIC_CUSTOM_HEADERS": "x-a: 1"}
 
     assert backends.anthropic_endpoint(places(**both)) == ModelEndpoint(
-        base_url="https://api.anthropic.com", auth=("x-api-key", "sk-a"), headers={"x-a": "1"}
+        base_url="https://api.anthropic.com",
+        auth=("x-api-key", "sk-a"),
+        headers={"x-a": "1"},
+        key_source="ANTHROPIC_API_KEY",
     )
     assert backends.openai_endpoint(both) == ModelEndpoint(
         base_url="https://api.openai.com/v1",
         auth=("authorization", "Bearer sk-o"),
         declared=backends.OPENAI_DEFAULTS,
+        variables="OPENAI",
+        key_source="OPENAI_API_KEY",
     )
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8080/v1", "http://localhost:11434/v1", "http://[::1]:1"])
 def test_a_server_on_this_machine_needs_no_key(url: str) -> None:
-    assert backends.openai_endpoint({"OPENAI_BASE_URL": url}) == ModelEndpoint(base_url=url, auth=None)
+    assert backends.openai_endpoint({"OPENAI_BASE_URL": url}) == ModelEndpoint(
+        base_url=url, auth=None, variables="OPENAI"
+    )
     assert backends.anthropic_endpoint(places(ANTHROPIC_BASE_URL=url)) == ModelEndpoint(base_url=url, auth=None)
 
 
@@ -40,7 +47,11 @@ def test_another_server_needs_a_key_or_headers_of_its_own() -> None:
     azure = {"OPENAI_BASE_URL": "https://x.test/openai", "OPENAI_CUSTOM_HEADERS": "api-key: k"}
 
     assert backends.openai_endpoint(azure) == ModelEndpoint(
-        base_url="https://x.test/openai", auth=None, headers={"api-key": "k"}
+        base_url="https://x.test/openai",
+        auth=None,
+        headers={"api-key": "k"},
+        variables="OPENAI",
+        key_source="OPENAI_CUSTOM_HEADERS",
     )
     with pytest.raises(ModelError, match="set OPENAI_API_KEY"):
         backends.openai_endpoint({"OPENAI_BASE_URL": "https://x.test"})

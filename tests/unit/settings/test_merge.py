@@ -45,6 +45,14 @@ def in_order(*layers: SettingsLayer) -> list[SettingsLayer]:
     return sorted(layers, key=lambda layer: SOURCES.index(layer.source))
 
 
+def test_models_are_merged_one_by_one_and_never_from_a_project() -> None:
+    user, project = layer("user", models={"a": {}, "b": {}}), layer("project", models={"c": {}})
+    merged = merge(in_order(layer("flag", models={"a": {"contextWindow": 5}}), project, user), TRUSTED)
+
+    assert merged.models == {"a": value("flag", {"contextWindow": 5}), "b": value("user", {})}
+    assert merged.ignored == (inert("project", "models.c", "models.c={}", NOT_FROM_TREE),)
+
+
 @pytest.mark.parametrize(("strong", "weak"), list(itertools.combinations(SOURCES, 2)))
 def test_of_a_plain_value_the_strongest_layer_counts(strong: Source, weak: Source) -> None:
     merged = merge([layer(strong, model="strong"), layer(weak, model="weak")], TRUSTED)

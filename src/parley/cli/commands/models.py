@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
+
+from msgspec.structs import asdict
 
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.launch import open_launch
@@ -20,9 +22,9 @@ from parley.compose.models import ModelFactory
 from parley.errors import InvalidArguments, ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
-from parley.models.catalog import ALIASES, ModelRef, list_backends, model_info
+from parley.models.catalog import ALIASES, ModelRef, list_backends
 from parley.models.endpoint import without_userinfo
-from parley.models.prices import Prices
+from parley.models.prices import BUILT_IN, Price, read_table
 from parley.protocol.base import Json
 
 CHECK_SECONDS = 60
@@ -50,41 +52,90 @@ def show_models(given: GivenArgs) -> int:
 
 
 def list_models(models: ModelFactory) -> Json:
-    """Models and backends. Raises UsageError for an invalid base URL."""
-    prices, current = models.prices(), models.resolve(models.name())
+    """Models and backends. Raises UsageError for an invalid base URL, price file or setting."""
+    named = {alias: models.resolve(alias) for alias in ALIASES}
+    listed = {choice.display_name for choice in named.values()}
+    others = [name for name in read_table(BUILT_IN) if not name.endswith(":") and name not in listed]
     return {
-        "default": model_row(current, prices),
-        "models": [{"alias": alias, **model_row(models.resolve(alias), prices)} for alias in ALIASES],
+        "default": model_row(models, models.resolve(models.name())),
+        "models": [
+            *({"alias": alias, **model_row(models, choice)} for alias, choice in named.items()),
+            *({"alias": None, **model_row(models, models.resolve(name))} for name in others),
+        ],
+        "configured": list(configured_rows(models)),
         "backends": [backend_row(models, name) for name in list_backends()],
     }
 
 
-def model_row(choice: ModelRef, prices: Prices) -> Json:
+def model_row(models: ModelFactory, choice: ModelRef) -> Json:
+    known, found = models.get_model_info(choice), models.prices().find(choice.display_name)
     return {
         "model": choice.display_name,
-        "context_window": model_info(choice.name).context_window,
-        "has_price": prices.price(choice.display_name) is not None,
+        "context_window": known.context_window,
+        "max_output_tokens": known.max_output_tokens,
+        "price": None if found is None else price_row(found.price),
+        "sources": {
+            "context_window": models.find_limit_source(choice, "contextWindow"),
+            "max_output_tokens": models.find_limit_source(choice, "maxOutputTokens"),
+            "price": None if found is None else found.source,
+        },
     }
 
 
+def configured_rows(models: ModelFactory) -> Iterator[Json]:
+    """What the user says of models, by how their names begin."""
+    for prefix, model in models.configured.items():
+        entry, price = model.entry, model.entry.price
+        yield {
+            "prefix": prefix,
+            "context_window": entry.contextWindow,
+            "max_output_tokens": entry.maxOutputTokens,
+            "price": None if price is None else price_row(price.to_price()),
+            "source": model.source,
+        }
+    for prefix, known in models.prices().read_file().items():
+        limits = {"context_window": None, "max_output_tokens": None}
+        yield {"prefix": prefix, **limits, "price": price_row(known.price), "source": known.source}
+
+
+def price_row(price: Price) -> Json:
+    """Dollars per million tokens. Cached tokens have their usual share of the price unless it is set."""
+    return {name: dollars for name, dollars in asdict(price).items() if dollars is not None and name != "web_search"}
+
+
 def format_listing(listing: Json) -> list[str]:
-    default = listing["default"]
-    aliases = [
-        (row["alias"], row["model"], f"{row['context_window']:,}", format_price(row)) for row in listing["models"]
-    ]
+    style, default = choose_style(), listing["default"]
+    titles = ("model", "window", "output", "$ per million in/out", "from")
+    known = [(row["alias"] or "", *format_model(row, format_sources(row["sources"]))) for row in listing["models"]]
+    own = [format_model({"model": f"{row['prefix']}…", **row}, row["source"]) for row in listing["configured"]]
     backends = [(row["backend"], row["address"], row["key"]) for row in listing["backends"]]
-    style = choose_style()
     return [
-        f"default model: {style.bold(default['model'])} (price {format_price(default)})",
+        f"default model: {style.bold(default['model'])} ({format_price(default['price'])})",
         "",
-        *format_table(("alias", "model", "window", "price"), aliases, right=("window",)),
+        *format_table(("alias", *titles), known, right=("window", "output")),
         "",
+        *(["your settings and price file:", *format_table(titles, own, right=("window", "output")), ""] if own else []),
         *format_table(("backend", "where", "key"), backends),
     ]
 
 
-def format_price(row: Json) -> str:
-    return "known" if row["has_price"] else "unknown: costs are null"
+def format_model(row: Json, source: str) -> tuple[str, ...]:
+    window, output = (f"{row[key]:,}" if row[key] else "" for key in ("context_window", "max_output_tokens"))
+    price = "" if "prefix" in row and row["price"] is None else format_price(row["price"])
+    return row["model"], window, output, price, source
+
+
+def format_sources(sources: Json) -> str:
+    """One word if all values are from the same place."""
+    found = {key: source for key, source in sources.items() if source is not None}
+    if len(set(found.values())) == 1:
+        return str(sources["context_window"])
+    names = {"context_window": "window", "max_output_tokens": "output", "price": "price"}
+    return ", ".join(f"{names[key]}: {source}" for key, source in found.items())
+
+
+def format_price(price: Json | None) -> str:
+    return "no known price" if price is None else f"{price['input']:g} / {price['output']:g}"
 
 
 def backend_row(models: ModelFactory, name: str) -> Json:

@@ -13,7 +13,10 @@ from parley.protocol.base import Struct
 from parley.protocol.options import LimitOptions
 
 WARN_AT = (0.8, 0.95)
-UNKNOWN_PRICE = "The budget cannot be enforced: the price of a model in use is unknown (see PARLEY_PRICES)"
+UNKNOWN_PRICE = (
+    "The dollar budget cannot be enforced: this session has used a model without a known price. Set its price "
+    "(`models` in the settings, or a file in PARLEY_PRICES), or limit tokens with --max-budget-tokens"
+)
 
 # How each kind of budget is written.
 FORMATS = {"usd": "${:g}", "tokens": "{} tokens", "calls": "{} model calls", "seconds": "{:g} seconds"}

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 
 from parley.engine.accounting.budget import Budget, Spent, check_budget, find_warnings
-from parley.models.catalog import ModelRef, list_backends, model_info, resolve
+from parley.models.catalog import ModelInfo, ModelRef, list_backends, model_info, resolve
 from parley.models.prices import Prices
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.messages.result import ModelUsage
@@ -35,9 +35,14 @@ class Ledger:
     """The usage of a session and all its agents, and their common budget."""
 
     def __init__(
-        self, prices: Prices, budget: Budget | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        prices: Prices,
+        budget: Budget | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        get_info: Callable[[str], ModelInfo] = model_info,
     ) -> None:
         self._prices = prices
+        self._get_info = get_info
         self._budget = budget or Budget()
         self._clock = clock
         self._turn_started_at = clock()
@@ -123,8 +128,10 @@ class Ledger:
         """Continue from the totals of an earlier result of this session."""
         self.api_seconds = (result.get("duration_api_ms") or 0) / 1000
         for model, used in (result.get("modelUsage") or {}).items():
+            usage, cost = {**blank_usage(), **parse_model_usage(used)}, used.get("costUSD")
+            # The price may have become known since.
             self._total[model] = ModelTotals(
-                usage={**blank_usage(), **parse_model_usage(used)}, cost_usd=used.get("costUSD")
+                usage=usage, cost_usd=self._prices.cost_usd(model, usage) if cost is None else cost
             )
 
     @property
@@ -134,10 +141,13 @@ class Ledger:
         return None if None in costs else sum(cost for cost in costs if cost is not None)
 
     def by_model(self) -> dict[str, ModelUsage]:
-        return {model: model_usage(model, tally) for model, tally in self._total.items()}
+        return self._report(self._total)
 
     def by_model_this_turn(self) -> dict[str, ModelUsage]:
-        return {model: model_usage(model, tally) for model, tally in self._turn.items()}
+        return self._report(self._turn)
+
+    def _report(self, totals: dict[str, ModelTotals]) -> dict[str, ModelUsage]:
+        return {model: model_usage(model, tally, self._get_info(model)) for model, tally in totals.items()}
 
 
 def blank_usage() -> Json:
@@ -188,8 +198,8 @@ def parse_model_usage(used: Json) -> Json:
     }
 
 
-def model_usage(model: str, totals: ModelTotals) -> ModelUsage:
-    usage, known = totals.usage, model_info(model)
+def model_usage(model: str, totals: ModelTotals, known: ModelInfo) -> ModelUsage:
+    usage = totals.usage
     written = usage["cache_creation"]
     return ModelUsage(
         inputTokens=usage["input_tokens"],

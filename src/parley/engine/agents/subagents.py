@@ -25,7 +25,7 @@ from parley.engine.agents.stats import AgentStats
 from parley.engine.agents.task import AgentLaunch, AgentTask, Parent
 from parley.engine.agents.worktrees import AgentWorktrees, wants_worktree
 from parley.engine.tasks.task import RUNNING, TaskInfo, new_run_id
-from parley.errors import SessionError, ToolError
+from parley.errors import ModelError, SessionError, ToolError, UsageError
 from parley.permissions.base import Allow, ToolRequest
 from parley.protocol.base import Json
 from parley.tools.base import ToolOutput
@@ -113,7 +113,9 @@ class Subagents:
         def open_agents() -> CallsOf:
             return self.calls_of(Parent(id=id, depth=depth, conversation=run.conversation))
 
-        setup = self._open_log(id, build_setup(self._environment, call, kind, parent, worktree, open_agents), meta)
+        setup = build_setup(self._environment, call, kind, parent, worktree, open_agents)
+        self._check_model(id, setup)
+        setup = self._open_log(id, setup, meta)
         info = TaskInfo(
             id=id,
             run_id=new_run_id(config.clock),
@@ -137,6 +139,16 @@ class Subagents:
         watcher.add_done_callback(lambda _: self.worktrees.leave_soon(id))
         self._task_manager.register(task, watcher)
         return task
+
+    def _check_model(self, id: str, setup: AgentSetup) -> None:
+        """Raises ToolError if the agent's model cannot be used in this session."""
+        try:
+            self._environment.conversation.open_model(setup.model)
+        except UsageError as exc:
+            self.worktrees.leave_soon(id)
+            raise ToolError(f"The agent cannot start: {exc}") from None
+        except ModelError:
+            pass  # its first call reports it
 
     def _open_log(self, id: str, setup: AgentSetup, meta: Json | None) -> AgentSetup:
         """Raises ToolError."""

@@ -272,7 +272,13 @@ class ApprovalGate:
         why = f" {question.reason}." if question.reason else ""
         if not self._channel.can_ask:
             text = f"Permission to use {pending.call.name} was not given: there is no one to ask.{why}"
-            return Deny(message=text, source="nobody", reason=question.reason, reason_type=question.reason_type)
+            return Deny(
+                message=text,
+                source="nobody",
+                reason=question.reason,
+                reason_type=question.reason_type,
+                suggestions=question.suggestions,
+            )
         asked = build_can_use_tool(question, pending)
         try:
             with self._channel.waiting(), self._notify_when_slow(asked):

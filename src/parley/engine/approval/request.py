@@ -120,6 +120,12 @@ def title(name: str, shown: str, about: str) -> str:
     return (template or "Use {shown}?").format(about=about, shown=shown)
 
 
+def describe_call(call: ToolUse, cwd: str) -> str:
+    """What a call is about: the command, not what the model says about it."""
+    command = call.input.get("command")
+    return command if isinstance(command, str) else description(ToolRequest(tool=call.name, input=call.input, cwd=cwd))
+
+
 def description(request: ToolRequest) -> str:
     """What a call is about, in a few words. Paths are relative to the working directory."""
     input = request.input

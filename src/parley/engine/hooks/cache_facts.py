@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from parley.models.catalog import ModelRef
-from parley.models.prices import Prices
+from parley.models.prices import BUILT_IN_SOURCE, Prices
 from parley.protocol.base import Json, Struct
 from parley.stores.base import USAGE, Log
 
@@ -69,11 +69,11 @@ def resume_facts(last: LastResponse | None, now: float, model: ModelRef, prices:
 def switch_facts(last: LastResponse | None, now: float, model: ModelRef, prices: Prices) -> Json:
     """The fields of PreModelSwitch and PostModelSwitch."""
     tokens = 0 if last is None else last.tokens
-    known = prices.price(model.display_name) is not None
+    known = prices.find(model.display_name)
     return {
         "context_tokens": tokens,
         "prompt_cache_warm": last is not None and now - last.seconds <= CACHE_SECONDS,
         "cache_ttl": CACHE_TTL,
         "estimated_cache_write_usd": write_cost_usd(prices, model, tokens),
-        "pricing": ("configured" if prices.is_configured else "catalog") if known else "default",
+        "pricing": "default" if known is None else "catalog" if known.source == BUILT_IN_SOURCE else "configured",
     }

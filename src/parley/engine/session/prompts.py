@@ -19,7 +19,7 @@ from parley.engine.context.history import is_nonempty
 from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.session.prompt_queue import DEFAULT_PRIORITY, PRIORITIES, Prompt, PromptQueue, join_content
 from parley.errors import EmptyPrompt, ModelError, SessionError
-from parley.models.catalog import CHARS_PER_TOKEN, UNKNOWN_MODEL, ModelRef, model_info
+from parley.models.catalog import CHARS_PER_TOKEN, UNKNOWN_MODEL, ModelInfo, ModelRef
 from parley.protocol.base import UNSET, Json, convert
 from parley.protocol.blocks import ToolResult, as_json
 from parley.protocol.messages.conversation import User
@@ -183,9 +183,8 @@ def check_not_empty(prompts: list[Prompt]) -> None:
         raise EmptyPrompt
 
 
-def check_size(prompts: list[Prompt], model: ModelRef) -> None:
+def check_size(prompts: list[Prompt], model: ModelRef, known: ModelInfo) -> None:
     """A prompt that no request can hold is refused before it spoils the conversation for good. Raises ModelError."""
-    known = model_info(model.name)
     window = known.context_window
     chars = sum(len(block.get("text", "")) for prompt in prompts for block in prompt.content)
     if known is not UNKNOWN_MODEL and chars > window * CHARS_PER_TOKEN:

@@ -144,7 +144,12 @@ class Session:
         grants = Grants(config.identity, config.cwd)
         self.journal = Journal(config.storage.log, config.clock, grants, config.options.fsync)
         self.journal.report_lost = self.outbox.send_lost_write
-        self.ledger = Ledger(config.model.prices, Budget.from_options(config.options), config.clock.monotonic)
+        self.ledger = Ledger(
+            config.model.prices,
+            Budget.from_options(config.options),
+            config.clock.monotonic,
+            lambda name: config.model.get_info(config.model.resolve(name)),
+        )
         pending = PendingApprovals(self.journal, config.clock.new_uuid)
         self.journal.load(self.ledger, config.warn)
         grants.restore(config.permissions.policy, config.warn)
@@ -210,6 +215,7 @@ class Session:
             open=self.models.open,
             current=lambda: self.conversation.model,
             small=self.config.model.resolve(self.config.model.small),
+            get_info=self.config.model.get_info,
         )
         return SideQuery(models, self.ledger, self.clock.monotonic, self.config.identity)
 

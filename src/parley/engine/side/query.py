@@ -18,10 +18,10 @@ from parley.engine.accounting.ledger import Ledger
 from parley.engine.context.history import with_cache_marker
 from parley.engine.context.system_prompt import system_blocks
 from parley.engine.session.identity import SessionIdentity
-from parley.errors import BudgetSpent, ModelError
+from parley.errors import BudgetSpent, ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import ModelRef, model_info
+from parley.models.catalog import ModelInfo, ModelRef, model_info
 from parley.protocol.base import Json, Struct
 
 TIMEOUT_SECONDS = 120
@@ -37,6 +37,7 @@ class QueryModels(Struct, frozen=True, kw_only=True):
     """The session's own model, which can change."""
     small: ModelRef
     """The small model, if the session's own is on the API."""
+    get_info: Callable[[ModelRef], ModelInfo] = lambda choice: model_info(choice.name)
 
 
 class SideQuery:
@@ -93,6 +94,8 @@ class SideQuery:
                         )
         except BudgetSpent as exc:
             raise ModelError(str(exc), kind="budget_exhausted") from None
+        except UsageError as exc:  # the model cannot be used in this session
+            raise ModelError(str(exc)) from None
         except TimeoutError:
             raise ModelError("the model did not answer in time", kind="timeout_error", retryable=True) from None
         if not accumulator.finished:
@@ -114,7 +117,7 @@ class SideQuery:
             system=system_blocks(system),
             messages=messages,
             tools=tools or [],
-            max_tokens=min(MAX_TOKENS, model_info(choice.name).max_output_tokens),
+            max_tokens=min(MAX_TOKENS, self._models.get_info(choice).max_output_tokens),
             session_id=self._identity.id,
         )
 

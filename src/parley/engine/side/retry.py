@@ -13,7 +13,6 @@ from parley.models.base import ModelRequest
 from parley.models.catalog import ModelRef
 from parley.protocol.base import Message
 from parley.protocol.blocks import Text, ToolUse
-from parley.protocol.messages.system import ApiRetry
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
@@ -35,19 +34,11 @@ async def call_with_retry(
         except ModelError as exc:
             failures += 1
             since = since if failures > 1 else now()
-            delay = retry.delay_seconds(
-                exc, failures, conversation.options.max_retries, conversation.config.random(), now() - since
-            )
+            most = conversation.options.max_retries
+            delay = retry.delay_seconds(exc, failures, most, conversation.config.random(), now() - since)
             if delay is None:
                 raise
-            line = ApiRetry(
-                attempt=failures,
-                max_retries=retry.max_retries_for(exc, conversation.options.max_retries),
-                retry_delay_ms=round(delay * 1000),
-                error_status=exc.status,
-                error=outcome.error_name(exc),
-            )
-            send(line)
+            send(retry.retry_message(exc, failures, most, delay))
             await conversation.clock.sleep(delay)
 
 

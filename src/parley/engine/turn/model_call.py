@@ -31,7 +31,7 @@ from parley.models.base import ModelEvent
 from parley.models.catalog import ModelRef
 from parley.protocol.base import UNSET, Json, UnsetType
 from parley.protocol.blocks import Block, Text, ToolUse
-from parley.protocol.messages.system import ApiRetry, Informational, Status, ThinkingTokens
+from parley.protocol.messages.system import Informational, Status, ThinkingTokens
 
 if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher
@@ -253,16 +253,7 @@ class ModelCall:
             raise error
         else:
             self._idle_timer.checks = 0
-            conversation.send(
-                ApiRetry(
-                    attempt=trouble.failures,
-                    max_retries=retry.max_retries_for(error, most),
-                    retry_delay_ms=round(delay * 1000),
-                    error_status=error.status,
-                    error=outcome.error_name(error),
-                    no_response=describe_wait(error.waited_seconds),
-                )
-            )
+            conversation.send(retry.retry_message(error, trouble.failures, most, delay))
             await conversation.clock.sleep(delay)
         if not accumulator.calls() and (said := accumulator.texts()):
             self._texts += said[-1:]
@@ -416,8 +407,3 @@ class TurnTimings:
         if has_client_uuid and self.request_wall_seconds is not None:
             fields["request_sent_wall_ms"] = round(self.request_wall_seconds * 1000)
         return fields
-
-
-def describe_wait(seconds: float | None) -> Json | UnsetType:
-    """How long a backend was waited for that sent nothing, and how long the retry waits."""
-    return UNSET if seconds is None else dict.fromkeys(("waited_ms", "retry_wait_ms"), round(seconds * 1000))

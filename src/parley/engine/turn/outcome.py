@@ -255,8 +255,5 @@ PLAIN = ("no_key", "prompt_too_long", "compaction_failed")
 def error_text(error: ModelError) -> str:
     """The text for the user."""
     if error.status is None:
-        return error.message if error.kind in PLAIN else f"API Error: {error.message}"
-    if error.status == 401:
-        keys = "ANTHROPIC_API_KEY or OPENAI_API_KEY"
-        return f"API Error: 401 {error.message}. Check the API key ({keys}), or try --model offline."
-    return f"API Error: {error.status} {error.message}"
+        return str(error) if error.kind in PLAIN else f"API Error: {error}"
+    return f"API Error: {error.status} {error}"

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from parley.engine.context.conversation import Conversation
 from parley.engine.session.prompt_queue import Prompt
+from parley.engine.turn import outcome
 from parley.errors import ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.catalog import ModelRef
-from parley.protocol.base import Json
-from parley.protocol.messages.system import Informational
+from parley.protocol.base import UNSET, Json, UnsetType
+from parley.protocol.messages.system import ApiRetry, Informational
 
 KEY_RETRIES = 2
+MAX_MESSAGE_CHARS = 500
+"""Of a server's error in a retry line."""
 FIRST_DELAY_SECONDS = 0.5
 MAX_DELAY_SECONDS = 30.0
 MAX_DOUBLINGS = 10
@@ -61,7 +64,8 @@ class FailureStreak:
 
 def max_retries_for(error: ModelError, max_retries: int) -> int:
     """The number of retries for this failure. A rejected key is retried less often."""
-    return min(max_retries, KEY_RETRIES) if error.status == 401 else max_retries
+    useful = KEY_RETRIES if error.status == 401 else error.max_retries
+    return max_retries if useful is None else min(max_retries, useful)
 
 
 def delay_seconds(
@@ -82,6 +86,24 @@ def backoff_seconds(error: ModelError, attempt: int, random: float) -> float:
         return min(error.retry_after_seconds, MAX_RETRY_AFTER_SECONDS)
     doubled = FIRST_DELAY_SECONDS * 2 ** min(attempt - 1, MAX_DOUBLINGS)
     return float(min(doubled, MAX_DELAY_SECONDS)) * (1 + 0.25 * random)
+
+
+def retry_message(error: ModelError, attempt: int, max_retries: int, delay: float) -> ApiRetry:
+    """What the client is sent before a retry."""
+    return ApiRetry(
+        attempt=attempt,
+        max_retries=max_retries_for(error, max_retries),
+        retry_delay_ms=round(delay * 1000),
+        error_status=error.status,
+        error=outcome.error_name(error),
+        error_message=error.message[:MAX_MESSAGE_CHARS],
+        no_response=describe_wait(error.waited_seconds),
+    )
+
+
+def describe_wait(seconds: float | None) -> Json | UnsetType:
+    """How long a backend was waited for that sent nothing, and how long the retry waits."""
+    return UNSET if seconds is None else dict.fromkeys(("waited_ms", "retry_wait_ms"), round(seconds * 1000))
 
 
 class Fallback:

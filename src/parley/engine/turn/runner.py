@@ -233,7 +233,7 @@ class TurnRunner:
                 session.resumed_turn.resend_client_calls(turn.resumed_calls)
         else:
             check_not_empty(turn.prompts)
-            check_size(turn.prompts, conversation.model)
+            check_size(turn.prompts, conversation.model, conversation.config.model.get_info(conversation.model))
             conversation.close_interrupted_calls()
             conversation.append_date()
             if not session.journal.history.list_entries():

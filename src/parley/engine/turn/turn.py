@@ -26,6 +26,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from parley.engine.approval.request import describe_call
 from parley.engine.context.conversation import Conversation
 from parley.engine.session.config import ENVELOPE_BYTES
 from parley.engine.session.prompt_queue import Prompt, PromptQueue
@@ -41,7 +42,7 @@ from parley.permissions.base import Deny
 from parley.protocol.base import UNSET, Json, UnsetType, encode_json, to_builtins
 from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
-from parley.protocol.messages.dialects import AnswerComplete
+from parley.protocol.messages.dialects import AnswerComplete, CallDenied
 from parley.protocol.messages.result import Denial
 from parley.protocol.messages.system import PermissionDenied
 from parley.tools.base import ToolOutput
@@ -163,6 +164,9 @@ class Turn:
             ended = await self._finish_tools(calls, stop_reason, is_stopped=is_stopped)
         else:
             ended = self._conclude(stop_reason)
+        if ended is not None and ended.terminal_reason == "completed" and self.conversation.options.fail_on_denial:
+            denied = [denial.tool_name for denial in self.tool_batch.denials]
+            ended = outcome.denied(denied, stop_reason) if denied else ended
         if ended is not None and not await self._hooks_continue(ended):
             if ended.terminal_reason == "completed" and not self.conversation.tool_executor.agent:
                 self.conversation.ledger.check_cost()  # clients expect the turn that spends the budget to fail
@@ -209,9 +213,6 @@ class Turn:
 
     def _conclude(self, stop_reason: str | None) -> TurnOutcome | None:
         """The model asks for nothing more: the outcome, unless its answer does not match the output schema."""
-        denials = self.tool_batch.denials
-        if denials and self.conversation.options.fail_on_denial:
-            return outcome.denied([denial.tool_name for denial in denials], stop_reason)
         schema = self.conversation.output_schema
         if schema is None:
             return outcome.completed(self.model_call.display_text(), stop_reason)
@@ -361,6 +362,15 @@ class ToolBatch:
 
     def _deny(self, call: ToolUse, denial: Deny) -> None:
         self.denials.append(Denial(tool_name=call.name, tool_use_id=call.id, tool_input=call.input))
+        if denial.source not in ("host", "reply"):
+            self._conversation.send(
+                CallDenied(
+                    tool_name=call.name,
+                    about=describe_call(call, self._conversation.tool_context.state.cwd),
+                    reason=denial.message,
+                    suggestions=list(denial.suggestions),
+                )
+            )
         if denial.source in ("host", "reply", "hook"):
             return  # the client knows, or the result says so
         self._conversation.send(

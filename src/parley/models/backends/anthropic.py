@@ -98,6 +98,10 @@ class Anthropic:
                     exc.quota = None
                 if exc.status == 401 and self._find is not None:
                     self._endpoint = None
+                if exc.status is not None:
+                    from parley.models.advice import add_advice
+
+                    add_advice(exc, endpoint, request.model)
                 self._dropped.record(exc, optional_fields(fields, betas))
 
     def _encode(self, fields: Json) -> bytes:

@@ -39,6 +39,13 @@ GIVEN = ("model", "max_tokens", "messages", "stream")
 """Fields that the package takes as arguments."""
 
 
+ADVICE: dict[int | None, str] = {
+    401: "Check the credentials for {cloud} (docs/models.md).",
+    403: "Check the credentials for {cloud}, and whether they may use this model (docs/models.md).",
+    404: "Use the names that models have on {cloud} (docs/models.md).",
+}
+
+
 class CloudModel:
     """A client of the `anthropic` package for one cloud."""
 
@@ -79,6 +86,7 @@ class CloudModel:
                     yield event
                 return
             except ModelError as exc:
+                exc.advice = ADVICE.get(exc.status, "").format(cloud=self.cloud)
                 self._dropped.record(exc, optional_fields(fields, betas))
 
     async def close(self) -> None:

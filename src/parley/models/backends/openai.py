@@ -125,6 +125,10 @@ class OpenAI:
                         yield event
                     return
                 exc.message = endpoint.without_key(self._locate(exc, stream))
+                if exc.status is not None:
+                    from parley.models.advice import add_advice
+
+                    add_advice(exc, endpoint, self._name)
                 self._dropped.record(exc, self._optional_fields(fields))
 
     def _build_body(self, request: ModelRequest, endpoint: ModelEndpoint) -> Json:

@@ -244,12 +244,17 @@ class ConnectionPool:
                     raise failure(status, exchange.response.headers, body)
                 yield StreamedResponse(exchange, timeout, limits.silence_seconds)
         except TimeoutError:
-            late = ModelError(LATE, kind="timeout_error", retryable=True)
             has_answer = exchange is not None and exchange.response.status is not None
-            late.waited_seconds = None if has_answer else min(limits.first_byte_seconds, limits.request_seconds)
+            waited = None if has_answer else min(limits.first_byte_seconds, limits.request_seconds)
+            what = "stopped in the middle of its response" if waited is None else f"sent nothing for {waited:g} s"
+            text = f"{LATE}: {without_userinfo(self._base_url)} {what}"
+            late = ModelError(text, kind="timeout_error", retryable=True)
+            late.waited_seconds = waited
             raise late from None
         except (OSError, BadResponse) as exc:
-            raise connection_error(exc, self._base_url) from None
+            from parley.models.http.failures import connection_error
+
+            raise connection_error(exc, self._base_url, by_proxy=proxy is not None) from None
         finally:
             if connection is not None:
                 self._release(connection, exchange)
@@ -264,7 +269,9 @@ class ConnectionPool:
         try:
             return Address.parse(url)
         except ValueError as exc:
-            raise connection_error(exc, self._base_url) from None
+            raise ModelError(
+                f"cannot reach {without_userinfo(self._base_url)}: {exc}", kind="connection_failed"
+            ) from None
 
     def _find_proxy(self, address: Address) -> Address | None:
         """Raises ModelError."""
@@ -290,7 +297,8 @@ class ConnectionPool:
             async with asyncio.timeout(self._deadlines.connect_seconds):
                 return await connect(address, proxy, self._make_context)
         except TimeoutError:
-            raise ConnectionError("the connection was not established in time") from None
+            seconds = self._deadlines.connect_seconds
+            raise ConnectionError(f"the connection was not established within {seconds:g} s") from None
 
     def _release(self, connection: Connection, exchange: Exchange | None) -> None:
         """Keep a connection for the next call if its response was read to the end."""
@@ -367,10 +375,3 @@ def parse_retry_after(text: str | None) -> float | None:
         return max(0.0, float(text)) if text else None
     except ValueError:
         return None
-
-
-def connection_error(exc: Exception, base_url: str) -> ModelError:
-    """The error for a failed or broken connection."""
-    reason = str(exc) or type(exc).__name__
-    where = without_userinfo(base_url)
-    return ModelError(f"no answer from {where}: {reason}", kind="connection_failed", retryable=True)

@@ -139,6 +139,17 @@ class AnswerComplete(Message, frozen=True, kw_only=True, tag="answer_complete"):
     message_id: str
 
 
+class CallDenied(Message, frozen=True, kw_only=True, tag="call_denied"):
+    """Internal: a call was denied and the client was not asked. Text output reports it. Not sent."""
+
+    tool_name: str
+    about: str
+    """What the call is about, in a few words."""
+    reason: str
+    suggestions: list[Json]
+    """Permission updates that would have allowed it, as `can_use_tool` offers them."""
+
+
 class Provisions(Message, frozen=True, kw_only=True, tag="provisions"):
     """Internal: session changes in a miriad prompt, which the dialect extracts from it. Not sent."""
 
@@ -159,6 +170,6 @@ class Withdrawal(Message, frozen=True, kw_only=True, tag="withdrawal"):
 
 
 DIALECT_EVENTS: frozenset[type[Message]] = frozenset(
-    {SessionOpened, AnswerComplete, Queued, Injected, SystemFault, PermissionRequest}
+    {SessionOpened, AnswerComplete, CallDenied, Queued, Injected, SystemFault, PermissionRequest}
 )
 """Messages that the engine sends to every dialect. The stream-json dialect drops them; others use what they support."""

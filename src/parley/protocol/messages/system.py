@@ -184,6 +184,8 @@ class ApiRetry(Message, frozen=True, kw_only=True, tag="system"):
     retry_delay_ms: Number
     error_status: int | None
     error: str
+    error_message: str | UnsetType = UNSET
+    """Parley only: what failed, in words."""
     no_response: Json | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
     uuid: str | UnsetType = UNSET

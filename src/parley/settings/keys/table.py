@@ -103,6 +103,7 @@ KEYS: dict[str, SettingKey] = {
     "enforceAvailableModels": SettingKey(SWITCH, note="`availableModels` also limits the default model"),
     "deniedModels": SettingKey(TEXTS, MANAGED, "models that cannot be used (see Policies)", merge="union"),
     "modelOverrides": SettingKey(TEXT_MAP, PERSON, "the name under which the server knows a model"),
+    "models": SettingKey(OBJECT, PERSON, "context window, longest answer and price of models (models.md)"),
     "modelPricing": SettingKey(PRICING, MANAGED, "prices instead of those of the built-in table"),
     "modelPicker": reported("the list of models that clients receive is fixed"),
     "modelSettings": reported("use `effortLevel`, `maxEffortLevel` and `autoCompactWindow`"),

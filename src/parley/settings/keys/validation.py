@@ -23,6 +23,7 @@ RESTRICTIONS = frozenset(
         "sandbox",
         "sandbox.enabled",
         "sandbox.failIfUnavailable",
+        "models",  # a price decides when a budget is spent
         "availableModels",
         "enforceAvailableModels",
         "allowedMcpServers",

@@ -19,6 +19,7 @@ from parley.stores.base import TAKEN_OVER, Entry
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.search_text import SAID, entry_text, first_prompt, split_words
 from parley.stores.sql.rows import Row, RowChain, agent_key, next_checksum
+from parley.version import how_to_install
 
 if TYPE_CHECKING:
     import psycopg
@@ -67,7 +68,7 @@ def connect(address: str) -> psycopg.Connection[tuple[Any, ...]]:
     try:
         import psycopg
     except ImportError:
-        raise UsageError("the PostgreSQL store needs an extra: pip install 'parley-agent[postgres]'") from None
+        raise UsageError(f"the PostgreSQL store needs an extra: {how_to_install('postgres')}") from None
     try:
         return psycopg.connect(
             address,

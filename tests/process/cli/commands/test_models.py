@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +23,9 @@ def test_what_is_configured_is_listed_without_asking_anybody_and_without_secrets
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "hush" not in done.stdout
-    assert done.stdout.startswith("default model: openai:gpt (price unknown: costs are null)\n")
+    assert done.stdout.startswith("default model: openai:gpt (no known price)\n")
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert ["sonnet", "claude-sonnet-5-5", "1,000,000", "known"] in rows
+    assert ["sonnet", "claude-sonnet-5-5", "1,000,000", "128,000", "2", "/", "10", "built-in"] in rows
     assert ["anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"] in rows
     assert ["openai", "http://gate.test/v1", "OPENAI_API_KEY"] in rows
 
@@ -65,7 +66,7 @@ def test_anything_else_is_answered_with_the_usage(run: Any, argv: list[str]) -> 
 
 def test_the_list_and_the_checks_can_be_json(run: Any) -> None:
     listed = json.loads(run("models", "--json", ANTHROPIC_MODEL="openai:gpt").stdout)
-    assert (listed["default"]["model"], listed["default"]["has_price"]) == ("openai:gpt", False)
+    assert (listed["default"]["model"], listed["default"]["price"]) == ("openai:gpt", None)
     assert [row["model"] for row in listed["models"] if row["alias"] == "sonnet"] == ["claude-sonnet-5-5"]
     assert {"backend": "openai", "address": "https://api.openai.com/v1", "key": "none"} in listed["backends"]
 
@@ -73,6 +74,87 @@ def test_the_list_and_the_checks_can_be_json(run: Any) -> None:
     works, fails = json.loads(done.stdout)
     assert (done.returncode, works["ok"], works["answered_as"], fails["ok"]) == (1, True, "offline", False)
     assert fails["error"].startswith("No API key")
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> str:
+    """What the user says of models in settings, and in a price file, which is returned."""
+    settings = {"models": {"openai:q": {"contextWindow": 5000}, "openai:qwen": {"price": {"input": 1, "output": 2}}}}
+    (tmp_path / "home" / ".claude").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "home" / ".claude" / "settings.json").write_text(json.dumps(settings))
+    (tmp_path / "prices.json").write_text(
+        '{"openai:": {"input": 3, "output": 4}, "claude-fable": {"input": 5, "output": 6}}'
+    )
+    return str(tmp_path / "prices.json")
+
+
+def test_each_value_is_listed_with_its_source(run: Any, tmp_path: Path, configured: str) -> None:
+    done = run("models", "--json", PARLEY_PRICES=configured, ANTHROPIC_MODEL="openai:qwen3")
+    found, settings = json.loads(done.stdout), str(tmp_path / "home" / ".claude" / "settings.json")
+
+    assert found["default"] == {
+        "model": "openai:qwen3",
+        "context_window": 5000,
+        "max_output_tokens": 32000,
+        "price": {"input": 1, "output": 2},
+        "sources": {"context_window": settings, "max_output_tokens": "assumed", "price": settings},
+    }
+    assert {row["alias"]: row["sources"]["price"] for row in found["models"] if row["alias"]} == {
+        **dict.fromkeys(("default", "inherit", "opus", "sonnet", "haiku"), "built-in"),
+        "fable": configured,
+    }
+    assert found["configured"] == [
+        {"prefix": "openai:q", "context_window": 5000, "max_output_tokens": None, "price": None, "source": settings},
+        {
+            "prefix": "openai:qwen",
+            "context_window": None,
+            "max_output_tokens": None,
+            "price": {"input": 1, "output": 2},
+            "source": settings,
+        },
+        {
+            "prefix": "openai:",
+            "context_window": None,
+            "max_output_tokens": None,
+            "price": {"input": 3, "output": 4},
+            "source": configured,
+        },
+        {
+            "prefix": "claude-fable",
+            "context_window": None,
+            "max_output_tokens": None,
+            "price": {"input": 5, "output": 6},
+            "source": configured,
+        },
+    ]
+
+
+def test_sources_are_listed_for_people_too(run: Any, tmp_path: Path, configured: str) -> None:
+    lines = run("models", PARLEY_PRICES=configured).stdout.splitlines()
+
+    [fable] = [line for line in lines if line.startswith("fable")]
+    assert fable.endswith(f"5 / 6                 window: built-in, output: built-in, price: {configured}")
+    assert ["openai:q…", "5,000", f"{tmp_path}/home/.claude/settings.json"] in [line.split() for line in lines]
+
+
+@pytest.mark.parametrize("name", ["offlin", "Opus", "sonet"])
+def test_a_word_that_is_almost_a_short_name_is_refused_before_any_request(run: Any, name: str) -> None:
+    with running(read_script("", "test")) as server:
+        checked = run("models", "--check", name, ANTHROPIC_BASE_URL=server.url)
+        started = run("-p", "--model", name, "hi", ANTHROPIC_BASE_URL=server.url)
+
+    meant = {"offlin": "offline", "Opus": "opus", "sonet": "sonnet"}[name]
+    error = f"unknown model {name!r}. Did you mean {meant}? `parley models` lists the known names."
+    assert (checked.returncode, checked.stdout) == (1, f"{name}  fails: {error}\n")
+    assert (started.returncode, started.stdout, started.stderr) == (1, "", f"Error: {error}\n")
+    assert server.exchanges == []
+
+
+def test_the_server_may_have_any_other_name(run: Any) -> None:
+    with running(read_script("at_end = 'repeat'\n[[turn]]\ntext = 'OK'\n", "test")) as server:
+        done = run("models", "--check", "house", "opus4", "openai/gpt", ANTHROPIC_BASE_URL=server.url)
+
+    assert (done.returncode, len(server.exchanges)) == (0, 3)
 
 
 def test_an_address_that_is_invalid_is_one_sentence(run: Any) -> None:

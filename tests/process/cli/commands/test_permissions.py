@@ -248,7 +248,7 @@ def test_a_call_without_a_decision_on_record_is_not_compared(run: Any, tmp_path:
 # A denial because there is no one to ask.
 
 
-@pytest.mark.parametrize(("flags", "code"), [((), 0), (("--fail-on-denial",), 1)])
+@pytest.mark.parametrize(("flags", "code"), [((), 0), (("--fail-on-denial",), 3)])
 def test_a_denied_call_fails_the_run_where_that_is_wanted(
     run: Any, tmp_path: Path, flags: tuple[str, ...], code: int
 ) -> None:

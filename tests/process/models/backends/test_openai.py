@@ -217,7 +217,7 @@ async def test_a_failure_has_the_name_that_the_engine_knows(
     async with talking(whole(status, body), api=api) as (_, model):
         result = await refusal(model, HELLO)
 
-    assert result == expected
+    assert {**result, "advice": ""} == expected
 
 
 @both_apis

@@ -39,7 +39,7 @@ text = "Done."
         (Budget(usd=0.5), Spent(usd=0.49), None),
         (Budget(usd=0.5), Spent(usd=0.5), "Reached maximum budget ($0.5)"),
         (Budget(usd=0), Spent(), "Reached maximum budget ($0)"),
-        (Budget(usd=1), Spent(usd=None), "price of a model in use is unknown"),
+        (Budget(usd=1), Spent(usd=None), "a model without a known price"),
         (Budget(tokens=100), Spent(tokens=99), None),
         (Budget(tokens=100), Spent(tokens=100), "Reached maximum budget (100 tokens)"),
         (Budget(calls=3), Spent(calls=3), "Reached maximum budget (3 model calls)"),
