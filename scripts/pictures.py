@@ -16,6 +16,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -48,6 +49,8 @@ class Picture:
     command: str
     setup: Sequence[str] = ()
     """Commands that are not in the picture."""
+    answers: Sequence[tuple[str, str]] = ()
+    """Texts to wait for, and the keys to press then."""
     rows: int = 40
     """Later lines are cut off."""
 
@@ -72,12 +75,27 @@ It prints the **moon phase** of a date:
 Try `python main.py 2026-11-17`.'''
 """
 """What the model does in the picture of a run."""
+ASKING = """\
+[[turn]]
+text = "I will create the folder."
+tools = [{ name = "Bash", input = { command = "mkdir notes" } }]
+
+[[turn]]
+text = "The folder `notes` is there."
+"""
+"""What it does in the picture of a question."""
 PROJECT = "echo 'import sys; from moon import phase; print(phase(sys.argv[1]))' > main.py; touch moon.py"
 PICTURES = [
     Picture(
         "run",
         'parley "What does this project do?"',
         [PROJECT, f"cat > ~/script.toml <<'END'\n{SCRIPT}END", "parley config set model scripted:$HOME/script.toml"],
+    ),
+    Picture(
+        "question",
+        'parley "Make a folder for the notes"',
+        [f"cat > ~/script.toml <<'END'\n{ASKING}END", "parley config set model scripted:$HOME/script.toml"],
+        answers=[("y yes, once", "y")],
     ),
     Picture("help", "parley --help", rows=32),
     Picture("doctor", "parley doctor", ["parley config set model offline"]),
@@ -253,6 +271,9 @@ def capture(picture: Picture, home: Path) -> list[str]:
         keep = ["set-option", "-g", "history-limit", str(MOST_LINES), ";"]
         start = ["new-session", "-d", *size, "bash", "-c", script]
         subprocess.run([*tmux, *keep, *start], cwd=project, env=environment, check=True)
+        for text, keys in picture.answers:
+            wait_for(tmux, text)
+            subprocess.run([*tmux, "send-keys", keys], check=True)
         subprocess.run([*tmux, "wait-for", "done"], env=environment, check=True, timeout=RUN_SECONDS)
         shown = subprocess.run(
             [*tmux, "capture-pane", "-p", "-e", "-S", f"-{MOST_LINES}"],
@@ -265,6 +286,15 @@ def capture(picture: Picture, home: Path) -> list[str]:
     lines = [hide_machine(line, home) for line in shown.rstrip().splitlines()]
     typed = [f"\x1b[90m{'>' if at else '$'}\x1b[0m {part}" for at, part in enumerate(picture.command.splitlines())]
     return [*typed, *lines][: picture.rows]
+
+
+def wait_for(tmux: Sequence[str], text: str) -> None:
+    """Wait until the terminal shows a text."""
+    deadline = time.monotonic() + RUN_SECONDS
+    while text not in subprocess.run([*tmux, "capture-pane", "-p"], check=True, capture_output=True, text=True).stdout:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{text!r} is not shown")
+        time.sleep(0.05)
 
 
 def hide_machine(line: str, home: Path) -> str:

@@ -60,7 +60,7 @@ def check(run: Run, tool: str, input: Any, *options: str) -> dict[str, Any]:
     """The permission decision on a call."""
     done = run("permissions", "check", tool, json.dumps(input), "--json", *options)
     decision: dict[str, Any] = json.loads(done.stdout)
-    assert done.returncode == ["allow", "ask", "deny"].index(decision["behavior"]), done.stderr
+    assert done.returncode == ["allow", "ask", "deny"].index(decision["decision"]), done.stderr
     return decision
 
 
