@@ -120,12 +120,15 @@ class Screen:
         if not lines:
             return ""
         above = lines if cursor is None else lines[: cursor[0] + 1]
-        rows = len(above) - 1
+        rows, total = len(above) - 1, len(lines)
         if self._reflows and columns < drawn_columns:
             rows = sum(rows_of(line, columns) for line in above[:-1])
             last = visible_width(above[-1]) if cursor is None else cursor[1]
             rows += max(0, min(last, drawn_columns) - 1) // columns
-        return "\r" + (f"\x1b[{rows}A" if rows else "") + "\x1b[J"
+            total = sum(rows_of(line, columns) for line in lines)
+        # tmux moves the window into its history if all of it is erased at once, so the first row is erased by itself.
+        rest = "\x1b[B\x1b[J\x1b[A" if total > 1 else ""
+        return "\r" + (f"\x1b[{rows}A" if rows else "") + "\x1b[K" + rest
 
 
 def visible_width(line: str) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.process import PARLEY
 from tests.helpers.terminal import TmuxHarness
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed (apt install tmux)")
@@ -135,3 +136,13 @@ def test_a_window_that_is_resized_while_an_answer_arrives_loses_nothing(tmp_path
     found = [int(number) for number in re.findall(r"Paragraph (\d+)", shown)]
     assert found == list(range(30))
     assert flat("\n".join(SHOWN[20:])) in flat(shown)
+
+
+def test_the_status_line_leaves_no_trace_above_a_window_that_was_cleared(tmp_path: Path) -> None:
+    script = write_script(tmp_path, f"text = 'One.'\n{bash('true')}", "text = 'Two.'")
+    with TmuxHarness(tmp_path) as tmux:
+        tmux.type(f"clear; {PARLEY} {' '.join(script)} go; echo exit=$?")
+        tmux.press("Enter")
+        shown = tmux.wait_for("exit=0")
+
+    assert "Answering" not in shown

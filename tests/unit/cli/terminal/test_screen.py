@@ -110,7 +110,7 @@ def test_a_narrower_window_that_wraps_live_lines_is_counted() -> None:
     size[0] = 5
     screen.clear()
 
-    assert "\x1b[3A\x1b[J" in written[-1]  # each line takes two rows now; the cursor is in the last
+    assert "\x1b[3A\x1b[K" in written[-1]  # each line takes two rows now; the cursor is in the last
 
 
 def test_a_terminal_that_cuts_lines_is_not_counted_so() -> None:
@@ -121,4 +121,4 @@ def test_a_terminal_that_cuts_lines_is_not_counted_so() -> None:
     size[0] = 5
     screen.clear()
 
-    assert "\x1b[1A\x1b[J" in written[-1]
+    assert "\x1b[1A\x1b[K" in written[-1]
