@@ -23,7 +23,7 @@ OTHER_TOOL = r"(?!mcp__)[A-Za-z_][\w.-]*"
 """The name of a tool that other versions or packages may have."""
 PROMPT_TOOL = r"mcp__[\w-]+?__[\w-]+"
 RESTRICTED_BYPASS = f"a restricted session cannot use {BYPASS}"
-ROOT_BYPASS = "root may not bypass permissions (--dangerously-skip-permissions) outside of a sandbox (IS_SANDBOX=1)"
+ROOT_BYPASS = "root cannot bypass permissions (--dangerously-skip-permissions) outside a sandbox (IS_SANDBOX=1)"
 
 
 def permission_mode(launch: LaunchContext) -> str:
@@ -37,10 +37,10 @@ def permission_mode(launch: LaunchContext) -> str:
             raise UsageError(RESTRICTED_BYPASS)
         return "default"
     if requested == BYPASS and disabled is not None:
-        launch.warn(f"settings: {printable(disabled.path)} disables {BYPASS}; the mode is default")
+        launch.warn(f"settings: {printable(disabled.path)} disables {BYPASS}; using the mode default")
         return "default"
     if requested == "auto" and is_auto_disabled(launch.settings.merged):
-        launch.warn("settings: the mode auto is disabled (disableAutoMode); the mode is default")
+        launch.warn("settings: the mode auto is disabled (disableAutoMode); using the mode default")
         return "default"
     return requested
 
@@ -167,7 +167,7 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
     options = launch.options
     allowed = options.allowed_tools or ()
     if allowed and launch.settings.merged.is_on("allowManagedPermissionRulesOnly"):
-        launch.warn("option '--allowedTools' has no effect: only managed settings allow calls by rules")
+        launch.warn("option '--allowedTools' has no effect: only managed settings can add allow rules")
         allowed = ()
     launch_rules = LaunchRules(
         cwd=launch.started_in,
