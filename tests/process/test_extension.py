@@ -291,9 +291,9 @@ def test_bad_entry_points_are_reported_by_name_and_skipped(run: Run, bad: Path) 
             "module 'bad_extension' has no attribute 'Missing'"
         ),
         "extension 'Raises' (parley.tools, from bad-extension) cannot be loaded: RuntimeError: not today",
-        "extension 'anthropic' (parley.models, from bad-extension) is ignored: a built-in has this name",
-        "extension 'jsonrpc' (parley.dialects, from bad-extension) is ignored: a built-in has this name",
-        "extension 'sqlite' (parley.stores, from bad-extension) is ignored: a built-in has this name",
+        "extension 'anthropic' (parley.models, from bad-extension) is ignored: a built-in has the same name",
+        "extension 'jsonrpc' (parley.dialects, from bad-extension) is ignored: a built-in has the same name",
+        "extension 'sqlite' (parley.stores, from bad-extension) is ignored: a built-in has the same name",
     ]
 
 

@@ -83,7 +83,7 @@ def check_flags(options: CliOptions) -> None:
     if not options.await_initialize:
         raise NotDelivered("option '--managed-settings-in-initialize' needs --await-initialize", NOT_DELIVERED)
     if options.managed_settings is not None:
-        text = "options '--managed-settings-in-initialize' and '--managed-settings' exclude each other"
+        text = "options '--managed-settings-in-initialize' and '--managed-settings' cannot be combined"
         raise NotDelivered(text, NOT_DELIVERED)
 
 
@@ -133,4 +133,4 @@ def describe(first: Message | None, received: bytes) -> str:
         return "the first line is too long" if received else "stdin ended first"
     if isinstance(first, Refused):
         return f"the first line was refused: {first.reason}"
-    return "the first line is another message"
+    return "the first line is a different message"

@@ -168,7 +168,7 @@ def check_project(composer: Composer, *, has_mode: bool) -> None:
         if not has_mode and isinstance(rules, dict) and rules.get("defaultMode"):
             found.append("permissions.defaultMode (and neither the spare nor the claim names a permission mode)")
         if found:
-            reason = f"{layer.path} sets {', '.join(found)}, which belongs to the start of a process"
+            reason = f"{layer.path} sets {', '.join(found)}, which takes effect only when a process starts"
             raise ClaimRefused("project_settings_not_claimable", f"{reason}; start this session without a spare")
 
 

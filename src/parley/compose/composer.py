@@ -247,10 +247,12 @@ def check_worktree(launch: LaunchContext) -> None:
     if launch.options.worktree is None:
         return
     if launch.worktree is None:
-        raise UsageError("--worktree cannot be combined with --await-claim or an engine in the program's own process")
+        raise UsageError("--worktree cannot be combined with --await-claim or with an engine in the caller's process")
     for hooks in launch.settings.merged.enabled_hooks():
         if isinstance(hooks.value, dict) and "WorktreeCreate" in hooks.value:
-            raise UsageError(f"--worktree cannot be used: the WorktreeCreate hook of {hooks.path} runs for agents only")
+            raise UsageError(
+                f"--worktree cannot be used: {hooks.path} has a WorktreeCreate hook, which runs only for agents"
+            )
 
 
 def warn_unsupported(options: CliOptions) -> list[str]:

@@ -73,7 +73,7 @@ def make_condition(launch: LaunchContext, rule: str, warn: Callable[[str], None]
     rules = LaunchRules(cwd=launch.started_in, user_root=str(launch.config), denied=(rule,))
     policy = SessionPolicy(rules, RealFilesystem(str(launch.home)), warn=problems.append)
     if problems or not policy.list_rules()["rules"]:
-        warn(f"if {rule!r:.100} is not a valid rule; the hook runs for every call")
+        warn(f"`if`: {rule!r:.100} is not a valid permission rule; the hook runs for every call")
         return lambda request: True
 
     def matches(request: ToolRequest) -> bool:

@@ -24,7 +24,7 @@ OTHER_TOOL = r"(?!mcp__)[A-Za-z_][\w.-]*"
 PROMPT_TOOL = r"mcp__[\w-]+?__[\w-]+"
 RESTRICTED_BYPASS = f"a restricted session cannot use {BYPASS}"
 ROOT_BYPASS = (
-    "root may not bypass permissions (--permission-mode bypassPermissions, --dangerously-skip-permissions); "
+    "root cannot bypass permissions (--permission-mode bypassPermissions, --dangerously-skip-permissions); "
     "in a container or another sandbox, where nothing can be damaged, set IS_SANDBOX=1"
 )
 
@@ -40,10 +40,10 @@ def permission_mode(launch: LaunchContext) -> str:
             raise UsageError(RESTRICTED_BYPASS)
         return "default"
     if requested == BYPASS and disabled is not None:
-        launch.warn(f"settings: {printable(disabled.path)} disables {BYPASS}; the mode is default")
+        launch.warn(f"settings: {printable(disabled.path)} disables {BYPASS}; using the mode default")
         return "default"
     if requested == "auto" and is_auto_disabled(launch.settings.merged):
-        launch.warn("settings: the mode auto is disabled (disableAutoMode); the mode is default")
+        launch.warn("settings: the mode auto is disabled (disableAutoMode); using the mode default")
         return "default"
     return requested
 
@@ -170,7 +170,7 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
     options = launch.options
     allowed = options.allowed_tools or ()
     if allowed and launch.settings.merged.is_on("allowManagedPermissionRulesOnly"):
-        launch.warn("option '--allowedTools' has no effect: only managed settings allow calls by rules")
+        launch.warn("option '--allowedTools' has no effect: only managed settings can add allow rules")
         allowed = ()
     launch_rules = LaunchRules(
         cwd=launch.started_in,

@@ -115,7 +115,7 @@ def list_problems() -> Iterator[str]:
     for group, table in ((MODEL_GROUP, BACKENDS), (STORE_GROUP, STORES), (DIALECT_GROUP, DIALECTS)):
         for name in entry_points.discover(group):
             if name in table:
-                yield f"{entry_points.describe(group, name)} is ignored: a built-in has this name"
+                yield f"{entry_points.describe(group, name)} is ignored: a built-in has the same name"
 
 
 # Dialects.

@@ -159,7 +159,9 @@ def client_tools(launch: LaunchContext) -> Sequence[ClientToolSpec]:
     supported = get_profile(options).client_tools
     if supported == "never":
         dialect = dialect_name(options)
-        raise UsageError(f"option '--client-tools' cannot be used with --dialect {dialect}, which has no such requests")
+        raise UsageError(
+            f"option '--client-tools' cannot be used with --dialect {dialect}, which has no requests to run tools"
+        )
     if options.input_format != "stream-json" and supported != "always":
         raise UsageError("option '--client-tools' needs --input-format stream-json: the client answers on stdin")
     from parley.engine.turn.client_tool_specs import parse_client_tools_json
@@ -284,8 +286,8 @@ def extension_hooks(launch: LaunchContext) -> Sequence[Hook]:
         return load_extension_hooks()
     except entry_points.ExtensionError as exc:
         raise UsageError(
-            f"{exc}; a hook may be a guard, so no session starts without it "
-            "(uninstall the package, or use --safe-mode, which leaves out hooks of packages)"
+            f"{exc}; the session does not start, because the hook may enforce a restriction "
+            "(uninstall the package, or use --safe-mode, which loads no hooks from packages)"
         ) from None
 
 

@@ -245,7 +245,7 @@ def parse_stdout(event: HookEventSpec, text: str, *, is_cut: bool) -> tuple[Hook
     if event.name in MUST_DECIDE and is_cut:
         raise HookFailed(f"its output is longer than {MAX_OUTPUT_BYTES} bytes")
     if event.name in MUST_DECIDE and (found := re.search(MISPLACED_OUTPUT, text.replace("\ufffd", ""))) is not None:
-        raise HookFailed(f"its output contains a decision ({found[0]}) but does not start with the JSON object")
+        raise HookFailed(f"its output contains a decision ({found[0]}) but does not start with a JSON object")
     if text and event.accepts_text:
         fields: dict[str, Any] = {event.text_field: text}
         return HookOutput(hookSpecificOutput=SpecificOutput(**fields)), ()

@@ -236,7 +236,7 @@ EVENTS: dict[str, HookEventSpec] = {
             matched="to_model",
             fields=SWITCH,
             effects=("permissionDecision", "permissionDecisionReason"),
-            block="the model stays",
+            block="the model is not changed",
             on_failure="block",
         ),
         HookEventSpec(

@@ -120,7 +120,7 @@ def parse_answer(event: str, answer: Any) -> tuple[HookOutput, tuple[str, ...]]:
     if named not in (None, event) and not is_denial(output):
         raise HookFailed(f"its output is for the event {named!r:.100}, not for {event}", unknown)
     if unknown and not has_decision(output):
-        raise HookFailed(f"its output has no decision, and unknown keys: {', '.join(unknown)}", unknown)
+        raise HookFailed(f"its output has no decision, but it has unknown keys: {', '.join(unknown)}", unknown)
     if not is_denial(output) and (likely := misplaced_decisions(event, answer)):
         raise HookFailed(f"its output has a key that may be meant as a denial: {', '.join(likely)}", unknown)
     return output, unknown
@@ -179,7 +179,7 @@ def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
 
 INERT = {
     "terminalSequence": "there is no terminal",
-    "classifierContext": "there is no classifier of the mode auto",
+    "classifierContext": "the mode auto has no classifier",
 }
 """Why declared keys have no effect."""
 
@@ -193,7 +193,7 @@ def inert_keys(event: HookEventSpec, output: HookOutput) -> tuple[str, ...]:
         for name in (specific.__struct_fields__ if specific is not None else ())
         if name not in event.effects and getattr(specific, name) not in (None, UNSET)
     ]
-    return tuple(f"{name} ({INERT.get(name, f'not for {event.name}')})" for name in found)
+    return tuple(f"{name} ({INERT.get(name, f'not used by {event.name}')})" for name in found)
 
 
 def describe_key(key: str, here: frozenset[str], elsewhere: frozenset[str] = frozenset(), place: str = "") -> str:

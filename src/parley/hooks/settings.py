@@ -184,7 +184,7 @@ class EntryReader:
         elif not invalid and row is not None:
             own = row.read(handler)
             if row.only_blocks and not self._event.block:
-                own = f"hooks of type {kind} can only block, and nothing is blocked here (use command)"
+                own = f"hooks of type {kind} can only block, and this event cannot be blocked (use command)"
         policy = parse_failure_policy(handler.get("onFailure"), self._event.name)
         if isinstance(own, str) or row is None:
             return self._refuse(handler, str(own), policy)
@@ -222,10 +222,10 @@ class EntryReader:
         if rule is None:
             return {}
         if not is_text(rule):
-            self._warn("if must be a permission rule, as a string; the hook runs for every call")
+            self._warn("`if` must be a permission rule, as a string; the hook runs for every call")
             return {}
         if self._event.name not in TOOL_EVENTS:
-            self._warn(f"if {rule!r:.100} needs a tool call, and {self._event.name} has none; this hook never runs")
+            self._warn(f"`if`: {rule!r:.100} needs a tool call, and {self._event.name} has none; this hook never runs")
             return {"condition": lambda request: False, "condition_text": rule}
         return {"condition": self._make_condition(rule, self._warn), "condition_text": rule}
 

@@ -233,11 +233,11 @@ class Login:
         method, _, rest = request_line.partition(" ")
         target = rest.partition(" ")[0]
         if method != "GET" or urlsplit(target).path != "/callback":
-            return "404 Not Found", "There is nothing here."
+            return "404 Not Found", "There is no page at this address."
         try:
             self.accept(target)
         except LoginRefused:
-            return "400 Bad Request", "This is not the login that is being waited for."
+            return "400 Bad Request", "This response does not belong to the login in progress."
         return "200 OK", "The login is complete. You can close this window."
 
 

@@ -14,7 +14,7 @@ HOST_FIELDS = ("timeout", "tools", "required", "alwaysLoad")
 POLICIES = {"always_allow": "allow", "always_ask": "ask", "always_deny": "deny"}
 CEILINGS = {"allow": "", "ask": "ask", "blocked": "deny"}
 STRICTNESS = ("", "allow", "ask", "deny")
-ONLY_REMOTE = "only the client can allow calls this way, and only of servers reached by URL"
+ONLY_REMOTE = "only the client can set it, and only for servers that are reached by URL"
 
 
 class ToolEntry(Struct, frozen=True, kw_only=True):
@@ -29,9 +29,11 @@ def parse_tools(given: Any) -> tuple[list[ToolEntry], list[str]]:
     if given is None:
         return [], []
     if not isinstance(given, list):
-        return [], ["`tools` must be a list and has no effect"]
+        return [], ["`tools` has no effect: it must be a list"]
     named = [one for one in given if isinstance(one, dict) and isinstance(one.get("name"), str)]
-    notes = [f"{len(given) - len(named)} entries of `tools` have no name and no effect"] if named != given else []
+    notes = (
+        [f"{len(given) - len(named)} entries of `tools` have no effect: they have no name"] if named != given else []
+    )
     return msgspec.convert(named, list[ToolEntry]), notes
 
 

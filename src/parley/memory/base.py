@@ -205,7 +205,7 @@ def curator_decision(id: str, tool: str, input_sha256: str, mode: str) -> Json:
         "tool": tool,
         "decision": "allow",
         "source": "memory",
-        "reason": "The curator changes the memory and nothing else",
+        "reason": "The curator can change only the memory",
         "mode": mode,
         "asked": False,
         "input_sha256": input_sha256,

@@ -149,14 +149,14 @@ class Curator:
         )
         entry = self._tree.create(draft)
         self._created.add(entry.slug)
-        return f"{entry.slug!r} is there, at version {entry.version}."
+        return f"{entry.slug!r} was created, at version {entry.version}."
 
     def update(self, call: UpdateInput) -> str:
         fields = {name: getattr(call, name) for name in ("title", "body", "parent", "links")}
         changes = {name: value for name, value in fields.items() if value is not None}
         entry = self._tree.update(call.slug, call.version, sources=self._named(call.sources), **changes)
         self._updated.add(entry.slug)
-        return f"{entry.slug!r} is at version {entry.version} now."
+        return f"{entry.slug!r} is now at version {entry.version}."
 
     def archive(self, call: ArchiveInput) -> str:
         entry = self._tree.archive(call.slug, call.version)

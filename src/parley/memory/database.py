@@ -157,7 +157,9 @@ def is_prepared(database: sqlite3.Connection, path: Path) -> bool:
         return False
     (version,) = database.execute("SELECT version FROM parley_version WHERE part = 'memory'").fetchone() or (VERSION,)
     if version > VERSION:
-        raise SessionError(f"the memory {path} has version {version}; this program supports up to {VERSION}")
+        raise SessionError(
+            f"the memory {path} has version {version}; this program supports up to {VERSION}. Upgrade parley."
+        )
     return True
 
 

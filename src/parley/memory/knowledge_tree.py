@@ -194,8 +194,8 @@ def check_entry(run: sqlite3.Connection, entry: KnowledgeEntry) -> None:
     """Raises Refusal if an entry is invalid."""
     if not SLUG.fullmatch(entry.slug) or len(entry.slug) > LONGEST_SLUG:
         raise Refusal(
-            f"{entry.slug!r} cannot be a slug: it has lower-case letters, digits and single hyphens between them, "
-            f"{LONGEST_SLUG} at most"
+            f"{entry.slug!r} is not a valid slug: use lower-case letters and digits, with single hyphens between them, "
+            f"at most {LONGEST_SLUG} characters"
         )
     for name, text, most in (("title", entry.title, LONGEST_TITLE), ("body", entry.body, LONGEST_BODY)):
         if not text or len(text) > most:
@@ -205,7 +205,7 @@ def check_entry(run: sqlite3.Connection, entry: KnowledgeEntry) -> None:
     for slug in filter(None, (entry.parent, *entry.links)):
         there = find_entry(run, slug)
         if there is None or there.archived:
-            raise Refusal(f"{entry.slug!r} refers to {slug!r}, which is {'archived' if there else 'no entry'}")
+            raise Refusal(f"{entry.slug!r} refers to {slug!r}, which is {'archived' if there else 'not an entry'}")
     if entry.parent is not None and entry.slug in ancestors(run, entry.parent):
         raise Refusal(f"{entry.slug!r} cannot be below {entry.parent!r}, which is below it")
 

@@ -139,7 +139,7 @@ def parse_range(text: str) -> tuple[int, int]:
     """Raises ToolError."""
     found = RANGE.fullmatch(text.strip())
     if found is None:
-        raise ToolError(f"`messages` must be a number or two, as in 120-140, not {text!r}.")
+        raise ToolError(f"`messages` must be a number or a range, such as 120 or 120-140, not {text!r}.")
     first = int(found[1])
     return first, max(first, int(found[2] or first))
 
@@ -180,7 +180,7 @@ def fit_messages(lines: list[LogMessage]) -> str:
             if not shown:
                 shown.append(cut(text))
                 continue
-            shown.append(f"[There is more from #{line.seq} on: ask for it by that number.]")
+            shown.append(f"[More messages follow, starting with #{line.seq}: ask for them by number.]")
             break
         shown.append(text)
         room -= len(text)

@@ -129,5 +129,5 @@ def deny_outside(request: ToolRequest, key: str) -> Deny:
     kind = "reads" if key == READS else "writes"
     text = f"{request.tool} was denied: the settings refuse {kind} outside the working directories ({key})."
     if find_traits(request.tool).effect == "runs_commands":
-        text += " A command runs only if all files that it touches are known and inside."
+        text += " A command runs only if all files that it touches are known and inside them."
     return Deny(message=text, source="rule", reason=f"permissions.{key}", reason_type="workingDir")

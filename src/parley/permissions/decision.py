@@ -55,7 +55,7 @@ MODES: dict[str, dict[str, Verdict]] = {
 """What each mode decides if no rule does. `auto` equals acceptEdits: no model takes part in the decision."""
 RUN_BY_CLIENT = "The client runs this tool itself"
 LOCAL_HOST = "The host is, or may be, a local or private address"
-PLAN_MODE = "Plan mode changes nothing before the plan is approved"
+PLAN_MODE = "Plan mode allows no changes before the plan is approved"
 
 
 def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -> Decision:

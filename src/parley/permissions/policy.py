@@ -220,7 +220,7 @@ class SessionPolicy:
             if self._managed_only and isinstance(update, AddRules | ReplaceRules) and update.behavior == "allow"
         ]
         if closed:
-            self._warn("an allow rule has no effect: only managed settings can add one")
+            self._warn("an allow rule has no effect: only managed settings can add allow rules")
         return [update for update in updates if update not in closed]
 
     def _merge_rules(self) -> RuleSet:

@@ -51,7 +51,7 @@ class RunOutcome(Generic[OutputT]):
     def unwrap(self) -> RunResult[OutputT]:
         """Return the result, or raise the error."""
         if self.result is None:
-            raise self.error or RuntimeError("an outcome without a result and without an error")
+            raise self.error or RuntimeError("the outcome has neither a result nor an error")
         return self.result
 
 

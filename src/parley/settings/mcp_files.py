@@ -58,7 +58,7 @@ def parse_given(text: str, cwd: str) -> ServerDeclaration:
         raise UsageError(f"the MCP configuration {path}: {duplicate}")
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
-        raise UsageError(f"the MCP configuration {path} must have an object `mcpServers`")
+        raise UsageError(f"the MCP configuration {path} must contain an object `mcpServers`")
     return ServerDeclaration(source="dynamic", path=path, servers=servers, by_client=True)
 
 
@@ -140,7 +140,7 @@ def from_project(
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
         return [], [
-            str(SettingsProblem(path=path, text="must have an object `mcpServers`; its MCP servers are not used"))
+            str(SettingsProblem(path=path, text="must contain an object `mcpServers`; its MCP servers are not used"))
         ]
     approves_all, approved = merged.is_on("enableAllProjectMcpServers"), merged.get("enabledMcpjsonServers", ())
     obstacles = {

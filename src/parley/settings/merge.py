@@ -59,7 +59,7 @@ TIGHTER = {
 }
 """For each mode, the modes that allow nothing more."""
 NOT_FROM_TREE = "a project cannot set this"
-ONLY_TIGHTER = "a project can only tighten the mode"
+ONLY_TIGHTER = "a project can only choose a stricter mode"
 IN_LISTS = ("allow", "deny", "ask", "additionalDirectories", "defaultMode", "disableBypassPermissionsMode")
 """The keys of `permissions` that have a field of their own in the merged settings."""
 

@@ -85,7 +85,9 @@ class SafeFolder:
         except FileNotFoundError:
             return None
         except OSError as exc:
-            raise SettingsWriteError(f"cannot read {self.path}/{name}, or it is a link: {exc.strerror}") from None
+            raise SettingsWriteError(
+                f"cannot read {self.path}/{name}, or it is a symbolic link: {exc.strerror}"
+            ) from None
         try:
             status = os.fstat(descriptor)
             safe_read.check_regular(status.st_mode)
@@ -152,7 +154,9 @@ def open_folder(base: Path | str, names: tuple[str, ...] = ()) -> Iterator[SafeF
                     os.mkdir(name, 0o755, dir_fd=descriptor)
                 inner = os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
             except OSError as exc:
-                raise SettingsWriteError(f"cannot open the folder {path}, or it is a link: {exc.strerror}") from None
+                raise SettingsWriteError(
+                    f"cannot open the folder {path}, or it is a symbolic link: {exc.strerror}"
+                ) from None
             os.close(descriptor)
             descriptor = inner
         yield SafeFolder(descriptor, path)

@@ -68,7 +68,7 @@ def read_file(path: Path | str, beneath: tuple[str, ...] | None = None, most_byt
         check_regular(status.st_mode)
         real = real_path(descriptor, path)
         if beneath is not None and not any(is_beneath(real, os.path.realpath(folder)) for folder in beneath):
-            raise UnreadableFile("is a link that leads out of its folder; not followed")
+            raise UnreadableFile("is a symbolic link to a file outside its folder; not followed")
         if status.st_size > most_bytes:
             raise UnreadableFile(f"is too large: {status.st_size:,} bytes (the limit is {most_bytes:,})")
         return FileContent(data=read_all(descriptor, most_bytes), real=real, status=status)

@@ -316,7 +316,7 @@ class SessionSettings:
 
             raise SettingsWriteError(f"sandbox.enabled: {NO_SANDBOX}")
         if isinstance(permissions := given.get("permissions"), dict) and permissions.get("denyInsteadOfPrompting"):
-            raise SettingsWriteError("permissions.denyInsteadOfPrompting can be set only at the start")
+            raise SettingsWriteError("permissions.denyInsteadOfPrompting can be set only when a session starts")
         old = next((layer for layer in self._layers if layer.source == "flag"), None)
         values = {**(old.values if old else {}), **settings}
         remaining = {key: value for key, value in values.items() if value is not None}

@@ -85,7 +85,7 @@ class MirroredLog:
             if size > self._max_bytes:
                 self._warn(
                     f"entry {entry.seq} of the session is not mirrored: "
-                    f"the message has {size} bytes, the client accepts {self._max_bytes}"
+                    f"the message has {size} bytes; the client accepts at most {self._max_bytes}"
                 )
             else:
                 self._send_message(frame)

@@ -491,7 +491,7 @@ def find_problem(name: str, cls: Any) -> str:
     if traits.effect in FILE_EFFECTS and not traits.path_fields:
         return f"the effect {traits.effect!r} needs path_fields"
     if traits.path_fields and traits.effect not in FILE_EFFECTS | {"unknown"}:
-        return f"path_fields are not judged for the effect {traits.effect!r}"
+        return f"path_fields is not used with the effect {traits.effect!r}"
     if traits.rule_contents in ("read_paths", "write_paths"):
         return f"rule_contents={traits.rule_contents!r} is reserved; use 'own_paths'"
     if traits.effect in RESERVED_EFFECTS:

@@ -203,7 +203,7 @@ class LocalFiles:
             current = snapshot_at(goal.path)
             verdict = goal.verdict(None if current is None else hash_bytes(current.data))
             if verdict == "leave alone":
-                tally.leave(goal.path, "it was changed by another program since")
+                tally.leave(goal.path, "another program has changed it")
             elif verdict == "restore":
                 target = None if goal.target is None else self._checkpoints.content(goal.target)
                 if not dry_run:

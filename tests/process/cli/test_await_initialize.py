@@ -66,9 +66,12 @@ def test_a_plugin_that_is_not_there_is_reported(run: Any) -> None:
 @pytest.mark.parametrize(
     ("stdin", "says"),
     [
-        (lines(user("say Hi")), "another message"),
+        (lines(user("say Hi")), "a different message"),
         ("not JSON\n", "refused"),
-        (lines({"type": "control_request", "request_id": "1", "request": {"subtype": "interrupt"}}), "another message"),
+        (
+            lines({"type": "control_request", "request_id": "1", "request": {"subtype": "interrupt"}}),
+            "different message",
+        ),
     ],
 )
 def test_another_first_line_fails_the_start(run: Any, stdin: str, says: str) -> None:

@@ -207,7 +207,7 @@ def test_fields_of_agents_without_effect_are_reported(run: Any) -> None:
     done = run("-p", "--model", "offline", *stream, "--agents", json.dumps(agents), "--", "say Hi.")
     notices = [line["content"] for line in map(json.loads, done.stdout.splitlines()) if "content" in line]
     assert notices == [
-        "option '--agents': helper.observer has no effect: agents are not observed",
+        "option '--agents': helper.observer has no effect: observers are not supported",
         "option '--agents': helper.colour is unknown and has no effect",
     ]
     assert done.stderr.splitlines() == notices

@@ -133,7 +133,8 @@ def test_a_hook_for_worktrees_is_not_passed_over(checkout: Path, run: Any) -> No
     hooks = {"WorktreeCreate": [{"hooks": [{"type": "command", "command": "exit 2"}]}]}
     done = run(*STREAM, "-w", "one", "--settings", json.dumps({"hooks": hooks}), "--", "say Hi.")
 
-    assert done.stderr.startswith("Error: --worktree cannot be used: the WorktreeCreate hook of ")
+    assert done.stderr.startswith("Error: --worktree cannot be used: ")
+    assert "has a WorktreeCreate hook, which runs only for agents" in done.stderr
     assert folders(checkout) == []
 
 

@@ -125,7 +125,7 @@ head -c %d /dev/zero | tr '\\0' x; printf '"}}'"""
         ('echo \'{"decision": "block", "decisi\\u006fn": "approve"}\'', "its output is invalid"),
         ('echo checking; echo \'{"decision": "block"}\'', "its output contains a decision"),
         ('echo \'[{"decision": "block"}]\'', "its output contains a decision"),
-        ('echo \'{"permisionDecision": "deny"}\'', "its output has no decision, and unknown keys"),
+        ('echo \'{"permisionDecision": "deny"}\'', "its output has no decision, but it has unknown keys"),
     ],
 )
 async def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path, line: str, failure: str) -> None:

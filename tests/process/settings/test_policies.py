@@ -107,7 +107,7 @@ def test_rules_that_the_client_approves_are_not_added(machine: Machine) -> None:
 
     assert [is_error for is_error, _ in done.outputs] == [False, False]
     assert (machine.work / "asked").read_text() == "xx"
-    assert "an allow rule has no effect: only managed settings can add one" in done.stderr
+    assert "an allow rule has no effect: only managed settings can add allow rules" in done.stderr
 
 
 ASKING = """

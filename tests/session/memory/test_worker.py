@@ -105,7 +105,7 @@ async def test_after_a_turn_what_was_said_is_looked_through(tmp_path: Path) -> N
     assert "[#0 user, " in text
     assert "[#2 assistant, " in text
     assert [tool["name"] for tool in first.tools] == TOOLS
-    assert second.messages[-1]["content"][0]["content"] == "'ada' is there, at version 1."
+    assert second.messages[-1]["content"][0]["content"] == "'ada' was created, at version 1."
 
 
 def prompt_uuid(harness: SessionHarness, seq: int) -> str:

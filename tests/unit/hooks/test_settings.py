@@ -85,7 +85,7 @@ def test_the_layers_come_in_their_order_and_a_command_only_once() -> None:
         ({"Stop": group("a")}, "a hook must be an object"),
         ({"Setup": group({"command": "a"})}, "never run: there is no --init"),
         ({"Stop": group({"type": "carrier-pigeon"})}, "of type 'carrier-pigeon' are not supported"),
-        ({"SessionEnd": group({"type": "prompt", "prompt": "a"})}, "nothing is blocked here"),
+        ({"SessionEnd": group({"type": "prompt", "prompt": "a"})}, "this event cannot be blocked"),
         ({"Stop": group({"type": "prompt"})}, "prompt and model must be strings"),
         ({"Stop": group({"type": "agent", "prompt": "a", "model": 1})}, "prompt and model must be strings"),
         ({"Stop": group({"type": "http", "url": "ftp://a"})}, "url must be an http or https URL"),
@@ -107,7 +107,7 @@ def test_what_cannot_be_run_is_reported_and_left_out(hooks: Any, word: str) -> N
     [
         ({"command": "a", "onze": True}, "", "onze"),
         ({"command": "a", "url": "b"}, "", "url"),
-        ({"command": "a", "if": 1}, "", "if must be a permission rule"),
+        ({"command": "a", "if": 1}, "", "`if` must be a permission rule"),
         ({"command": "a"}, "(", "matcher '('"),
     ],
 )

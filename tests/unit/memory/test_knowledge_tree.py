@@ -86,8 +86,8 @@ def test_what_it_comes_from_is_added_up(grown: KnowledgeTree) -> None:
     ("draft", "why"),
     [
         (EntryDraft(slug="ada", title="x", body="x"), "already exists, at version 1: update"),
-        (EntryDraft(slug="Two Words", title="x", body="x"), "cannot be a slug"),
-        (EntryDraft(slug="x" * 81, title="x", body="x"), "cannot be a slug"),
+        (EntryDraft(slug="Two Words", title="x", body="x"), "is not a valid slug"),
+        (EntryDraft(slug="x" * 81, title="x", body="x"), "is not a valid slug"),
         (EntryDraft(slug="x", title=" ", body="x"), "the title has 0 characters"),
         (EntryDraft(slug="x", title="x", body="y" * 20_001), "the body has 20001 characters"),
         (EntryDraft(slug="x", title="x", body="x", parent="nobody"), "refers to 'nobody', which is no entry"),

@@ -123,7 +123,7 @@ def test_what_is_too_much_says_where_to_continue(harness: ToolHarness, monkeypat
     shown = str(harness.call(MemoryRead(), messages="0-3").content)
 
     assert shown.startswith("[#0 user]\nThe ferry")
-    assert shown.endswith("[There is more from #1 on: ask for it by that number.]")
+    assert shown.endswith("[More messages follow, starting with #1: ask for them by number.]")
 
 
 def test_a_summary_is_shown_with_those_it_stands_for(harness: ToolHarness) -> None:
@@ -147,7 +147,7 @@ def test_a_summary_is_shown_with_those_it_stands_for(harness: ToolHarness) -> No
         ({"slug": "nobody"}, "There is no entry 'nobody'"),
         ({"summary": 99}, "There is no summary 99"),
         ({"messages": "77"}, "There are no messages from #77 to #77"),
-        ({"messages": "first"}, "must be a number or two"),
+        ({"messages": "first"}, "must be a number or a range"),
         ({}, "exactly one of"),
         ({"slug": "ferry", "summary": 1}, "exactly one of"),
     ],

@@ -219,7 +219,7 @@ def test_functions_alone_leave_no_built_in_tool() -> None:
 
 
 def test_the_name_of_the_server_of_functions_is_taken() -> None:
-    with pytest.raises(ValueError, match="'tools' is taken"):
+    with pytest.raises(ValueError, match="'tools' is reserved"):
         spell(tools=[double], mcp_servers={"tools": {"command": "x"}})
 
 

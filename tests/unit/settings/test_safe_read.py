@@ -67,7 +67,7 @@ def test_a_folder_is_compared_part_by_part(tmp_path: Path, beneath: str, fits: b
     if fits:
         assert read_file(tmp_path / "inside" / "x", borders).data == b"text"
     else:
-        with pytest.raises(UnreadableFile, match="leads out of its folder"):
+        with pytest.raises(UnreadableFile, match="to a file outside its folder"):
             read_file(tmp_path / "inside" / "x", borders)
 
 

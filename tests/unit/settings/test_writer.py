@@ -134,7 +134,7 @@ def test_a_settings_folder_that_is_a_link_is_not_written_through(store: Settings
     (tmp_path / "victim").mkdir()
     (tmp_path / "project" / ".claude").symlink_to(tmp_path / "victim")
 
-    with pytest.raises(SettingsWriteError, match="is a link"):
+    with pytest.raises(SettingsWriteError, match="is a symbolic link"):
         store.add_rules("localSettings", "allow", ["Write"])
 
     assert list((tmp_path / "victim").iterdir()) == []

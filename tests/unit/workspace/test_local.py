@@ -190,7 +190,7 @@ def test_later_edits_of_someone_else_are_left_alone_and_named(harness: Workspace
         (f"{harness.inside}/ours",),
         (f"{harness.inside}/theirs",),
     )
-    assert told.reason == f"Left alone: {harness.inside}/theirs (it was changed by another program since)"
+    assert told.reason == f"Not rewound: {harness.inside}/theirs (another program has changed it)"
     assert harness.tree() == {"theirs": b"theirs"}
 
 

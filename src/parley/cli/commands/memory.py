@@ -52,12 +52,12 @@ class MemoryCommand:
         if self.path.exists():
             return
         if self.given.options.memory or self.given.options.database:
-            raise UsageError(f"there is no memory {printable(str(self.path))}")
+            raise UsageError(f"there is no memory file {printable(str(self.path))}")
 
     def list(self) -> Iterator[bytes]:
         found = self.tree.entries(archived=self.given.has("archived"))
         if not found and not self.as_json:
-            warn(f"Nothing is remembered here ({printable(str(self.path))}); sessions with --memory remember.")
+            warn(f"The memory {printable(str(self.path))} is empty. Sessions with --memory add to it.")
         if self.as_json:
             return self.json_lines(map(to_builtins, found))
         marks = {True: " (archived)", False: ""}

@@ -124,7 +124,9 @@ class SessionsCommand:
         session_id = self.new_id(parcel.info.id)
         store = self.sessions.store()
         if store.exists(session_id):
-            raise UsageError(f"Session ID {session_id} is already in use. Use --session-id to import it under another.")
+            raise UsageError(
+                f"Session ID {session_id} is already in use. Use --session-id to import it under another id."
+            )
         import_session(store, session_id, copy_entries(parcel.entries, session_id), parcel.agents)
         set_labels(store, session_id, parcel.info.title, parcel.info.tag)
         return self.report({"id": session_id}, session_id)
@@ -133,7 +135,7 @@ class SessionsCommand:
         store, info = self.find(name)
         new = self.new_id(self.basis.clock.new_uuid())
         if store.exists(new):
-            raise UsageError(f"Session ID {new} is already in use. Use --session-id to choose another.")
+            raise UsageError(f"Session ID {new} is already in use. Use --session-id to choose another id.")
         import_session(store, new, copy_entries(store.read(info.id), new))
         set_labels(store, new, f"{info.title} (fork)" if info.title else None, info.tag)
         self.sessions.inherit(new, info.id)

@@ -244,7 +244,9 @@ class Questions:
         order = request.property_order
         fields = read_fields(schema if isinstance(schema, dict) else {}, order if isinstance(order, list) else [])
         if fields is None:
-            self._screen.print([self._styles.warning("  The form has fields that cannot be asked here: declined.")])
+            self._screen.print(
+                [self._styles.warning("  The form was declined: it has fields that cannot be shown here.")]
+            )
             return {"action": "decline"}
         content: Json = {}
         for field in fields:

@@ -35,7 +35,7 @@ from parley.engine.session.hub import Hub
 from parley.engine.session.session import Session
 from parley.protocol.options import CliOptions
 
-EXTRA = "Answers are formatted with the extra: pip install 'parley-agent[tui]'"
+EXTRA = "To see formatted answers, install an extra: pip install 'parley-agent[tui]'"
 HINT = "Type a prompt and press Enter. Alt+Enter starts a new line, Ctrl-C quits."
 
 

@@ -102,7 +102,7 @@ class MainAgent:
                 if choice != conversation.model:
                     conversation.use_model(choice.display_name)
             except NotPossible as exc:
-                self.error = f"The model of the agent {self._name!r} cannot be had: {exc}"
+                self.error = f"The model of the agent {self._name!r} cannot be used: {exc}"
         mode = kind.permissionMode
         if (
             isinstance(mode, str)
@@ -112,7 +112,7 @@ class MainAgent:
             if mode in MODES and (mode != "bypassPermissions" or self._environment.may_bypass()):
                 self._permission_mode.current = mode
             else:
-                config.warn(f"agent {self._name!r}: permissionMode {mode!r} is not allowed here")
+                config.warn(f"agent {self._name!r}: permissionMode {mode!r} is not allowed in this session")
         if isinstance(kind.effort, str) and config.options.effort is None:
             conversation.effort = kind.effort
         if isinstance(kind.maxTurns, int) and conversation.options.max_turns is None:

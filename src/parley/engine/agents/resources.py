@@ -78,10 +78,10 @@ class AgentResources:
             server.start()
         await asyncio.gather(*(server.settled.wait() for server in self._servers))
         lost = [server for server in self._servers if server.status != "connected"]
-        texts = [f"the MCP server {one.spec.name!r} is not there ({one.status}): {one.reason}" for one in lost]
+        texts = [f"the MCP server {one.spec.name!r} is not connected ({one.status}): {one.reason}" for one in lost]
         for text in texts:
             config.warn(f"agent {self._name!r}: {text}")
-        return [f"Of your own tools some are missing: {text}" for text in texts]
+        return [f"Some of your own tools are missing: {text}" for text in texts]
 
     def close(self) -> None:
         """Remove the hooks and close the servers, without waiting: an interrupt must not block."""

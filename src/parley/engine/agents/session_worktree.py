@@ -50,14 +50,16 @@ class SessionWorktree:
             self._made_by_hook = record.get("by_hook") is True
             self._move(worktree, was_created=record.get("created") is True)
         else:
-            self._config.warn(f"the worktree {worktree.path} is gone: the session continues in {self._config.cwd}")
+            self._config.warn(
+                f"the worktree {worktree.path} no longer exists; the session continues in {self._config.cwd}"
+            )
             self._journal.append_event(KIND, {"left": worktree.path})
 
     async def enter(self, name: str | None, path: str | None) -> Worktree:
         """Raises ToolError."""
         context, git = self._executor.context, self._open_git()
         if context.worktree is not None:
-            raise ToolError(f"The session is in the worktree {context.worktree.path} already: leave it first.")
+            raise ToolError(f"The session is already in the worktree {context.worktree.path}: leave it first.")
         if path is not None:
             worktree = await git.find(self._config.cwd, path)
         else:
@@ -93,14 +95,18 @@ class SessionWorktree:
         dispatcher = self._hooks.dispatcher
         if self._made_by_hook:
             if dispatcher is None or not await dispatcher.session_hooks.remove_worktree(worktree.path):
-                raise ToolError(f"A hook made {worktree.path}, and no WorktreeRemove hook removes it: keep it.")
+                raise ToolError(
+                    f"{worktree.path} was created by a hook, and no WorktreeRemove hook removed it: "
+                    "leave it with action 'keep'."
+                )
             return WorktreeChanges()
         git = self._open_git()
         lost = await git.find_changes(worktree)
         if lost and not discard:
             raise ToolError(
                 f"The worktree has {lost.files} uncommitted files and {lost.commits} commits that no other branch has. "
-                f"Keep it, or set discard_changes if the user agrees to lose them: {'; '.join(lost.names)}"
+                "Leave it with action 'keep', or set discard_changes if the user agrees to lose them: "
+                f"{'; '.join(lost.names)}"
             )
         await git.remove(worktree)
         if dispatcher is not None:

@@ -121,7 +121,7 @@ def worktree_instructions(base: Instructions, worktree: Worktree) -> Instruction
     """The instructions for an agent in a worktree. Memory files come from the user's checkout."""
     place = (
         f"That is in a git worktree for you alone ({worktree.path}, on the branch {worktree.branch}). Work only there: "
-        f"what you are told of files in {worktree.top} is meant of their copies in it."
+        f"if you are told about files in {worktree.top}, use their copies in the worktree."
     )
     facts = [fact for fact in base.environment if not fact.startswith(CWD) and fact != place]
     return msgspec.structs.replace(

@@ -338,7 +338,7 @@ class ApprovalGate:
         try:
             self.apply_updates(reply.updatedPermissions)
         except InvalidUpdate as exc:
-            text = f"The answer to the permission request has updates that are wrong: {exc}"
+            text = f"The answer to the permission request has invalid updates: {exc}"
             self._warn(f"{text}; none of them is applied or stored")
             return deny_unclear(text)
         # The client may change the input, but not into one that a rule denies.

@@ -47,7 +47,7 @@ class Grants:
             try:
                 policy.update([update])  # one by one: an invalid update must not drop those that restrict the session
             except InvalidUpdate as exc:
-                warn(f"a journalled grant cannot be read and is ignored: {exc}")
+                warn(f"a permission grant in the session's log is invalid and is ignored: {exc}")
 
     def updates_record(self, updates: Sequence[Json]) -> Json | None:
         """The updates to journal; None if none of them is for the session."""

@@ -105,7 +105,7 @@ class RecordingHost:
         if input is request.input:
             return request
         event = input.get("hook_event_name")
-        self._warn(f"callback {request.callback_id} of {event}: its input is truncated: the line would be too long")
+        self._warn(f"callback {request.callback_id} of {event}: its input is truncated to fit into a line")
         return msgspec.structs.replace(request, input=input)
 
 

@@ -373,7 +373,7 @@ def describe_for_model(name: str, arguments: str, text: str) -> str:
     """The text for the model about a command that was answered without it."""
     typed = f"/{name} {arguments}".strip()
     return (
-        f"[The user ran {typed}, which the engine answered. Nothing is asked of you by that. The answer was:]\n"
+        f"[The user ran {typed}, which the engine answered. You do not need to respond to it. The answer was:]\n"
         f"<local-command-stdout>{text}</local-command-stdout>"
     )
 

@@ -81,5 +81,5 @@ async def run_command(conversation: Conversation, template: PromptTemplate, comm
     if outcome.executed_input is None:
         raise ToolError(f"/{template.name} was not sent: `{command}` did not run: {text}")
     if outcome.stop_reason is not None:
-        raise ToolError(f"/{template.name} was not sent: a hook ended it after `{command}`: {outcome.stop_reason}")
+        raise ToolError(f"/{template.name} was not sent: a hook stopped it after `{command}`: {outcome.stop_reason}")
     return "\n".join([text, *outcome.contexts])

@@ -240,7 +240,7 @@ class Compactor:
             around + sum(estimate_tokens(block) for message in messages for block in message["content"])
             > conversation.window
         ):
-            raise ModelError("the conversation does not fit", kind="prompt_too_long")
+            raise ModelError("the conversation does not fit into the model's context window", kind="prompt_too_long")
         messages, _ = conversation.refer_to_tools(messages)
         request = msgspec.structs.replace(
             conversation.build_request(), messages=with_cache_marker(messages), output_schema=None

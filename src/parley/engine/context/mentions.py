@@ -84,7 +84,7 @@ async def read_mention(conversation: Conversation, mention: Mention, path: str) 
     outcome = await conversation.tool_executor.run(call, conversation.mode)
     content = outcome.output.content
     if outcome.executed_input is None or outcome.output.is_error or outcome.stop_reason is not None:
-        why = None if outcome.stop_reason is None else f"a hook ended it: {outcome.stop_reason}"
+        why = None if outcome.stop_reason is None else f"a hook stopped it: {outcome.stop_reason}"
         send_problem(conversation, mention, why or (content if isinstance(content, str) else "it cannot be read"))
         return []
     head = f"{what} {path}, which is mentioned below as @{mention.name}:"

@@ -143,7 +143,7 @@ class ToolDeferral:
         added, removed = [name for name in self._deferred if name not in known], sorted(known - now)
         parts = [f"{INTRODUCTION}\n{format_names(added)}"] if added else []
         if removed:
-            parts.append(f"These tools do not exist any more:\n{format_names(removed)}")
+            parts.append(f"These tools no longer exist:\n{format_names(removed)}")
         return "<deferred-tools>\n" + "\n".join(parts) + "\n</deferred-tools>"
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_RESULT_CHARS = 10_485_760
 """The longest result that is not for a model."""
 NOT_RUN = "The tool did not run: "
-PLAN_MODE = "plan mode changes nothing before the plan is approved"
+PLAN_MODE = "plan mode allows no changes before the plan is approved"
 FOR_COMMAND = "a slash command allows it, but only for its own turn"
 
 
@@ -39,7 +39,7 @@ def check_call(request: McpCall, now: float) -> None:
         if getattr(request, field):
             raise NotPossible(f"mcp_call.{field} is not supported: there are no synced files", "unsupported_field")
     if request.expires_at and not is_ahead(request.expires_at, now):
-        raise NotPossible("mcp_call.expires_at has passed, or is not a time", "expired")
+        raise NotPossible("mcp_call.expires_at is in the past or is not a valid time", "expired")
 
 
 def is_ahead(value: Any, now: float) -> bool:
@@ -55,7 +55,7 @@ def check_result(request: McpCall, answer: Json) -> Json:
     if request.result_not_for_model is True:
         size = len(msgspec.json.encode(answer).decode())
         if size > MAX_RESULT_CHARS:
-            raise NotPossible(f"the result has {size} characters, the limit is {MAX_RESULT_CHARS}", "mcp_call_failed")
+            raise NotPossible(f"the result has {size} characters; the limit is {MAX_RESULT_CHARS}", "mcp_call_failed")
     return answer
 
 

@@ -70,7 +70,7 @@ HANDLERS: dict[str, str] = {
 """The module in `handlers/` and the function, by the subtype of the request."""
 
 LOGIN = "Parley has no login of its own: set ANTHROPIC_API_KEY, apiKeyHelper or the key of another backend"
-FEEDBACK = "feedback goes to a service of the vendor, and Parley sends none"
+FEEDBACK = "feedback goes to a service of the vendor; Parley does not send any"
 CHROME = "the browser extension belongs to the vendor; connect a browser through an MCP server instead"
 NOT_OURS: dict[str, str] = {
     "remote_control": "remote control runs through servers of the vendor",

@@ -243,13 +243,13 @@ class HookDispatcher:
             self._report_keys(hook, fired, ran.unknown)
         if ran.failure is not None:
             blocks = not is_late and hook.on_failure == "block" and fired.event.failure_blocks and fired.event.block
-            follows = (fired.event.failure or fired.event.block) if blocks else "it is as if there were no such hook"
+            follows = (fired.event.failure or fired.event.block) if blocks else "continuing without this hook"
             self.warn(f"hook {fired.shown} ({hook.label}) failed: {ran.failure}; {follows}")
         elif ran.blocks is not None and not fired.event.block:
             self.warn(f"hook {fired.shown} ({hook.label}) cannot block this event; its reason was: {ran.blocks}")
         if not ran.output.is_async and (inert := inert_keys(fired.event, ran.output)):
             self.report_once(
-                f"hook {fired.shown} ({hook.label}): keys of its answer have no effect: {', '.join(inert)}"
+                f"hook {fired.shown} ({hook.label}): these keys of its answer have no effect: {', '.join(inert)}"
             )
         if ran.output.continues is False and not ran.output.is_async and not fired.event.stops:
             self.warn(f"hook {fired.shown} ({hook.label}) cannot stop the turn at this event: `continue` has no effect")
@@ -302,7 +302,7 @@ class HookDispatcher:
         self._report(hook, fired, ran, report, is_late=True)
         if wakes and ran.blocks is not None:
             reason = ran.blocks or "blocked without a reason"
-            self.actions.wake(format_context(fired.shown, f"The hook objects: {reason}"))
+            self.actions.wake(format_context(fired.shown, f"The hook reports a problem: {reason}"))
         verdict = merge_results(
             fired.event, [HookResult(label=hook.label, source=hook.source, on_failure="continue", run=ran)]
         )

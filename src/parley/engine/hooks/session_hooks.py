@@ -95,7 +95,7 @@ class SessionHooks:
         why = verdict.permission_reason or verdict.blocked or "no reason given"
         if verdict.permission == "ask":
             why = f"{why} (a hook wants a person to confirm it, and no one can be asked)"
-        text = f"the model stays {before.display_name}: a PreModelSwitch hook denied {after.display_name}: {why}"
+        text = f"the model is still {before.display_name}: a PreModelSwitch hook denied {after.display_name}: {why}"
         raise NotPossible(text, "model_switch_denied")
 
     async def after_model_switch(
@@ -144,9 +144,12 @@ class SessionHooks:
         verdict = await self._dispatcher.fire("WorktreeCreate", {"name": name})
         path = verdict.fields.get("worktreePath")
         if verdict.blocked is not None:
-            raise ToolError(f"The worktree was not made: a WorktreeCreate hook blocked it: {verdict.blocked}")
+            raise ToolError(f"The worktree was not created: a WorktreeCreate hook blocked it: {verdict.blocked}")
         if not isinstance(path, str) or not os.path.isabs(path) or not await asyncio.to_thread(os.path.isdir, path):
-            raise ToolError(f"The worktree was not made: the WorktreeCreate hook gave no folder ({path!r}).")
+            raise ToolError(
+                "The worktree was not created: the WorktreeCreate hook must give the absolute path of a folder "
+                f"that exists, not {path!r}."
+            )
         return path
 
     async def remove_worktree(self, path: str) -> bool:
@@ -199,7 +202,7 @@ class SessionHooks:
         details = {"source": source, **({} if path is None else {"file_path": path})}
         verdict = await self._dispatcher.fire("ConfigChange", details)
         if verdict.blocked is not None:
-            raise NotPossible(f"the settings stay: a ConfigChange hook blocked it: {verdict.blocked}")
+            raise NotPossible(f"the settings were not changed: a ConfigChange hook blocked it: {verdict.blocked}")
 
     def settings_changed(self) -> None:
         """The engine changed a settings file itself: it is not reported again."""

@@ -206,7 +206,7 @@ def model_contexts(shown: str, verdict: HookVerdict) -> tuple[str, ...]:
     """The text for the model: context, and why a hook objects."""
     contexts = [format_context(shown, text) for text in verdict.contexts]
     if verdict.blocked is not None and not shown.startswith("PreToolUse"):
-        contexts.append(format_context(shown, f"The hook objects: {verdict.blocked}"))
+        contexts.append(format_context(shown, f"The hook reports a problem: {verdict.blocked}"))
     return tuple(contexts)
 
 

@@ -106,4 +106,6 @@ class Logins:
 def check_remote(server: McpServer) -> None:
     """Raises NotPossible."""
     if server.spec.kind not in REMOTE or server.spec.problem:
-        raise NotPossible(f"{server.spec.name}: only servers at a URL have a login; this one is {server.spec.kind}")
+        raise NotPossible(
+            f"{server.spec.name}: only servers with a URL have a login, and this is a {server.spec.kind} server"
+        )

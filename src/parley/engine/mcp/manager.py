@@ -243,7 +243,8 @@ class ServerManager:
             return self._error
         gone = [server for server in self if server.spec.required and server.status not in ("connected", "disabled")]
         return "; ".join(
-            f"the required MCP server {one.spec.name!r} is not there ({one.status}): {one.reason or 'no answer yet'}"
+            f"the required MCP server {one.spec.name!r} is not connected ({one.status}): "
+            f"{one.reason or 'no answer yet'}"
             for one in gone
         )
 
@@ -320,7 +321,7 @@ class ServerManager:
         """Why a tool is missing, if its server is not connected."""
         for server in self:
             if server.status != "connected" and name.startswith(server.prefix):
-                return f"The MCP server {server.spec.name!r} is not there ({server.status}): {server.reason}"
+                return f"The MCP server {server.spec.name!r} is not connected ({server.status}): {server.reason}"
         return ""
 
     # Calls.

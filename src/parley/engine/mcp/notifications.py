@@ -57,7 +57,8 @@ class StatusNotifier:
             name, is_connected = server.spec.name, server.status == "connected"
             if is_connected != self._known_to_model.get(name, True):
                 why = f" ({server.status}){': ' if server.reason else ''}{server.reason}"
-                text = "is there again." if is_connected else f"is not there{why}. Its tools cannot be called now."
+                gone = f"is not connected{why}. Its tools cannot be called now."
+                text = "is connected again." if is_connected else gone
                 texts.append(f"<mcp-server name={name!r}>\nThe MCP server {name!r} {text}\n</mcp-server>")
             self._known_to_model[name] = is_connected
         return texts

@@ -28,7 +28,9 @@ def add_pastes(content: list[Json], pasted: Any, inline: Any, warn: Callable[[st
 def appended_texts(pasted: list[Any], warn: Callable[[str], None]) -> list[Json]:
     parts = sum(1 + (len(entry) if isinstance(entry, list) else 0) for entry in pasted)
     if parts > MAX_PARTS:
-        warn(f"pasted_content of a prompt has {parts} entries and blocks, at most {MAX_PARTS} are read; it is ignored")
+        warn(
+            f"pasted_content of a prompt is ignored: it has {parts} entries and blocks; at most {MAX_PARTS} are allowed"
+        )
         return []
     texts = ["\n".join(texts_of(entry)) for entry in pasted]
     return [{"type": "text", "text": f"{OPENING}{text}{CLOSING}"} for text in texts if text.strip()]

@@ -16,7 +16,7 @@ def apply_prompt_context(conversation: Conversation, provisions: Provisions) -> 
         fit = {name: value for name, value in provisions.environment.items() if is_environment_variable(name, value)}
         conversation.config.workspace.environment.update(fit)
         if unfit := [name for name in provisions.environment if name not in fit]:
-            text = f"environment: no variables, and left out: {', '.join(map(repr, unfit))}"
+            text = f"environment: these variables are invalid and are ignored: {', '.join(map(repr, unfit))}"
             conversation.send(SystemFault(message=text, error={"type": "validation_error", "message": text}))
     if isinstance(provisions.system_prompt, str):
         set_instructions(conversation, provisions.system_prompt)

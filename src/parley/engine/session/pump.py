@@ -98,7 +98,7 @@ class Pump:
         self._is_closed = session.outbox.is_client_gone = True
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(HostGone("the host hung up before it answered"))
+                answer.set_exception(HostGone("the client disconnected before it answered"))
 
     def _dispatch(self, message: Message, session: Session) -> None:
         if isinstance(message, ControlResponse):

@@ -75,7 +75,7 @@ CAPABILITIES = [
 ]
 """What clients may rely on."""
 PLAN_RULE = "You are in plan mode: read and search as much as you need, and change nothing."
-PLAN_END = "When the plan stands, present it with ExitPlanMode."
+PLAN_END = "When the plan is ready, present it with ExitPlanMode."
 
 
 class Control(Protocol):
@@ -508,7 +508,7 @@ class Session:
         self.config.warn(f"a line of the unknown type {message.kind!r} is ignored")
 
     def _warn_foreign(self, message: Message) -> None:
-        self.config.warn("a line of the dialect miriad or jsonrpc is ignored: they require --stdio")
+        self.config.warn("a line of the dialect miriad or jsonrpc is ignored: these dialects require --stdio")
 
     def _apply_prompt_context(self, provisions: dialects.Provisions) -> None:
         from parley.engine.session.prompt_context import apply_prompt_context

@@ -193,7 +193,7 @@ def notification_text(text: str, status: str, output_file: str) -> str:
 
 def describe_end(end: CommandEnd, timed_out_after_seconds: float | None) -> str:
     if timed_out_after_seconds is not None:
-        return f"was ended after {timed_out_after_seconds:g} s: its time was up"
+        return f"reached its time limit of {timed_out_after_seconds:g} s and was ended"
     if end.error:
         return f"failed: {end.error}"
     if end.exit_code == 0:

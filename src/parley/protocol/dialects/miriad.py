@@ -92,7 +92,9 @@ class Miriad:
             case Unknown(kind=kind):
                 return [self.reply(fault(f"Unknown message type: {kind}"))]
             case JsonRpc():
-                return [self.reply(fault("This connection speaks no JSON-RPC: its first line did not"))]
+                return [
+                    self.reply(fault("This connection does not use JSON-RPC, because its first line was not JSON-RPC"))
+                ]
         return [message]
 
     def refuse(self, refused: Refused) -> Refused:

@@ -112,7 +112,9 @@ def split_mcp_servers(options: Options[Any]) -> tuple[Json, dict[str, Any]]:
         config = {name: dict(server) for name, server in given.items() if name not in own}
     if tools := own_tools(options):
         if OWN_SERVER in config or OWN_SERVER in own:
-            raise ValueError(f"mcp_servers: the name {OWN_SERVER!r} is taken by the functions in `tools`; use another")
+            raise ValueError(
+                f"mcp_servers: the name {OWN_SERVER!r} is reserved for the functions in `tools`; use another name"
+            )
         from parley.sdk.tool import create_sdk_mcp_server
 
         own[OWN_SERVER] = create_sdk_mcp_server(OWN_SERVER, tools=tools)["instance"]

@@ -34,7 +34,7 @@ LISTS = ("tools", "disallowedTools", "skills")
 WIDENING = ("permissionMode", "hooks", "mcpServers", "initialPrompt")
 NOT_TRUSTED = "the project is not trusted"
 OF_PLUGIN = "an agent of a plugin cannot set it"
-NOT_OBSERVED = "agents are not observed"
+NOT_OBSERVED = "observers are not supported"
 KNOWN = frozenset(AgentDefinition.__struct_fields__)
 
 

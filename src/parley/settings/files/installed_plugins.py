@@ -94,7 +94,7 @@ def find_folders(config: Path, project: str, enabled: dict[str, Any]) -> tuple[l
     for id in wanted:
         found = [plugin for plugin in installed if plugin.id == id and plugin.applies_to(project)]
         if not found:
-            text = f"{id} is enabled but not installed (`parley plugin list` shows what is)"
+            text = f"{id} is enabled but not installed (`parley plugin list` shows the installed plugins)"
             errors.append({"plugin": id, "type": "plugin-not-found", "message": text})
         elif (problem := find_problem(config, found[-1].installPath)) is not None:
             errors.append({"plugin": id, "type": "plugin-not-found", "message": f"{id}: {problem}"})
@@ -107,7 +107,7 @@ def find_problem(config: Path, path: str) -> str | None:
     """Why the folder of an installed plugin is not used."""
     root = os.path.realpath(config / FOLDER)
     if not os.path.isabs(path) or not safe_read.is_beneath(os.path.realpath(path), root):
-        return f"its folder {path!r} is not in {root}"
+        return f"its folder {path!r} is not inside {root}"
     return None if os.path.isdir(path) else f"its folder {path} does not exist"
 
 

@@ -129,7 +129,7 @@ class Quota:
         self._files += 1
         self._bytes += size_bytes
         if self._files > MOST_FILES or self._bytes > MOST_BYTES:
-            raise InvalidSource(f"it has more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
+            raise InvalidSource(f"the source has more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
 
 
 def copy_folder(source: Path, target: Path) -> None:
@@ -195,9 +195,9 @@ def unpack_entry(archive: ZipFile, entry: ZipInfo, target: Path, quota: Quota) -
     name, mode = entry.filename, entry.external_attr >> 16
     parts = Path(name).parts
     if name.startswith(("/", "\\")) or "\\" in name or "\0" in name or ".." in parts or (name[1:2] == ":"):
-        raise InvalidSource(f"the archive has a path that leads out of it: {name!r:.200}")
+        raise InvalidSource(f"the archive has a path that points outside it: {name!r:.200}")
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise InvalidSource(f"{name!r:.200} is a symlink or no regular file; such archives are refused")
+        raise InvalidSource(f"{name!r:.200} is not a regular file or a folder; such archives are refused")
     place = target.joinpath(*parts)
     if entry.is_dir():
         place.mkdir(0o700, parents=True, exist_ok=True)

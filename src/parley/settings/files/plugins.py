@@ -107,7 +107,7 @@ def load_part(folder: str, manifest: Json, key: str, default_file: str, errors: 
         values = given if isinstance(given, dict) else read_part(folder, given)
         inner = values.get(key, values if isinstance(given, dict) else None)
         if not isinstance(inner, dict):
-            raise safe_read.UnreadableFile(f"has no object {key!r}")
+            raise safe_read.UnreadableFile(f"must contain an object {key!r}")
     except safe_read.MissingFile as exc:
         if key in manifest:
             errors.append(build_error(manifest["name"], f"{key}-invalid", f"{given} {exc}"))

@@ -54,7 +54,7 @@ def to_utf8(data: bytes, encoding: str, *, errors: str = "strict") -> bytes:
         return data[2:].decode(encoding, errors).encode(UTF8)
     except UnicodeDecodeError as exc:
         raise ToolError(
-            f"The file has the mark of {encoding} but is invalid at byte {exc.start + 2}; left unchanged."
+            f"The file has the byte order mark of {encoding} but is invalid at byte {exc.start + 2}; left unchanged."
         ) from None
 
 

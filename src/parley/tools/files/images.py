@@ -59,7 +59,7 @@ def read_size(data: bytes, kind: str) -> Picture:
     """Raises ToolError if the header is broken."""
     width, height = SIZES[kind](data)
     if not width or not height:
-        raise ToolError(f"The file starts like {kind} but its header is broken; it is {len(data)} bytes long.")
+        raise ToolError(f"The file starts like {kind} but its header is damaged; it is {len(data)} bytes long.")
     return Picture(data=data, media_type=kind, width=width, height=height)
 
 

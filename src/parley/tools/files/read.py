@@ -125,9 +125,11 @@ def notebook(path: str, data: bytes, call: ReadInput) -> tuple[ToolOutput, bool]
     first = max(0, (call.offset or 1) - 1)
     view = notebook_cells.show_cells(book, first, call.limit or total)
     end = first + len(view.cells)
-    blocks = view.blocks or [{"type": "text", "text": f"(The notebook has {total} cells; none of these is shown.)"}]
+    blocks = view.blocks or [
+        {"type": "text", "text": f"(The notebook has {total} cells; offset and limit select none of them.)"}
+    ]
     if view.left_off:
-        note = f"(Cells {first + 1} to {end} of {total} are shown. Read on with offset {end + 1}.)"
+        note = f"(Cells {first + 1} to {end} of {total} are shown. Continue with offset {end + 1}.)"
         blocks.append({"type": "text", "text": note})
     detail = {"type": "notebook", "file": {"filePath": path, "cells": view.cells}}
     return ToolOutput(content=blocks, detail=detail), len(view.cells) == total
@@ -170,7 +172,7 @@ def explain_cut(part: Excerpt, call: ReadInput) -> list[str]:
     last = part.first + len(part.lines) - 1
     # A limit that the model set itself needs no word.
     if last < part.total and (part.out_of_room or call.limit is None):
-        found.append(f"Lines {part.first} to {last} of {part.total} are shown. Read on with offset {last + 1}.")
+        found.append(f"Lines {part.first} to {last} of {part.total} are shown. Continue with offset {last + 1}.")
     if part.some_cut:
         found.append(f"Lines are cut after {LONGEST_LINE_CHARS} characters; a command in Bash shows them whole.")
     return found

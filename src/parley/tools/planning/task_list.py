@@ -173,7 +173,7 @@ class TaskUpdate:
             task.status = call.status
         if task.status == "deleted":
             board.remove(task.id)
-        what = ", ".join(changed) or "nothing: it was so already"
+        what = ", ".join(changed) or "nothing: it already has these values"
         return ToolOutput(content=f"Task #{task.id}: changed {what}", detail=detail)
 
 

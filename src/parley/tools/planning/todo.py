@@ -73,5 +73,5 @@ def format_summary(todos: list[Json]) -> str:
         return "The todo list is empty now."
     done = sum(todo["status"] == "completed" for todo in todos)
     under_way = [todo["content"] for todo in todos if todo["status"] == "in_progress"]
-    now = f" Under way: {'; '.join(under_way)}." if under_way else ""
-    return f"The todo list is updated: {done} of {len(todos)} done.{now} Go on with the next step."
+    now = f" In progress: {'; '.join(under_way)}." if under_way else ""
+    return f"The todo list is updated: {done} of {len(todos)} done.{now} Continue with the next step."

@@ -68,7 +68,7 @@ def check_room(schedule: Schedule) -> None:
 def check_prompt(prompt: str | None) -> str:
     """Raises ToolError."""
     if not prompt or not prompt.strip():
-        raise ToolError("prompt is missing: what shall be asked at that time?")
+        raise ToolError("prompt is missing: give the text to send at that time.")
     if len(prompt) > MAX_PROMPT_CHARS:
-        raise ToolError(f"prompt has {len(prompt)} characters, at most {MAX_PROMPT_CHARS} are possible.")
+        raise ToolError(f"prompt has {len(prompt)} characters; at most {MAX_PROMPT_CHARS} are allowed.")
     return prompt

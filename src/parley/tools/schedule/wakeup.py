@@ -50,7 +50,7 @@ class ScheduleWakeup:
         if call.stop:
             return stop(schedule)
         if not call.delaySeconds:
-            raise ToolError("delaySeconds is missing: in how many seconds do you want to be woken up?")
+            raise ToolError("delaySeconds is missing: give the number of seconds until the wake-up.")
         prompt = check_prompt(call.prompt)
         cancel_wakeups(schedule)
         check_room(schedule)

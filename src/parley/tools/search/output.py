@@ -45,7 +45,7 @@ class OutputPage(Struct, frozen=True):
         """How to get the next page."""
         first, last = self.offset + 1, self.offset + shown
         of = "" if total is None else f" of {total}"
-        return f"(Showing {first}-{last}{of}. Go on with offset {last}.)"
+        return f"(Showing {first}-{last}{of}. Continue with offset {last}.)"
 
     def applied(self, shown: int, more: bool) -> Json:
         limited = {"appliedLimit": shown} if more else {}
@@ -122,7 +122,7 @@ def no_matches(what: str, page: OutputPage, total: int, complete: bool) -> str:
     if not total:
         return f"No {what} found"
     if not complete:
-        return f"The search did not come as far as offset {page.offset}. Give a narrower path, glob, type or pattern."
+        return f"The search was stopped before offset {page.offset}. Give a narrower path, glob, type or pattern."
     return f"Nothing at offset {page.offset}: there are only {total}."
 
 

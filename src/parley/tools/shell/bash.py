@@ -118,8 +118,8 @@ async def run_and_wait(wanted: CommandOrder, context: Context, output: CommandOu
 def moved_to_background(task: BackgroundTask, note: str) -> ToolOutput:
     """The result of a command that was moved to the background."""
     text = (
-        f"{note}The user sent this command to the background; it runs on with ID: {task.id}. Output is being written "
-        f"to: {task.output_file} You are notified when it finishes."
+        f"{note}The user sent this command to the background; it is running with ID: {task.id}. Output is being "
+        f"written to: {task.output_file} You are notified when it finishes."
     )
     detail = {**detail_of(""), "backgroundTaskId": task.id, "backgroundedByUser": True}
     return ToolOutput(content=text, detail=detail, is_error=False)
@@ -128,7 +128,7 @@ def moved_to_background(task: BackgroundTask, note: str) -> ToolOutput:
 async def start_in_background(wanted: CommandOrder, context: Context, note: str) -> ToolOutput:
     """Start the command in the background. Raises ToolError."""
     if context.session.tasks is None:
-        raise ToolError("Nothing can run in the background here. Run it without run_in_background.")
+        raise ToolError("This session has no background tasks. Run the command without run_in_background.")
     task = await context.session.tasks.start_command(wanted)
     text = (
         f"{note}Command running in background with ID: {task.id}. Output is being written to: {task.output_file} "

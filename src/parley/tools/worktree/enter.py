@@ -43,13 +43,13 @@ class EnterWorktree:
             raise ToolError("Give either name or path, not both.")
         if call.name and (len(call.name) > LONGEST_NAME or not NAME.fullmatch(call.name)):
             raise ToolError(
-                f"The name {call.name!r} is invalid: letters, digits, dots, underscores and dashes, with / between "
+                f"The name {call.name!r} is invalid: use letters, digits, dots, underscores and dashes, with / between "
                 f"parts, at most {LONGEST_NAME} characters."
             )
         worktree = await open_worktrees(context).enter(call.name or None, call.path or None)
         text = (
-            f"The session works in the git worktree {worktree.path} now, on the branch {worktree.branch}. The working "
-            f"directory is {worktree.cwd}. What you were told of files in {worktree.top} is meant of their copies here."
+            f"The session now works in the git worktree {worktree.path}, on the branch {worktree.branch}. The working "
+            f"directory is {worktree.cwd}. Instead of files in {worktree.top}, use their copies in the worktree."
         )
         detail: Json = {"worktreePath": worktree.path, "worktreeBranch": worktree.branch, "message": text}
         return ToolOutput(content=text, detail=detail)

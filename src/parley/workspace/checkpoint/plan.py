@@ -74,7 +74,7 @@ class RewindTally:
         left = "; ".join(f"{path} ({reason})" for path, reason in self._left.items())
         return RewindReport(
             possible=bool(self._restored) or not self._left,
-            reason=f"Left alone: {left}" if left else "",
+            reason=f"Not rewound: {left}" if left else "",
             files=tuple(self._restored),
             left_alone=tuple(self._left),
             skipped_links=self._links,

@@ -103,7 +103,7 @@ def test_the_default_is_a_directory_of_the_home_on_the_path(
     folder.mkdir(parents=True)
 
     nowhere = run("link")
-    assert (nowhere.returncode, "no directory of your home is on the PATH" in nowhere.stderr) == (1, True)
+    assert (nowhere.returncode, "no directory in your home is on the PATH" in nowhere.stderr) == (1, True)
     would = json.loads(run("link", "--dry-run", "--json", PATH=f"{environment['PATH']}:{folder}").stdout)
     assert (would["link"], would["created"], (folder / "claude").is_symlink()) == (f"{folder}/claude", False, False)
     run("link", PATH=f"{environment['PATH']}:{folder}")

@@ -133,7 +133,7 @@ def test_a_link_is_not_followed(run: Any, tmp_path: Path) -> None:
     done = run("mcp", "add", "-s", "user", "one", "cmd")
 
     assert done.returncode == 1
-    assert "or it is a link" in done.stderr
+    assert "or it is a symbolic link" in done.stderr
     assert (tmp_path / "target").read_text() == "{}"
 
 
@@ -302,7 +302,7 @@ def test_servers_of_the_project_take_effect_when_trusted_and_the_choice_can_be_r
     assert init_servers(run) == {}
 
     done = run("mcp", "reset-project-choices")
-    assert done.stdout == "The servers of .mcp.json are not trusted any more: tree\n"
+    assert done.stdout == "The servers of .mcp.json are no longer trusted: tree\n"
     assert read(user_file(tmp_path))["projects"][str(tmp_path)] == {"disabledMcpjsonServers": []}
     assert init_servers(run) == {}
     run("trust", ".")

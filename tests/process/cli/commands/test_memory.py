@@ -129,14 +129,14 @@ def test_what_cannot_be_is_an_error_that_says_why(
 def test_a_memory_that_is_not_there_is_no_empty_memory(run: Any, tmp_path: Path) -> None:
     done = run("memory", "list", "--db", "typo.db")
 
-    assert (done.returncode, done.stderr) == (1, f"Error: there is no memory {tmp_path / 'typo.db'}\n")
+    assert (done.returncode, done.stderr) == (1, f"Error: there is no memory file {tmp_path / 'typo.db'}\n")
     assert not (tmp_path / "typo.db").exists()
 
 
 def test_a_memory_without_entries_says_so_and_is_no_error(run: Any, tmp_path: Path) -> None:
     never = run("memory", "list")
     assert (never.returncode, never.stdout) == (0, "")
-    assert never.stderr.startswith("Nothing is remembered here (")
+    assert never.stderr.startswith("The memory ")
     assert not list((tmp_path / "home").rglob("memory.db"))
 
     run("-p", "--model", "offline", "--memory", "on", "--", "say Hi.")

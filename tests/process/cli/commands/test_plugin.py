@@ -303,13 +303,13 @@ def hostile(path: Path, name: str, mode: int = stat.S_IFREG | 0o644) -> Path:
 @pytest.mark.parametrize(
     ("name", "mode", "reason"),
     [
-        ("../escaped", stat.S_IFREG | 0o644, "leads out of it"),
-        ("a/../../escaped", stat.S_IFREG | 0o644, "leads out of it"),
-        ("/tmp/escaped-by-parley-test", stat.S_IFREG | 0o644, "leads out of it"),
-        ("..\\escaped", stat.S_IFREG | 0o644, "leads out of it"),
-        ("C:/escaped", stat.S_IFREG | 0o644, "leads out of it"),
-        ("link", stat.S_IFLNK | 0o777, "is a symlink"),
-        ("pipe", stat.S_IFIFO | 0o644, "no regular file"),
+        ("../escaped", stat.S_IFREG | 0o644, "points outside it"),
+        ("a/../../escaped", stat.S_IFREG | 0o644, "points outside it"),
+        ("/tmp/escaped-by-parley-test", stat.S_IFREG | 0o644, "points outside it"),
+        ("..\\escaped", stat.S_IFREG | 0o644, "points outside it"),
+        ("C:/escaped", stat.S_IFREG | 0o644, "points outside it"),
+        ("link", stat.S_IFLNK | 0o777, "is not a regular file"),
+        ("pipe", stat.S_IFIFO | 0o644, "is not a regular file"),
         (".claude-plugin/plugin.json", stat.S_IFREG | 0o644, "cannot be unpacked"),
     ],
 )

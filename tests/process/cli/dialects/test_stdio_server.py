@@ -88,7 +88,7 @@ def test_root_is_informed_that_nothing_is_allowed_by_itself(run: Any) -> None:
 
     (output,) = [line["tool_result"] for line in read(done) if line.get("subtype") == "tool_result"]
     assert output["is_error"] is True
-    assert done.stderr.count("root may not bypass permissions") == 1
+    assert done.stderr.count("root cannot bypass permissions") == 1
 
 
 def test_a_mode_that_is_given_counts(run: Any) -> None:

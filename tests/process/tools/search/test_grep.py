@@ -80,7 +80,7 @@ def test_counts_are_per_file(harness: ToolHarness) -> None:
         ({"glob": "*.py", "pattern": "s"}, "sub/b.py:1:import os\nsub/b.py:3:class B:\nsub/b.py:4:    pass"),
         ({"type": "py", "pattern": "B:"}, "sub/b.py:3:class B:"),
         ({"pattern": "nothing"}, "No matches found"),
-        ({"pattern": "beta", "head_limit": 1}, "a.txt:2:beta\n\n(Showing 1-1 of 2. Go on with offset 1.)"),
+        ({"pattern": "beta", "head_limit": 1}, "a.txt:2:beta\n\n(Showing 1-1 of 2. Continue with offset 1.)"),
         ({"pattern": "beta", "offset": 1}, "a.txt:4:beta"),
         ({"pattern": "beta", "head_limit": 0}, "a.txt:2:beta\na.txt:4:beta"),
     ],

@@ -93,12 +93,16 @@ async def test_a_server_of_an_agent_is_there_for_it_and_gone_after_it(tmp_path: 
 
 
 async def test_an_agent_is_notified_of_its_own_server_that_is_missing(tmp_path: Path) -> None:
-    script = CALL % KIND + '[[turn]]\nwhen = "some are missing"\ntext = "Sub answer."\n[[turn]]\ntext = "Done."\n'
+    script = (
+        CALL % KIND
+        + '[[turn]]\nwhen = "Some of your own tools are missing"\ntext = "Sub answer."\n[[turn]]\ntext = "Done."\n'
+    )
     given = helper(mcpServers=[{"gone": {"command": "/nowhere/at-all"}, "odd": {"type": "what"}}])
     harness = await visit(tmp_path, script, saying("go"), agents=given)
     assert next(harness.messages("result"))["result"] == "Done."
-    assert "the MCP server 'gone' is not there" in transcript(tmp_path)
-    assert ["invalid MCP server" in harness.warnings[0], "is not there (failed)" in harness.warnings[1]] == [True, True]
+    assert "the MCP server 'gone' is not connected" in transcript(tmp_path)
+    first, second = harness.warnings[:2]
+    assert ("invalid MCP server" in first, "is not connected (failed)" in second) == (True, True)
 
 
 @pytest.mark.parametrize("scope", ["user", "project", "local"])

@@ -302,12 +302,13 @@ async def test_hooks_make_and_remove_worktrees_in_place_of_git(tmp_path: Path) -
     ("create", "words"),
     [
         ("echo No room >&2; exit 2", "a WorktreeCreate hook blocked it: No room"),
-        ("exit 1", "the WorktreeCreate hook gave no folder"),
-        ("echo relative", "the WorktreeCreate hook gave no folder ('relative')"),
+        ("exit 1", "must give the absolute path of a folder that exists, not None."),
+        ("echo relative", "must give the absolute path of a folder that exists, not 'relative'."),
     ],
 )
 async def test_a_worktree_hook_that_gives_no_folder_fails_the_call(project: Path, create: str, words: str) -> None:
-    harness = await played(project, BEGIN + TEXT % ("not made", "Failed."), go, settings=worktree_hooks(create, None))
+    script = BEGIN + TEXT % ("not created", "Failed.")
+    harness = await played(project, script, go, settings=worktree_hooks(create, None))
 
     assert (words in said(result_of(harness, "t1")), there(project)) == (True, [])
 

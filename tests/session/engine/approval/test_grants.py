@@ -152,7 +152,7 @@ async def test_a_grant_on_record_that_makes_no_sense_costs_nothing_else(tmp_path
     harness = await scenario(tmp_path, touch("two"), resume=SESSION)
 
     assert not was_asked(harness)
-    assert ["cannot be read" in warning for warning in harness.warnings] == [True, True]
+    assert ["is invalid and is ignored" in warning for warning in harness.warnings] == [True, True]
 
 
 # Modes.

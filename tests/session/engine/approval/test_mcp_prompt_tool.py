@@ -119,7 +119,7 @@ async def test_a_server_that_does_not_start_is_named_in_the_denial(tmp_path: Pat
     broken = json.dumps({"mcpServers": {"gate": {"command": "/nowhere/gate"}}})
     harness = await scenario(tmp_path, "touch made", mcp_config=(broken,))
 
-    assert "'gate' is not there (failed)" in contents(harness)[0]
+    assert "'gate' is not connected (failed)" in contents(harness)[0]
     assert not (tmp_path / "made").exists()
 
 

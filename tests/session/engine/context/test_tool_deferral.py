@@ -189,7 +189,7 @@ async def test_a_reference_to_a_tool_that_is_gone_is_sent_as_text(tmp_path: Path
     assert marked(before) == [FIRST]
     assert "tool_reference" not in json.dumps(after)
     assert f"Loaded: {FIRST}" in json.dumps(after)
-    assert "These tools do not exist any more:\nprefix mcp__many__: " in notices(after)[1]
+    assert "These tools no longer exist:\nprefix mcp__many__: " in notices(after)[1]
 
 
 async def test_a_subagent_searches_for_itself(tmp_path: Path) -> None:

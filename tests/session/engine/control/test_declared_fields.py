@@ -219,5 +219,5 @@ async def test_observers_of_agents_in_files_are_named_on_stderr(tmp_path: Path) 
         await harness.receive("result")
 
     assert any(
-        warning.endswith("scout.md: no effect: observer: agents are not observed") for warning in harness.warnings
+        warning.endswith("scout.md: no effect: observer: observers are not supported") for warning in harness.warnings
     )

@@ -63,7 +63,7 @@ async def test_fields_without_effect_are_named_on_stderr_and_to_the_client(tmp_p
         "initialize.hooks.Stop[0].tiemout is unknown and has no effect",
         "initialize.protocolVersion and features have no effect: this engine speaks version 1.0",
         "initialize.supportedDialogKinds has no effect: this engine shows no dialogs",
-        "initialize.agents.helper.observer has no effect: agents are not observed",
+        "initialize.agents.helper.observer has no effect: observers are not supported",
     ]
     assert set(notices(harness)) <= set(harness.warnings)
 
@@ -300,7 +300,7 @@ async def test_a_title_is_that_of_a_new_session_only(tmp_path: Path) -> None:
         await initialize(named, title="Another")
         await turn(named)
         assert named.session.journal.title == "Given"
-        assert notices(named) == ["initialize.title has no effect: the title is that of --name"]
+        assert notices(named) == ["initialize.title has no effect: the title is set by --name"]
 
 
 async def test_instructions_for_plan_mode_are_given_whenever_it_begins(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ async def test_a_later_edit_is_reported_and_never_lost(tmp_path: Path) -> None:
         await work.write(FIRST)
         await work.write(SECOND)
         (tmp_path / "new.txt").write_text("theirs")
-        left = f"Left alone: {tmp_path}/new.txt (it was changed by another program since)"
+        left = f"Not rewound: {tmp_path}/new.txt (another program has changed it)"
         assert (await work.rewind(FIRST, dry_run=True))["response"]["error"] == left
         answer = await work.rewind(FIRST)
         assert answer["response"] == {"canRewind": True, "error": left, "skippedLinks": 0}

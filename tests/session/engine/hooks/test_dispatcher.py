@@ -44,7 +44,9 @@ async def test_commands_are_notified_of_calls_and_decide_on_them(tmp_path: Path)
             await harness.receive("result")
         assert json.loads((tmp_path / "told").read_text())["tool_input"] == {"command": "touch a.txt"}
         assert (permissions(harness), (tmp_path / "a.txt").exists()) == ([("allow", "hook")], True)
-        assert contexts(harness) == ["<hook-context from='PostToolUse:Bash'>\nThe hook objects: bad\n</hook-context>"]
+        assert contexts(harness) == [
+            "<hook-context from='PostToolUse:Bash'>\nThe hook reports a problem: bad\n</hook-context>"
+        ]
         lines = [
             (line["subtype"], line["hook_name"], line.get("outcome"), line.get("exit_code"))
             for line in hook_lines(harness)

@@ -295,7 +295,7 @@ async def test_if_limits_the_calls_a_hook_runs_for(tmp_path: Path, rule: str, co
     harness = await run(tmp_path, turns, hooks("PreToolUse", {"command": "touch ran", "if": rule}))
 
     assert (tmp_path / "ran").exists() is runs
-    assert ["is not a valid rule" in text for text in harness.warnings] == [True] * (rule == "Bash(")
+    assert ["is not a valid permission rule" in text for text in harness.warnings] == [True] * (rule == "Bash(")
 
 
 async def test_if_works_after_a_call_and_for_other_tools(tmp_path: Path) -> None:

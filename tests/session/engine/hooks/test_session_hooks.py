@@ -84,7 +84,7 @@ async def test_an_output_without_effect_is_reported_once(tmp_path: Path) -> None
         await harness.receive("result")
 
     [text] = notices(harness)
-    assert "terminalSequence (there is no terminal), classifierContext (there is no classifier" in text
+    assert "terminalSequence (there is no terminal), classifierContext (the mode auto has no classifier" in text
     assert harness.warnings == [text]
 
 

@@ -193,7 +193,7 @@ async def test_hooks_after_a_call_receive_its_outcome_and_may_add_context_for_th
         assert [text.splitlines()[1] for text in contexts(harness)] == [
             "seen",
             "batch",
-            "The hook objects: look again",
+            "The hook reports a problem: look again",
             "batch",
         ]
 
@@ -414,7 +414,7 @@ async def test_a_question_that_stays_open_is_reported(tmp_path: Path, monkeypatc
         (ValueError("broken"), "the client answered with an error: broken"),
         ({"continue": "maybe"}, "its output is invalid"),
         ("deny", "its output is invalid"),
-        ({"permisionDecision": "deny"}, "its output has no decision, and unknown keys: permisionDecision"),
+        ({"permisionDecision": "deny"}, "its output has no decision, but it has unknown keys: permisionDecision"),
         (SILENCE, "it did not answer within 0.05 s"),
     ],
     ids=["error", "invalid", "nonsense", "misspelt", "timeout"],
@@ -539,7 +539,10 @@ async def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, b
                 await harness.request("interrupt")
             await (harness.close() if by == "hang up" else harness.receive("result"))
             [told] = [line for line in harness.messages("user") if "tool_use_result" in line]
-        why = {"failure": "the client answered with an error: broken", "hang up": "the host hung up before it answered"}
+        why = {
+            "failure": "the client answered with an error: broken",
+            "hang up": "the client disconnected before it answered",
+        }
         expected = f"the hook (callback redact) failed: {why[by]}" if by in why else CUT_OFF
         text = f"The call ran, and its output is withheld: {expected}."
         assert (told["message"]["content"][0]["content"], told["tool_use_result"]) == (text, f"Error: {text}")
@@ -613,7 +616,7 @@ async def test_a_hook_may_end_what_a_prompt_mentions(tmp_path: Path) -> None:
             (told, _) = harness.session.journal.history.render()
         assert "buy milk" not in str(told["content"])
         texts = [line["content"] for line in harness.messages("system") if line["subtype"] == "informational"]
-        assert texts[-1] == "@notes.txt was not included: a hook ended it: enough"
+        assert texts[-1] == "@notes.txt was not included: a hook stopped it: enough"
 
     await run(scenario)
 

@@ -50,7 +50,7 @@ async def test_servers_that_never_answer_fail_within_their_limit_with_reason_and
     failed = dict.fromkeys(("mute", "deaf", "absent", "odd"), "failed")
     assert states(harness) == {**failed, "plain": "connected"}
     assert {change["name"]: change["status"] for change in news(harness)} == failed
-    assert "The MCP server 'mute' is not there (failed): did not answer within 3 s" in results(harness)[0]
+    assert "The MCP server 'mute' is not connected (failed): did not answer within 3 s" in results(harness)[0]
     assert any("MCP server mute: failed: did not answer" in warning for warning in harness.warnings)
 
 
@@ -92,8 +92,8 @@ async def test_the_model_is_notified_of_a_server_that_is_not_there_and_of_its_re
     server = {**own("plain.py", "well", required=False), "command": str(tmp_path / "late")}
     harness = await visit(tmp_path, script("One.", "Two.", "Three."), scenario, mcp_config=config(plain=server))
     prompts = [json.dumps(turn) for turn in harness.session.journal.history.render() if turn["role"] == "user"]
-    assert ["is not there (failed)" in prompt for prompt in prompts] == [True, False, False]
-    assert ["is there again" in prompt for prompt in prompts] == [False, False, True]
+    assert ["is not connected (failed)" in prompt for prompt in prompts] == [True, False, False]
+    assert ["is connected again" in prompt for prompt in prompts] == [False, False, True]
 
 
 async def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_no_model_is_called_while_a_required_server_is_missing(tmp_path: P
         result = await harness.receive("result")
         assert result["subtype"] == "error_during_execution"
         assert result["errors"] == [
-            "the required MCP server 'plain' is not there (failed): did not answer within 0.7 s"
+            "the required MCP server 'plain' is not connected (failed): did not answer within 0.7 s"
         ]
         assert (result["num_turns"], result["fault_type"]) == (0, "tool_error")
         await harness.request("mcp_toggle", serverName="plain", enabled=False)
@@ -146,7 +146,7 @@ async def test_a_server_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
     async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         [reason] = (await harness.receive("result"))["errors"]
-        assert "'nowhere' is not there (failed): cannot reach the server: " in reason
+        assert "'nowhere' is not connected (failed): cannot reach the server: " in reason
 
     servers = config(nowhere={"type": "http", "url": "http://127.0.0.1:9/mcp", "required": True})
     await visit(tmp_path, script("Done."), scenario, mcp_config=servers)
@@ -255,7 +255,7 @@ async def test_a_server_that_cannot_be_configured_gates_the_model_if_it_is_requi
     async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         [reason] = (await harness.receive("result"))["errors"]
-        assert "'plain' is not there (failed): the variable NOWHERE is not set" in reason
+        assert "'plain' is not connected (failed): the variable NOWHERE is not set" in reason
 
     servers = config(plain=own("plain.py", "well", env={"TOKEN": "${NOWHERE}"}))
     await visit(tmp_path, script("Done."), scenario, mcp_config=servers)
@@ -468,7 +468,7 @@ async def test_sources_are_merged_by_name_strict_leaves_the_command_line_and_key
     [
         ("missing.json", "cannot read the MCP configuration missing.json: No such file or directory"),
         ("{", "the MCP configuration --mcp-config is not valid JSON"),
-        ("{}", "the MCP configuration --mcp-config must have an object `mcpServers`"),
+        ("{}", "the MCP configuration --mcp-config must contain an object `mcpServers`"),
     ],
 )
 def test_a_configuration_on_the_command_line_must_be_readable(tmp_path: Path, given: str, reason: str) -> None:

@@ -102,7 +102,7 @@ async def test_entries_that_are_not_policies_leave_the_rest_in_effect(tmp_path: 
     harness = await visit(tmp_path, CALLS, one_turn, mcp_config=servers, **BYPASS)
 
     assert not is_run(harness)
-    assert [text for text in harness.warnings if "2 entries of `tools` have no name" in text]
+    assert [text for text in harness.warnings if "2 entries of `tools` have no effect: they have no name" in text]
 
 
 async def test_servers_that_the_client_sets_bring_their_policies_and_take_them_along(tmp_path: Path) -> None:

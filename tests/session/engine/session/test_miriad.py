@@ -209,7 +209,7 @@ async def test_what_no_process_can_have_in_its_environment_is_left_out_and_repor
 
     assert outputs(harness) == ["hello"]
     [fault] = [line["message"] for line in harness.lines if line.get("subtype") == "error"]
-    assert fault == "environment: no variables, and left out: 'A', 'B=C', ''"
+    assert fault == "environment: these variables are invalid and are ignored: 'A', 'B=C', ''"
 
 
 async def test_instructions_that_a_prompt_brings_replace_those_before(tmp_path: Path) -> None:

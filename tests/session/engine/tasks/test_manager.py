@@ -348,7 +348,7 @@ async def test_a_task_has_its_time_too(tmp_path: Path) -> None:
         await harness.receive("result")
         notification = await harness.receive("system", "task_notification")
         assert notification["status"] == "failed"
-        assert notification["summary"] == 'Background command "A job" was ended after 0.2 s: its time was up'
+        assert notification["summary"] == 'Background command "A job" reached its time limit of 0.2 s and was ended'
         assert (await harness.receive("result"))["result"] == "It took too long."
 
     await at(tmp_path, script(background("sleep 600", timeout=200), "Started.", "It took too long."), scenario)

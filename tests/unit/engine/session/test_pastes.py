@@ -39,7 +39,9 @@ def test_pasted_texts_are_appended_in_order(given: Any, appended: list[str]) -> 
 def test_a_list_that_is_too_long_is_ignored_and_reported() -> None:
     warnings: list[str] = []
     assert add_pastes([said("Hi")], ["x"] * 1001, None, warnings.append) == [said("Hi")]
-    assert warnings == ["pasted_content of a prompt has 1001 entries and blocks, at most 1000 are read; it is ignored"]
+    assert warnings == [
+        "pasted_content of a prompt is ignored: it has 1001 entries and blocks; at most 1000 are allowed"
+    ]
 
 
 def test_pastes_in_the_prompt_are_marked_where_they_stand() -> None:

@@ -77,6 +77,6 @@ def test_a_file_that_cannot_be_used_is_reported_and_the_rest_continues(tmp_path:
         "a..b.md": "invalid name 'a..b' (use lette",
         "binary.md": "is not UTF-8 text",
         "broken.md": "the frontmatter starts with --",
-        "link.md": "is a link that leads out of it",
+        "link.md": "is a symbolic link to a file o",
         "odd.md": "disable-model-invocation must ",
     }

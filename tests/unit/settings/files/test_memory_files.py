@@ -145,7 +145,7 @@ def test_a_projects_file_brings_in_only_files_of_the_project(
     memory = load_memory(places)
 
     assert [Path(file).name for file in memory.files] == ["CLAUDE.md"]
-    assert ["leads out of its folder" in str(problem) for problem in memory.problems] == [True]
+    assert ["to a file outside its folder" in str(problem) for problem in memory.problems] == [True]
 
 
 def test_a_memory_file_that_is_a_link_to_a_secret_is_not_read(places: MemoryPaths, tmp_path: Path) -> None:

@@ -53,12 +53,12 @@ def test_servers_have_the_plugins_name_before_theirs_and_its_folder_in_them(tmp_
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"hooks": "../outside.json"}, ("hooks-invalid", "../outside.json: is a link that leads out")),
+        ({"hooks": "../outside.json"}, ("hooks-invalid", "../outside.json: is a symbolic link to a file outside")),
         ({"hooks": "none.json"}, ("hooks-invalid", "none.json does not exist")),
         ({"hooks": 3}, ("hooks-invalid", ".claude-plugin/plugin.json: must be an object or the name of a file")),
         (
             {"mcpServers": "hooks/hooks.json"},
-            ("mcpServers-invalid", "hooks/hooks.json: has no object 'mcpServers'"),
+            ("mcpServers-invalid", "hooks/hooks.json: must contain an object 'mcpServers'"),
         ),
         ({"commands": ["./more"]}, ("not-heeded", ".claude-plugin/plugin.json: no effect: commands")),
     ],

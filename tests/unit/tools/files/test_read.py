@@ -112,7 +112,7 @@ def test_a_long_file_comes_in_parts_and_says_how_to_read_on(harness: ToolHarness
     assert first.startswith("1\tline 1\n")
     assert "\n2000\tline 2000\n" in first
     assert "line 2001" not in first
-    assert "(Lines 1 to 2000 of 5001 are shown. Read on with offset 2001.)" in first
+    assert "(Lines 1 to 2000 of 5001 are shown. Continue with offset 2001.)" in first
     assert shown(harness, "a.txt", offset=2001).startswith("2001\tline 2001\n")
 
 
@@ -137,7 +137,7 @@ def test_wide_lines_run_out_of_room_before_the_limit(harness: ToolHarness) -> No
     assert len(file_of(result)["content"]) <= MOST_CHARS
     last = file_of(result)["numLines"]
     assert 50 < last < 400
-    assert f"Read on with offset {last + 1}." in str(result.content)
+    assert f"Continue with offset {last + 1}." in str(result.content)
 
 
 def test_a_very_long_line_is_cut_and_said_to_be(harness: ToolHarness) -> None:
@@ -273,7 +273,7 @@ def test_kind_and_size_come_from_the_header_not_from_the_name(harness: ToolHarne
 
 def test_an_image_with_a_broken_header_never_reaches_the_model(harness: ToolHarness) -> None:
     harness.put("p.jpg", JPEG[:12])
-    assert "header is broken" in harness.refusal(Read(), file_path=harness.path("p.jpg"))
+    assert "header is damaged" in harness.refusal(Read(), file_path=harness.path("p.jpg"))
 
 
 def test_a_text_that_is_called_an_image_is_a_text(harness: ToolHarness) -> None:
@@ -462,7 +462,7 @@ def test_a_large_notebook_comes_in_parts_counted_in_cells(harness: ToolHarness) 
     result = read(harness, "n.ipynb")
     assert isinstance(result.content, list)
     assert [cell["cell_id"] for cell in file_of(result)["cells"]] == ["c0", "c1", "c2"]
-    assert result.content[-1]["text"] == "(Cells 1 to 3 of 10 are shown. Read on with offset 4.)"
+    assert result.content[-1]["text"] == "(Cells 1 to 3 of 10 are shown. Continue with offset 4.)"
     rest = read(harness, "n.ipynb", offset=4, limit=1)
     assert [cell["cell_id"] for cell in file_of(rest)["cells"]] == ["c3"]
 

@@ -32,7 +32,7 @@ def test_the_list_is_replaced_and_both_lists_are_shown(harness: ToolHarness) -> 
     assert write(harness, todos=first).detail == {"oldTodos": [], "newTodos": first}
     result = write(harness, todos=second)
     assert result == ToolOutput(
-        content="The todo list is updated: 1 of 2 done. Under way: b. Go on with the next step.",
+        content="The todo list is updated: 1 of 2 done. In progress: b. Continue with the next step.",
         detail={"oldTodos": first, "newTodos": second},
     )
 

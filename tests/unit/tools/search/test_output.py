@@ -27,7 +27,7 @@ def test_files_are_counted_and_listed() -> None:
 
 def test_a_page_of_files_says_how_to_continue() -> None:
     assert output.files(["a", "b", "c", "d"], OutputPage(1, 2), True) == ToolOutput(
-        content="Found 4 files\nb\nc\n(Showing 2-3 of 4. Go on with offset 3.)",
+        content="Found 4 files\nb\nc\n(Showing 2-3 of 4. Continue with offset 3.)",
         detail={
             "mode": "files_with_matches",
             "filenames": ["b", "c"],
@@ -49,14 +49,12 @@ def test_a_last_page_has_no_note() -> None:
 def test_an_offset_after_the_end_is_reported() -> None:
     assert output.files(["a"], OutputPage(5, 2), True).content == "Nothing at offset 5: there are only 1."
     assert output.files([], OutputPage(5, 2), True).content == "No files found"
-    assert "did not come as far as offset 5" in str(
-        content([("a", [b"1:x"])], OutputPage(5, 2), complete=False).content
-    )
+    assert "was stopped before offset 5" in str(content([("a", [b"1:x"])], OutputPage(5, 2), complete=False).content)
 
 
 def test_counts_have_totals_over_all_pages() -> None:
     assert output.counts([("a", 1), ("b", 2)], OutputPage(0, 1), True) == ToolOutput(
-        content="a:1\n\nFound 3 total occurrences across 2 files.\n(Showing 1-1 of 2. Go on with offset 1.)",
+        content="a:1\n\nFound 3 total occurrences across 2 files.\n(Showing 1-1 of 2. Continue with offset 1.)",
         detail={
             "mode": "count",
             "numFiles": 2,
@@ -89,7 +87,7 @@ def test_a_notice_is_reported_as_it_is() -> None:
 def test_a_page_of_an_incomplete_search_names_no_total() -> None:
     result = content([("a", [b"1:x", b"2:x", b"3:x"])], OutputPage(0, 2), complete=False)
 
-    assert result.content == "a:1:x\na:2:x\n\n(Showing 1-2. Go on with offset 2.)"
+    assert result.content == "a:1:x\na:2:x\n\n(Showing 1-2. Continue with offset 2.)"
     assert result.detail == {
         "mode": "content",
         "numFiles": 0,

@@ -93,7 +93,7 @@ def test_a_tally_reports_what_was_restored_and_what_was_left() -> None:
 
     assert tally.report() == RewindReport(
         possible=True,
-        reason="Left alone: b (it was changed); c (a link)",
+        reason="Not rewound: b (it was changed); c (a link)",
         files=("a",),
         left_alone=("b", "c"),
         skipped_links=1,

@@ -56,7 +56,7 @@ def check_server(launch: LaunchContext) -> Check:
     except (UsageError, SessionError) as exc:
         return Check("model server", "error", str(exc))
     if not server.address:
-        return Check("model server", "ok", f"{server.backend} has no address of its own")
+        return Check("model server", "ok", f"{server.backend} has no server address to check")
     if not server.variable:
         return Check("model server", "ok", f"{server.address} (not contacted; `parley models --check` sends a request)")
     shown = f"{server.address} ({server.variable})"
@@ -66,7 +66,7 @@ def check_server(launch: LaunchContext) -> Check:
 
 
 def check_sandbox(launch: LaunchContext) -> Check:
-    bare_root = "; root may not bypass permissions, because IS_SANDBOX=1 is not set" if is_bare_root(launch) else ""
+    bare_root = "; root cannot bypass permissions, because IS_SANDBOX=1 is not set" if is_bare_root(launch) else ""
     text = f"Parley has none of its own: run it in a container to confine commands{bare_root}"
     wanted = launch.settings.merged.is_on("sandbox.enabled")
     return Check("sandbox", "warning" if wanted else "ok", text)

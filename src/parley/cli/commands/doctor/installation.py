@@ -68,7 +68,7 @@ def check_program(name: str, loss: str, *, is_needed: bool = True) -> Check:
         )
         version = done.stdout.partition("\n")[0].strip()
     except (OSError, subprocess.TimeoutExpired) as exc:
-        return Check(name, "warning", f"{path} does not run: {type(exc).__name__}")
+        return Check(name, "warning", f"{path} cannot be run: {type(exc).__name__}")
     return Check(name, "ok", f"{version or 'unknown version'} ({path})")
 
 

@@ -32,7 +32,7 @@ def check_store(launch: LaunchContext) -> Iterator[Check]:
 
 def check_config_folder(folder: Path) -> Check:
     if not folder.exists():
-        return Check("config directory", "ok", f"{folder} (is made when it is needed)")
+        return Check("config directory", "ok", f"{folder} (created when it is needed)")
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"x")

@@ -120,7 +120,7 @@ def reset_project_choices(given: GivenArgs) -> int:
     if given.has("json"):
         return write_json({"reset": names})
     shown = f": {', '.join(names)}" if names else ""
-    return write_lines([f"The servers of .mcp.json are not trusted any more{shown}"])
+    return write_lines([f"The servers of .mcp.json are no longer trusted{shown}"])
 
 
 def list_known(names: Iterable[str]) -> str:

@@ -24,7 +24,7 @@ def register_repo_root(session: Session, request: panel_requests.RegisterRepoRoo
     """Add a directory below the launch directories, for example a repository that was cloned there."""
     config = session.config
     if session.is_running and request.reload_claude_md is True:
-        raise NotPossible("register_repo_root: a turn is running; reload_claude_md is possible when it has ended")
+        raise NotPossible("register_repo_root: reload_claude_md is not possible while a turn is running")
     directory = "" if "\0" in request.directory else os.path.realpath(os.path.join(config.cwd, request.directory))
     if not os.path.isdir(directory):
         raise NotPossible(f"register_repo_root: there is no directory {request.directory!r:.500}")

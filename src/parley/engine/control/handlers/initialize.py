@@ -170,7 +170,7 @@ def list_notices(session: Session, request: requests.Initialize, answer: request
     if request.excludeDynamicSections is True and is_replaced(session.conversation.instructions):
         yield "initialize.excludeDynamicSections has no effect: a custom system prompt has no such sections"
     if request.title and session.config.options.name:
-        yield "initialize.title has no effect: the title is that of --name"
+        yield "initialize.title has no effect: the title is set by --name"
     if request.agentProgressSummaries is True and session.config.options.disable_agent_summaries:
         yield "initialize.agentProgressSummaries has no effect: CLAUDE_CODE_DISABLE_AGENT_PROGRESS_SUMMARIES is set"
     for name in sorted(set(request.skills if isinstance(request.skills, list) else ())):
@@ -178,7 +178,7 @@ def list_notices(session: Session, request: requests.Initialize, answer: request
             yield f"initialize: there is no skill {name!r}"
     for name, agent in (request.agents or {}).items():
         if agent.observer or agent.observerMessage:
-            yield f"initialize.agents.{name}.observer has no effect: agents are not observed"
+            yield f"initialize.agents.{name}.observer has no effect: observers are not supported"
     for alias, name in (request.toolAliases or {}).items():
         if not name.startswith(PREFIX) and name not in session.config.tools:
             yield f"initialize.toolAliases: {alias!r} has no effect: there is no tool {name!r}"
@@ -192,7 +192,7 @@ def list_server_notices(request: requests.Initialize) -> Iterator[str]:
     for name, config in list_server_configs(request):
         field = f"initialize.sdkMcpServerConfigs: {name!r:.200}"
         if name not in (request.sdkMcpServers or ()):
-            yield f"{field} has no effect: it is not among sdkMcpServers"
+            yield f"{field} has no effect: the server is not listed in sdkMcpServers"
             continue
         if not isinstance(config, dict):
             yield f"{field} has no effect: it is not an object"
