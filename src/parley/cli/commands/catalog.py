@@ -265,10 +265,10 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="memory",
-        help="List, search and undo what is remembered.",
+        help="List and search the long-term memory, and undo changes to it.",
         actions={
             "list": Action(
-                "List what is remembered.",
+                "List the entries of the memory.",
                 flags=(Flag("--archived", "Include archived entries."), JSON),
                 takes_options=True,
             ),
@@ -335,7 +335,7 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="permissions",
-        help="Explain why a tool call is allowed, asked about or denied.",
+        help="Explain why a tool call is allowed, is denied or needs approval.",
         actions={
             "check": Action(
                 "Show what a session with these options would decide. Exit 0 for allow, 1 for ask, 2 for deny.",
