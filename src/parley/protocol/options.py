@@ -246,10 +246,10 @@ class RunOptions(OptionGroup):
     input_format: Option[str | None] = Option(
         one_of("text", "stream-json"),
         "--input-format",
-        help="How to read stdin: as a prompt, or as messages until it ends.",
+        help="How to read stdin: as one prompt (text), or as messages until stdin ends (stream-json).",
     )
     verbose: Option[bool] = Option(
-        SWITCH, "--verbose", help="Report every message, not only the result; --output-format stream-json needs it."
+        SWITCH, "--verbose", help="Report every message, not only the result. Required for --output-format stream-json."
     )
     version: Option[bool] = Option(SWITCH, "--version", "-v", help="Print the version and exit.")
     help: Option[bool] = Option(SWITCH, "--help", "-h", help="Print this help and exit.")
@@ -260,8 +260,8 @@ class RunOptions(OptionGroup):
         TEXT,
         "--dialect",
         metavar="NAME",
-        help="How messages are written: stream-json, spec001, miriad, jsonrpc, one of an installed package, or auto to "
-        "detect it from the first line.",
+        help="The format of messages: stream-json, spec001, miriad, jsonrpc, a dialect of an installed package, or "
+        "auto to detect the dialect from the first line.",
     )
 
 
@@ -338,18 +338,19 @@ class ModelOptions(OptionGroup):
         INTEGER,
         "--max-thinking-tokens",
         variable="MAX_THINKING_TOKENS",
-        help="The tokens that the model may think with in an answer; 0 disables thinking.",
+        help="How many tokens the model may use for thinking in an answer; 0 disables thinking.",
     )
     thinking: Option[str | None] = Option(
         one_of("adaptive", "disabled", "enabled"),
         "--thinking",
-        help="Whether the model thinks: as it sees fit, never, or within --max-thinking-tokens.",
+        help="Whether the model thinks: when it chooses to (adaptive), never (disabled), or up to "
+        "--max-thinking-tokens (enabled).",
     )
     thinking_display: Option[str | None] = Option(
         TEXT,
         "--thinking-display",
         metavar="FORM",
-        help="In which form the backend returns thinking, such as summarized or omitted.",
+        help="The form in which the backend returns thinking, such as summarized or omitted.",
     )
     effort: Option[str | None] = Option(
         one_of("low", "medium", "high", "xhigh", "max", is_open=True),
@@ -367,16 +368,16 @@ class ModelOptions(OptionGroup):
         one_of("5m", "1h"),
         variable="CLAUDE_CODE_PROMPT_CACHE_TTL",
         setting="promptCacheTtl",
-        help="How long the prompt cache of the conversation lives; the server decides if it is not set.",
+        help="How long the server keeps the prompt cache of the conversation; by default the server decides.",
     )
     subagent_cache_ttl: Option[str | None] = Option(
         one_of("5m", "1h"),
         variable="CLAUDE_CODE_SUBAGENT_PROMPT_CACHE_TTL",
         setting="subagentPromptCacheTtl",
-        help="How long the prompt cache of a subagent lives.",
+        help="How long the server keeps the prompt cache of a subagent.",
     )
     offline: Option[bool] = Option(
-        SWITCH, "--offline", help="Use no network: no web tools and only servers on this machine."
+        SWITCH, "--offline", help="Use no network: offer no web tools, and contact only servers on this machine."
     )
 
 
@@ -400,7 +401,8 @@ class PromptOptions(OptionGroup):
         MAYBE,
         "--system-prompt-snapshot",
         metavar="true|false",
-        help="Send the system prompt of the first request with every later one (the default), or render it each time.",
+        help="Whether later requests repeat the system prompt of the first (true, the default) or it is rendered again "
+        "for each (false).",
     )
     json_schema: Option[str | None] = Option(
         TEXT, "--json-schema", metavar="JSON", help="The JSON Schema that the result must match."
@@ -411,7 +413,7 @@ class PromptOptions(OptionGroup):
         variable="MAX_STRUCTURED_OUTPUT_RETRIES",
         setting="limits.structuredOutputAttempts",
         least=1,
-        help="How often an answer may fail to match the JSON Schema.",
+        help="After how many answers that do not match the JSON Schema the turn fails.",
     )
 
 
@@ -434,14 +436,14 @@ class LimitOptions(OptionGroup):
         "--max-budget-tokens",
         setting="limits.maxBudgetTokens",
         least=1,
-        help="Stop when the session has used this many tokens, cached ones included.",
+        help="Stop when the session has used this many tokens, including cached tokens.",
     )
     max_budget_calls: Option[int | None] = Option(
         INTEGER,
         "--max-budget-calls",
         setting="limits.maxBudgetCalls",
         least=1,
-        help="Stop after this many model calls in the process, retries and side queries included.",
+        help="Stop after this many model calls in the process, including retries and side queries.",
     )
     max_budget_seconds: Option[float | None] = Option(
         NUMBER,
@@ -457,7 +459,7 @@ class LimitOptions(OptionGroup):
         metavar="TOKENS",
         setting="limits.taskBudget",
         least=1,
-        help="End a turn that has used this many tokens; models that support it are told.",
+        help="End a turn that has used this many tokens. Models that support task budgets are told this limit.",
     )
     max_retries: Option[int] = Option(
         INTEGER,
@@ -465,12 +467,12 @@ class LimitOptions(OptionGroup):
         variable="CLAUDE_CODE_MAX_RETRIES",
         setting="limits.maxRetries",
         least=0,
-        help="How often a failed model call is repeated.",
+        help="How many times a failed model call is repeated.",
     )
     resume_reason: Option[str | None] = Option(
         TEXT,
         variable="CLAUDE_CODE_RESUME_REASON",
-        help="Why a turn of an earlier process continues, for `resume_reason` of its messages.",
+        help="Why a turn of an earlier process is continued; its messages report this as `resume_reason`.",
     )
     max_output_tokens: Option[int | None] = Option(
         INTEGER,
@@ -501,14 +503,14 @@ class LimitOptions(OptionGroup):
         variable="CLAUDE_STREAM_IDLE_TIMEOUT_MS",
         setting="limits.streamIdleTimeoutMs",
         least=0,
-        help="How long a stream may be silent.",
+        help="How long a stream may send no data.",
     )
     content_timeout_ms: Option[int | None] = Option(
         INTEGER,
         variable="CLAUDE_STREAM_IDLE_TIMEOUT_MS",
         setting="limits.contentTimeoutMs",
         least=0,
-        help="How long a stream may be without content; pings do not count.",
+        help="How long a stream may send no content; pings are not content.",
     )
     request_timeout_ms: Option[int | None] = Option(
         INTEGER,
@@ -535,12 +537,12 @@ class ToolOptions(OptionGroup):
         RULES,
         "--disallowedTools",
         "--disallowed-tools",
-        help="Deny these calls; the bare name of a tool removes it.",
+        help="Deny these calls; a tool name without parentheses removes the tool.",
     )
     brief: Option[bool] = Option(
         SWITCH,
         "--brief",
-        help="Offer SendUserMessage, for clients that show only what is sent with it.",
+        help="Offer the tool SendUserMessage, for clients that show only the messages sent with this tool.",
     )
     client_tools: Option[str | None] = Option(
         TEXT, "--client-tools", metavar="FILE|JSON", help="Offer tools that the client runs."
@@ -548,7 +550,7 @@ class ToolOptions(OptionGroup):
     permission_mode: Option[str | None] = Option(
         one_of(*MODES, "manual"),
         "--permission-mode",
-        help="What to do with calls that no rule decides; manual means default.",
+        help="What to do with calls that no rule decides; manual is another name for default.",
     )
     permission_prompt_tool: Option[str | None] = Option(
         TEXT,
@@ -559,7 +561,7 @@ class ToolOptions(OptionGroup):
     permission_prompts: Option[str | None] = Option(
         one_of("host", "none"),
         "--permission-prompts",
-        help="Send approval requests to the client, or deny the calls instead.",
+        help="Send approval requests to the client (host), or deny the calls instead (none).",
     )
     skip_permissions: Option[bool] = Option(
         SWITCH,
@@ -579,10 +581,10 @@ class ToolOptions(OptionGroup):
         one_of("markdown", "html"),
         default="markdown",
         variable="CLAUDE_CODE_QUESTION_PREVIEW_FORMAT",
-        help="In which form the model writes the previews of AskUserQuestion.",
+        help="The format in which the model writes the previews of AskUserQuestion.",
     )
     add_dirs: Option[tuple[str, ...] | None] = Option(
-        WORDS, "--add-dir", metavar="DIR", help="More working directories, besides the current one."
+        WORDS, "--add-dir", metavar="DIR", help="Additional working directories."
     )
 
 
@@ -590,15 +592,13 @@ class ExtensionOptions(OptionGroup):
     heading = "MCP servers, agents and commands"
 
     mcp_config: Option[tuple[str, ...] | None] = Option(
-        WORDS, "--mcp-config", metavar="FILE|JSON", help="Connect to the MCP servers of these configurations."
+        WORDS, "--mcp-config", metavar="FILE|JSON", help="Connect to the MCP servers in these configurations."
     )
     strict_mcp_config: Option[bool] = Option(
-        SWITCH, "--strict-mcp-config", help="Use only the MCP servers of --mcp-config."
+        SWITCH, "--strict-mcp-config", help="Use only the MCP servers given with --mcp-config."
     )
     agents: Option[str | None] = Option(TEXT, "--agents", metavar="JSON", help="Define subagents.")
-    agent: Option[str | None] = Option(
-        TEXT, "--agent", metavar="NAME", help="The agent that the session itself runs as."
-    )
+    agent: Option[str | None] = Option(TEXT, "--agent", metavar="NAME", help="Run the session itself as this agent.")
     disable_slash_commands: Option[bool] = Option(
         SWITCH, "--disable-slash-commands", help="Treat slash commands and skills as plain text."
     )
@@ -660,7 +660,10 @@ class SettingsOptions(OptionGroup):
     heading = "Settings and plugins"
 
     settings: Option[str | None] = Option(
-        TEXT, "--settings", metavar="FILE|JSON", help="More settings; they override those of the user and the project."
+        TEXT,
+        "--settings",
+        metavar="FILE|JSON",
+        help="Additional settings, which override those of the user and the project.",
     )
     setting_sources: Option[tuple[str, ...] | None] = Option(
         COMMA_TEXT,
@@ -680,7 +683,7 @@ class SettingsOptions(OptionGroup):
         TEXT,
         "--project-config-root",
         metavar="DIR",
-        help="The directory whose .claude holds the settings of the project.",
+        help="The directory whose .claude folder contains the project's settings.",
     )
     plugin_dirs: Option[tuple[str, ...] | None] = Option(
         EACH, "--plugin-dir", metavar="DIR", help="Load the plugin in this directory. Repeatable."
@@ -698,15 +701,15 @@ class SettingsOptions(OptionGroup):
         MAYBE,
         "--autocompact",
         metavar="on|off|TOKENS",
-        help="Compact a conversation that outgrows the model's window, or this window.",
+        help="Compact a conversation that exceeds the model's context window, or a window of this many tokens.",
     )
     bare: Option[bool] = Option(
-        SWITCH, "--bare", help="Read no settings, memory files, commands or MCP servers of this machine."
+        SWITCH, "--bare", help="Read no settings, memory files, commands or MCP servers from this machine."
     )
     restricted: Option[bool] = Option(
         SWITCH,
         "--restricted",
-        help="Offer no tools that run commands or fetch, and keep file tools in the working directories.",
+        help="Offer no tools that run commands or fetch URLs, and limit file tools to the working directories.",
     )
     safe_mode: Option[bool] = Option(
         SWITCH,
@@ -723,7 +726,7 @@ class DebugOptions(OptionGroup):
         "--debug",
         "-d",
         metavar="CATEGORIES",
-        help="Write a debug log, of all events or of these categories, separated by commas.",
+        help="Write a debug log of all events, or of these categories (separated by commas).",
     )
     debug_file: Option[str | None] = Option(
         TEXT, "--debug-file", metavar="FILE", help="Write the debug log to this file."
@@ -749,7 +752,10 @@ class UnusedOptions(OptionGroup):
         COMMAS, "--channels", metavar="NAME", help="Accepted, no effect: MCP servers cannot push prompts."
     )
     sdk_url: Option[str | None] = Option(
-        TEXT, "--sdk-url", metavar="URL", help="Accepted, no effect: the engine talks over stdin and stdout only."
+        TEXT,
+        "--sdk-url",
+        metavar="URL",
+        help="Accepted, no effect: the engine communicates only over stdin and stdout.",
     )
     background: Option[bool] = Option(
         SWITCH, "--bg", "--background", help="Accepted, no effect: the session runs in the foreground."

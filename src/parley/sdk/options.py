@@ -189,7 +189,7 @@ class Options(Generic[OutputT]):
     plugins: list[SdkPluginConfig] = field(default_factory=list)
     """Plugins to load, from folders."""
     max_thinking_tokens: int | None = None
-    """The tokens that the model may think with in an answer; 0 disables thinking."""
+    """How many tokens the model may use for thinking in an answer; 0 disables thinking."""
     thinking: ThinkingConfig | None = None
     """Whether and how the model thinks: `{"type": "adaptive"}`, `enabled` with `budget_tokens`, or `disabled`."""
     effort: EffortLevel | None = None
@@ -260,7 +260,10 @@ class Options(Generic[OutputT]):
     steal: bool = False
     """Take the session over from the process that holds it."""
     offline: bool = False
-    """Use no network: no web tools and only servers on this machine. For the fake model, use `model="offline"`."""
+    """Use no network: offer no web tools, and contact only servers on this machine.
+
+    For the fake model, use `model="offline"`.
+    """
     record: str | None = None
     """Record all model requests and answers in this file, for `model="replay:FILE"`."""
     faults: list[str] = field(default_factory=list)

@@ -81,16 +81,19 @@ SCOPE = Flag(
     "-s --scope", "The settings file: user (default), project or local.", "SCOPE", ("user", "project", "local")
 )
 SERVER_SCOPE = Flag(
-    "-s --scope", "The file: local (default; you, in this project), user (you, everywhere) or project.", "SCOPE", SCOPES
+    "-s --scope",
+    "The file: local (default; for you, in this project), user (for you, in all projects) or project (for everyone).",
+    "SCOPE",
+    SCOPES,
 )
 MODE = Flag("--mode", "Short for --permission-mode.", "MODE", (*MODES, "manual"))
 LIMIT = Flag("--limit", "At most N results.", "N")
 DRY_RUN = Flag("--dry-run", "Only show the changes.")
-PLUGIN_PATH = Flag("--path", "The folder of the plugin, if the source has several.", "FOLDER")
+PLUGIN_PATH = Flag("--path", "The folder of the plugin, if the source contains several plugins.", "FOLDER")
 STORE_NOTE = "--store NAME[:PLACE] or --db FILE selects the store (claude, folder, sqlite, postgres)."
 SESSION_NOTE = "SESSION is the id of a session, the start of an id (4 characters or more), or a title."
 UPDATE = Action(
-    "Show how Parley was installed and how to upgrade it; change nothing.",
+    "Show how Parley was installed and how to upgrade it. Nothing is changed.",
     "[VERSION]",
     (JSON, Flag("--force", "No effect.")),
 )
@@ -104,7 +107,8 @@ ROWS: tuple[Command, ...] = (
         help="Print the messages of a session, then follow new ones.",
         actions={
             "": Action(
-                "Print the messages of a session as JSON lines, then follow new ones until no process holds it.",
+                "Print the messages of a session as JSON lines, then print new ones until no process holds the "
+                "session.",
                 "SESSION",
                 (
                     Flag("--after", "Only messages with a sequence number above SEQ.", "SEQ"),
@@ -121,7 +125,8 @@ ROWS: tuple[Command, ...] = (
         help="Show which key a session would use.",
         actions={
             "status": Action(
-                "Show whether a session here has a key for its model, and where it comes from; exit 1 if not.",
+                "Show whether a session here would have a key for its model, and where the key comes from. Exit 1 if "
+                "there is no key.",
                 flags=(JSON, Flag("--text", "Print text instead of JSON.")),
             )
         },
@@ -139,22 +144,26 @@ ROWS: tuple[Command, ...] = (
             "bash": Action("Print the script for bash: source <(parley completion bash)"),
             "zsh": Action("Print the script for zsh: source <(parley completion zsh)"),
             "fish": Action("Print the script for fish: parley completion fish | source"),
-            "words": Action("Print the candidates for the last of these words; the scripts call it.", "[WORD] ..."),
+            "words": Action(
+                "Print the candidates for the last of these words. The scripts use this action.", "[WORD] ..."
+            ),
         },
-        notes="To have it in every new shell, put that command into ~/.bashrc, into ~/.zshrc after compinit, or into "
-        "~/.config/fish/config.fish.",
+        notes="To have completion in every new shell, put the command for your shell into ~/.bashrc, into ~/.zshrc "
+        "after compinit, or into ~/.config/fish/config.fish.",
     ),
     Command(
         name="config",
         help="Read the settings in effect, and change settings files.",
         actions={
-            "list": Action("Show the settings in effect here, and which file each comes from.", flags=(JSON,)),
+            "list": Action(
+                "Show the settings in effect here, and the file that each setting comes from.", flags=(JSON,)
+            ),
             "get": Action("Show one setting; exit 1 if it is not set.", "KEY", (JSON,)),
             "set": Action("Change a settings file. VALUE is JSON, or a string.", "KEY VALUE", (SCOPE, JSON)),
             "unset": Action("Remove a setting from a settings file.", "KEY", (SCOPE, JSON)),
         },
-        notes="KEY is a key of settings.json; a dot leads into an object: permissions.defaultMode, env.NAME. Values of "
-        "secret variables are not shown.",
+        notes="KEY is a key of settings.json. Use a dot for a key inside an object: permissions.defaultMode, env.NAME. "
+        "Values of secret variables are not shown.",
         is_shared=True,
     ),
     Command(
@@ -167,9 +176,9 @@ ROWS: tuple[Command, ...] = (
                 flags=(JSON,),
             )
         },
-        notes="Exits with 1 if something keeps a session from working; warnings do not change the exit code. MCP "
-        "servers are connected to. A model server is contacted only if you configured its address; no tokens are "
-        "spent (`parley models --check` sends a real request).",
+        notes="The exit code is 1 if something prevents a session from working; warnings do not change the exit code. "
+        "The command connects to the MCP servers. It contacts a model server only if you configured the server's "
+        "address, and uses no tokens (`parley models --check` sends a real request).",
         is_shared=True,
     ),
     Command(
@@ -179,11 +188,11 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="init",
-        help="Write first settings, an MCP example and a scripted test into a directory.",
+        help="Create first settings, an MCP example and a scripted test in a directory.",
         actions={
             "": Action(
-                "Write a settings file, an example of .mcp.json, a script for the offline model and a test that "
-                "plays it. Existing files are not changed.",
+                "Create a settings file, an example of .mcp.json, and a small agent with a test that takes its answers "
+                "from a script. Existing files are not changed.",
                 "[DIR]",
                 (JSON,),
             )
@@ -191,13 +200,13 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="link",
-        help="Link claude or miriad-code to Parley.",
+        help="Create a symbolic link named claude or miriad-code to Parley.",
         actions={
             "": Action(
-                "Make a link of this name (claude by default) to Parley, in DIR or in a directory of your home that "
-                "is on the PATH. Existing files are not replaced.",
+                "Create a symbolic link with this name (claude by default) to Parley, in DIR or in a directory on the "
+                "PATH that is inside your home directory. Existing files are not replaced.",
                 "[claude|miriad-code] [DIR]",
-                (JSON, Flag("--dry-run", "Only say what would be linked.")),
+                (JSON, Flag("--dry-run", "Show the link without creating it.")),
             )
         },
         notes="SDKs whose package contains a copy of Claude Code ignore the link: pass them the path of Parley.",
@@ -209,18 +218,23 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="mcp",
-        help="Configure and check MCP servers, or serve Parley's tools as one.",
+        help="Configure and check MCP servers, or serve Parley's tools as an MCP server.",
         actions={
             "add": Action(
-                "Add a server; put -- before a program that has options of its own.",
+                "Add a server. Put -- before a program that has options of its own.",
                 "NAME PROGRAM|URL [ARG] ...",
                 (
                     SERVER_SCOPE,
-                    Flag("-t --transport", "How to reach it: stdio (default), http or sse.", "TRANSPORT"),
-                    Flag("-e --env", "A variable of its process.", "KEY=VALUE", more=VARIABLE),
+                    Flag("-t --transport", "How to connect to the server: stdio (default), http or sse.", "TRANSPORT"),
+                    Flag(
+                        "-e --env",
+                        "An environment variable of the server's process. Repeatable.",
+                        "KEY=VALUE",
+                        more=VARIABLE,
+                    ),
                     Flag(
                         "-H --header",
-                        "A header of its requests.",
+                        "A header of the requests to the server. Repeatable.",
                         '"NAME: VALUE"',
                         more=r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:\s",
                     ),
@@ -230,7 +244,11 @@ ROWS: tuple[Command, ...] = (
             "add-json": Action("Add a server with a JSON configuration.", "NAME JSON", (SERVER_SCOPE, JSON)),
             "list": Action("Connect to all servers and show which work.", flags=(JSON,)),
             "get": Action("Connect to one server and show its configuration and tools.", "NAME", (JSON,)),
-            "remove": Action("Remove a server; without -s from the scope that has it.", "NAME", (SERVER_SCOPE, JSON)),
+            "remove": Action(
+                "Remove a server. Without -s, it is removed from the scope that contains it.",
+                "NAME",
+                (SERVER_SCOPE, JSON),
+            ),
             "reset-project-choices": Action("Stop trusting the servers of .mcp.json.", flags=(JSON,)),
             "serve": Action(
                 "Serve Parley's tools over stdin and stdout. Calls that the permission rules do not allow are denied.",
@@ -247,11 +265,11 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="memory",
-        help="List, search and undo what is remembered.",
+        help="List and search the long-term memory, and undo changes to it.",
         actions={
             "list": Action(
-                "List what is remembered.",
-                flags=(Flag("--archived", "Also archived entries."), JSON),
+                "List the entries of the memory.",
+                flags=(Flag("--archived", "Include archived entries."), JSON),
                 takes_options=True,
             ),
             "show": Action("Show an entry, or an old version of it.", "SLUG [VERSION]", (JSON,), takes_options=True),
@@ -275,7 +293,7 @@ ROWS: tuple[Command, ...] = (
                 "Extract knowledge from a stored session.", "SESSION", (DRY_RUN, JSON), takes_options=True
             ),
         },
-        notes="--db FILE or --memory FILE selects the memory; by default it is that of this project.",
+        notes="--db FILE or --memory FILE selects the memory. The default is the memory of this project.",
     ),
     Command(
         name="model-server",
@@ -284,31 +302,31 @@ ROWS: tuple[Command, ...] = (
             "": Action(
                 "Serve a model on 127.0.0.1 and print its URL when it is ready. Each request is logged to stderr.",
                 flags=(
-                    Flag("--script", "Play the turns of a script (TOML).", "FILE"),
-                    Flag("--replay", "Play a recording made with --record.", "FILE"),
+                    Flag("--script", "Answer with the turns of a script (TOML).", "FILE"),
+                    Flag("--replay", "Answer from a recording made with --record.", "FILE"),
                     Flag("--offline", "Follow directives in the prompt (default)."),
-                    Flag("--port", "Listen on this port; 0 picks a free one (default).", "N"),
+                    Flag("--port", "Listen on this port; 0 (default) picks a free port.", "N"),
                     Flag("--fault", "Inject a fault, such as reset=3 or overloaded@1-4. Repeatable.", "NAME"),
-                    Flag("--in-order", "With --replay: play responses in order, without comparing requests."),
-                    Flag("--pace", "With --replay: 1 is the recorded speed, 0 does not wait (default).", "FACTOR"),
-                    Flag("--quiet", "Log no requests."),
+                    Flag("--in-order", "With --replay: send the responses in order, without comparing the requests."),
+                    Flag("--pace", "With --replay: 1 is the recorded speed, 0 (default) does not wait.", "FACTOR"),
+                    Flag("--quiet", "Do not log requests."),
                 ),
             )
         },
-        notes="It implements the Messages API (/v1/messages, /v1/messages/count_tokens), OpenAI's chat completions "
-        "(/v1/chat/completions) and Responses API (/v1/responses), streaming or not, and /v1/models.",
+        notes="The server implements the Messages API (/v1/messages, /v1/messages/count_tokens), OpenAI's chat "
+        "completions (/v1/chat/completions) and Responses API (/v1/responses), streaming or not, and /v1/models.",
     ),
     Command(
         name="models",
         help="List the configured models and backends, or test them.",
         actions={
             "": Action(
-                "List models and backends; no request is sent without --check.",
+                "List models and backends. Without --check, no request is sent.",
                 "[MODEL] ...",
                 (
                     Flag(
                         "--check",
-                        "Send a small request to each MODEL, or to the default model; exit 1 if one fails.",
+                        "Send a small request to each MODEL, or to the default model. Exit 1 if a request fails.",
                     ),
                     JSON,
                 ),
@@ -317,27 +335,28 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="permissions",
-        help="Explain why a tool call is allowed, asked about or denied.",
+        help="Explain why a tool call is allowed, is denied or needs approval.",
         actions={
             "check": Action(
-                "Show what a session with these options decides; exit 0 for allow, 1 for ask, 2 for deny.",
+                "Show what a session with these options would decide. Exit 0 for allow, 1 for ask, 2 for deny.",
                 "TOOL [INPUT]",
                 (MODE, JSON),
                 takes_options=True,
             ),
             "replay": Action(
-                "Compare the decisions of a past session with those of other rules, as in --settings FILE.",
+                "Compare the decisions of a past session with those that other rules would make, such as the rules of "
+                "--settings FILE.",
                 "SESSION",
                 (MODE, JSON),
                 takes_options=True,
             ),
         },
-        notes="INPUT is a JSON object, - to read it from stdin, or just the command, path, pattern or URL. Put lists "
-        "of rules (--allowedTools, --disallowedTools) after TOOL and INPUT.",
+        notes="INPUT is a JSON object, - to read the object from stdin, or only the command, path, pattern or URL. Put "
+        "lists of rules (--allowedTools, --disallowedTools) after TOOL and INPUT.",
     ),
     Command(
         name="plugin",
-        help="Install plugins, and switch them on and off.",
+        help="Install, enable and disable plugins.",
         aliases=("plugins",),
         actions={
             "list": Action("List installed plugins.", flags=(JSON,)),
@@ -350,7 +369,7 @@ ROWS: tuple[Command, ...] = (
             "disable": Action("Disable a plugin.", "PLUGIN", (SCOPE, JSON)),
             "uninstall": Action("Remove a plugin and its files.", "PLUGIN", (SCOPE, JSON, YES)),
             "validate": Action(
-                "Check a plugin without installing it; exit 1 if it is invalid.", "PATH", (PLUGIN_PATH, JSON)
+                "Check a plugin without installing it. Exit 1 if it is invalid.", "PATH", (PLUGIN_PATH, JSON)
             ),
         },
         notes="PLUGIN is NAME or NAME@MARKETPLACE. A plugin may contain hooks and MCP servers, which run programs on "
@@ -378,7 +397,7 @@ ROWS: tuple[Command, ...] = (
             "list": Action(
                 "List the sessions of this directory, latest first.",
                 flags=(
-                    Flag("--all", "The sessions of all directories."),
+                    Flag("--all", "List the sessions of all directories."),
                     LIMIT,
                     Flag("--offset", "Skip the first N sessions.", "N"),
                     JSON,
@@ -387,7 +406,7 @@ ROWS: tuple[Command, ...] = (
             ),
             "show": Action("Print a conversation.", "SESSION", (JSON,), takes_options=True),
             "agents": Action(
-                "List the subagents of a session, or print the conversation of one.",
+                "List the subagents of a session, or print the conversation of AGENT.",
                 "SESSION [AGENT]",
                 (JSON,),
                 takes_options=True,
@@ -401,7 +420,12 @@ ROWS: tuple[Command, ...] = (
             "export": Action(
                 "Write a session as JSON lines to FILE or stdout.", "SESSION [FILE]", (JSON,), takes_options=True
             ),
-            "import": Action("Import exported lines; - reads stdin.", "FILE", (JSON,), takes_options=True),
+            "import": Action(
+                "Import the lines that `export` has written. If FILE is -, they are read from stdin.",
+                "FILE",
+                (JSON,),
+                takes_options=True,
+            ),
             "fork": Action("Copy a session.", "SESSION", (JSON,), takes_options=True),
             "rename": Action("Set the title of a session.", "SESSION TITLE", (JSON,), takes_options=True),
             "tag": Action(
@@ -409,13 +433,13 @@ ROWS: tuple[Command, ...] = (
             ),
             "delete": Action("Delete a session.", "SESSION", (YES, JSON), takes_options=True),
             "repair": Action(
-                "Keep the records before the damage, and move the rest to a backup.",
+                "Repair a damaged session: keep the records before the damage, and move the rest to a backup.",
                 "SESSION",
                 (JSON,),
                 takes_options=True,
             ),
         },
-        notes=f"{SESSION_NOTE} {STORE_NOTE} `import` and `fork` take --session-id ID for the new session.",
+        notes=f"{SESSION_NOTE} {STORE_NOTE} `import` and `fork` accept --session-id ID for the new session.",
     ),
     Command(
         name="trust",

@@ -1,4 +1,4 @@
-"""`parley permissions`: explain why a tool call is allowed, asked about or denied.
+"""`parley permissions`: explain why a tool call is allowed, is denied or needs approval.
 
 parley permissions check TOOL INPUT [options]      the decision of a session with these options, and why
 parley permissions replay SESSION [options]        what other rules would have decided in a past session
