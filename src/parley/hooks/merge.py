@@ -22,24 +22,24 @@ DECISION_ALIASES = {"block": "deny", "approve": "allow"}
 """The values of `decision`, which is older than `permissionDecision`."""
 
 RULES = {
-    "permissionDecision": "the strongest of all, `decision` included: deny, defer, ask, allow; unknown means deny",
+    "permissionDecision": "the strongest of all hooks, `decision` included: deny, defer, ask, allow; an unknown value means deny",
     "permissionDecisionReason": "from the first hook with the winning decision",
-    "updatedInput": "the first",
-    "additionalContext": "all, as separate paragraphs",
-    "decision block and reason": "one is enough; the reasons of all blocking hooks, joined by newlines",
-    "continue false and stopReason": "one is enough; the first reason",
-    "systemMessage": "all, as separate lines",
+    "updatedInput": "from the first hook that sets it",
+    "additionalContext": "from all hooks, as separate paragraphs",
+    "decision block and reason": "one hook is enough to block; the reasons of all blocking hooks are joined by newlines",
+    "continue false and stopReason": "one hook is enough; the first reason is used",
+    "systemMessage": "from all hooks, as separate lines",
     "suppressOutput": "applies to the hook that sets it",
-    "updatedToolOutput, updatedMCPToolOutput": "the first; the second applies to MCP tools only",
-    "decision of PermissionRequest": "the first deny, else the first allow",
-    "displayContent, sessionTitle, initialUserMessage, worktreePath": "the first",
-    "action and content": "from the first hook that gives an action",
-    "watchPaths": "all together",
-    "reloadSkills, retry, suppressOriginalPrompt": "one is enough",
+    "updatedToolOutput, updatedMCPToolOutput": "from the first hook that sets it; `updatedMCPToolOutput` applies to MCP tools only",
+    "decision of PermissionRequest": "the first deny, otherwise the first allow",
+    "displayContent, sessionTitle, initialUserMessage, worktreePath": "from the first hook that sets it",
+    "action and content": "from the first hook that sets `action`",
+    "watchPaths": "the paths of all hooks",
+    "reloadSkills, retry, suppressOriginalPrompt": "true if one hook sets it",
     "async": "the reply has no effect yet, except a PreToolUse deny, which applies at once",
-    "a failure with onFailure block": "a block; after a successful call, its output is withheld",
+    "a failure with onFailure block": "the same as a block; for PostToolUse, the output of the call is withheld",
     "a failure with onFailure continue": "ignored, but reported",
-    "unknown keys": "reported; a PreToolUse reply fails if the key may be a denial or no decision is given",
+    "unknown keys": "reported; a PreToolUse reply fails if the key may be a decision, or if it has no decision",
 }
 
 
