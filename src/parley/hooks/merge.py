@@ -22,15 +22,15 @@ DECISION_ALIASES = {"block": "deny", "approve": "allow"}
 """The values of `decision`, which is older than `permissionDecision`."""
 
 RULES = {
-    "permissionDecision": "the strongest of all hooks, `decision` included: deny, defer, ask, allow; an unknown value means deny",
+    "permissionDecision": "the strongest, `decision` included: deny, defer, ask, allow; an unknown value is a deny",
     "permissionDecisionReason": "from the first hook with the winning decision",
     "updatedInput": "from the first hook that sets it",
     "additionalContext": "from all hooks, as separate paragraphs",
-    "decision block and reason": "one hook is enough to block; the reasons of all blocking hooks are joined by newlines",
+    "decision block and reason": "one hook is enough; the reasons of all blocking hooks are joined by newlines",
     "continue false and stopReason": "one hook is enough; the first reason is used",
     "systemMessage": "from all hooks, as separate lines",
     "suppressOutput": "applies to the hook that sets it",
-    "updatedToolOutput, updatedMCPToolOutput": "from the first hook that sets it; `updatedMCPToolOutput` applies to MCP tools only",
+    "updatedToolOutput, updatedMCPToolOutput": "from the first hook that sets it; the latter is for MCP tools only",
     "decision of PermissionRequest": "the first deny, otherwise the first allow",
     "displayContent, sessionTitle, initialUserMessage, worktreePath": "from the first hook that sets it",
     "action and content": "from the first hook that sets `action`",
