@@ -146,8 +146,12 @@ KEYS: dict[str, SettingKey] = {
     "allowManagedMcpServersOnly": SettingKey(
         SWITCH, MANAGED, "only `allowedMcpServers` in managed settings applies", merge="any_true"
     ),
-    "allowedHttpHookUrls": SettingKey(TEXTS, PERSON, "the URLs that `http` hooks may call"),
-    "httpHookAllowedEnvVars": SettingKey(TEXTS, PERSON, "the variables that headers of `http` hooks may contain"),
+    "allowedHttpHookUrls": SettingKey(
+        TEXTS, PERSON, "the URLs that `http` hooks may call; the lists of all layers are combined"
+    ),
+    "httpHookAllowedEnvVars": SettingKey(
+        TEXTS, PERSON, "the variables that headers of `http` hooks may contain; the lists of all layers are combined"
+    ),
     "strictPluginOnlyCustomization": SettingKey(
         SURFACE_LIST, MANAGED, "skills, agents, hooks or servers come only from plugins"
     ),
