@@ -21,14 +21,14 @@ def pages() -> dict[str, str]:
     events = EVENTS.values()
     parts = {
         "events": table(
-            ("event", "fires", "matcher compares", "`decision: block`", "`continue: false` ends"),
+            ("event", "fires", "matcher is compared with", "`decision: block`", "`continue: false` ends"),
             map(event_row, events),
         ),
         "fields": table(("event", "input", "`hookSpecificOutput`"), map(field_row, events)),
         "merging": table(("reply", "result"), RULES.items()),
         "never": table(("event", "why it never fires"), NEVER_FIRED.items()),
-        "handlers": table(("`type`", "its fields", "default timeout"), map(handler_row, HANDLERS.items())),
-        "limits": table(("what", "limit"), limits()),
+        "handlers": table(("`type`", "fields of this type", "default timeout"), map(handler_row, HANDLERS.items())),
+        "limits": table(("item", "limit"), limits()),
     }
     return {PAGE: fill(PAGE, {name: "\n".join(lines) for name, lines in parts.items()})}
 
@@ -56,14 +56,17 @@ def code(names: Iterable[str]) -> str:
 
 def limits() -> list[tuple[str, ...]]:
     return [
-        ("run time", f"{DEFAULT_SECONDS:g} s, or the hook's `timeout` in seconds; SessionEnd hooks have 2 s in total"),
+        (
+            "run time",
+            f"{DEFAULT_SECONDS:g} s by default, or the hook's `timeout`; all SessionEnd hooks together have 2 s",
+        ),
         ("`additionalContext`", f"{MAX_CONTEXT_CHARS:,} characters"),
         ("reasons and messages", f"{MAX_REASON_CHARS:,} characters"),
         (
             "output of a command",
             f"{MAX_OUTPUT_BYTES >> 20} MiB; a longer reply fails, and so does any longer output of a PreToolUse hook",
         ),
-        ("input of a callback", "1 MB per line; longer texts are cut. Commands get the whole input"),
+        ("input of a callback", "1 MB per line; longer texts are cut. Commands get the complete input"),
     ]
 
 

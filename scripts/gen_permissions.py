@@ -215,11 +215,11 @@ def build_mode_table() -> Iterator[str]:
 
 def describe_limits() -> Iterator[str]:
     yield wrap_text(
-        f"""A call that would take too long to analyse asks in every mode and gives the reason. The limits for a command
-        are {treesitter.MAX_CHARACTERS:,} characters ({search.MAX_CHARACTERS:,} with here-documents),
-        {search.MAX_COMMANDS} commands, {search.MAX_DEPTH} levels of nesting and {targets.MAX_NAMES:,} file names, less
-        if there are many rules. The limits for a path are {MAX_PATH_CHARACTERS:,} characters and {MAX_PARTS}
-        directories."""
+        f"""A call that would take too long to analyse needs approval in every mode, and the request gives the reason.
+        The limits for a command are {treesitter.MAX_CHARACTERS:,} characters ({search.MAX_CHARACTERS:,} with
+        here-documents), {search.MAX_COMMANDS} commands, {search.MAX_DEPTH} levels of nesting and
+        {targets.MAX_NAMES:,} file names. They are lower if there are many rules. The limits for a path are
+        {MAX_PATH_CHARACTERS:,} characters and {MAX_PARTS} directories."""
     )
     yield ""
     yield wrap_text(
@@ -254,7 +254,7 @@ def build_reference() -> Iterator[str]:
         "",
         "## Git configuration",
         "",
-        "Keys that are known to be harmless, some only with certain values:",
+        "These keys are known to be harmless, some only with certain values:",
         "",
     )
     keys = {f"{section}.{name}" for section, known in config.SECTIONS.items() for name in known}
@@ -277,8 +277,8 @@ Every combination of call, matching rule and mode.
 READ_ONLY = """
 ## Read-only commands
 
-These run without a rule if every file they name is in a working directory, and only with these flags. `:` or `=` after
-a flag means that it takes a value; `::` or `?` means that the value is optional.
+These commands run without a rule if every file they name is in a working directory and they have no other flags than
+these. `:` or `=` after a flag means that it takes a value; `::` or `?` means that the value is optional.
 """
 OPERANDS = {0: "no operands", 1: "one operand"}
 EDITS = (
@@ -301,7 +301,7 @@ def build_command_tables() -> Iterator[str]:
     yield f"- `find`: {format_names(special.FIND_TESTS | special.FIND_TESTS_WITH_VALUE)}"
     yield f"- `test` and `[`: {format_names(special.TESTS)}"
     yield f"- `ps`: {format_names(special.PS_WORDS | special.PS_VALUES)}; `xxd`: {format_names(special.XXD_SWITCHES)}"
-    yield f"- checked by code of their own: {format_names(special.CHECKS)}"
+    yield f"- programs with their own checks: {format_names(special.CHECKS)}"
     yield f"- complete git commands: {format_names(' '.join(words) for words in git.ALONE)}"
     yield f"- options before a git subcommand: {format_names(git.GLOBAL_FLAGS)}"
     yield f"- symlinks in directories are followed by `find` {format_names(check.FIND_FLAGS)}, " + ", ".join(
@@ -310,17 +310,17 @@ def build_command_tables() -> Iterator[str]:
     )
     yield f"- version commands: {format_names(' '.join(words) for words in tables.VERSIONS)}"
     yield ""
-    yield "In modes that accept edits, also these, in the working directories:"
+    yield "In `acceptEdits` and `auto`, these commands also run in the working directories:"
     yield ""
     yield from (f"- `{name}`: {format_flags(program)}" for name, program in EDITS)
     yield ""
     names = format_names(check.SAFE_ASSIGNMENTS)
-    yield f"They may follow wrappers ({format_names(wrappers.WRAPPERS)}) and assignments to {names}."
+    yield f"All these commands may follow wrappers ({format_names(wrappers.WRAPPERS)}) and assignments to {names}."
     yield ""
     yield "## Never by prefix"
     yield ""
     by_text = command_rules.EVALUATES | command_rules.NEVER_BY_PREFIX
-    yield f"Only a rule for exactly the command allows: {format_names(by_text)}."
+    yield f"Only a rule with exactly the command's text allows: {format_names(by_text)}."
     yield ""
     yield "## Where denied commands are found"
     yield ""

@@ -11,15 +11,15 @@ from parley.settings.keys.table import ANYONE, FLAG, KEYS, MANAGED, PERMISSIONS,
 
 PAGE = "docs/settings.md"
 SCOPES: dict[KeyScope, str] = {
-    ANYONE: "every layer",
-    TRUSTED: "a project if trusted",
-    PERSON: "never a project",
-    MANAGED: "managed only",
-    FLAG: "`--settings` only",
+    ANYONE: "any layer",
+    TRUSTED: "any layer; a project only if trusted",
+    PERSON: "any layer except a project",
+    MANAGED: "only managed settings",
+    FLAG: "only `--settings`",
 }
 MERGES = {
     "any_true": "; true in any layer wins",
-    "union": "; lists of all layers are combined",
+    "union": "; the lists of all layers are combined",
     "lowest_effort": "; the lowest value of all layers wins",
     "first": "",
 }
@@ -31,7 +31,7 @@ def pages() -> dict[str, str]:
         "works": table(("key", "value", "set by", "effect"), works(rows)),
         "permission_keys": table(("key", "value", "set by", "effect"), works(PERMISSIONS.items())),
         "reported": table(("key", "why it has no effect"), reported(rows)),
-        "quiet": table(("keys", "they concern"), quiet(rows)),
+        "quiet": table(("keys", "reason"), quiet(rows)),
     }
     return {PAGE: fill(PAGE, {name: "\n".join(lines) for name, lines in parts.items()})}
 
@@ -39,7 +39,8 @@ def pages() -> dict[str, str]:
 def works(rows: Iterable[tuple[str, SettingKey]]) -> Iterator[tuple[str, ...]]:
     for key, row in sorted(rows, key=lambda found: found[0].lower()):
         if row.effect == "works":
-            yield f"`{key}`", escape(row.kind.description), SCOPES[row.scope], escape(row.note + MERGES[row.merge])
+            merge = "" if row.scope == MANAGED and row.merge == "any_true" else MERGES[row.merge]
+            yield f"`{key}`", escape(row.kind.description), SCOPES[row.scope], escape(row.note + merge)
 
 
 def reported(rows: Iterable[tuple[str, SettingKey]]) -> Iterator[tuple[str, ...]]:

@@ -197,7 +197,7 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="PermissionDenied",
-            when="after a rule, the mode or a hook denied a call, or no one could be asked",
+            when="after a call was denied by a rule, the mode or a hook, or because no one could be asked",
             matched="tool_name",
             fields=(*TOOL, "reason"),
             effects=("retry",),
@@ -263,7 +263,7 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="WorktreeCreate",
-            when="when an agent needs a worktree; replaces git",
+            when="when an agent or the session needs a worktree; the hook creates it instead of git",
             matched="name",
             fields=("name",),
             effects=("worktreePath",),
@@ -273,7 +273,7 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="WorktreeRemove",
-            when="after an agent has left its worktree: it is removed, or a hook made it and removes it",
+            when="after git removed a worktree, or to remove one that a hook made",
             fields=("worktree_path",),
         ),
         HookEventSpec(

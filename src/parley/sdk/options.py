@@ -129,7 +129,7 @@ class Options(Generic[OutputT]):
     disallowed_tools: list[str] = field(default_factory=list)
     """Rules for calls that are denied. A plain tool name removes the tool."""
     model: str | Script | None = None
-    """The model: an alias (`sonnet`), a full name, `BACKEND:NAME`, or a `Script` that plays its answers in a test."""
+    """The model: an alias (`sonnet`), a full name, `BACKEND:NAME`, or a `Script` of answers for a test."""
     fallback_model: str | None = None
     """Models to try if the first fails, separated by commas."""
     betas: Sequence[str] = field(default_factory=list)

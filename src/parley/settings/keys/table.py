@@ -87,32 +87,34 @@ def quiet(why: str) -> SettingKey:
     return SettingKey(ANY, TRUSTED, why, "quiet")
 
 
-TERMINAL = "display or keys of a terminal"
+TERMINAL = "the display or keyboard of a terminal"
 VENDOR = "a service or an app of the vendor"
-ABSENT = "there is nothing to switch off here"
-NO_MARKETPLACE = "there are no marketplaces here"
+ABSENT = "a feature that Parley does not have"
+NO_MARKETPLACE = "Parley has no marketplaces"
 MARKETPLACE_POLICY = "no plugins are installed or loaded, except those that managed settings enable"
 
 KEYS: dict[str, SettingKey] = {
-    "$schema": SettingKey(ANY, ANYONE, "for editors"),
+    "$schema": SettingKey(ANY, ANYONE, "the JSON schema, for editors; no effect on the session"),
     # Models.
     "model": SettingKey(TEXT, note="the model of the session"),
-    "fallbackModel": SettingKey(TEXT_OR_TEXTS, note="models for a turn whose model is unavailable"),
-    "availableModels": SettingKey(TEXTS, note="the models that can be used (see Policies)"),
-    "availableModelsMatch": SettingKey(one_of("prefix", "exact"), MANAGED, "how `availableModels` match"),
+    "fallbackModel": SettingKey(TEXT_OR_TEXTS, note="the models to use if the model of a turn is unavailable"),
+    "availableModels": SettingKey(TEXTS, note="the models that can be used (see [Policies](#policies))"),
+    "availableModelsMatch": SettingKey(
+        one_of("prefix", "exact"), MANAGED, "how entries of `availableModels` are matched"
+    ),
     "enforceAvailableModels": SettingKey(SWITCH, note="`availableModels` also limits the default model"),
-    "deniedModels": SettingKey(TEXTS, MANAGED, "models that cannot be used (see Policies)", merge="union"),
-    "modelOverrides": SettingKey(TEXT_MAP, PERSON, "the name under which the server knows a model"),
-    "models": SettingKey(OBJECT, PERSON, "context window, longest answer and price of models (models.md)"),
-    "modelPricing": SettingKey(PRICING, MANAGED, "prices instead of those of the built-in table"),
+    "deniedModels": SettingKey(TEXTS, MANAGED, "models that cannot be used (see [Policies](#policies))", merge="union"),
+    "modelOverrides": SettingKey(TEXT_MAP, PERSON, "the names of models on the server, by model"),
+    "models": SettingKey(OBJECT, PERSON, "the context window, longest answer and price of models (models.md)"),
+    "modelPricing": SettingKey(PRICING, MANAGED, "prices that replace the built-in price table"),
     "modelPicker": reported("the list of models that clients receive is fixed"),
     "modelSettings": reported("use `effortLevel`, `maxEffortLevel` and `autoCompactWindow`"),
-    "effortLevel": SettingKey(TEXT, note="the effort of models that support it"),
-    "maxEffortLevel": SettingKey(EFFORT, note="the highest effort", merge="lowest_effort"),
+    "effortLevel": SettingKey(TEXT, note="the effort level, for models that support it"),
+    "maxEffortLevel": SettingKey(EFFORT, note="the highest effort level allowed", merge="lowest_effort"),
     "alwaysThinkingEnabled": SettingKey(SWITCH, note="false: models do not think unless an option asks for it"),
     "showThinkingSummaries": SettingKey(SWITCH, note="true: thinking is shown as a summary"),
-    "promptCacheTtl": SettingKey(one_of("5m", "1h"), note="how long the prompt cache of the conversation lives"),
-    "subagentPromptCacheTtl": SettingKey(one_of("5m", "1h"), note="the same for subagents"),
+    "promptCacheTtl": SettingKey(one_of("5m", "1h"), note="how long the prompt cache of the main conversation lasts"),
+    "subagentPromptCacheTtl": SettingKey(one_of("5m", "1h"), note="how long the prompt cache of subagents lasts"),
     "advisorModel": reported("there is no advisor tool"),
     "fastMode": reported("there is no fast mode", off=(False,)),
     "fastModePerSessionOptIn": quiet(ABSENT),
@@ -131,52 +133,58 @@ KEYS: dict[str, SettingKey] = {
     "forceLoginGatewayUrl": policy("there is no login, only API keys"),
     "gatewayInternalNetworks": policy("there is no login, only API keys"),
     # Permissions, hooks and policies.
-    "permissions": SettingKey(OBJECT, note="see the next table"),
-    "sandbox": SettingKey(OBJECT, note="see Sandbox"),
+    "permissions": SettingKey(OBJECT, note="see [Keys of `permissions`](#keys-of-permissions)"),
+    "sandbox": SettingKey(OBJECT, note="see [Sandbox](#sandbox)"),
     "disableAutoMode": SettingKey(DISABLE, ANYONE, "the mode `auto` cannot be used"),
     "autoMode": reported("the mode `auto` has no classifier"),
-    "useAutoModeDuringPlan": reported("plan mode changes nothing", off=(False,)),
-    "hooks": SettingKey(OBJECT, note="commands before and after events"),
+    "useAutoModeDuringPlan": reported("nothing is changed in plan mode", off=(False,)),
+    "hooks": SettingKey(OBJECT, note="[hooks](hooks.md) by event"),
     "disableAllHooks": SettingKey(SWITCH, PERSON, "no hooks run; only managed settings disable managed hooks"),
-    "allowManagedHooksOnly": SettingKey(SWITCH, MANAGED, "only hooks of managed settings run", merge="any_true"),
+    "allowManagedHooksOnly": SettingKey(SWITCH, MANAGED, "only hooks in managed settings run", merge="any_true"),
     "allowManagedPermissionRulesOnly": SettingKey(
-        SWITCH, MANAGED, "only rules of managed settings allow calls", merge="any_true"
+        SWITCH, MANAGED, "only rules in managed settings allow calls", merge="any_true"
     ),
     "allowManagedMcpServersOnly": SettingKey(
-        SWITCH, MANAGED, "`allowedMcpServers` of managed settings alone applies", merge="any_true"
+        SWITCH, MANAGED, "only `allowedMcpServers` in managed settings applies", merge="any_true"
     ),
-    "allowedHttpHookUrls": SettingKey(TEXTS, PERSON, "the URLs that hooks may call"),
-    "httpHookAllowedEnvVars": SettingKey(TEXTS, PERSON, "the variables that headers of hooks may contain"),
+    "allowedHttpHookUrls": SettingKey(
+        TEXTS, PERSON, "the URLs that `http` hooks may call; the lists of all layers are combined"
+    ),
+    "httpHookAllowedEnvVars": SettingKey(
+        TEXTS, PERSON, "the variables that headers of `http` hooks may contain; the lists of all layers are combined"
+    ),
     "strictPluginOnlyCustomization": SettingKey(
-        SURFACE_LIST, MANAGED, "skills, agents, hooks or servers of plugins only"
+        SURFACE_LIST, MANAGED, "skills, agents, hooks or servers come only from plugins"
     ),
     "disableSideloadFlags": SettingKey(
         SWITCH, MANAGED, "refuses `--plugin-dir`, `--agents` and `--mcp-config`", merge="any_true"
     ),
     "disableSkillShellExecution": SettingKey(
-        SWITCH, ANYONE, "commands and skills do not run shell lines", merge="any_true"
+        SWITCH, ANYONE, "shell commands in custom commands and skills do not run", merge="any_true"
     ),
-    "requiredMinimumVersion": SettingKey(VERSION, MANAGED, "the lowest `claude_code_version` that starts"),
-    "requiredMaximumVersion": SettingKey(VERSION, MANAGED, "the highest `claude_code_version` that starts"),
+    "requiredMinimumVersion": SettingKey(VERSION, MANAGED, "the lowest `claude_code_version` that may start"),
+    "requiredMaximumVersion": SettingKey(VERSION, MANAGED, "the highest `claude_code_version` that may start"),
     "parentSettingsBehavior": SettingKey(
-        one_of("first-wins", "merge"), MANAGED, "whether `--managed-settings` counts beside the managed file"
+        one_of("first-wins", "merge"), MANAGED, "whether `--managed-settings` applies in addition to the managed file"
     ),
     "managedSourcesBehavior": quiet("there is one managed file"),
     "wslInheritsWindowsSettings": quiet("Windows only"),
     "policyHelper": policy("put the settings into the managed file"),
     "forceRemoteSettingsRefresh": policy("there are no remote settings"),
     "webFetchAllowPrivate": SettingKey(SWITCH, PERSON, "WebFetch may call servers in private networks"),
-    "skipWebFetchPreflight": quiet("WebFetch asks no blocklist"),
+    "skipWebFetchPreflight": quiet("WebFetch does not check a blocklist"),
     # MCP servers.
-    "mcpServers": SettingKey(OBJECT, note="MCP servers by name"),
-    "enableAllProjectMcpServers": SettingKey(SWITCH, PERSON, "approves the servers of every `.mcp.json`"),
-    "enabledMcpjsonServers": SettingKey(TEXTS, PERSON, "approves servers of `.mcp.json`"),
-    "disabledMcpjsonServers": SettingKey(TEXTS, ANYONE, "rejects servers of `.mcp.json`"),
-    "managedMcpServers": SettingKey(REMOTE_SERVERS, MANAGED, "servers that every session has"),
+    "mcpServers": SettingKey(OBJECT, note="[MCP servers](mcp.md) by name"),
+    "enableAllProjectMcpServers": SettingKey(SWITCH, PERSON, "approves all servers in `.mcp.json` files"),
+    "enabledMcpjsonServers": SettingKey(TEXTS, PERSON, "approves these servers in `.mcp.json`"),
+    "disabledMcpjsonServers": SettingKey(TEXTS, ANYONE, "rejects these servers in `.mcp.json`"),
+    "managedMcpServers": SettingKey(REMOTE_SERVERS, MANAGED, "MCP servers that every session uses"),
     "allowedMcpServers": SettingKey(
-        SERVER_LIST, PERSON, "the servers that users can add (see Policies)", merge="union"
+        SERVER_LIST, PERSON, "the servers that users can add (see [Policies](#policies))", merge="union"
     ),
-    "deniedMcpServers": SettingKey(SERVER_LIST, ANYONE, "servers that are blocked (see Policies)", merge="union"),
+    "deniedMcpServers": SettingKey(
+        SERVER_LIST, ANYONE, "servers that are blocked (see [Policies](#policies))", merge="union"
+    ),
     "disableClaudeAiConnectors": quiet(ABSENT),
     "allowAllClaudeAiMcps": quiet(VENDOR),
     "allowClaudeInChromeWithManagedMcp": quiet(VENDOR),
@@ -184,21 +192,21 @@ KEYS: dict[str, SettingKey] = {
     "allowedChannelPlugins": quiet(VENDOR),
     # Instructions, skills, agents and plugins.
     "agent": SettingKey(TEXT, note="the agent that the session runs as"),
-    "outputStyle": SettingKey(TEXT, ANYONE, "how answers are written"),
+    "outputStyle": SettingKey(TEXT, ANYONE, "the output style"),
     "language": SettingKey(TEXT, ANYONE, "the language of answers"),
     "claudeMd": SettingKey(TEXT, MANAGED, "instructions of the organization"),
     "claudeMdExcludes": SettingKey(TEXTS, ANYONE, "memory files that are not loaded", merge="union"),
-    "attribution": SettingKey(ATTRIBUTION, note="text for commits and pull requests; without it none is added"),
+    "attribution": SettingKey(ATTRIBUTION, note="text to add to commits and pull requests; none by default"),
     "includeCoAuthoredBy": reported("no attribution is added; use `attribution`", off=(False,)),
     "includeGitInstructions": reported("the system prompt has no git instructions", off=(False,)),
-    "skillOverrides": SettingKey(SKILL_MAP, note="hides skills or their descriptions"),
-    "skillListingMaxDescChars": reported("descriptions of skills are cut at 1000 characters"),
-    "skillListingBudgetFraction": reported("descriptions of skills are cut at 15000 characters in all"),
+    "skillOverrides": SettingKey(SKILL_MAP, note="which skills, or descriptions of skills, are hidden"),
+    "skillListingMaxDescChars": reported("each description of a skill is cut at 1000 characters"),
+    "skillListingBudgetFraction": reported("all descriptions of skills together are cut at 15000 characters"),
     "disableBundledSkills": quiet(ABSENT),
     "enabledPlugins": SettingKey(OBJECT, note="the installed plugins that are loaded"),
     "prependPlugins": reported("use `--plugin-dir`"),
     "appendPlugins": reported("use `--plugin-dir`"),
-    "pluginConfigs": reported("plugins are not configured"),
+    "pluginConfigs": reported("plugins have no configuration"),
     "extraKnownMarketplaces": reported(NO_MARKETPLACE),
     "additionalMarketplaces": reported(NO_MARKETPLACE),
     "strictKnownMarketplaces": SettingKey(LIST, MANAGED, MARKETPLACE_POLICY),
@@ -207,26 +215,30 @@ KEYS: dict[str, SettingKey] = {
     "disableCommandPluginSources": quiet(NO_MARKETPLACE),
     "pluginSuggestionMarketplaces": quiet(NO_MARKETPLACE),
     "pluginTrustMessage": quiet(TERMINAL),
-    "worktree": reported("worktrees of agents start at HEAD, with all files"),
+    "worktree": reported("worktrees of agents always start at HEAD, with all files"),
     # Sessions, memory and files.
     "autoCompactEnabled": SettingKey(SWITCH, note="whether a long conversation is compacted"),
     "autoCompactWindow": SettingKey(COUNT, note="the context window, in tokens"),
     "precomputeCompactionEnabled": reported("summaries are made when they are needed", off=(False,)),
     "idleCompaction": reported("an idle session is not compacted", off=(False,)),
-    "memory": SettingKey(MEMORY_OBJECT, note="the long-term memory (memory.md)"),
+    "memory": SettingKey(MEMORY_OBJECT, note="the [long-term memory](memory.md)"),
     "autoMemoryEnabled": SettingKey(SWITCH, note="false: no long-term memory, unless `--memory` asks for one"),
     "autoMemoryDirectory": reported("use `--memory FILE`"),
     "autoDreamEnabled": reported("use `memory`", off=(False,)),
     "cleanupPeriodDays": reported("sessions are kept until you delete them"),
     "desktopSessionCleanupPeriodDays": quiet(VENDOR),
     "fileCheckpointingEnabled": SettingKey(SWITCH, note="whether a client may rewind files"),
-    "plansDirectory": SettingKey(TEXT, note="the folder of plan files, relative to the project"),
-    "fsync": SettingKey(SYNC, note="when a session's log is written to the device"),
-    "limits": SettingKey(LIMIT_OBJECT, note="limits of a session (limits.md)"),
+    "plansDirectory": SettingKey(TEXT, note="the directory for plan files, relative to the project"),
+    "fsync": SettingKey(
+        SYNC, note="when a session's log is written to the disk ([Durability](sessions.md#durability))"
+    ),
+    "limits": SettingKey(LIMIT_OBJECT, note="[limits](limits.md) of a session"),
     # Tools.
-    "bashOutputMaxChars": SettingKey(COUNT, note="how much output of a command the model receives (4000 to 80000)"),
+    "bashOutputMaxChars": SettingKey(
+        COUNT, note="how many characters of a command's output the model receives (4000 to 80000)"
+    ),
     "bashEditDiffEnabled": reported("Bash shows no diffs", off=(False,)),
-    "taskOutputMaxChars": quiet("without effect in Claude Code, too"),
+    "taskOutputMaxChars": quiet("no effect in Claude Code either"),
     "respectGitignore": SettingKey(SWITCH, note="false: `file_suggestions` includes files that git ignores"),
     "fileSuggestion": quiet(TERMINAL),
     "defaultShell": quiet(TERMINAL),
@@ -310,7 +322,7 @@ PERMISSIONS: dict[str, SettingKey] = {
     "allow": SettingKey(LIST, note="rules for calls that need no approval"),
     "deny": SettingKey(LIST, ANYONE, "rules for calls that are refused"),
     "ask": SettingKey(LIST, ANYONE, "rules for calls that always need approval"),
-    "additionalDirectories": SettingKey(LIST, note="more working directories"),
+    "additionalDirectories": SettingKey(LIST, note="additional working directories"),
     "defaultMode": SettingKey(MODE, ANYONE, "the permission mode at the start"),
     "disableBypassPermissionsMode": SettingKey(DISABLE, ANYONE, "the mode `bypassPermissions` cannot be used"),
     "disableAutoMode": SettingKey(DISABLE, ANYONE, "the mode `auto` cannot be used"),
@@ -320,8 +332,10 @@ PERMISSIONS: dict[str, SettingKey] = {
     "blockWritesOutsideWorkingDirectories": SettingKey(
         SWITCH, ANYONE, "writes outside the working directories are refused", merge="any_true"
     ),
-    "blockReadsExemptPaths": SettingKey(TEXTS, FLAG, "paths that may be read nevertheless"),
-    "workingDirectoriesAsGiven": SettingKey(TEXTS, FLAG, "working directories that no symlink may replace"),
+    "blockReadsExemptPaths": SettingKey(TEXTS, FLAG, "paths outside the working directories that may still be read"),
+    "workingDirectoriesAsGiven": SettingKey(
+        TEXTS, FLAG, "working directories that must not be replaced by symbolic links"
+    ),
     "denyInsteadOfPrompting": SettingKey(
         SWITCH, PERSON, "calls that need approval are refused, and no one is asked", merge="any_true"
     ),
