@@ -199,7 +199,7 @@ def restyle(style: Style, sequence: str) -> Style:
 
 
 def split_runs(lines: Sequence[str]) -> Iterator[list[Run]]:
-    """The runs of each line; a style goes on until the next sequence, also on the next line."""
+    """The runs of each line; a style continues until the next sequence, even on the next line."""
     style = Style()
     for line in lines:
         runs, column = [], 0

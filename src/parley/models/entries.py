@@ -22,7 +22,7 @@ LIMITS = {"context_window": "contextWindow", "max_output_tokens": "maxOutputToke
 """The limits of a model that an entry can set, and their names in settings."""
 
 
-class ModelEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An entry of `models`."""
 
     contextWindow: Tokens | None = None
@@ -33,7 +33,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ConfiguredModel(Struct, frozen=True):
     """An entry and the file it is from."""
 
-    entry: ModelEntry
+    entry: ModelSettings
     source: str
 
 
@@ -43,7 +43,7 @@ def parse_entry(name: str, value: Any, path: str) -> ConfiguredModel:
     if name in ALIASES:
         raise UsageError(f"{where} is a short name; use the name of the model, such as {ALIASES[name]!r}")
     try:
-        return ConfiguredModel(msgspec.convert(value, ModelEntry), path)
+        return ConfiguredModel(msgspec.convert(value, ModelSettings), path)
     except msgspec.ValidationError as exc:
         raise UsageError(f"{where}: {exc}") from None
 

@@ -10,7 +10,7 @@ from parley.compose import limits, memory
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.compose.stores import SessionStores
-from parley.engine.accounting.budget import Budget
+from parley.engine.accounting.budget import SpendingLimits
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.approval.request import input_digest
 from parley.engine.context.conversation import ModelPool
@@ -79,7 +79,7 @@ class SessionConsolidator:
 
     def _side_query(self, access: ModelPool, choice: ModelRef, session_id: str) -> SideQuery:
         clock = self._launch.clock.monotonic
-        budget = Budget.from_options(limits.resolve_options(self._launch))
+        budget = SpendingLimits.from_options(limits.resolve_options(self._launch))
         ledger = Ledger(self._models.prices(), budget, clock)
         models = QueryModels(open=access.open, current=lambda: choice, small=choice)
         return SideQuery(models, ledger, clock, SessionIdentity(session_id))

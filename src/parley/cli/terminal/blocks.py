@@ -1,8 +1,8 @@
 """Splits Markdown into blocks while it arrives.
 
-    splitter.feed("# Title\\n\\nSome te")     -> [Block("# Title\\n\\n")]
+    splitter.feed("# Title\\n\\nSome te")     -> [MarkdownBlock("# Title\\n\\n")]
     splitter.open                           -> "Some te"
-    splitter.finish()                       -> [Block("Some te")]
+    splitter.finish()                       -> [MarkdownBlock("Some te")]
 
 A block is finished when no further text can change it: a heading with its line, a paragraph with the blank line after
 it, every line of fenced code, and all items of a list but the last. The sources of the blocks, in order, are the text,
@@ -31,7 +31,7 @@ CLOSING = {
 LISTS = ("bullet_list_open", "ordered_list_open")
 
 
-class Block(Struct, frozen=True, kw_only=True):
+class MarkdownBlock(Struct, frozen=True, kw_only=True):
     source: str
     kind: str = "block"
     """`block`, `item` of a list, or a line of fenced code: `fence` for the first, `end` for the last, else `code`."""
@@ -52,7 +52,7 @@ class ParsedBlock(Struct, frozen=True):
 
 
 class Fence(Struct, frozen=True):
-    """Code that has begun."""
+    """Code that has started."""
 
     marker: str
     indent: int
@@ -78,26 +78,26 @@ class BlockSplitter:
         """The text that is not finished."""
 
     @property
-    def open_block(self) -> Block:
+    def open_block(self) -> MarkdownBlock:
         """The open text as it looks now."""
         if self._fence is not None:
             is_end = self._fence.is_closed_by(self.open)
-            return Block(source=self.open, kind="end" if is_end else "code", indent=self._fence.indent)
-        return Block(source=self.open, kind=self._kind, number=self._number)
+            return MarkdownBlock(source=self.open, kind="end" if is_end else "code", indent=self._fence.indent)
+        return MarkdownBlock(source=self.open, kind=self._kind, number=self._number)
 
-    def feed(self, text: str) -> list[Block]:
+    def feed(self, text: str) -> list[MarkdownBlock]:
         """Add text; returns the blocks that are finished now."""
         self.open += text
         return self._split(is_end=False) if "\n" in text else []
 
-    def finish(self) -> list[Block]:
+    def finish(self) -> list[MarkdownBlock]:
         """The blocks of the rest."""
         blocks = self._split(is_end=True)
         self._fence, self._kind, self._number = None, "block", None
         return blocks
 
-    def _split(self, *, is_end: bool) -> list[Block]:
-        blocks: list[Block] = []
+    def _split(self, *, is_end: bool) -> list[MarkdownBlock]:
+        blocks: list[MarkdownBlock] = []
         while self.open:
             # An incomplete line can still become anything.
             complete = self.open if is_end else self.open[: self.open.rfind("\n") + 1]
@@ -108,22 +108,22 @@ class BlockSplitter:
                 break
         return blocks
 
-    def _split_code(self, text: str) -> list[Block]:
+    def _split_code(self, text: str) -> list[MarkdownBlock]:
         """The lines of code in the text, and the line that ends them."""
         fence = self._fence
         assert fence is not None
-        blocks: list[Block] = []
+        blocks: list[MarkdownBlock] = []
         for line in split_lines(text):
             if fence.is_closed_by(line):
                 self._fence = None
-                return [*blocks, Block(source=line, kind="end", indent=fence.indent)]
-            blocks.append(Block(source=line, kind="code", indent=fence.indent))
+                return [*blocks, MarkdownBlock(source=line, kind="end", indent=fence.indent)]
+            blocks.append(MarkdownBlock(source=line, kind="code", indent=fence.indent))
         return blocks
 
-    def _split_text(self, text: str, *, is_end: bool) -> list[Block]:
+    def _split_text(self, text: str, *, is_end: bool) -> list[MarkdownBlock]:
         """The finished blocks at the start of the text, up to code that begins."""
         lines, found = split_lines(text), self._parse(text)
-        blocks: list[Block] = []
+        blocks: list[MarkdownBlock] = []
         start = 0
         for at, one in enumerate(found):
             if one.kind == "fence" and (fence := FENCE.match(lines[one.start])) is not None:
@@ -164,8 +164,8 @@ class BlockSplitter:
         return found
 
 
-def make_block(kind: str, lines: list[str], *, number: int | None = None, indent: int = 0) -> Block:
-    return Block(source="".join(lines), kind=kind, number=number, indent=indent)
+def make_block(kind: str, lines: list[str], *, number: int | None = None, indent: int = 0) -> MarkdownBlock:
+    return MarkdownBlock(source="".join(lines), kind=kind, number=number, indent=indent)
 
 
 def split_lines(text: str) -> list[str]:

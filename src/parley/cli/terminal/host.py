@@ -17,7 +17,7 @@ import msgspec
 from parley.cli.output import failure_reason, retry_text, text_of
 from parley.cli.terminal.answer import Answer, PlainAnswer
 from parley.cli.terminal.calls import CallLines, format_seconds, format_whole, spinner_frame
-from parley.cli.terminal.questions import Questions
+from parley.cli.terminal.questions import QuestionPrompts
 from parley.cli.terminal.screen import Screen
 from parley.cli.terminal.style import Styles
 from parley.cli.terminal.text import reveal_line, reveal_text, shorten, wrap
@@ -45,7 +45,7 @@ EXTRA_MODULES = ("rich", "markdown_it")
 PHASES = {"requesting": "Waiting for the model", "compacting": "Compacting the conversation"}
 
 
-class Delta(Struct, frozen=True):
+class StreamDelta(Struct, frozen=True):
     type: str = ""
     text: str = ""
 
@@ -60,7 +60,7 @@ class ModelStreamEvent(Struct, frozen=True):
     """The parts of a stream event that are shown."""
 
     type: str = ""
-    delta: Delta = Delta()
+    delta: StreamDelta = StreamDelta()
     content_block: StartedBlock = StartedBlock()
 
 
@@ -93,7 +93,7 @@ class TerminalHost:
         self._timer: asyncio.TimerHandle | None = None
         self._pause = FRAME_SECONDS
         self._is_closed = False
-        self.questions: Questions | None = None
+        self.questions: QuestionPrompts | None = None
         """None if there is no keyboard."""
         self.results: list[Result] = []
 

@@ -1,6 +1,6 @@
 """The keys that a person presses, and a line of text that is edited with them. Pure.
 
-    decoder.feed(b"\\x1b[A")     -> [Key("up")]
+    decoder.feed(b"\\x1b[A")     -> [KeyPress("up")]
     editor.press(key)           -> changes the text; Enter, Escape and the end of input are the caller's
 
 A paste is one key with its text (bracketed paste): the line ends in it neither send a prompt nor answer a question.
@@ -46,7 +46,7 @@ NAMES = {
 """Keys that are not text. Other control characters and sequences are ignored."""
 
 
-class Key(Struct, frozen=True):
+class KeyPress(Struct, frozen=True):
     """A key: its name and, for `text` and `paste`, what it adds."""
 
     name: str
@@ -65,42 +65,42 @@ class KeyDecoder:
         """Whether an Escape may be the start of a sequence: call `flush` if nothing follows it."""
         return bool(self._rest) and not self._rest.startswith(PASTE_START)
 
-    def flush(self) -> list[Key]:
+    def flush(self) -> list[KeyPress]:
         """Nothing followed: the Escape was the key."""
         rest, self._rest = self._rest, ""
-        return [Key("escape")] if rest else []
+        return [KeyPress("escape")] if rest else []
 
-    def feed(self, data: bytes) -> list[Key]:
+    def feed(self, data: bytes) -> list[KeyPress]:
         text, self._rest = self._rest + self._decode(data), ""
-        keys: list[Key] = []
+        keys: list[KeyPress] = []
         while text:
             if text.startswith(PASTE_START):
                 pasted, found, rest = text[len(PASTE_START) :].partition(PASTE_END)
                 if not found:
                     self._rest = text
                     break
-                keys.append(Key("paste", pasted.replace("\r\n", "\n").replace("\r", "\n")))
+                keys.append(KeyPress("paste", pasted.replace("\r\n", "\n").replace("\r", "\n")))
                 text = rest
             elif text[0] != "\x1b":
                 keys += [] if (key := make_key(text[0])) is None else [key]
                 text = text[1:]
             elif (sequence := SEQUENCE.match(text)) is not None:
                 if sequence[0] in NAMES:
-                    keys.append(Key(NAMES[sequence[0]]))
+                    keys.append(KeyPress(NAMES[sequence[0]]))
                 text = text[sequence.end() :]
             elif INCOMPLETE.fullmatch(text):
                 self._rest = text
                 break
             else:
-                keys.append(Key("escape"))
+                keys.append(KeyPress("escape"))
                 text = text[1:]
         return keys
 
 
-def make_key(char: str) -> Key | None:
+def make_key(char: str) -> KeyPress | None:
     if char in NAMES:
-        return Key(NAMES[char])
-    return Key("text", char) if char.isprintable() or char == "\t" else None
+        return KeyPress(NAMES[char])
+    return KeyPress("text", char) if char.isprintable() or char == "\t" else None
 
 
 class LineEditor:
@@ -110,7 +110,7 @@ class LineEditor:
         self.text = ""
         self.at = 0
 
-    def press(self, key: Key) -> None:
+    def press(self, key: KeyPress) -> None:
         text, at = self.text, self.at
         match key.name:
             case "text" | "paste":

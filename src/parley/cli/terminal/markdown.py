@@ -16,7 +16,7 @@ from rich.markdown import CodeBlock, Heading, ListElement, ListItem, Markdown
 from rich.segment import Segment
 from rich.theme import Theme
 
-from parley.cli.terminal.blocks import Block, BlockSplitter, make_parser
+from parley.cli.terminal.blocks import BlockSplitter, MarkdownBlock, make_parser
 from parley.cli.terminal.style import Styles
 from parley.cli.terminal.text import reveal_text
 
@@ -88,7 +88,7 @@ class TerminalMarkdown(Markdown):
     }
     parser = make_parser()
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: MarkdownBlock) -> None:
         super().__init__("", hyperlinks=False)
         self.parsed = self.parser.parse(reveal_text(block.source))
         if block.number is not None and self.parsed and self.parsed[0].type == "ordered_list_open":
@@ -103,9 +103,9 @@ class MarkdownAnswer:
         self._splitter = BlockSplitter()
         self._arrived: list[str] = []
         """Text that is not split yet: it is done once per frame."""
-        self._last: Block | None = None
+        self._last: MarkdownBlock | None = None
         """The last block that was printed."""
-        self._shown: tuple[Block, int, list[str]] | None = None
+        self._shown: tuple[MarkdownBlock, int, list[str]] | None = None
         """The open block as it was drawn last: block, width, lines."""
 
     def feed(self, text: str) -> None:
@@ -128,7 +128,7 @@ class MarkdownAnswer:
     def finish(self) -> list[str]:
         return [*self.take(), *self._render_all(self._splitter.finish())]
 
-    def _render_all(self, blocks: list[Block]) -> list[str]:
+    def _render_all(self, blocks: list[MarkdownBlock]) -> list[str]:
         lines: list[str] = []
         for block in blocks:
             if rendered := self._render(block):
@@ -136,7 +136,7 @@ class MarkdownAnswer:
                 self._last = block
         return lines
 
-    def _space(self, block: Block) -> list[str]:
+    def _space(self, block: MarkdownBlock) -> list[str]:
         """An empty line between two blocks, but not inside of code or of a list without empty lines."""
         last = self._last
         if last is None or block.kind in ("code", "end"):
@@ -144,7 +144,7 @@ class MarkdownAnswer:
         is_tight = last.kind == block.kind == "item" and not last.source.endswith("\n\n")
         return [] if is_tight else [""]
 
-    def _render(self, block: Block) -> list[str]:
+    def _render(self, block: MarkdownBlock) -> list[str]:
         """The lines of a block; none if it is blank."""
         if block.kind in ("code", "end", "fence"):
             text = remove_indent(reveal_text(block.source).strip("\n"), block.indent)

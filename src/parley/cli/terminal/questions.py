@@ -1,6 +1,6 @@
 """Questions to the person at the terminal: permission requests, plans, questions of the model, elicitations.
 
-    reply = await Questions(screen, keyboard, styles, render).answer(request)
+    reply = await QuestionPrompts(screen, keyboard, styles, render).answer(request)
 
 The reply is the payload of a control response. Escape interrupts the turn: the call is denied with `interrupt`.
 """
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from parley.cli.terminal.forms import Field, read_fields
-from parley.cli.terminal.keys import Key, LineEditor
+from parley.cli.terminal.keys import KeyPress, LineEditor
 from parley.cli.terminal.screen import Screen
 from parley.cli.terminal.style import Styles
 from parley.cli.terminal.text import cell_width, reveal_line, reveal_text, wrap
@@ -45,7 +45,7 @@ class Cancelled(Exception):
     """The person pressed Escape."""
 
 
-class Questions:
+class QuestionPrompts:
     """Asks one question at a time."""
 
     def __init__(
@@ -298,7 +298,7 @@ class Questions:
             self._screen.print([label])
         while True:
             self._show_editor(label, editor)
-            key: Key = await self._keyboard.read()
+            key: KeyPress = await self._keyboard.read()
             if key.name in ("escape", "hangup") or (key.name == "end_of_input" and not editor.text):
                 raise Cancelled
             if key.name == "enter":

@@ -23,8 +23,8 @@ from parley.cli.run import INTERRUPTED, SignalHandler, begin, open_session
 from parley.cli.stdio import warn
 from parley.cli.terminal.answer import Answer, PlainAnswer
 from parley.cli.terminal.host import TerminalHost, make_answer
-from parley.cli.terminal.keys import Key
-from parley.cli.terminal.questions import Cancelled, Questions
+from parley.cli.terminal.keys import KeyPress
+from parley.cli.terminal.questions import Cancelled, QuestionPrompts
 from parley.cli.terminal.screen import Screen
 from parley.cli.terminal.style import Styles, is_dumb
 from parley.cli.terminal.summary import summarize
@@ -96,7 +96,7 @@ class TerminalRun:
         keyboard = self._keyboard = Keyboard(marks_pastes=self._screen.has_cursor, on_resume=self._screen.redraw)
         stack.enter_context(keyboard)
         keyboard.on_key = self._press
-        self._host.questions = Questions(self._screen, keyboard, self._styles, self._host.render)
+        self._host.questions = QuestionPrompts(self._screen, keyboard, self._styles, self._host.render)
 
     async def _ask_prompt(self) -> str:
         """The prompt that is typed; empty if the person quits."""
@@ -110,7 +110,7 @@ class TerminalRun:
         finally:
             self._prompting = None
 
-    def _press(self, key: Key) -> None:
+    def _press(self, key: KeyPress) -> None:
         """A key while nothing is asked: Escape is Ctrl-C, once."""
         if key.name == "escape" and not self._is_stopping:
             signal.raise_signal(signal.SIGINT)

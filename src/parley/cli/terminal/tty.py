@@ -20,13 +20,13 @@ from types import FrameType
 from typing import Self
 
 from parley.cli.stdio import write
-from parley.cli.terminal.keys import Key, KeyDecoder
+from parley.cli.terminal.keys import KeyDecoder, KeyPress
 
 PASTES_ON, PASTES_OFF = b"\x1b[?2004h", b"\x1b[?2004l"
 ESCAPE_SECONDS = 0.05
 """How long the rest of a sequence may take: an Escape that is alone for longer was pressed as such."""
 CHUNK_BYTES = 4096
-HANGUP = Key("hangup")
+HANGUP = KeyPress("hangup")
 LOCAL_MODES = 3
 """The index of the local modes in the attributes of a terminal."""
 
@@ -43,11 +43,11 @@ class Keyboard:
     def __init__(self, *, marks_pastes: bool, on_resume: Callable[[], None]) -> None:
         """`marks_pastes`: the terminal knows the sequence that asks for it."""
         self._marks_pastes = marks_pastes
-        self.on_key: Callable[[Key], None] | None = None
+        self.on_key: Callable[[KeyPress], None] | None = None
         """Gets the keys that are pressed while nothing is asked."""
         self._on_resume = on_resume
         self._decoder = KeyDecoder()
-        self._keys: asyncio.Queue[Key] = asyncio.Queue()
+        self._keys: asyncio.Queue[KeyPress] = asyncio.Queue()
         self._is_asking = False
         self._is_gone = False
         """The terminal is closed."""
@@ -114,7 +114,7 @@ class Keyboard:
             self._is_asking = False
             self._keys = asyncio.Queue()
 
-    async def read(self) -> Key:
+    async def read(self) -> KeyPress:
         """The next key; `hangup` once the terminal is gone."""
         return await self._keys.get()
 
@@ -134,7 +134,7 @@ class Keyboard:
         if self._decoder.waits:
             self._timer = self._loop.call_later(ESCAPE_SECONDS, lambda: self._deliver(self._decoder.flush()))
 
-    def _deliver(self, keys: list[Key]) -> None:
+    def _deliver(self, keys: list[KeyPress]) -> None:
         for key in keys:
             if self._is_asking:
                 self._keys.put_nowait(key)

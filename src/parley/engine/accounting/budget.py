@@ -22,7 +22,7 @@ UNKNOWN_PRICE = (
 FORMATS = {"usd": "${:g}", "tokens": "{} tokens", "calls": "{} model calls", "seconds": "{:g} seconds"}
 
 
-class Budget(Struct, frozen=True, kw_only=True):
+class SpendingLimits(Struct, frozen=True, kw_only=True):
     """The limits of a session; None for no limit."""
 
     usd: float | None = None
@@ -33,7 +33,7 @@ class Budget(Struct, frozen=True, kw_only=True):
     """Of the running turn."""
 
     @classmethod
-    def from_options(cls, options: LimitOptions) -> Budget:
+    def from_options(cls, options: LimitOptions) -> SpendingLimits:
         return cls(
             usd=options.max_budget_usd,
             tokens=options.max_budget_tokens,
@@ -55,7 +55,7 @@ class Spent(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-def check_budget(budget: Budget, spent: Spent) -> None:
+def check_budget(budget: SpendingLimits, spent: Spent) -> None:
     """Raises BudgetSpent if no more model calls are allowed."""
     if budget.usd is not None and spent.usd is None:
         raise BudgetSpent("usd", UNKNOWN_PRICE)
@@ -64,7 +64,7 @@ def check_budget(budget: Budget, spent: Spent) -> None:
             raise BudgetSpent(kind, f"Reached maximum budget ({FORMATS[kind].format(most)})")
 
 
-def find_warnings(budget: Budget, spent: Spent, sent: set[tuple[str, float]]) -> list[str]:
+def find_warnings(budget: SpendingLimits, spent: Spent, sent: set[tuple[str, float]]) -> list[str]:
     """Warnings about budgets that are nearly spent. Each is returned once; `sent` holds the earlier ones."""
     found = []
     for kind, most, used in shares(budget, spent):
@@ -75,7 +75,7 @@ def find_warnings(budget: Budget, spent: Spent, sent: set[tuple[str, float]]) ->
     return found
 
 
-def shares(budget: Budget, spent: Spent) -> Iterator[tuple[str, float, float]]:
+def shares(budget: SpendingLimits, spent: Spent) -> Iterator[tuple[str, float, float]]:
     """The limit and the spent part of every kind that has a limit."""
     for kind in FORMATS:
         most, used = getattr(budget, kind), getattr(spent, kind)

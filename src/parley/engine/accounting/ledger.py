@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 
-from parley.engine.accounting.budget import Budget, Spent, check_budget, find_warnings
+from parley.engine.accounting.budget import SpendingLimits, Spent, check_budget, find_warnings
 from parley.models.catalog import ModelInfo, ModelRef, list_backends, model_info, resolve
 from parley.models.prices import Prices
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
@@ -37,13 +37,13 @@ class Ledger:
     def __init__(
         self,
         prices: Prices,
-        budget: Budget | None = None,
+        budget: SpendingLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         get_info: Callable[[str], ModelInfo] = model_info,
     ) -> None:
         self._prices = prices
         self._get_info = get_info
-        self._budget = budget or Budget()
+        self._budget = budget or SpendingLimits()
         self._clock = clock
         self._turn_started_at = clock()
         self._calls = 0
@@ -96,7 +96,7 @@ class Ledger:
     def check_cost(self) -> None:
         """Raises BudgetSpent if the dollars of the budget are spent. The other budgets only limit further calls."""
         if self.spent().usd is not None:
-            check_budget(Budget(usd=self._budget.usd), self.spent())
+            check_budget(SpendingLimits(usd=self._budget.usd), self.spent())
 
     def spent(self) -> Spent:
         tokens = self._before.tokens + sum(total_tokens(tally.usage) for tally in self._total.values())

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from parley.engine.accounting.budget import Budget
+from parley.engine.accounting.budget import SpendingLimits
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.agents.environment import AgentEnvironment
 from parley.engine.agents.forwarding import SubagentForwarder, describe_activity
@@ -111,7 +111,8 @@ class AgentRun:
         """Load earlier runs; their cost is in the session's ledger already. Raises SessionError."""
         conversation, config = self.conversation, self._config
         conversation.journal.load(
-            Ledger(config.model.prices, Budget.from_options(config.options), config.clock.monotonic), config.warn
+            Ledger(config.model.prices, SpendingLimits.from_options(config.options), config.clock.monotonic),
+            config.warn,
         )
         conversation.close_interrupted_calls()
 

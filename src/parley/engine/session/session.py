@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from parley.engine.accounting.budget import Budget
+from parley.engine.accounting.budget import SpendingLimits
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.approval.grants import Grants
@@ -146,7 +146,7 @@ class Session:
         self.journal.report_lost = self.outbox.send_lost_write
         self.ledger = Ledger(
             config.model.prices,
-            Budget.from_options(config.options),
+            SpendingLimits.from_options(config.options),
             config.clock.monotonic,
             lambda name: config.model.get_info(config.model.resolve(name)),
         )

@@ -24,7 +24,7 @@ import msgspec
 
 from parley.errors import ModelError
 from parley.models.endpoint import without_userinfo
-from parley.models.http.connection import Address, Connection, connect
+from parley.models.http.connection import Address, HttpConnection, connect
 from parley.models.http.response import BadResponse, ResponseParser
 from parley.models.http.sse import EventReader, event_data
 from parley.models.http.timeouts import StreamTimeout
@@ -91,10 +91,10 @@ class Deadlines(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(wider, **values)
 
 
-class Exchange:
+class HttpExchange:
     """A request that was sent on a connection, and its response."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
         self.response = ResponseParser()
         self._first = b""
@@ -179,7 +179,7 @@ class Decoder:
 class StreamedResponse:
     """A stream that has started."""
 
-    def __init__(self, exchange: Exchange, timeout: StreamTimeout, silence_seconds: float) -> None:
+    def __init__(self, exchange: HttpExchange, timeout: StreamTimeout, silence_seconds: float) -> None:
         self.headers: Mapping[str, str] = exchange.response.headers
         self._read = exchange.read
         self.is_finished = False
@@ -220,7 +220,7 @@ class ConnectionPool:
         self._trust = trust
         self._environment = environment or {}
         self._context: ssl.SSLContext | None = None
-        self._idle: list[Connection] = []
+        self._idle: list[HttpConnection] = []
 
     @asynccontextmanager
     async def post(
@@ -235,7 +235,7 @@ class ConnectionPool:
             async with StreamTimeout(limits.request_seconds, limits.content_seconds) as timeout:
                 timeout.start_wait(limits.first_byte_seconds, idle=True)
                 connection = await self._open(address, proxy)
-                exchange = Exchange(connection)
+                exchange = HttpExchange(connection)
                 connection.write(head, content)
                 status = await exchange.read_head()
                 timeout.end_wait()
@@ -285,7 +285,7 @@ class ConnectionPool:
         except ValueError:  # its text may contain the proxy's password
             raise ModelError(BAD_PROXY, kind="proxy") from None
 
-    async def _open(self, address: Address, proxy: Address | None) -> Connection:
+    async def _open(self, address: Address, proxy: Address | None) -> HttpConnection:
         """An idle connection or a new one. Raises OSError, BadResponse or ModelError."""
         now = asyncio.get_running_loop().time()
         while self._idle:
@@ -300,7 +300,7 @@ class ConnectionPool:
             seconds = self._deadlines.connect_seconds
             raise ConnectionError(f"the connection was not established within {seconds:g} s") from None
 
-    def _release(self, connection: Connection, exchange: Exchange | None) -> None:
+    def _release(self, connection: HttpConnection, exchange: HttpExchange | None) -> None:
         """Keep a connection for the next call if its response was read to the end."""
         if exchange is not None and exchange.response.is_complete and exchange.response.is_reusable:
             connection.idle_since = asyncio.get_running_loop().time()

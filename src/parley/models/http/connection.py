@@ -91,7 +91,7 @@ def quote_target(target: str) -> str:
     return quote(target, safe="!#$%&'()*+,/:;=?@[]~|")
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection. Data waits here until it is read."""
 
     def __init__(self) -> None:
@@ -180,11 +180,11 @@ class Connection(asyncio.Protocol):
             self._reader.set_result(None)
 
 
-async def connect(address: Address, proxy: Address | None, make_context: MakeContext) -> Connection:
+async def connect(address: Address, proxy: Address | None, make_context: MakeContext) -> HttpConnection:
     """Raises OSError or BadResponse."""
     first = proxy or address
     context = await make_context() if "https" in (first.scheme, address.scheme) else None
-    connection = Connection()
+    connection = HttpConnection()
     try:
         await asyncio.get_running_loop().create_connection(
             lambda: connection,
@@ -204,7 +204,7 @@ async def connect(address: Address, proxy: Address | None, make_context: MakeCon
     return connection
 
 
-async def open_tunnel(connection: Connection, address: Address, proxy: Address) -> None:
+async def open_tunnel(connection: HttpConnection, address: Address, proxy: Address) -> None:
     """Ask a proxy for a connection to an address. Raises OSError or BadResponse."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     lines = [f"CONNECT {host}:{address.port} HTTP/1.1", f"host: {host}:{address.port}"]

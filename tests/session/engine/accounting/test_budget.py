@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.accounting.budget import Budget, Spent, check_budget, find_warnings
+from parley.engine.accounting.budget import SpendingLimits, Spent, check_budget, find_warnings
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.session.identity import SessionIdentity
 from parley.engine.side.query import QueryModels, SideQuery
@@ -35,19 +35,21 @@ text = "Done."
 @pytest.mark.parametrize(
     ("budget", "spent", "words"),
     [
-        (Budget(), Spent(usd=None, tokens=10**9, calls=10**9, seconds=1e9), None),
-        (Budget(usd=0.5), Spent(usd=0.49), None),
-        (Budget(usd=0.5), Spent(usd=0.5), "Reached maximum budget ($0.5)"),
-        (Budget(usd=0), Spent(), "Reached maximum budget ($0)"),
-        (Budget(usd=1), Spent(usd=None), "a model without a known price"),
-        (Budget(tokens=100), Spent(tokens=99), None),
-        (Budget(tokens=100), Spent(tokens=100), "Reached maximum budget (100 tokens)"),
-        (Budget(calls=3), Spent(calls=3), "Reached maximum budget (3 model calls)"),
-        (Budget(seconds=1.5), Spent(seconds=1.5), "Reached maximum budget (1.5 seconds)"),
-        (Budget(usd=1, calls=2), Spent(usd=0.1, calls=2), "2 model calls"),
+        (SpendingLimits(), Spent(usd=None, tokens=10**9, calls=10**9, seconds=1e9), None),
+        (SpendingLimits(usd=0.5), Spent(usd=0.49), None),
+        (SpendingLimits(usd=0.5), Spent(usd=0.5), "Reached maximum budget ($0.5)"),
+        (SpendingLimits(usd=0), Spent(), "Reached maximum budget ($0)"),
+        (SpendingLimits(usd=1), Spent(usd=None), "a model without a known price"),
+        (SpendingLimits(tokens=100), Spent(tokens=99), None),
+        (SpendingLimits(tokens=100), Spent(tokens=100), "Reached maximum budget (100 tokens)"),
+        (SpendingLimits(calls=3), Spent(calls=3), "Reached maximum budget (3 model calls)"),
+        (SpendingLimits(seconds=1.5), Spent(seconds=1.5), "Reached maximum budget (1.5 seconds)"),
+        (SpendingLimits(usd=1, calls=2), Spent(usd=0.1, calls=2), "2 model calls"),
     ],
 )
-def test_a_budget_is_spent_when_what_was_spent_reaches_it(budget: Budget, spent: Spent, words: str | None) -> None:
+def test_a_budget_is_spent_when_what_was_spent_reaches_it(
+    budget: SpendingLimits, spent: Spent, words: str | None
+) -> None:
     if words is None:
         check_budget(budget, spent)
     else:
@@ -58,7 +60,9 @@ def test_a_budget_is_spent_when_what_was_spent_reaches_it(budget: Budget, spent:
 
 def test_what_is_nearly_spent_is_said_once() -> None:
     told: set[tuple[str, float]] = set()
-    steps = [find_warnings(Budget(tokens=100), Spent(tokens=tokens), told) for tokens in (79, 80, 90, 96, 99, 100)]
+    steps = [
+        find_warnings(SpendingLimits(tokens=100), Spent(tokens=tokens), told) for tokens in (79, 80, 90, 96, 99, 100)
+    ]
 
     assert steps == [
         [],
@@ -68,7 +72,7 @@ def test_what_is_nearly_spent_is_said_once() -> None:
         [],
         [],
     ]
-    assert find_warnings(Budget(calls=10), Spent(calls=10), told) == []
+    assert find_warnings(SpendingLimits(calls=10), Spent(calls=10), told) == []
 
 
 async def scenario(folder: Path, script: str, environment: dict[str, str] | None = None, **options: Any) -> list[Json]:
@@ -171,9 +175,9 @@ class Costly:
         pass
 
 
-@pytest.mark.parametrize(("budget", "calls", "at_once"), [(Budget(tokens=250), 3, 1), (Budget(), 6, 6)])
+@pytest.mark.parametrize(("budget", "calls", "at_once"), [(SpendingLimits(tokens=250), 3, 1), (SpendingLimits(), 6, 6)])
 async def test_errands_side_by_side_overshoot_a_budget_by_one_call_at_most(
-    budget: Budget, calls: int, at_once: int
+    budget: SpendingLimits, calls: int, at_once: int
 ) -> None:
     model, choice = Costly(), ModelRef("scripted", "x")
 

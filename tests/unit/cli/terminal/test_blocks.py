@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.cli.terminal.blocks import Block, BlockSplitter
+from parley.cli.terminal.blocks import BlockSplitter, MarkdownBlock
 
 LINES = (
     *("", "text", "more *text* `code`", "# Title", "===", "---", "- item", "* other", "  - nested", "1. one", "1. two"),
@@ -18,7 +18,7 @@ markdown = st.lists(st.sampled_from(LINES), max_size=14).map("\n".join) | st.tex
 )
 
 
-def split(pieces: list[str]) -> list[Block]:
+def split(pieces: list[str]) -> list[MarkdownBlock]:
     splitter = BlockSplitter()
     return [*(block for piece in pieces for block in splitter.feed(piece)), *splitter.finish()]
 

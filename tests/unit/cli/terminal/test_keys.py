@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.cli.terminal.keys import Key, KeyDecoder, LineEditor
+from parley.cli.terminal.keys import KeyDecoder, KeyPress, LineEditor
 
 PASTE = "\x1b[200~line one\r\nline two\n\x1b[201~"
 
 
-def decode(*pieces: bytes) -> list[Key]:
+def decode(*pieces: bytes) -> list[KeyPress]:
     decoder = KeyDecoder()
     return [key for piece in pieces for key in decoder.feed(piece)]
 
@@ -19,17 +19,17 @@ def decode(*pieces: bytes) -> list[Key]:
 @pytest.mark.parametrize(
     ("data", "keys"),
     [
-        (b"y", [Key("text", "y")]),
-        ("é你".encode(), [Key("text", "é"), Key("text", "你")]),
-        (b"\n", [Key("enter")]),
-        (b"\x1b\n", [Key("newline")]),
-        (b"\x1b[D\x1b[C", [Key("left"), Key("right")]),
+        (b"y", [KeyPress("text", "y")]),
+        ("é你".encode(), [KeyPress("text", "é"), KeyPress("text", "你")]),
+        (b"\n", [KeyPress("enter")]),
+        (b"\x1b\n", [KeyPress("newline")]),
+        (b"\x1b[D\x1b[C", [KeyPress("left"), KeyPress("right")]),
         (b"\x1b[5~\x1b[1;5A\x1bx\x00", []),
-        (b"\x1b\x1b[D", [Key("escape"), Key("left")]),
-        (PASTE.encode(), [Key("paste", "line one\nline two\n")]),
+        (b"\x1b\x1b[D", [KeyPress("escape"), KeyPress("left")]),
+        (PASTE.encode(), [KeyPress("paste", "line one\nline two\n")]),
     ],
 )
-def test_bytes_are_keys(data: bytes, keys: list[Key]) -> None:
+def test_bytes_are_keys(data: bytes, keys: list[KeyPress]) -> None:
     assert decode(data) == keys
 
 
@@ -45,7 +45,7 @@ def test_an_escape_that_is_alone_is_a_key_once_nothing_follows() -> None:
 
     assert decoder.feed(b"\x1b") == []
     assert decoder.waits
-    assert decoder.flush() == [Key("escape")]
+    assert decoder.flush() == [KeyPress("escape")]
     assert not decoder.waits
 
 
