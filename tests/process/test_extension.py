@@ -302,7 +302,10 @@ def test_bad_entry_points_are_reported_by_name_and_skipped(run: Run, bad: Path) 
     [
         (
             "--model=broken:x",
-            "extension 'broken' (parley.models, from bad-extension) is not a parley.models.catalog.Backend with `open`",
+            (
+                "extension 'broken' (parley.models, from bad-extension) "
+                "must be a parley.models.catalog.Backend whose `open` is set"
+            ),
         ),
         (
             "--store=broken:x",

@@ -90,7 +90,7 @@ def find_backend(name: str) -> Backend | None:
     found = entry_points.load(GROUP, name)
     if not isinstance(found, Backend) or found.open is None:
         raise entry_points.ExtensionError(
-            f"{entry_points.describe(GROUP, name)} is not a parley.models.catalog.Backend with `open`"
+            f"{entry_points.describe(GROUP, name)} must be a parley.models.catalog.Backend whose `open` is set"
         )
     return found
 

@@ -65,7 +65,7 @@ def find_store(name: str) -> StoreKind:
     found = entry_points.load(GROUP, name)
     if not isinstance(found, StoreKind) or found.open is None:
         raise entry_points.ExtensionError(
-            f"{entry_points.describe(GROUP, name)} is not a parley.stores.selection.StoreKind with `open`"
+            f"{entry_points.describe(GROUP, name)} must be a parley.stores.selection.StoreKind whose `open` is set"
         )
     return found
 

@@ -58,7 +58,8 @@ def check_unchanged(location: FileLocation, expected: FileSnapshot | None) -> No
     try:
         descriptor = location.open()
     except FileNotFoundError:
-        raise ToolError(f"{location.path} was deleted after it was read. Check again before you write it.") from None
+        text = f"{location.path} was deleted after it was read. Write it only if it should be created again."
+        raise ToolError(text) from None
     with open(descriptor, "rb", buffering=0) as file:
         status = os.fstat(descriptor)
         if expected.path != location.path:

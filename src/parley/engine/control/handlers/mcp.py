@@ -191,7 +191,9 @@ async def mcp_read_resource(session: Session, request: panel_requests.McpReadRes
         raise NotPossible("only resources with ui:// addresses can be read this way")
     server = find_server(session, request.serverName)
     if server.spec.kind == "sdk":
-        raise NotPossible(f"the client runs the server {request.serverName!r:.200} itself and can read it directly")
+        raise NotPossible(
+            f"the server {request.serverName!r:.200} runs in the client, which can read the resource without the engine"
+        )
     try:
         return {"contents": await server.read(request.uri)}
     except ToolError as exc:
