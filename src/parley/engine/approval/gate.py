@@ -243,7 +243,7 @@ class ApprovalGate:
         if isinstance(self.policy.decide(request, mode), Deny):
             return  # what a rule or the mode denies is denied now
         if not may_defer:
-            text = f"a PreToolUse hook deferred {call.name} ({call.id}), which is only possible for a single call"
+            text = f"a PreToolUse hook deferred {call.name} ({call.id}), which is possible only for a single call of the main agent"
             self._warn(f"{text}; permission is requested instead")
             self._channel.report(f"{text}; permission is requested instead")
             return
