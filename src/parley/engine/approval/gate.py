@@ -243,9 +243,10 @@ class ApprovalGate:
         if isinstance(self.policy.decide(request, mode), Deny):
             return  # what a rule or the mode denies is denied now
         if not may_defer:
-            text = f"a PreToolUse hook deferred {call.name} ({call.id}), which is possible only for a single call of the main agent"
-            self._warn(f"{text}; permission is requested instead")
-            self._channel.report(f"{text}; permission is requested instead")
+            deferred = f"a PreToolUse hook deferred {call.name} ({call.id})"
+            text = f"{deferred}, which is possible only for a single call of the main agent; permission is requested"
+            self._warn(text)
+            self._channel.report(text)
             return
         self._journal.append_event(
             "deferred", {"tool_use_id": call.id, "tool": call.name, "input": call.input, "mode": mode}
