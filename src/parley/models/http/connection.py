@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parley.models.http.response import BadResponse, ResponseParser
 from parley.protocol.base import Struct
@@ -184,15 +184,18 @@ async def connect(address: Address, proxy: Address | None, make_context: MakeCon
     """Raises OSError or BadResponse."""
     first = proxy or address
     context = await make_context() if "https" in (first.scheme, address.scheme) else None
-    connection = HttpConnection()
+    connection, loop = HttpConnection(), asyncio.get_running_loop()
+    # uvloop tries the addresses of a host one after the other.
+    is_asyncio = isinstance(loop, asyncio.BaseEventLoop)
+    parallel: dict[str, Any] = {"happy_eyeballs_delay": HAPPY_EYEBALLS_SECONDS} if is_asyncio else {}
     try:
-        await asyncio.get_running_loop().create_connection(
+        await loop.create_connection(
             lambda: connection,
             first.host,
             first.port,
             ssl=context if first.scheme == "https" else None,
             server_hostname=first.host if first.scheme == "https" else None,
-            happy_eyeballs_delay=HAPPY_EYEBALLS_SECONDS,
+            **parallel,
         )
         if proxy is not None and address.scheme == "https":
             await open_tunnel(connection, address, proxy)

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from parley.errors import ModelError
 from parley.models.backends.anthropic import Anthropic
@@ -246,6 +247,12 @@ async def test_a_proxy_that_makes_no_tunnel_is_an_error(answer: Answer, problem:
     async with loopback(answer) as proxy, opened("https://model.invalid", {"ALL_PROXY": proxy.url}) as pool:
         with pytest.raises(ModelError, match=problem):
             await post(pool, "https://model.invalid")
+
+
+@needs_openssl
+def test_calls_work_on_uvloop_too(tmp_path: Path) -> None:
+    uvloop.run(test_events_that_arrive_together_are_read_together_and_the_connection_is_used_again())
+    uvloop.run(test_a_server_with_tls_is_reached_through_the_tunnel_of_a_proxy(tmp_path, "https"))
 
 
 @asynccontextmanager
