@@ -140,6 +140,15 @@ class MessageParseError(ClaudeSDKError):
         super().__init__(message)
 
 
+def describe_exception(exc: BaseException) -> str:
+    """The text of an exception that a function of the program raised, with its type if the text alone is unclear."""
+    text, name = str(exc).strip(), type(exc).__name__
+    if not text:
+        return name
+    # The text of a KeyError is the bare key.
+    return f"{name}: {text}" if isinstance(exc, KeyError) else text
+
+
 def sentences(errors: object) -> list[str]:
     """Return the errors of a result as a list of strings. Engines send a string or a list."""
     listed = [errors] if isinstance(errors, str) else errors if isinstance(errors, list) else []
