@@ -18,7 +18,6 @@ NAMES = [
     ".claude/README.md",
     ".mcp.example.json",
     "agent.py",
-    "agent_script.toml",
     "test_agent.py",
 ]
 
@@ -39,8 +38,27 @@ def test_what_init_writes_works_at_once(run: Any, tmp_path: Path, environment: d
         timeout=PATIENCE_SECONDS,
         check=False,
     )
-    assert (tested.returncode, "1 passed" in tested.stdout) == (0, True), tested.stdout
+    assert (tested.returncode, "2 passed" in tested.stdout) == (0, True), tested.stdout
+    assert not Path(environment["HOME"], ".claude").exists()
     assert "mcpServers" in json.loads((project / ".mcp.example.json").read_text())
+
+
+def test_the_agent_that_init_writes_fails_if_its_turn_fails(
+    run: Any, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    run("init")
+    done = subprocess.run(
+        [sys.executable, "agent.py", "Hi"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1].startswith("Error: No API key: set ANTHROPIC_API_KEY")
 
 
 def test_the_settings_that_init_writes_are_understood_without_a_warning(run: Any, tmp_path: Path) -> None:
