@@ -22,6 +22,18 @@ NAMES = [
 ]
 
 
+def run_python(folder: Path, environment: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *argv],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
 def test_what_init_writes_works_at_once(run: Any, tmp_path: Path, environment: dict[str, str]) -> None:
     done = run("init", "project")
     project = tmp_path / "project"
@@ -29,15 +41,7 @@ def test_what_init_writes_works_at_once(run: Any, tmp_path: Path, environment: d
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[: len(NAMES)] == [f"wrote    project/{name}" for name in NAMES]
     assert "  python -m pytest test_agent.py " in done.stdout
-    tested = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=project,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
+    tested = run_python(project, environment, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert (tested.returncode, "2 passed" in tested.stdout) == (0, True), tested.stdout
     assert not Path(environment["HOME"], ".claude").exists()
     assert "mcpServers" in json.loads((project / ".mcp.example.json").read_text())
@@ -47,15 +51,7 @@ def test_the_agent_that_init_writes_fails_if_its_turn_fails(
     run: Any, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     run("init")
-    done = subprocess.run(
-        [sys.executable, "agent.py", "Hi"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
+    done = run_python(tmp_path, environment, "agent.py", "Hi")
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1].startswith("Error: No API key: set ANTHROPIC_API_KEY")
