@@ -10,8 +10,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from parley import Client, Options, Script
 from parley.testing import call
+
+pytest_plugins = ["parley.testing.plugin"]
+pytestmark = pytest.mark.usefixtures("parley_config")  # sessions are kept out of your own store
 
 LOOKS = Script(
     [

@@ -73,7 +73,11 @@ class ResultError(ProcessError):
     try:
         answer = await client.run("Summarize the report.")
     except ResultError as exc:
-        print(exc.subtype, exc.api_error_status, exc.errors)
+        print(exc)  # the message: "No API key: set ANTHROPIC_API_KEY ..."
+        print(exc.reason)  # in one word: "no_key"
+
+    The other attributes are fields of the result. Test `reason` rather than `subtype`, which is "success" if a model
+    call failed.
     """
 
     result_message: ResultMessage | None = None
@@ -88,14 +92,16 @@ class ResultError(ProcessError):
         status = self.data.get("api_error_status")
         self.api_error_status: int | None = status if isinstance(status, int) else None
         self.terminal_reason: str | None = self._text("terminal_reason")
+        self.reason: str = find_reason(self.data)
+        """Why the turn failed, in one word: `error_max_turns`, `no_key`, `api_error`. Never "success"."""
         self.session_id: str | None = self._text("session_id")
         super().__init__(message, exit_code=exit_code)
 
     @classmethod
     def from_message(cls, message: ResultMessage, exit_code: int | None = None) -> ResultError:
         """The error for a failed result."""
-        text = "; ".join(sentences(message.errors)) or message.result or message.subtype
-        error = cls(text, message.raw, exit_code)
+        text = "; ".join(sentences(message.errors)) or message.result
+        error = cls(text or f"the turn failed: {find_reason(message.raw)}", message.raw, exit_code)
         error.result_message = message
         return error
 
@@ -138,6 +144,22 @@ class MessageParseError(ClaudeSDKError):
     def __init__(self, message: str, data: dict[str, Any] | None = None) -> None:
         self.data = data
         super().__init__(message)
+
+
+def describe_exception(exc: BaseException) -> str:
+    """The text of an exception that a function of the program raised, with its type if the text alone is unclear."""
+    text, name = str(exc).strip(), type(exc).__name__
+    if not text:
+        return name
+    # The text of a KeyError is the bare key.
+    return f"{name}: {text}" if isinstance(exc, KeyError) else text
+
+
+def find_reason(result: dict[str, Any]) -> str:
+    """Why a turn failed, in one word. The subtype of the result of a failed model call is "success"."""
+    subtype = result.get("subtype")
+    found = (subtype if subtype != "success" else None, result.get("api_error"), result.get("terminal_reason"))
+    return next((word for word in found if isinstance(word, str) and word), "unknown")
 
 
 def sentences(errors: object) -> list[str]:

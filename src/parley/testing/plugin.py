@@ -4,6 +4,7 @@
     model_server        starts servers that play scripts or recordings; they stop after the test
     parley_executable   the path of the executable
     parley_home         an environment without your keys and settings
+    parley_config       lets a test keep its sessions in a directory of its own, and not read your settings
 
 `parley` is another name of `parley_executable`. It hides the package of that name in the test.
 
@@ -47,17 +48,30 @@ def scripted(tmp_path: Path) -> MakeOptions:
             options = scripted(["I will look.", call("Bash", command="cat notes.txt")], "Buy milk.", tools=["Bash"])
             assert run_sync("What do my notes say?", options).text == "Buy milk."
 
-    A turn is what `Script` takes. The other arguments are options. The working directory is `tmp_path`, and your
-    settings are not read.
+    A turn is what `Script` takes. The other arguments are options. The working directory is `tmp_path`. Sessions
+    are kept in it, not among yours, and your settings are not read.
     """
 
     def make(*turns: TurnLike, at_end: Literal["error", "repeat"] = "error", **options: Any) -> Options[Any]:
         home = tmp_path / "home"
-        env = {"HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude"), **options.pop("env", {})}
+        own = {"HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude"), "PARLEY_STORE": ""}
+        env = {**own, **options.pop("env", {})}
         script = Script(turns, at_end=at_end)
         return Options(**{"model": script, "cwd": tmp_path, "engine": "local", "env": env, **options})
 
     return make
+
+
+@pytest.fixture
+def parley_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration directory of the test's own, for options that `scripted` does not make.
+
+    Sessions go there instead of among yours, where `parley --continue` would find them, and your settings are not read.
+    """
+    config = tmp_path / "home" / ".claude"
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(config))
+    monkeypatch.delenv("PARLEY_STORE", raising=False)
+    return config
 
 
 @pytest.fixture

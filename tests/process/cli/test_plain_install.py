@@ -142,4 +142,4 @@ def test_a_terminal_shows_plain_text_and_names_the_extra(packages: Path, tmp_pat
 
     assert (tmp_path / "made.txt").exists()
     assert "\nSome **bold** text.\n" in terminal.emulator.text
-    assert terminal.emulator.lines[-1].endswith("pip install 'parley-agent[tui]'")
+    assert " ".join(terminal.emulator.lines[-2:]).endswith(INSTALL.format(extra="tui"))

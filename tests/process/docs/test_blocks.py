@@ -92,6 +92,22 @@ def test_a_program_in_another_language_prints_what_the_page_shows(tmp_path: Path
     assert doc_blocks.matches(shown.text, done.stdout)
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_the_programs_that_a_newcomer_copies_pass_mypy(tmp_path: Path, page: str) -> None:
+    # Our own environment does not have the official SDK.
+    config = "[mypy]\nstrict = true\n[mypy-claude_agent_sdk.*]\nignore_missing_imports = true\n"
+    (tmp_path / "mypy.ini").write_text(config, encoding="utf-8")
+    programs = [block for block in of_language("python") if block.page == page]
+    assert programs
+    for block in programs:  # one by one, as a later one may replace the file of an earlier one
+        name = block.title or f"block_{block.line}.py"
+        (tmp_path / name).write_text(block.text, encoding="utf-8")
+        command = [sys.executable, "-m", "mypy", "--cache-dir", "cache", name]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+        assert done.returncode == 0, f"{name_of(block)}:\n{done.stdout}{done.stderr}"
+
+
 def test_the_extension_of_the_how_to_page_can_be_installed_and_called(tmp_path: Path) -> None:
     page = [block for block in BLOCKS if block.page == "docs/how-to/write-an-extension.md"]
     for block in page:

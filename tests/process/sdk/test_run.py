@@ -387,6 +387,12 @@ def test_a_waiting_prompt_is_not_sent_when_the_budget_is_spent(harness: ClientHa
     run("asyncio", play, harness.options("local", model=COSTLY, budget=Budget(tokens=100)))
 
 
+def test_a_missing_key_is_named_in_the_error(harness: ClientHarness, engine: str) -> None:
+    with pytest.raises(ResultError, match=r"^No API key: set ANTHROPIC_API_KEY") as raised:
+        run_sync("Hi", harness.options(engine, model="sonnet", env={"ANTHROPIC_API_KEY": ""}))
+    assert (raised.value.reason, raised.value.subtype) == ("no_key", "success")
+
+
 def test_an_engine_is_limited_to_what_is_left(harness: ClientHarness, engine: str) -> None:
     script = Script([ScriptedTurn(tools=[call("Bash", command="true")], usage=USAGE)], at_end="repeat")
     budget = Budget(tokens=1000)

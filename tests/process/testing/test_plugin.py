@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from parley import Client, SyncClient, UserMessage, run_sync
+from parley import Client, Options, SyncClient, UserMessage, run_sync
 from parley.errors import UsageError
 from parley.models.fake.script import Script, ScriptedTurn
 from parley.testing import call
@@ -63,6 +64,39 @@ def test_options_can_be_scripted_in_plain_python(scripted: MakeOptions, tmp_path
 
     assert "buy milk" in str(asyncio.run(calls()))
     assert run_sync("Notes?", options).text == "It says: buy milk."  # every client plays it from the start
+
+
+@pytest.fixture
+def users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home and the store of the person who runs the tests."""
+    home = tmp_path / "user"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.setenv("PARLEY_STORE", f"folder:{home / 'store'}")
+    return home
+
+
+@pytest.mark.parametrize("engine", ["local", "process"])
+def test_the_sessions_of_a_test_are_kept_out_of_the_users_store(
+    users_home: Path, scripted: MakeOptions, tmp_path: Path, engine: str
+) -> None:
+    run_sync("Hi", scripted("Hello.", engine=engine))
+
+    assert not users_home.exists()
+    assert len(list((tmp_path / "home" / ".claude" / "projects").glob("*/*.jsonl"))) == 1
+
+
+@pytest.mark.parametrize("engine", ["local", "process"])
+def test_options_of_the_users_own_use_the_configuration_of_the_test(
+    users_home: Path, parley_config: Path, tmp_path: Path, engine: Literal["local", "process"]
+) -> None:
+    options = Options(model=Script(["Hello."]), cwd=tmp_path, engine=engine)
+    first = run_sync("Hi", options)
+    again = run_sync("Hi again", replace(options, resume=first.session_id))
+
+    assert again.session_id == first.session_id
+    assert not users_home.exists()
+    assert len(list((parley_config / "projects").glob("*/*.jsonl"))) == 1
 
 
 def test_a_script_may_repeat_its_last_turn_and_run_in_a_process(scripted: MakeOptions) -> None:

@@ -477,6 +477,20 @@ def test_what_is_secret_or_long_goes_into_a_file_that_only_the_person_can_read()
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ({"subtype": "success", "api_error": "no_key", "terminal_reason": "api_error"}, "no_key"),
+        ({"subtype": "success", "terminal_reason": "api_error"}, "api_error"),
+        ({"subtype": "error_max_turns", "terminal_reason": "max_turns"}, "error_max_turns"),
+        ({"subtype": "success"}, "unknown"),
+        ({}, "unknown"),
+    ],
+)
+def test_a_result_error_gives_a_reason_other_than_success(result: dict[str, str], reason: str) -> None:
+    assert ResultError("it failed", result).reason == reason
+
+
 def test_a_result_error_can_be_pickled() -> None:
     problem = ResultError("it failed", {"subtype": "error_max_turns", "errors": ["too many"], "session_id": "s"}, 1)
 

@@ -34,8 +34,9 @@ from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
 from parley.engine.session.session import Session
 from parley.protocol.options import CliOptions
+from parley.version import how_to_install
 
-EXTRA = "To see formatted answers, install an extra: pip install 'parley-agent[tui]'"
+EXTRA = f"To see formatted answers, install an extra: {how_to_install('tui')}"
 HINT = "Type a prompt and press Enter. Alt+Enter starts a new line, Ctrl-C quits."
 
 

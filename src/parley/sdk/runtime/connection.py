@@ -26,7 +26,7 @@ from parley.protocol.messages.control import (
 from parley.protocol.messages.dialects import JsonRpc
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.requests import Request, UnknownRequest
-from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ControlError, ControlTimeout
+from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ControlError, ControlTimeout, describe_exception
 from parley.sdk.permissions import Signal
 from parley.sdk.runtime.background import Job, is_stray, log, start
 from parley.sdk.runtime.transport import Ended, Wire
@@ -221,7 +221,7 @@ class EngineConnection:
             self._reply(request_id, Success(request_id=request_id, response=payload))
         except Exception as exc:
             log.debug("a callback for %s failed", control.request.subtype, exc_info=True)
-            self._reply(request_id, Failure(request_id=request_id, error=f"{exc}" or type(exc).__name__))
+            self._reply(request_id, Failure(request_id=request_id, error=describe_exception(exc)))
         except GeneratorExit:
             raise  # the loop is closed
         except BaseException as exc:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.protocol.base import Json
+from parley.sdk.errors import describe_exception
 from parley.sdk.runtime.background import is_stray, maybe_await
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class SdkMcpServer:
                 if not isinstance(exc, Exception) and not is_stray(exc):
                     raise
                 log.warning("the tool %s failed", tool.name, exc_info=True)
-                return error_result(f"{exc}" or type(exc).__name__)
+                return error_result(describe_exception(exc))
             finally:
                 del self._calls[number]
         return error_result("the call was cancelled")

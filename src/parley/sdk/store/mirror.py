@@ -18,6 +18,7 @@ from parley.protocol.base import Json
 from parley.protocol.messages.notices import TranscriptMirror
 from parley.protocol.messages.occasional import MirrorError
 from parley.protocol.messages.result import Result
+from parley.sdk.errors import describe_exception
 from parley.sdk.runtime.background import Job, is_stray, log, start
 from parley.sdk.types.shapes import SessionKey
 
@@ -119,7 +120,7 @@ class StoreMirror:
                 if not isinstance(exc, Exception) and not is_stray(exc):
                     raise
                 if pause is None:
-                    self._report_error(f"{exc}" or type(exc).__name__, key)
+                    self._report_error(describe_exception(exc), key)
                     return
             await sleep(pause)
 

@@ -18,9 +18,20 @@ NAMES = [
     ".claude/README.md",
     ".mcp.example.json",
     "agent.py",
-    "agent_script.toml",
     "test_agent.py",
 ]
+
+
+def run_python(folder: Path, environment: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *argv],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
 
 
 def test_what_init_writes_works_at_once(run: Any, tmp_path: Path, environment: dict[str, str]) -> None:
@@ -30,17 +41,20 @@ def test_what_init_writes_works_at_once(run: Any, tmp_path: Path, environment: d
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[: len(NAMES)] == [f"wrote    project/{name}" for name in NAMES]
     assert "  python -m pytest test_agent.py " in done.stdout
-    tested = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=project,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert (tested.returncode, "1 passed" in tested.stdout) == (0, True), tested.stdout
+    tested = run_python(project, environment, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert (tested.returncode, "2 passed" in tested.stdout) == (0, True), tested.stdout
+    assert not Path(environment["HOME"], ".claude").exists()
     assert "mcpServers" in json.loads((project / ".mcp.example.json").read_text())
+
+
+def test_the_agent_that_init_writes_fails_if_its_turn_fails(
+    run: Any, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    run("init")
+    done = run_python(tmp_path, environment, "agent.py", "Hi")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1].startswith("Error: No API key: set ANTHROPIC_API_KEY")
 
 
 def test_the_settings_that_init_writes_are_understood_without_a_warning(run: Any, tmp_path: Path) -> None:

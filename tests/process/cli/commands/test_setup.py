@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,39 @@ def test_secrets_in_settings_are_not_shown(run: Any, tmp_path: Path) -> None:
         assert KEY not in done.stdout + done.stderr
         assert "***" in done.stdout
     assert run("config", "get", "env.A").stdout == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, "{pip} --upgrade parley-agent"),
+        (
+            {"url": "file:///src/my%20parley", "dir_info": {}},
+            "git -C '/src/my parley' pull && {pip} --upgrade '/src/my parley'",
+        ),
+        ({"url": "file:///src/parley", "dir_info": {"editable": True}}, "git -C /src/parley pull"),
+        ({"url": "file:///tmp/parley_agent-0.1.0.whl", "archive_info": {}}, "{pip} --upgrade NEW_WHEEL"),
+        (
+            {"url": "https://example.com/parley", "vcs_info": {"vcs": "git"}},
+            "{pip} --upgrade git+https://example.com/parley",
+        ),
+    ],
+    ids=["index", "checkout", "editable", "wheel", "repository"],
+)
+def test_update_upgrades_from_where_it_was_installed(
+    run: Any, tmp_path: Path, origin: dict[str, Any] | None, command: str
+) -> None:
+    # What pip leaves of an installation.
+    record = tmp_path / "site" / f"parley_agent-{__version__}.dist-info"
+    put(record / "METADATA", f"Metadata-Version: 2.1\nName: parley-agent\nVersion: {__version__}\n")
+    put(record / "INSTALLER", "pip\n")
+    if origin is not None:
+        put(record / "direct_url.json", json.dumps(origin))
+
+    found = json.loads(run("update", "--json", PYTHONPATH=str(tmp_path / "site")).stdout)
+
+    interpreter = re.escape(str(Path(sys.executable).parent)) + r"/python[\d.]*"
+    assert re.sub(interpreter, "python", found["command"]) == command.format(pip="python -m pip install")
 
 
 @pytest.mark.parametrize("argv", [("update",), ("upgrade",), ("install",), ("install", "latest", "--force")])

@@ -131,6 +131,28 @@ def test_what_a_tool_cannot_do_is_reported_to_the_model(
     assert words in answer["content"][0]["text"]
 
 
+@pytest.mark.parametrize(
+    ("raised", "text"),
+    [
+        (KeyError("rome"), "KeyError: 'rome'"),
+        (ValueError("rome is not a city"), "rome is not a city"),
+        (ValueError(" "), "ValueError"),
+        (NotImplementedError(), "NotImplementedError"),
+    ],
+    ids=repr,
+)
+def test_the_model_can_tell_what_a_tool_raised(raised: Exception, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    def population(city: str) -> int:
+        raise raised
+
+    server = to_hosted(create_sdk_mcp_server("s", tools=[population])["instance"])
+    answer = run("asyncio", server.handle, request("tools/call", name="population", arguments={"city": "rome"}))
+
+    assert answer["result"] == {"content": [{"type": "text", "text": text}], "isError": True}
+
+
 @pytest.mark.parametrize("content", ["text", ["text"], {"type": "text", "text": "text"}], ids=["text", "list", "block"])
 def test_content_that_is_invalid_is_reported_and_not_lost(content: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)

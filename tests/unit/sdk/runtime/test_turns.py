@@ -136,6 +136,14 @@ def test_a_failed_turn_raises_its_result(shortcut: str) -> None:
     assert (raised.value.api_error_status, raised.value.result_message) == (400, a.result)
 
 
+def test_a_failed_turn_without_a_text_names_the_reason() -> None:
+    silent = {**FAILED, "result": "", "terminal_reason": "api_error"}
+    [a], _, _ = played([life("a", "started"), INIT, silent], "a")
+
+    with pytest.raises(ResultError, match=r"^the turn failed: api_error$"):
+        run("asyncio", a.wait)
+
+
 def test_a_failed_turn_can_be_read_without_an_exception() -> None:
     [a], _, _ = played([life("a", "started"), INIT, FAILED], "a")
 

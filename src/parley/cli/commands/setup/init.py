@@ -60,56 +60,53 @@ run `parley mcp list`.
 python agent.py "What is in this directory?"
 """
 
-import asyncio
 import sys
 
-from parley import Options, ResultMessage, query
+from parley import Options, ResultError, run_sync
 
 OPTIONS = Options(allowed_tools=["Read", "Glob", "Grep"])
 
 
-async def answer(prompt: str, options: Options = OPTIONS) -> str:
-    async for message in query(prompt=prompt, options=options):
-        if isinstance(message, ResultMessage):
-            return message.result or ""
-    return ""
+def answer(prompt: str, options: Options = OPTIONS) -> str:
+    """Raises ResultError if the turn fails."""
+    return run_sync(prompt, options).text
 
 
 if __name__ == "__main__":
-    print(asyncio.run(answer(" ".join(sys.argv[1:]) or "What is in this directory?")))
+    try:
+        print(answer(" ".join(sys.argv[1:]) or "What is in this directory?"))
+    except ResultError as exc:
+        sys.exit(f"Error: {exc}")
 ''',
-    "agent_script.toml": """\
-# What the model answers in test_agent.py, turn by turn.
-
-[[turn]]
-text = "I will look."
-tools = [{ name = "Read", input = { file_path = "notes.txt" } }]
-
-[[turn]]
-text = "The notes say: buy milk."
-""",
     "test_agent.py": '''\
-"""Tests agent.py without a key or a network: agent_script.toml takes the place of the model. Run it with pytest."""
+"""Tests agent.py without a key or a network: a script takes the place of the model. Run it with pytest."""
 
-import asyncio
+from dataclasses import replace
 from pathlib import Path
 
-from agent import answer
-from parley import Options
+import pytest
+from parley import ResultError
+from parley.testing import Script, ScriptedError, ScriptedTurn, call
 
-SCRIPT = Path(__file__).with_name("agent_script.toml")
+from agent import OPTIONS, answer
+
+pytest_plugins = ["parley.testing.plugin"]
+# The tests keep their sessions in a directory of their own, and do not read your settings.
+pytestmark = pytest.mark.usefixtures("parley_config")
 
 
 def test_the_agent_reads_the_notes(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("buy milk")
-    options = Options(
-        model=f"scripted:{SCRIPT}",
-        allowed_tools=["Read"],
-        cwd=tmp_path,
-        env={"CLAUDE_CONFIG_DIR": str(tmp_path / "config")},
-    )
+    model = Script([["I will look.", call("Read", file_path="notes.txt")], "The notes say: buy milk."])
 
-    assert asyncio.run(answer("What do my notes say?", options)) == "The notes say: buy milk."
+    assert answer("What do my notes say?", replace(OPTIONS, model=model, cwd=tmp_path)) == "The notes say: buy milk."
+
+
+def test_a_failed_turn_is_an_error(tmp_path: Path) -> None:
+    model = Script([ScriptedTurn(error=ScriptedError(status=400, message="no such thing"))])
+
+    with pytest.raises(ResultError, match="no such thing"):
+        answer("Are you there?", replace(OPTIONS, model=model, cwd=tmp_path))
 ''',
 }
 
@@ -135,7 +132,7 @@ def init(given: GivenArgs) -> int:
             "",
             "Next:",
             f"  cd {quote(str(folder))}",
-            "  python -m pytest test_agent.py           # plays the script: no key, no network",
+            "  python -m pytest test_agent.py           # plays scripts: no key, no network",
             "  parley trust .                           # let the settings take full effect",
             '  python agent.py "What is in this directory?"   # needs a key: export ANTHROPIC_API_KEY=...',
             "  parley doctor                            # if something does not work",

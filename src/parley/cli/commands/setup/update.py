@@ -8,7 +8,9 @@ from __future__ import annotations
 import sys
 from importlib import metadata
 from pathlib import Path
+from shlex import quote
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -59,29 +61,40 @@ def show_update(given: GivenArgs) -> int:
 
 
 def find_installation() -> Installation:
-    prefix = Path(sys.prefix)
     location = str(Path(__file__).resolve().parents[3])
-    pip = f"{sys.executable} -m pip install --upgrade {DISTRIBUTION}"
     try:
         package = metadata.distribution(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         return Installation(method="a source tree", location=location, command="git pull")
     origin = read_origin(package)
-    folder = origin.get("url", "").removeprefix("file://")
-    if origin.get("dir_info", {}).get("editable") is True:
-        return Installation(method="pip (editable)", location=folder, command=f"git -C {folder} pull")
-    parts = prefix.parts
+    folder = unquote(urlsplit(origin.get("url", "")).path) if "dir_info" in origin else ""
+    pull = f"git -C {quote(folder)} pull"
+    if folder and origin["dir_info"].get("editable") is True:
+        return Installation(method="pip (editable)", location=folder, command=pull)
+    parts = Path(sys.prefix).parts
     if "pipx" in parts:
         return Installation(method="pipx", location=location, command=f"pipx upgrade {DISTRIBUTION}")
     if "uv" in parts and "tools" in parts:
         return Installation(method="uv tool", location=location, command=f"uv tool upgrade {DISTRIBUTION}")
     installer = (package.read_text("INSTALLER") or "pip").strip()
-    if installer == "uv":
-        command = f"uv pip install --python {sys.executable} --upgrade {DISTRIBUTION}"
-        return Installation(method="uv pip", location=location, command=command)
     if installer == "conda":
         return Installation(method="conda", location=location, command=f"conda update {DISTRIBUTION}")
-    return Installation(method=installer, location=location, command=pip)
+    python = quote(sys.executable)
+    upgrade = f"uv pip install --python {python}" if installer == "uv" else f"{python} -m pip install"
+    return Installation(
+        method="uv pip" if installer == "uv" else installer,
+        location=location,
+        command=(f"{pull} && " if folder else "") + f"{upgrade} --upgrade {name_source(origin, folder)}",
+    )
+
+
+def name_source(origin: dict[str, Any], folder: str) -> str:
+    """What pip gets the next version from: the index has no copy of what was installed from elsewhere."""
+    if folder:
+        return quote(folder)
+    if "vcs_info" in origin:
+        return quote(f"{origin['vcs_info'].get('vcs', 'git')}+{origin['url']}")
+    return "NEW_WHEEL" if "archive_info" in origin else DISTRIBUTION
 
 
 def read_origin(package: metadata.Distribution) -> dict[str, Any]:
