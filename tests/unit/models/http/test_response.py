@@ -107,6 +107,7 @@ def test_data_after_an_answer_makes_its_connection_unusable() -> None:
         ),
         (b"HTTP/1.1 099 x\r\ncontent-length: 0\r\n\r\n", "the answer has an invalid status: 99"),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n", "unsupported transfer encoding: gzip"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\t\r\n\r\n", "unsupported transfer encoding: chunked"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n", "the answer is not valid HTTP"),
         (CHUNKED + b"2\r\nabc\r\n", "the answer is not valid HTTP"),
         (CHUNKED + b"zz\r\n", "the answer is not valid HTTP"),
