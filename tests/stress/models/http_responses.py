@@ -121,6 +121,7 @@ DIFFERENCES = [
     Difference(".*Unexpected whitespace after header value", "", "folded headers are obsolete (RFC 9112, 5.2)"),
     Difference(".*Invalid header value char", "", "control characters in a header (RFC 9110, 5.5)"),
     Difference(".*Invalid character in chunk extensions", "", "a space in a chunk extension, which nobody sends"),
+    Difference(".*Expected LF after chunk size", "", "a CR in a chunk extension"),
     Difference(".*unsupported transfer encoding", "", "a transfer encoding that was not requested"),
     Difference("", "no response line received|illegal request line", "an empty line before the response is skipped"),
     Difference("", "illegal chunk header|peer .*closed connection", "LF alone after a chunk size", rb"(?<!\r)\n"),
