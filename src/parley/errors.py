@@ -94,9 +94,9 @@ class UnknownSession(SessionError):
 
     fault_type = "validation_error"
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str, details: str = "") -> None:
         # Clients look for this exact sentence.
-        super().__init__(f"No conversation found with session ID: {session_id}")
+        super().__init__(f"No conversation found with session ID: {session_id}{details}")
         self.session_id = session_id
 
 

@@ -238,7 +238,10 @@ def test_a_title_names_a_session_and_several_with_it_are_listed(go: Go, server: 
     assert refused["is_error"]
     assert {first, second} <= set(refused["errors"][0].replace("(", " ").split())
     nobody = go("--resume", "Fix the printer", "three")
-    assert nobody["errors"] == ["No conversation found with session ID: Fix the printer"]
+    assert nobody["errors"][0].startswith("No conversation found with session ID: Fix the printer (no session has")
+    assert f"{second} (Fix the parser)" in nobody["errors"][0]
+    untitled = go("Explain   this file.")["session_id"]
+    assert go("--resume", "explain this file.", "four")["session_id"] == untitled
 
 
 def test_when_the_device_is_waited_for_is_a_flag_with_three_values(run: Any) -> None:

@@ -91,7 +91,10 @@ LIMIT = Flag("--limit", "At most N results.", "N")
 DRY_RUN = Flag("--dry-run", "Only show the changes.")
 PLUGIN_PATH = Flag("--path", "The folder of the plugin, if the source contains several plugins.", "FOLDER")
 STORE_NOTE = "--store NAME[:PLACE] or --db FILE selects the store (claude, folder, sqlite, postgres)."
-SESSION_NOTE = "SESSION is the id of a session, the start of an id (4 characters or more), or a title."
+SESSION_NOTE = (
+    "SESSION is the id of a session, the start of an id (4 characters or more), a title, or the first prompt of a "
+    "session without a title."
+)
 UPDATE = Action(
     "Show how Parley was installed and how to upgrade it. Nothing is changed.",
     "[VERSION]",
