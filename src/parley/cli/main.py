@@ -212,6 +212,10 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
 
         if has_password(options.store):
             warn("warning: --store exposes the password in the process list; use PARLEY_STORE instead")
+    if options.resume is not None and not options.resume.strip():
+        from parley.cli.commands.sessions import describe_choices
+
+        raise UsageError(describe_choices(options))
     if not streaming_in:
         prompt = read_prompt(prompt, options)
         if not prompt.strip() and not (options.resume or options.continue_conversation or can_ask_prompt(options)):

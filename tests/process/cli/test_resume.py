@@ -137,10 +137,21 @@ def test_nothing_is_written_without_persistence_and_the_old_session_is_read(
     assert {path: path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file()} == before
 
 
-def test_resume_without_a_value_lists_the_newest_sessions(scenario: list[str], run: Any) -> None:
-    done = run("-p", "--model", "offline", "Go on.", "--resume")
-    assert done.returncode == 1
-    assert f"--resume needs a session id or title. The newest are: {OLD} (" in done.stderr
+@pytest.mark.parametrize("argv", [("-p", "--model", "offline", "Go on.", "--resume"), ("-r",)])
+def test_resume_without_a_value_lists_the_sessions_of_the_directory(
+    scenario: list[str], run: Any, tmp_path: Path, argv: tuple[str, ...]
+) -> None:
+    done = run(*argv)
+    first, header, row, last = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert first == f"Error: --resume needs a session id or title. The latest sessions of {tmp_path}:"
+    assert (header.split(), row.split()[0]) == (["ID", "MODIFIED", "SIZE", "TITLE"], OLD)
+    assert last.startswith("To continue one of them: parley --resume ID")
+
+
+def test_resume_without_a_value_says_that_the_directory_has_no_sessions(run: Any, tmp_path: Path) -> None:
+    done = run("-p", "Go on.", "--resume")
+    assert (done.returncode, f"No sessions of {tmp_path}" in done.stderr) == (1, True)
 
 
 def wait_for_result(lines: IO[bytes]) -> Any:
