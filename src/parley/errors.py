@@ -2,6 +2,7 @@
 
     ParleyError
     ├── UsageError            the command line is invalid: reported on stderr, exit 1, nothing on stdout
+    │   ├── MissingPrompt     there is no prompt, and nothing else to continue with
     │   ├── ModelForbidden    settings forbid a model or a provider
     │   └── InvalidArguments  an unknown option, or the wrong arguments of a subcommand: exit 2
     │       └── UnknownCommand    there is no such subcommand, or none of ours
@@ -45,6 +46,10 @@ class InvalidArguments(UsageError):
 
 class UnknownCommand(InvalidArguments):
     """There is no such subcommand, or Parley does not have it."""
+
+
+class MissingPrompt(UsageError):
+    """There is no prompt. The text says why the session cannot continue without one."""
 
 
 class ModelForbidden(UsageError):
