@@ -41,7 +41,9 @@ class UsageError(ParleyError):
 class InvalidArguments(UsageError):
     """An option is unknown, or a subcommand was given the wrong arguments."""
 
-    exit_code = 2
+    def __init__(self, text: str, exit_code: int = 2) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
 
 
 class UnknownCommand(InvalidArguments):

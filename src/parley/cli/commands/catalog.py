@@ -42,6 +42,8 @@ class Action(Struct, frozen=True):
     flags: tuple[Flag, ...] = ()
     takes_options: bool = False
     """Whether it also takes the options of a session."""
+    error_code: int = 2
+    """The exit code after wrong usage, unless the command is shared."""
 
     @property
     def required(self) -> list[str]:
@@ -341,10 +343,12 @@ ROWS: tuple[Command, ...] = (
         help="Explain why a tool call is allowed, is denied or needs approval.",
         actions={
             "check": Action(
-                "Show what a session with these options would decide. Exit 0 for allow, 1 for ask, 2 for deny.",
+                "Show what a session with these options would decide. Exit 0 for allow, 1 for ask, 2 for deny, 4 for an "
+                "error.",
                 "TOOL [INPUT]",
                 (MODE, JSON),
                 takes_options=True,
+                error_code=4,  # not 3: with --fail-on-denial, a session exits with it after a denial
             ),
             "replay": Action(
                 "Compare the decisions of a past session with those that other rules would make, such as the rules of "

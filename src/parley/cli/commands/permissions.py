@@ -41,7 +41,7 @@ def replay_session(given: GivenArgs) -> int:
 
 
 def check_call(given: GivenArgs) -> int:
-    """Raises InvalidArguments for all errors: their exit code must not mean `ask`."""
+    """Raises InvalidArguments for all errors: their exit code must not be that of a decision."""
     try:
         return write_decision(given)
     except (UsageError, SessionError) as exc:

@@ -110,6 +110,8 @@ def test_a_tool_of_an_mcp_server_and_an_input_from_stdin(run: Any) -> None:
         (["check"], "missing argument TOOL"),
         (["explain", "Bash"], "unknown command `parley permissions explain`"),
         (["check", "Nope", "x"], "unknown tool 'Nope' (choose from AskUserQuestion, Bash"),
+        (["check", "Bsh", "ls"], "unknown tool 'Bsh' (did you mean Bash?) (choose from AskUserQuestion, Bash"),
+        (["check", "Bash", "ls", "--jsn"], "unknown option '--jsn'"),
         (["check", "Bash", '{"command": '], "INPUT is not valid JSON"),
         (["check", "Bash", '{"command": 3}'], "the input is invalid, so there is no decision"),
         (["check", "Bash", "git", "push"], "unexpected argument 'push'; quote an argument that contains spaces"),
@@ -124,7 +126,7 @@ def test_a_tool_of_an_mcp_server_and_an_input_from_stdin(run: Any) -> None:
 def test_what_makes_no_sense_is_said_in_a_sentence(run: Any, argv: list[str], words: str) -> None:
     done = run("permissions", *argv)
 
-    assert (done.returncode, done.stdout) == (1 if argv[0] == "replay" else 2, "")
+    assert (done.returncode, done.stdout) == ({"check": 4, "replay": 1}.get(argv[0], 2), "")
     assert words in done.stderr
     assert "Traceback" not in done.stderr
 
