@@ -126,7 +126,11 @@ class PermissionChecker:
 
     def _outcome(self, decision: Decision) -> str:
         if isinstance(decision, Ask):
-            return f"{self._asks} is asked" if self._asks else "denied, because there is no one to ask"
+            if self._asks:
+                return f"{self._asks} is asked"
+            if self.basis.options.print:
+                return "denied, because there is no one to ask"
+            return "at a terminal you are asked, and an SDK asks its permission callback; with -p, the call is denied"
         return "runs" if isinstance(decision, Allow) else "denied"
 
     def _describe_rule(self, decision: Decision) -> Json | None:

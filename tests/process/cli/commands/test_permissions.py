@@ -58,7 +58,7 @@ def test_a_denial_is_explained_with_the_rule_its_file_and_its_line(run: Any, tmp
         '  input      {"command":"git push origin"}',
         "  mode       default (default)",
         "  source     rule",
-        "  reason     Bash(git push:*) (subcommandResults)",
+        "  reason     Bash(git push:*)",
         f"  rule       deny Bash(git push:*) (flag, {file}:5)",
         "  message    Bash was denied: the rule Bash(git push:*) (flag) forbids it.",
     ]
@@ -69,9 +69,20 @@ def test_a_question_is_explained_with_what_would_come_of_it_and_what_would_help(
 
     assert (found["decision"], found["outcome"]) == ("ask", "the host is asked")
     assert found["suggestions"][0]["rules"] == [{"toolName": "Bash", "ruleContent": "npm test *"}]
-    assert checked(run, "Bash", "npm test")["outcome"] == "denied, because there is no one to ask"
+    assert checked(run, "Bash", "npm test", "-p")["outcome"] == "denied, because there is no one to ask"
+    assert checked(run, "Bash", "npm test")["outcome"].startswith("at a terminal you are asked, and an SDK asks")
     tool = checked(run, "Bash", "npm test", "--permission-prompt-tool", "mcp__gate__decide")
     assert tool["outcome"] == "mcp__gate__decide is asked"
+
+
+def test_what_would_allow_a_call_can_be_pasted(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    shown = [run("permissions", "check", *call).stdout for call in (("Bash", "npm test"), ("Write", "made/x"))]
+
+    assert "\n  allow with --allowedTools 'Bash(npm test *)'\n" in shown[0]
+    assert "\n  allow with --permission-mode acceptEdits\n" in shown[1]
+    assert not any("{" in line for text in shown for line in text.splitlines() if "allow with" in line)
+    assert checked(run, "Bash", "npm test", "--allowedTools", "Bash(npm test *)")["decision"] == "allow"
 
 
 def test_what_a_folder_says_that_is_not_trusted_does_not_count(run: Any, tmp_path: Path) -> None:
