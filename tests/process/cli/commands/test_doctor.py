@@ -6,14 +6,17 @@ import json
 import os
 import socket
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from parley.cli.commands.doctor.installation import EXTRAS
 from parley.models.fake.script import read_script
 from parley.testing.model_server import running
 from parley.version import __version__
+from tests.helpers.paths import ROOT
 
 WORKSHOP = str(Path(__file__).parents[3] / "helpers" / "mcp_servers" / "workshop.py")
 KEY = "sk-ant-very-secret"
@@ -74,6 +77,16 @@ def test_doctor_reports_a_missing_program(run: Any, tmp_path: Path) -> None:
     assert found["PATH"] == ("warning", "`parley` is not on the PATH")
     assert found["model"] == ("ok", "offline (offline), key: none needed")
     assert done.returncode == 0
+
+
+def test_extras_are_named_as_pip_takes_them(run: Any) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    detail = checks(run("doctor", "--json", ANTHROPIC_MODEL="offline"))["extras"][1]
+
+    assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev", "docs"}
+    assert detail.startswith("installed: mcp, tui, otel, postgres; not installed: ")  # the development environment
+    assert "bedrock (Claude on Amazon Bedrock)" in detail
+    assert detail.endswith("pip install '.[NAME]')")
 
 
 def test_keys_are_named_and_never_shown(run: Any) -> None:
