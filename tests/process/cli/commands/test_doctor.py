@@ -115,7 +115,9 @@ def test_a_server_that_does_not_answer_is_an_error(run: Any) -> None:
 
     level, detail = checks(done)["model server"]
     assert (done.returncode, level) == (1, "error")
-    assert detail.startswith(f"http://127.0.0.1:{port}/v1 (OPENAI_BASE_URL) does not answer: ")
+    problem = f"connection refused by http://127.0.0.1:{port}/v1: nothing listens there"
+    assert detail == f"{problem} (the address is from OPENAI_BASE_URL)"
+    assert problem in run("-p", "Hi.", OPENAI_API_KEY=KEY, **variables).stdout
 
 
 def test_the_programs_that_win_on_the_path_are_named(run: Any, tmp_path: Path, environment: dict[str, str]) -> None:
