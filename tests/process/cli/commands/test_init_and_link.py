@@ -29,7 +29,7 @@ def test_what_init_writes_works_at_once(run: Any, tmp_path: Path, environment: d
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[: len(NAMES)] == [f"wrote    project/{name}" for name in NAMES]
-    assert "  python -m pytest test_agent.py " in done.stdout
+    assert "Next:\n  cd project\n  python -m pytest test_agent.py " in done.stdout
     tested = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=project,
@@ -44,7 +44,7 @@ def test_what_init_writes_works_at_once(run: Any, tmp_path: Path, environment: d
 
 
 def test_the_settings_that_init_writes_are_understood_without_a_warning(run: Any, tmp_path: Path) -> None:
-    run("init")
+    assert "Next:\n  python -m pytest test_agent.py " in run("init").stdout
 
     denied = run("permissions", "check", "Read", str(tmp_path / ".env"))
     assert (denied.returncode, "parley trust" in denied.stderr) == (2, True)

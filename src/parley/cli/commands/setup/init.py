@@ -134,7 +134,7 @@ def init(given: GivenArgs) -> int:
             *(f"kept     {printable(path)} (it exists)" for path in kept),
             "",
             "Next:",
-            f"  cd {quote(str(folder))}",
+            *([] if folder.samefile(".") else [f"  cd {quote(str(folder))}"]),
             "  python -m pytest test_agent.py           # plays the script: no key, no network",
             "  parley trust .                           # let the settings take full effect",
             '  python agent.py "What is in this directory?"   # needs a key: export ANTHROPIC_API_KEY=...',
