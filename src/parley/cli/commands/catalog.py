@@ -349,8 +349,8 @@ ROWS: tuple[Command, ...] = (
         help="Explain why a tool call is allowed, is denied or needs approval.",
         actions={
             "check": Action(
-                "Show what a session with these options would decide. Exit 0 for allow, 1 for ask, 2 for deny, 4 for an "
-                "error.",
+                "Show what a session with these options would decide. Exit 0 for allow, 1 for ask, 2 for deny, 4 for "
+                "an error.",
                 "TOOL [INPUT]",
                 (MODE, JSON),
                 takes_options=True,
