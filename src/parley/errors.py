@@ -2,6 +2,7 @@
 
     ParleyError
     ├── UsageError            the command line is invalid: reported on stderr, exit 1, nothing on stdout
+    │   ├── MissingPrompt     there is no prompt, and nothing else to continue with
     │   ├── ModelForbidden    settings forbid a model or a provider
     │   └── InvalidArguments  an unknown option, or the wrong arguments of a subcommand: exit 2
     │       └── UnknownCommand    there is no such subcommand, or none of ours
@@ -40,11 +41,17 @@ class UsageError(ParleyError):
 class InvalidArguments(UsageError):
     """An option is unknown, or a subcommand was given the wrong arguments."""
 
-    exit_code = 2
+    def __init__(self, text: str, exit_code: int = 2) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
 
 
 class UnknownCommand(InvalidArguments):
     """There is no such subcommand, or Parley does not have it."""
+
+
+class MissingPrompt(UsageError):
+    """There is no prompt. The text says why the session cannot continue without one."""
 
 
 class ModelForbidden(UsageError):
@@ -94,9 +101,9 @@ class UnknownSession(SessionError):
 
     fault_type = "validation_error"
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str, details: str = "") -> None:
         # Clients look for this exact sentence.
-        super().__init__(f"No conversation found with session ID: {session_id}")
+        super().__init__(f"No conversation found with session ID: {session_id}{details}")
         self.session_id = session_id
 
 

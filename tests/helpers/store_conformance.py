@@ -278,6 +278,19 @@ def a_session_can_be_renamed_and_tagged_while_somebody_writes(place: Place) -> N
         other.tag(SECOND, "x")
 
 
+def a_label_leaves_the_order_of_the_sessions(place: Place) -> None:
+    store = place.open()
+    for session_id in (FIRST, SECOND):
+        write(store, session_id, user(0, "x", session_id))
+        place.let_time_pass()
+    before = [(info.id, info.modified) for info in store.list()]
+    store.rename(FIRST, "Title")
+    store.tag(FIRST, "kept")
+
+    assert (place.open().newest(), before[0][0]) == (SECOND, SECOND)
+    assert [(info.id, info.modified) for info in place.open().list()] == before
+
+
 def a_deleted_session_is_gone_and_its_id_is_free(place: Place) -> None:
     store = place.open()
     write(store, FIRST, *CONVERSATION)
@@ -425,6 +438,7 @@ CLAIMS = [
     a_list_tells_what_a_session_is_about,
     a_list_has_the_session_written_last_first_and_can_be_had_in_parts,
     a_session_can_be_renamed_and_tagged_while_somebody_writes,
+    a_label_leaves_the_order_of_the_sessions,
     a_deleted_session_is_gone_and_its_id_is_free,
     a_session_that_is_held_cannot_be_deleted,
     a_search_finds_what_has_all_the_words,

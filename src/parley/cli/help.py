@@ -17,7 +17,8 @@ Usage: parley [options] [prompt]
 """
 ABOUT = (
     "An engine for the agent wire protocol of Claude Code. It answers one prompt, from the command line or stdin, and "
-    "exits; with --input-format stream-json it serves a session. Models: an alias (opus, sonnet, haiku), a full name, "
+    "exits; `parley` alone at a terminal asks for the prompt. With --input-format stream-json it serves a session. "
+    "Models: an alias (opus, sonnet, haiku), a full name, "
     "openai:NAME, openai-responses:NAME, scripted:FILE, replay:FILE, or offline (no key, no network)."
 )
 FOOT = """

@@ -191,7 +191,7 @@ def write_text(text: str) -> int:
 
 def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int:
     """`warned`: what was wrong with the command line. Raises UsageError."""
-    from parley.errors import UsageError
+    from parley.errors import MissingPrompt, UsageError
 
     if options.version:
         return write_text(VERSION_LINE + "\n")
@@ -212,6 +212,10 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
 
         if has_password(options.store):
             warn("warning: --store exposes the password in the process list; use PARLEY_STORE instead")
+    if options.resume is not None and not options.resume.strip():
+        from parley.cli.commands.sessions import describe_choices
+
+        raise UsageError(describe_choices(options))
     if not streaming_in:
         prompt = read_prompt(prompt, options)
         if not prompt.strip() and not (options.resume or options.continue_conversation or can_ask_prompt(options)):
@@ -239,21 +243,25 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
         return run_spare(options, pending, warned)
     from parley.cli.run import run_session
 
-    return run_session(options, None if streaming_in else prompt, pending, warned)
+    try:
+        return run_session(options, None if streaming_in else prompt, pending, warned)
+    except MissingPrompt as exc:
+        raise UsageError(describe_missing_prompt(options, str(exc))) from None
 
 
-def describe_missing_prompt(options: CliOptions) -> str:
+def describe_missing_prompt(options: CliOptions, reason: str = "") -> str:
+    """`reason`: why the session cannot continue without one."""
     greedy = describe_greedy_options(options)
-    if os.isatty(0) and not options.print:
+    if not (options.print or is_driven(options) or options.output_format):
+        reason = f", and {reason}" if reason else greedy
         return (
-            f"no prompt given{greedy}. Parley has no interactive mode: it answers one prompt and exits, as in "
-            'parley "What does this project do?"; --continue continues the last session. See `parley help`'
+            f"no prompt given{reason}. Parley has no interactive mode: it answers one prompt and exits, as in "
+            'parley "What does this project do?"; the prompt can also come from stdin. Without a prompt, parley asks '
+            "for one only if stdin and stdout are a terminal. --continue continues the last session. See `parley help`"
         )
+    reason = f": {reason}" if reason else f" (give a prompt, or use --input-format stream-json{greedy})"
     # Clients look for the start of this sentence.
-    return (
-        "Input must be provided either through stdin or as a prompt argument when using --print "
-        f"(parley has no interactive mode: give a prompt, or use --input-format stream-json{greedy})"
-    )
+    return f"Input must be provided either through stdin or as a prompt argument when using --print{reason}"
 
 
 def can_ask_prompt(options: CliOptions) -> bool:

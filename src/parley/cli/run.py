@@ -28,7 +28,7 @@ from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
-from parley.errors import SessionError, StartRefused, UsageError
+from parley.errors import MissingPrompt, SessionError, StartRefused, UsageError
 from parley.host import Host
 from parley.protocol.base import UNSET, Message, Struct, UnsetType
 from parley.protocol.connection import Connection, Role
@@ -249,15 +249,12 @@ async def serve_one(session: Session, prompt: str, transport: StdioTransport) ->
 
 
 def begin(session: Session, prompt: str) -> None:
-    """Start with the prompt; without one, with the call that a hook deferred. Raises UsageError."""
+    """Start with the prompt; without one, with the call that a hook deferred. Raises MissingPrompt."""
     if prompt.strip():
         session.handle(user_message(prompt))
         return
     if session.resumed_turn is None:
-        raise UsageError(
-            "Input must be provided either through stdin or as a prompt argument when using --print: "
-            "the session has no deferred tool call to continue with"
-        )
+        raise MissingPrompt("the session has no deferred tool call to continue with")
     session.servers.start()
     session.resume_turn()
 

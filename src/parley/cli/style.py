@@ -51,9 +51,9 @@ def choose_style(environment: Mapping[str, str] = os.environ, descriptor: int = 
     return Style(os.isatty(descriptor) and environment.get("TERM", "dumb") != "dumb")
 
 
-def terminal_width(most: int) -> int:
-    """The columns of the terminal, at most this many; this many if stdout is not a terminal."""
-    if not os.isatty(1):
+def terminal_width(most: int, descriptor: int = 1) -> int:
+    """The columns of the terminal, at most this many; this many if the stream is not a terminal."""
+    if not os.isatty(descriptor):
         return most
     import shutil
 

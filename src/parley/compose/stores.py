@@ -18,14 +18,14 @@ from parley.compose.launch_context import LaunchContext
 from parley.compose.limits import max_line_bytes
 from parley.compose.paths import file_history
 from parley.compose.registry import get_profile, load_store
-from parley.errors import SessionError
+from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json, Message
 from parley.protocol.options import CliOptions
 from parley.stores.base import AgentInfo, Log, Store, StoreSetup
 from parley.stores.files.claude import project_key
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.selection import StoreChoice, choose
-from parley.stores.session_open import SessionRequest, open_session
+from parley.stores.session_open import SessionRequest, is_uuid, open_session
 from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
 
@@ -89,13 +89,17 @@ class SessionStores:
         return opened.session_id, opened.log
 
     def find(self, name: str) -> str:
-        """The id of the session with this id, title or start of an id; the name itself if there is none.
+        """The id of the session with this id, title, start of an id or first prompt. An unknown UUID is returned.
 
         Raises UsageError, SessionError.
         """
-        from parley.stores.session_find import find_session
+        from parley.stores.session_find import explain_unknown, find_session
 
-        return find_session(name, map(self._open_store, self._choose_stores()), self._launch.cwd) or name
+        stores = [self._open_store(chosen) for chosen in self._choose_stores()]
+        found = find_session(name, stores, self._launch.cwd)
+        if found is None and name.strip() and not is_uuid(name):
+            raise UnknownSession(name, explain_unknown(name, stores))
+        return found or name
 
     def inherit(self, fork: str, session_id: str) -> None:
         """A fork has the file checkpoints and the memory of the session it comes from."""

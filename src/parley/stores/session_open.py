@@ -24,8 +24,6 @@ from parley.protocol.base import Json, Struct
 from parley.stores.base import USAGE, Entry, Log, Store, copy_entries, later_time
 
 REJECTED = "Resume rejected by --resume-drops-turn:"  # clients match this prefix
-NEWEST_NAMED = 5
-"""How many sessions the error for `--resume` without a value lists."""
 
 
 class SessionRequest(Struct, frozen=True, kw_only=True):
@@ -62,7 +60,7 @@ class OpenedSession(Struct, frozen=True, kw_only=True):
 def open_session(request: SessionRequest, store: Store, new_id: Callable[[], str]) -> OpenedSession:
     """Raises UsageError and SessionError (UnknownSession, SessionBusy, DamagedSession)."""
     if request.resume is not None and not request.resume.strip():
-        raise UsageError(f"--resume needs a session id or title{describe_newest(store)}")
+        raise UsageError("--resume needs a session id or title")
     check_options(request)
     old = request.resume or (store.newest() if request.newest else None)
     if request.newest and old is None:
@@ -78,15 +76,6 @@ def open_session(request: SessionRequest, store: Store, new_id: Callable[[], str
     if not request.keep:
         return OpenedSession(session_id=old, log=copy_session(request, store, old, old))
     return OpenedSession(session_id=old, log=resume_session(request, store.open(old, steal=request.steal)))
-
-
-def describe_newest(store: Store) -> str:
-    """The newest sessions, to choose from in an error message; "" if there are none."""
-    found = store.list(limit=NEWEST_NAMED)
-    listed = "; ".join(
-        f"{info.id} ({info.modified}, {info.title or info.first_prompt or 'no title'})" for info in found
-    )
-    return f". The newest are: {listed}" if listed else ""
 
 
 def check_options(request: SessionRequest) -> None:

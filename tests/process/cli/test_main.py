@@ -156,6 +156,27 @@ def test_a_wrong_command_line_is_one_clear_sentence_and_exit_1(run: Any, argv: t
     assert (done.stdout, done.returncode) == ("", 1)
 
 
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        ((), "no prompt given. Parley has no interactive mode"),
+        (("--continue",), "no prompt given, and the session has no deferred tool call to continue with. Parley has no"),
+        (("--allowedTools", "Read", "x"), "no prompt given; --allowedTools takes the arguments after it as values"),
+        (("--print",), "Input must be provided either through stdin or as a prompt argument when using --print ("),
+        (("--print", "--continue"), "Input must be provided either through stdin or as a prompt argument when using"),
+        (("--output-format", "json"), "Input must be provided either through stdin or as a prompt argument when using"),
+    ],
+)
+def test_a_missing_prompt_is_explained_to_people_and_in_the_words_that_clients_know(
+    run: Any, argv: tuple[str, ...], sentence: str
+) -> None:
+    run("-p", "--model", "offline", "say Hi.")
+    done = run("--model", "offline", *argv)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Error: {sentence}")
+
+
 @pytest.mark.parametrize("more", [(), ("--print",), ("--print", "--output-format", "json")])
 def test_an_unknown_flag_is_an_error_that_sends_nothing_and_leaves_no_session(
     run: Any, tmp_path: Path, more: tuple[str, ...]

@@ -137,10 +137,21 @@ def test_nothing_is_written_without_persistence_and_the_old_session_is_read(
     assert {path: path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file()} == before
 
 
-def test_resume_without_a_value_lists_the_newest_sessions(scenario: list[str], run: Any) -> None:
-    done = run("-p", "--model", "offline", "Go on.", "--resume")
-    assert done.returncode == 1
-    assert f"--resume needs a session id or title. The newest are: {OLD} (" in done.stderr
+@pytest.mark.parametrize("argv", [("-p", "--model", "offline", "Go on.", "--resume"), ("-r",)])
+def test_resume_without_a_value_lists_the_sessions_of_the_directory(
+    scenario: list[str], run: Any, tmp_path: Path, argv: tuple[str, ...]
+) -> None:
+    done = run(*argv)
+    first, header, row, last = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert first == f"Error: --resume needs a session id or title. The latest sessions of {tmp_path}:"
+    assert (header.split(), row.split()[0]) == (["ID", "MODIFIED", "SIZE", "TITLE"], OLD)
+    assert last.startswith("To continue one of them: parley --resume ID")
+
+
+def test_resume_without_a_value_says_that_the_directory_has_no_sessions(run: Any, tmp_path: Path) -> None:
+    done = run("-p", "Go on.", "--resume")
+    assert (done.returncode, f"No sessions of {tmp_path}" in done.stderr) == (1, True)
 
 
 def wait_for_result(lines: IO[bytes]) -> Any:
@@ -238,7 +249,10 @@ def test_a_title_names_a_session_and_several_with_it_are_listed(go: Go, server: 
     assert refused["is_error"]
     assert {first, second} <= set(refused["errors"][0].replace("(", " ").split())
     nobody = go("--resume", "Fix the printer", "three")
-    assert nobody["errors"] == ["No conversation found with session ID: Fix the printer"]
+    assert nobody["errors"][0].startswith("No conversation found with session ID: Fix the printer (no session has")
+    assert f"{second} (Fix the parser)" in nobody["errors"][0]
+    untitled = go("Explain   this file.")["session_id"]
+    assert go("--resume", "explain this file.", "four")["session_id"] == untitled
 
 
 def test_when_the_device_is_waited_for_is_a_flag_with_three_values(run: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from parley.errors import SessionError
 from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
-from parley.stores.session_find import find_session
+from parley.stores.session_find import explain_unknown, find_session
 from tests.helpers.store_conformance import FIRST, SECOND, user, write
 
 
@@ -31,7 +31,34 @@ def test_a_title_names_the_one_session_that_has_it(tmp_path: Path) -> None:
     started(tmp_path, FIRST, "Fix the parser")
     started(tmp_path, SECOND, "Fix the printer")
 
-    assert (found(tmp_path, "Fix the  parser"), found(tmp_path, "fix the parser")) == (FIRST, None)
+    assert (found(tmp_path, "Fix the  parser"), found(tmp_path, "Fix the lexer")) == (FIRST, None)
+
+
+def test_case_matters_only_between_titles_that_differ_in_nothing_else(tmp_path: Path) -> None:
+    started(tmp_path, FIRST, "Fix it")
+    assert found(tmp_path, "fix IT") == FIRST
+
+    started(tmp_path, SECOND, "fix it")
+    assert (found(tmp_path, "Fix it"), found(tmp_path, "fix it")) == (FIRST, SECOND)
+    with pytest.raises(SessionError, match="2 sessions are called 'FIX IT'"):
+        found(tmp_path, "FIX IT")
+
+
+def test_a_first_prompt_names_a_session_without_a_title(tmp_path: Path) -> None:
+    write(store(tmp_path), FIRST, user(0, "Say hello\nto me", FIRST))
+    started(tmp_path, SECOND, "A title")
+
+    assert (found(tmp_path, "say hello to me"), found(tmp_path, "Hello")) == (FIRST, None)
+
+
+def test_an_unknown_name_is_explained_with_similar_sessions(tmp_path: Path) -> None:
+    started(tmp_path, FIRST, "Fix the doctor")
+    started(tmp_path, SECOND, "Something else")
+
+    for name in ("doctr", "the doc", "fix the docter"):
+        text = explain_unknown(name, [store(tmp_path)])
+        assert f"Similar sessions: {FIRST} (Fix the doctor). To list all" in text
+    assert "Similar" not in explain_unknown("qqqq", [store(tmp_path)])
 
 
 def test_a_session_of_this_project_comes_before_those_of_others(tmp_path: Path) -> None:

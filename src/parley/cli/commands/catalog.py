@@ -42,6 +42,8 @@ class Action(Struct, frozen=True):
     flags: tuple[Flag, ...] = ()
     takes_options: bool = False
     """Whether it also takes the options of a session."""
+    error_code: int = 2
+    """The exit code after wrong usage, unless the command is shared."""
 
     @property
     def required(self) -> list[str]:
@@ -74,7 +76,8 @@ class Command(Struct, frozen=True, kw_only=True):
         return self.actions.get("")
 
 
-JSON = Flag("--json", "Print JSON.")
+JSON = Flag("--json", "Print one JSON document.")
+JSON_LINES = Flag("--json", "Print JSON lines: one object per line.")
 YES = Flag("-y --yes", "Do not ask for confirmation.")
 SCOPES = ("local", "user", "project")
 SCOPE = Flag(
@@ -91,7 +94,10 @@ LIMIT = Flag("--limit", "At most N results.", "N")
 DRY_RUN = Flag("--dry-run", "Only show the changes.")
 PLUGIN_PATH = Flag("--path", "The folder of the plugin, if the source contains several plugins.", "FOLDER")
 STORE_NOTE = "--store NAME[:PLACE] or --db FILE selects the store (claude, folder, sqlite, postgres)."
-SESSION_NOTE = "SESSION is the id of a session, the start of an id (4 characters or more), or a title."
+SESSION_NOTE = (
+    "SESSION is the id of a session, the start of an id (4 characters or more), a title, or the first prompt of a "
+    "session without a title."
+)
 UPDATE = Action(
     "Show how Parley was installed and how to upgrade it. Nothing is changed.",
     "[VERSION]",
@@ -269,28 +275,33 @@ ROWS: tuple[Command, ...] = (
         actions={
             "list": Action(
                 "List the entries of the memory.",
-                flags=(Flag("--archived", "Include archived entries."), JSON),
+                flags=(Flag("--archived", "Include archived entries."), JSON_LINES),
                 takes_options=True,
             ),
-            "show": Action("Show an entry, or an old version of it.", "SLUG [VERSION]", (JSON,), takes_options=True),
+            "show": Action(
+                "Show an entry, or an old version of it.", "SLUG [VERSION]", (JSON_LINES,), takes_options=True
+            ),
             "search": Action(
                 "Search entries, summaries and messages.",
                 "TEXT ...",
-                (LIMIT, JSON),
+                (LIMIT, JSON_LINES),
                 takes_options=True,
             ),
             "history": Action(
-                "List the versions of an entry: date, author, source messages.", "SLUG", (JSON,), takes_options=True
+                "List the versions of an entry: date, author, source messages.",
+                "SLUG",
+                (JSON_LINES,),
+                takes_options=True,
             ),
             "diff": Action("Compare two versions, by default the last two.", "SLUG [FROM] [TO]", takes_options=True),
             "undo": Action(
                 "Undo the last change, or restore a version.",
                 "SLUG [VERSION]",
-                (DRY_RUN, JSON),
+                (DRY_RUN, JSON_LINES),
                 takes_options=True,
             ),
             "consolidate": Action(
-                "Extract knowledge from a stored session.", "SESSION", (DRY_RUN, JSON), takes_options=True
+                "Extract knowledge from a stored session.", "SESSION", (DRY_RUN, JSON_LINES), takes_options=True
             ),
         },
         notes="--db FILE or --memory FILE selects the memory. The default is the memory of this project.",
@@ -338,10 +349,12 @@ ROWS: tuple[Command, ...] = (
         help="Explain why a tool call is allowed, is denied or needs approval.",
         actions={
             "check": Action(
-                "Show what a session with these options would decide. Exit 0 for allow, 1 for ask, 2 for deny.",
+                "Show what a session with these options would decide. Exit 0 for allow, 1 for ask, 2 for deny, 4 for "
+                "an error.",
                 "TOOL [INPUT]",
                 (MODE, JSON),
                 takes_options=True,
+                error_code=4,  # not 3: with --fail-on-denial, a session exits with it after a denial
             ),
             "replay": Action(
                 "Compare the decisions of a past session with those that other rules would make, such as the rules of "
@@ -400,42 +413,42 @@ ROWS: tuple[Command, ...] = (
                     Flag("--all", "List the sessions of all directories."),
                     LIMIT,
                     Flag("--offset", "Skip the first N sessions.", "N"),
-                    JSON,
+                    JSON_LINES,
                 ),
                 takes_options=True,
             ),
-            "show": Action("Print a conversation.", "SESSION", (JSON,), takes_options=True),
+            "show": Action("Print a conversation.", "SESSION", (JSON_LINES,), takes_options=True),
             "agents": Action(
                 "List the subagents of a session, or print the conversation of AGENT.",
                 "SESSION [AGENT]",
-                (JSON,),
+                (JSON_LINES,),
                 takes_options=True,
             ),
             "search": Action(
                 "Find messages that contain all these words.",
                 "TEXT ...",
-                (LIMIT, JSON),
+                (LIMIT, JSON_LINES),
                 takes_options=True,
             ),
             "export": Action(
-                "Write a session as JSON lines to FILE or stdout.", "SESSION [FILE]", (JSON,), takes_options=True
+                "Write a session as JSON lines to FILE or stdout.", "SESSION [FILE]", (JSON_LINES,), takes_options=True
             ),
             "import": Action(
                 "Import the lines that `export` has written. If FILE is -, they are read from stdin.",
                 "FILE",
-                (JSON,),
+                (JSON_LINES,),
                 takes_options=True,
             ),
-            "fork": Action("Copy a session.", "SESSION", (JSON,), takes_options=True),
-            "rename": Action("Set the title of a session.", "SESSION TITLE", (JSON,), takes_options=True),
+            "fork": Action("Copy a session.", "SESSION", (JSON_LINES,), takes_options=True),
+            "rename": Action("Set the title of a session.", "SESSION TITLE", (JSON_LINES,), takes_options=True),
             "tag": Action(
-                "Set the tag of a session; without TAG, remove it.", "SESSION [TAG]", (JSON,), takes_options=True
+                "Set the tag of a session; without TAG, remove it.", "SESSION [TAG]", (JSON_LINES,), takes_options=True
             ),
-            "delete": Action("Delete a session.", "SESSION", (YES, JSON), takes_options=True),
+            "delete": Action("Delete a session.", "SESSION", (YES, JSON_LINES), takes_options=True),
             "repair": Action(
                 "Repair a damaged session: keep the records before the damage, and move the rest to a backup.",
                 "SESSION",
-                (JSON,),
+                (JSON_LINES,),
                 takes_options=True,
             ),
         },

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from parley.cli.nearest import find_nearest
 from parley.compose import permissions
 from parley.compose.composer import Composer
 from parley.compose.tools import list_tools, make_tool, make_workspace
@@ -82,7 +83,8 @@ class PermissionChecker:
         if known.startswith("mcp__"):
             return None
         raise UsageError(
-            f"unknown tool {name!r} (choose from {', '.join(sorted(list_tools()))}, or a tool of an MCP server)"
+            f"unknown tool {name!r}{find_nearest(name, list_tools())} (choose from {', '.join(sorted(list_tools()))}, "
+            "or a tool of an MCP server)"
         )
 
     def complete_input(self, tool: Tool | None, input: Json) -> Json:
@@ -124,7 +126,11 @@ class PermissionChecker:
 
     def _outcome(self, decision: Decision) -> str:
         if isinstance(decision, Ask):
-            return f"{self._asks} is asked" if self._asks else "denied, because there is no one to ask"
+            if self._asks:
+                return f"{self._asks} is asked"
+            if self.basis.options.print:
+                return "denied, because there is no one to ask"
+            return "at a terminal you are asked, and an SDK asks its permission callback; with -p, the call is denied"
         return "runs" if isinstance(decision, Allow) else "denied"
 
     def _describe_rule(self, decision: Decision) -> Json | None:

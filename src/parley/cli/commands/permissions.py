@@ -13,6 +13,7 @@ import msgspec
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.permission_check import CheckResult, PermissionChecker
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
+from parley.cli.output import update_flags
 from parley.cli.stdio import read_stdin, warn
 from parley.compose.launch_context import working_directory
 from parley.compose.permissions import may_bypass
@@ -41,7 +42,7 @@ def replay_session(given: GivenArgs) -> int:
 
 
 def check_call(given: GivenArgs) -> int:
-    """Raises InvalidArguments for all errors: their exit code must not mean `ask`."""
+    """Raises InvalidArguments for all errors: their exit code must not be that of a decision."""
     try:
         return write_decision(given)
     except (UsageError, SessionError) as exc:
@@ -87,13 +88,13 @@ def format_result(result: CheckResult, mode_source: str, is_offered: bool) -> It
         ("input", msgspec.json.encode(result.input).decode()),
         ("mode", f"{result.mode} ({mode_source})"),
         ("source", result.source),
-        ("reason", " ".join(filter(None, (result.reason, f"({result.reason_type})" if result.reason_type else "")))),
+        ("reason", result.reason),
         ("rule", format_rule(result.rule)),
         ("path", result.blocked_path or ""),
         ("message", result.message),
     )
     for suggestion in result.suggestions:
-        yield from format_rows(("suggested", msgspec.json.encode(suggestion).decode()))
+        yield from format_rows(("allow with", " ".join(update_flags(suggestion))))
 
 
 def format_rows(*pairs: tuple[str, str]) -> Iterator[str]:

@@ -23,16 +23,20 @@ from parley.compose.paths import forget_history
 from parley.compose.stores import SessionStores
 from parley.errors import InvalidArguments, SessionBusy, SessionError, UnknownSession, UsageError
 from parley.protocol.base import Json, encode_json
+from parley.protocol.options import CliOptions
 from parley.settings.base import printable
 from parley.stores.base import AgentInfo, Entry, Info, SearchHit, Store, copy_entries
 from parley.stores.export import import_session, pack, set_labels, unpack
 from parley.stores.search_text import entry_text
+from parley.stores.session_find import shown_title
 from parley.stores.session_open import is_uuid
 from parley.workspace import private_files
 
 MAX_NAME_CHARS = 1000
 SHORT_CHARS = 8
 MAX_COLUMNS = 200
+MAX_CHOICES = 20
+"""How many sessions the error for `--resume` without a value lists."""
 Found = TypeVar("Found", Info, SearchHit, AgentInfo)
 
 
@@ -175,7 +179,7 @@ class SessionsCommand:
             raise UnknownSession(session_id)
         if style.can_ask():
             info = store.info(session_id)
-            title = "" if info is None else f" ({printable(info.title or info.first_prompt or 'no title')})"
+            title = "" if info is None else f" ({printable(shown_title(info) or 'no title')})"
             return style.confirm(f"Delete session {session_id}{title}?")
         if name != session_id:
             raise InvalidArguments(f"without a terminal, give --yes or the whole id to delete session {session_id}")
@@ -288,9 +292,28 @@ def read_input(path: str) -> bytes:
         raise SessionError(f"cannot read {path}: {exc.strerror}") from None
 
 
-def format_sessions(found: Sequence[Info], *, with_folder: bool) -> list[str]:
+def describe_choices(options: CliOptions) -> str:
+    """The error for `--resume` without a value: the sessions of this directory, and how to continue one.
+
+    Raises UsageError, SessionError.
+    """
+    launch = LaunchContext(options, dict(os.environ), working_directory())
+    found = SessionStores(launch).store().list(launch.cwd, MAX_CHOICES)
+    start = "--resume needs a session id or title"
+    if not found:
+        return f"{start}. No sessions of {launch.cwd} (`parley sessions list --all` lists those of all directories)."
+    return "\n".join(
+        [
+            f"{start}. The latest sessions of {launch.cwd}:",
+            *format_sessions(found, with_folder=False, descriptor=2),
+            'To continue one of them: parley --resume ID "PROMPT"; the first: parley --continue "PROMPT"',
+        ]
+    )
+
+
+def format_sessions(found: Sequence[Info], *, with_folder: bool, descriptor: int = 1) -> list[str]:
     """A table. At a terminal, it has short ids and is not wider than the terminal."""
-    is_terminal = os.isatty(1)
+    is_terminal = os.isatty(descriptor)
     ids = shorten([info.id for info in found]) if is_terminal else [info.id for info in found]
     has_tags = any(info.tag for info in found)
     header = [
@@ -308,7 +331,7 @@ def format_sessions(found: Sequence[Info], *, with_folder: bool) -> list[str]:
             style.format_size(info.size_bytes),
             *([info.tag or ""] if has_tags else []),
             *([info.cwd] if with_folder else []),
-            " ".join((info.title or info.first_prompt or "").split()),
+            " ".join(shown_title(info).split()),
         ]
         for id, info in zip(ids, found, strict=True)
     ]
@@ -316,7 +339,7 @@ def format_sessions(found: Sequence[Info], *, with_folder: bool) -> list[str]:
         header,
         [[printable(cell) for cell in row] for row in rows],
         right=("SIZE",),
-        width=style.terminal_width(MAX_COLUMNS) if is_terminal else None,
+        width=style.terminal_width(MAX_COLUMNS, descriptor) if is_terminal else None,
     )
 
 

@@ -64,16 +64,18 @@ def run_command(command: Command, argv: Sequence[str], handlers: Handlers) -> in
     if name not in command.actions:
         raise unknown_action(command, name)
     usage = f"\nUsage: {usage_line(command, name)}"
+    error_code = command.actions[name].error_code
     try:
         given = parse_args(command, name, rest)
     except UsageError as exc:
-        raise (UsageError if command.is_shared else InvalidArguments)(f"{exc}{usage}") from None
+        text = f"{exc}{usage}"
+        raise (UsageError(text) if command.is_shared else InvalidArguments(text, error_code)) from None
     try:
         return handlers[name](given)
     except UnknownCommand:
         raise
     except InvalidArguments as exc:
-        raise InvalidArguments(f"{exc}{usage}") from None
+        raise InvalidArguments(f"{exc}{usage}", error_code) from None
 
 
 def wants_help(command: Command, argv: Sequence[str]) -> bool:

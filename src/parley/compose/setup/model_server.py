@@ -20,7 +20,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     variable: str = ""
     """The variable that names another server than the provider's own. Only such a server is contacted."""
     problem: str = ""
-    """Why it does not answer."""
+    """Why it does not answer: a sentence with the address."""
 
 
 def probe_server(models: ModelFactory) -> ServerStatus:
@@ -38,7 +38,7 @@ def probe_server(models: ModelFactory) -> ServerStatus:
 
 
 def contact(url: str, models: ModelFactory) -> str:
-    """Any response is an answer; returns what went wrong."""
+    """Any response is an answer; returns what went wrong, in the words of a run."""
     import httpx2
 
     try:
@@ -46,6 +46,16 @@ def contact(url: str, models: ModelFactory) -> str:
         with httpx2.Client(verify=verify, timeout=SECONDS, trust_env=not is_loopback(url)) as client:
             client.head(without_userinfo(url))
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, ImportError) as exc:
+        from parley.models.http.failures import connection_error
+
         # Only the kind of other errors: their text may contain the URL of a proxy with a password.
-        return str(exc) if isinstance(exc, httpx2.ConnectError) else type(exc).__name__
+        cause = find_os_error(exc) if isinstance(exc, httpx2.ConnectError) else None
+        return connection_error(cause or OSError(type(exc).__name__), url).message
     return ""
+
+
+def find_os_error(exc: BaseException | None) -> OSError | None:
+    """The error of the system behind one of the HTTP client."""
+    while exc is not None and not isinstance(exc, OSError):
+        exc = exc.__cause__ or exc.__context__
+    return exc

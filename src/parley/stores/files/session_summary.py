@@ -11,6 +11,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -156,16 +157,24 @@ def write_tag(path: Path, session_id: str, tag: str | None) -> None:
 
 
 def append_label(path: Path, line: Json) -> None:
-    """Append a line without a checksum, because the holder of the session may write at the same time."""
+    """Append a line without a checksum, because the holder of the session may write at the same time.
+
+    The file keeps its time of modification: sessions are listed and continued in the order of their last messages.
+    """
     try:
         file = private_files.open_file(path, os.O_RDWR | os.O_APPEND, below=BELOW)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)  # the holder may be removing a partial line
-            size = os.fstat(file).st_size
+            before = os.fstat(file)
+            size = before.st_size
             torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
             written = (b"\n" if torn else b"") + encode_json(line) + b"\n"
             if os.write(file, written) != len(written):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            # Programs other than Parley write without the lock; then the time is theirs. Only the owner may set it.
+            if os.fstat(file).st_size == size + len(written):
+                with suppress(PermissionError):
+                    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
         finally:
             os.close(file)
     except OSError as exc:

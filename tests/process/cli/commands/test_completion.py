@@ -15,7 +15,7 @@ from tests.process.cli.conftest import PARLEY, PATIENCE_SECONDS
 ID = "11111111-1111-4111-8111-111111111111"
 LINES = [
     ("parley ses", ["sessions"]),
-    ("parley sessions show 1", [ID]),
+    ("parley sessions show 1", [ID[:8]]),
     ("parley --output-format stream", ["stream-json"]),
     ("parley --permission-mod", ["--permission-mode"]),
     ("parley --settings notes", ["notes.txt"]),
@@ -78,7 +78,18 @@ def test_bash_completes_at_a_prompt(tmp_path: Path, shell_environment: dict[str,
         terminal.send("source <(parley completion bash); echo rea''dy\r")
         terminal.read_until("ready\n")
         terminal.send("parley sess\tsh\t1\t")
-        terminal.read_until(f"parley sessions show {ID}")
+        terminal.read_until(f"parley sessions show {ID[:8]}")
+
+
+@pytest.mark.parametrize(("typed", "shown"), [("A", r"A\ title "), (r"A\ t", r"A\ title "), ('"A t', '"A title"')])
+def test_bash_completes_a_title_with_its_quotes(
+    tmp_path: Path, shell_environment: dict[str, str], typed: str, shown: str
+) -> None:
+    with Terminal([need("bash"), "--norc", "-i"], shell_environment, tmp_path) as terminal:
+        terminal.send("source <(parley completion bash); echo rea''dy\r")
+        terminal.read_until("ready\n")
+        terminal.send(f"parley sessions show {typed}\t")
+        terminal.read_until(f"parley sessions show {shown}")
 
 
 @pytest.mark.parametrize(("line", "completions"), LINES, ids=[line for line, _ in LINES])
@@ -90,7 +101,7 @@ def test_fish_completes(tmp_path: Path, shell_environment: dict[str, str], line:
 
 def test_fish_shows_titles(tmp_path: Path, shell_environment: dict[str, str]) -> None:
     program = "parley completion fish | source; complete -C 'parley attach '"
-    assert run_shell("fish", program, shell_environment, tmp_path) == [f"{ID}\tA title"]
+    assert run_shell("fish", program, shell_environment, tmp_path) == [f"{ID[:8]}\tA title", f"A title\t{ID[:8]}"]
 
 
 @pytest.mark.parametrize(("line", "completions"), LINES, ids=[line for line, _ in LINES])
@@ -106,6 +117,12 @@ def test_zsh_completes_at_a_prompt(
         terminal.read_until(completions[0].rstrip("/")[len(line.rpartition(" ")[2]) :])
         terminal.send("\x15echo do''ne\r")
         terminal.read_until("\ndone")
+
+
+def test_a_session_is_completed_by_the_start_of_its_title(
+    run: Any, tmp_path: Path, shell_environment: dict[str, str]
+) -> None:
+    assert run("completion", "words", "--", "sessions", "show", "A\\ ti").stdout == f"A title\t{ID[:8]}\n"
 
 
 def test_an_unknown_shell_is_refused(run: Any) -> None:

@@ -6,14 +6,17 @@ import json
 import os
 import socket
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from parley.cli.commands.doctor.installation import EXTRAS
 from parley.models.fake.script import read_script
 from parley.testing.model_server import running
 from parley.version import __version__
+from tests.helpers.paths import ROOT
 
 WORKSHOP = str(Path(__file__).parents[3] / "helpers" / "mcp_servers" / "workshop.py")
 KEY = "sk-ant-very-secret"
@@ -76,6 +79,16 @@ def test_doctor_reports_a_missing_program(run: Any, tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+def test_extras_are_named_as_pip_takes_them(run: Any) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    detail = checks(run("doctor", "--json", ANTHROPIC_MODEL="offline"))["extras"][1]
+
+    assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev", "docs"}
+    assert detail.startswith("installed: mcp, tui, otel, postgres; not installed: ")  # the development environment
+    assert "bedrock (Claude on Amazon Bedrock)" in detail
+    assert detail.endswith("pip install '.[NAME]')")
+
+
 def test_keys_are_named_and_never_shown(run: Any) -> None:
     done = run("doctor", "--json", ANTHROPIC_API_KEY=KEY, OPENAI_API_KEY=KEY)
 
@@ -102,7 +115,9 @@ def test_a_server_that_does_not_answer_is_an_error(run: Any) -> None:
 
     level, detail = checks(done)["model server"]
     assert (done.returncode, level) == (1, "error")
-    assert detail.startswith(f"http://127.0.0.1:{port}/v1 (OPENAI_BASE_URL) does not answer: ")
+    problem = f"connection refused by http://127.0.0.1:{port}/v1: nothing listens there"
+    assert detail == f"{problem} (the address is from OPENAI_BASE_URL)"
+    assert problem in run("-p", "Hi.", OPENAI_API_KEY=KEY, **variables).stdout
 
 
 def test_the_programs_that_win_on_the_path_are_named(run: Any, tmp_path: Path, environment: dict[str, str]) -> None:

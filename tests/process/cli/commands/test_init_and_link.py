@@ -40,7 +40,7 @@ def test_what_init_writes_works_at_once(run: Any, tmp_path: Path, environment: d
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[: len(NAMES)] == [f"wrote    project/{name}" for name in NAMES]
-    assert "  python -m pytest test_agent.py " in done.stdout
+    assert "Next:\n  cd project\n  python -m pytest test_agent.py " in done.stdout
     tested = run_python(project, environment, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert (tested.returncode, "2 passed" in tested.stdout) == (0, True), tested.stdout
     assert not Path(environment["HOME"], ".claude").exists()
@@ -58,7 +58,7 @@ def test_the_agent_that_init_writes_fails_if_its_turn_fails(
 
 
 def test_the_settings_that_init_writes_are_understood_without_a_warning(run: Any, tmp_path: Path) -> None:
-    run("init")
+    assert "Next:\n  python -m pytest test_agent.py " in run("init").stdout
 
     denied = run("permissions", "check", "Read", str(tmp_path / ".env"))
     assert (denied.returncode, "parley trust" in denied.stderr) == (2, True)

@@ -58,7 +58,7 @@ def test_a_denial_is_explained_with_the_rule_its_file_and_its_line(run: Any, tmp
         '  input      {"command":"git push origin"}',
         "  mode       default (default)",
         "  source     rule",
-        "  reason     Bash(git push:*) (subcommandResults)",
+        "  reason     Bash(git push:*)",
         f"  rule       deny Bash(git push:*) (flag, {file}:5)",
         "  message    Bash was denied: the rule Bash(git push:*) (flag) forbids it.",
     ]
@@ -69,9 +69,20 @@ def test_a_question_is_explained_with_what_would_come_of_it_and_what_would_help(
 
     assert (found["decision"], found["outcome"]) == ("ask", "the host is asked")
     assert found["suggestions"][0]["rules"] == [{"toolName": "Bash", "ruleContent": "npm test *"}]
-    assert checked(run, "Bash", "npm test")["outcome"] == "denied, because there is no one to ask"
+    assert checked(run, "Bash", "npm test", "-p")["outcome"] == "denied, because there is no one to ask"
+    assert checked(run, "Bash", "npm test")["outcome"].startswith("at a terminal you are asked, and an SDK asks")
     tool = checked(run, "Bash", "npm test", "--permission-prompt-tool", "mcp__gate__decide")
     assert tool["outcome"] == "mcp__gate__decide is asked"
+
+
+def test_what_would_allow_a_call_can_be_pasted(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    shown = [run("permissions", "check", *call).stdout for call in (("Bash", "npm test"), ("Write", "made/x"))]
+
+    assert "\n  allow with --allowedTools 'Bash(npm test *)'\n" in shown[0]
+    assert "\n  allow with --permission-mode acceptEdits\n" in shown[1]
+    assert not any("{" in line for text in shown for line in text.splitlines() if "allow with" in line)
+    assert checked(run, "Bash", "npm test", "--allowedTools", "Bash(npm test *)")["decision"] == "allow"
 
 
 def test_what_a_folder_says_that_is_not_trusted_does_not_count(run: Any, tmp_path: Path) -> None:
@@ -110,6 +121,8 @@ def test_a_tool_of_an_mcp_server_and_an_input_from_stdin(run: Any) -> None:
         (["check"], "missing argument TOOL"),
         (["explain", "Bash"], "unknown command `parley permissions explain`"),
         (["check", "Nope", "x"], "unknown tool 'Nope' (choose from AskUserQuestion, Bash"),
+        (["check", "Bsh", "ls"], "unknown tool 'Bsh' (did you mean Bash?) (choose from AskUserQuestion, Bash"),
+        (["check", "Bash", "ls", "--jsn"], "unknown option '--jsn'"),
         (["check", "Bash", '{"command": '], "INPUT is not valid JSON"),
         (["check", "Bash", '{"command": 3}'], "the input is invalid, so there is no decision"),
         (["check", "Bash", "git", "push"], "unexpected argument 'push'; quote an argument that contains spaces"),
@@ -124,7 +137,7 @@ def test_a_tool_of_an_mcp_server_and_an_input_from_stdin(run: Any) -> None:
 def test_what_makes_no_sense_is_said_in_a_sentence(run: Any, argv: list[str], words: str) -> None:
     done = run("permissions", *argv)
 
-    assert (done.returncode, done.stdout) == (1 if argv[0] == "replay" else 2, "")
+    assert (done.returncode, done.stdout) == ({"check": 4, "replay": 1}.get(argv[0], 2), "")
     assert words in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -59,10 +59,9 @@ def check_server(launch: LaunchContext) -> Check:
         return Check("model server", "ok", f"{server.backend} has no server address to check")
     if not server.variable:
         return Check("model server", "ok", f"{server.address} (not contacted; `parley models --check` sends a request)")
-    shown = f"{server.address} ({server.variable})"
     if server.problem:
-        return Check("model server", "error", f"{shown} does not answer: {server.problem}")
-    return Check("model server", "ok", f"{shown} answers")
+        return Check("model server", "error", f"{server.problem} (the address is from {server.variable})")
+    return Check("model server", "ok", f"{server.address} ({server.variable}) answers")
 
 
 def check_sandbox(launch: LaunchContext) -> Check:

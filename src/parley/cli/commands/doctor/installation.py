@@ -12,9 +12,17 @@ from importlib.util import find_spec
 
 from parley.cli.commands.doctor.base import Check
 from parley.cli.commands.setup.update import find_installation
-from parley.version import PROTOCOL_LEVEL, __version__
+from parley.version import PROTOCOL_LEVEL, __version__, how_to_install
 
-EXTRAS = {"mcp": "MCP servers with a URL", "opentelemetry": "traces", "psycopg": "sessions in PostgreSQL"}
+EXTRAS = {
+    "mcp": ("MCP servers with a URL", ("mcp",)),
+    "tui": ("Markdown and colours at a terminal", ("rich", "markdown_it")),
+    "otel": ("OpenTelemetry traces", ("opentelemetry.sdk",)),
+    "postgres": ("sessions in PostgreSQL", ("psycopg",)),
+    "bedrock": ("Claude on Amazon Bedrock", ("anthropic", "botocore")),
+    "vertex": ("Claude on Google Vertex AI", ("anthropic", "google.auth")),
+}
+"""The extras for users: what each is for, and the modules that it installs."""
 VERSION_SECONDS = 10
 BUNDLED = "SDKs whose package contains a copy of Claude Code ignore the PATH: pass them the path of Parley"
 
@@ -26,10 +34,25 @@ def check_installation() -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable}, {platform.platform()})")
     yield check_path()
     yield check_claude()
-    missing = [f"{name} ({use})" for name, use in EXTRAS.items() if find_spec(name) is None]
-    yield Check("extras", "ok", f"not installed: {', '.join(missing)}" if missing else "all are installed")
+    yield check_extras()
     yield check_program("git", "the model cannot use git, and agents have no worktrees")
     yield check_program("rg", "a slower search in Python is used", is_needed=False)
+
+
+def check_extras() -> Check:
+    found = [name for name, (_, modules) in EXTRAS.items() if all(map(is_installed, modules))]
+    missing = [f"{name} ({use})" for name, (use, _) in EXTRAS.items() if name not in found]
+    if not missing:
+        return Check("extras", "ok", "all are installed")
+    installed = f"installed: {', '.join(found)}; " if found else ""
+    return Check("extras", "ok", f"{installed}not installed: {', '.join(missing)}; {how_to_install('NAME')}")
+
+
+def is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False  # not even the package that contains it
 
 
 def check_path() -> Check:

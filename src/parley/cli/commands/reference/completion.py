@@ -6,6 +6,7 @@ per line with a tab and its description. The line `:files` or `:dirs` stands for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -36,7 +37,10 @@ _parley() {
                 COMPREPLY+=("$value")
             done < <(compgen -A "$([[ $value == :dirs ]] && echo directory || echo file)" -- "$word")
             ;;
-        ?*) COMPREPLY+=("$value") ;;
+        ?*)
+            [[ $word == [\\"\\']* ]] || printf -v value %q "$value"
+            COMPREPLY+=("$value")
+            ;;
         esac
     done < <("${COMP_WORDS[0]}" completion words -- "${words[@]}" 2>/dev/null)
 }
@@ -129,6 +133,7 @@ def write_words(given: GivenArgs) -> int:
 def complete(words: Sequence[str]) -> Iterator[str]:
     """The candidates for the last word of a command line."""
     *before, current = words or [""]
+    current = re.sub(r"\\(.)", r"\1", current.lstrip("'\""))  # bash and fish pass the word as it is typed
     for line in find_candidates(before, current):
         value = line.partition("\t")[0]
         if value in (FILES, DIRECTORIES) or value.startswith(current):
@@ -218,18 +223,24 @@ def list_models() -> Sequence[str]:
 
 
 def list_sessions() -> Iterator[str]:
-    """The sessions of this directory: the id and the title."""
+    """The sessions of this directory: short ids with their titles, then the titles."""
     from parley.cli.commands.launch import open_launch
+    from parley.cli.commands.sessions import shorten
     from parley.compose.stores import SessionStores
     from parley.settings.base import printable
+    from parley.stores.session_find import shown_title
 
     try:
         launch = open_launch()
         found = SessionStores(launch).store().list(launch.cwd, MAX_SESSIONS)
     except (UsageError, SessionError):
         return
-    for info in found:
-        yield f"{info.id}\t{printable(info.title or info.first_prompt or '')}"
+    ids = shorten([info.id for info in found])
+    for id, info in zip(ids, found, strict=True):
+        yield f"{id}\t{printable(shown_title(info))}"
+    for id, info in zip(ids, found, strict=True):
+        if info.title and printable(info.title) == info.title:
+            yield f"{info.title}\t{id}"
 
 
 SOURCES: dict[str, Callable[[], Iterable[str]]] = {

@@ -17,7 +17,9 @@ COLUMNS = 70
 EXIT_CODES = {
     "0": "The last result was successful.",
     "1": "The last result is an error; or the command line, settings, session or stdout is unusable.",
-    "2": "An unknown option or command, or wrong arguments of a command.",
+    "2": "An unknown option or command, or wrong arguments of a command; or `permissions check` decided to deny.",
+    "3": "A call was denied, with --fail-on-denial.",
+    "4": "An error of `permissions check`.",
     "130": "Interrupted by a second SIGINT.",
     "143": "Ended by SIGTERM or SIGHUP.",
 }
