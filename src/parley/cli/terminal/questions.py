@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from parley.cli.output import split_alternatives
 from parley.cli.terminal.forms import Field, read_fields
 from parley.cli.terminal.keys import KeyPress, LineEditor
 from parley.cli.terminal.screen import Screen
@@ -330,18 +331,11 @@ class QuestionPrompts:
 
 
 def group_suggestions(request: CanUseTool) -> dict[str, list[Json]]:
-    """The permission updates that each key applies.
-
-    A change of mode grants more than calls like this one, so that it has a key of its own if there is a rule as well.
-    """
+    """The permission updates that each key applies. Each is enough, so that this call needs no approval again."""
     found = request.permission_suggestions
     if not isinstance(found, list) or request.suppress_always_allow_rule is True:
         return {}
-    updates = [update for update in found if isinstance(update, dict)]
-    modes = [update for update in updates if update.get("type") == "setMode"]
-    narrow = [update for update in updates if update not in modes]
-    groups = {"a": narrow, "e": modes} if narrow else {"a": modes}
-    return {key: group for key, group in groups.items() if group}
+    return dict(zip(GRANTS, split_alternatives([update for update in found if isinstance(update, dict)]), strict=False))
 
 
 def find_reason(request: CanUseTool) -> str:
@@ -349,7 +343,7 @@ def find_reason(request: CanUseTool) -> str:
     if isinstance(request.decision_reason, str) and request.decision_reason:
         return request.decision_reason
     if isinstance(request.blocked_path, str):
-        return f"no rule allows access to {request.blocked_path}"
+        return f"it writes a file, and no rule allows that: {request.blocked_path}"
     return "no rule allows it"
 
 

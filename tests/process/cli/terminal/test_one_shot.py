@@ -80,9 +80,10 @@ def test_a_call_that_is_allowed_runs(tmp_path: Path, key: str, rules: list[str],
     )
     with TerminalHarness(tmp_path, *OFFLINE, prompt, rows=50) as terminal:
         terminal.wait_for(ASKED)
-        assert "? Run this command?\n    touch made.txt\n  why: no rule allows access" in terminal.emulator.text
+        assert "? Run this command?\n    touch made.txt\n  why: it writes a file, and no rule allows that:" in terminal.emulator.text
         assert "  a = allow Bash(touch made.txt) – saved for this project" in terminal.emulator.text
         assert "  e = permission mode acceptEdits – for this session\n" in terminal.emulator.text
+        assert terminal.emulator.text.count("\n  a = ") == 1
         terminal.type(key)
         if key == "y":
             terminal.wait_for("made.txt · ok")
@@ -100,6 +101,20 @@ def test_a_call_that_is_allowed_runs(tmp_path: Path, key: str, rules: list[str],
     assert body(terminal)[-2:] == ["All done.", ""]
     settings = tmp_path / ".claude/settings.local.json"
     assert (json.loads(settings.read_text())["permissions"]["allow"] if settings.exists() else []) == rules
+
+
+def test_one_key_allows_edits_outside_of_the_working_directory(tmp_path: Path) -> None:
+    outside, work = tmp_path / "outside", tmp_path / "work"
+    work.mkdir()
+    calls = [f'call Write {{"file_path": "{outside}/{name}", "content": "x"}}\n' for name in "ab"]
+    with TerminalHarness(work, *OFFLINE, "".join(calls) + "say Done.", rows=50) as terminal:
+        terminal.wait_for(ASKED)
+        assert "  a = permission mode acceptEdits – for this session\n" in terminal.emulator.text
+        assert "e change the mode" not in terminal.emulator.text
+        terminal.type("a")
+        assert terminal.wait() == 0
+
+    assert sorted(path.name for path in outside.iterdir()) == ["a", "b"]
 
 
 def test_a_call_that_is_denied_does_not_run_and_the_model_gets_the_reason(tmp_path: Path) -> None:
