@@ -96,6 +96,8 @@ class TerminalHost:
         self.questions: QuestionPrompts | None = None
         """None if there is no keyboard."""
         self.results: list[Result] = []
+        self.is_interrupted = False
+        """The person interrupted a turn, or left the prompt with Escape."""
 
     # The interface of a host.
 
@@ -225,6 +227,7 @@ class TerminalHost:
         self._calls.running.clear()
         text = message.result if isinstance(message.result, str) else ""
         if isinstance(message.terminal_reason, str) and message.terminal_reason.startswith("aborted_"):
+            self.is_interrupted = True
             self._print("note", [self._styles.warning("Interrupted.")])
         elif message.is_error is True:
             self._print("note", self._in_width(text_of(message), self._styles.bad))

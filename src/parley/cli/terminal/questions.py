@@ -43,7 +43,11 @@ LEAVING = ("escape", "hangup", "end_of_input")
 
 
 class Cancelled(Exception):
-    """The person pressed Escape."""
+    """The person pressed Escape or Ctrl-D, or the terminal was closed."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
 
 
 class QuestionPrompts:
@@ -287,7 +291,7 @@ class QuestionPrompts:
         while True:
             key = await self._keyboard.read()
             if key.name in LEAVING:
-                raise Cancelled
+                raise Cancelled(key.name)
             if key.name == "text" and (pressed := key.text.lower()) in choices:
                 self._screen.clear()
                 return pressed
@@ -301,7 +305,7 @@ class QuestionPrompts:
             self._show_editor(label, editor)
             key: KeyPress = await self._keyboard.read()
             if key.name in ("escape", "hangup") or (key.name == "end_of_input" and not editor.text):
-                raise Cancelled
+                raise Cancelled(key.name)
             if key.name == "enter":
                 self._screen.clear()
                 return editor.text

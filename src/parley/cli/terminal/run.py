@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from time import monotonic
 from typing import NoReturn
 
-from parley.cli.run import INTERRUPTED, SignalHandler, begin, open_session
+from parley.cli.run import INTERRUPTED, TERMINATED, SignalHandler, begin, open_session
 from parley.cli.stdio import warn
 from parley.cli.terminal.answer import Answer, PlainAnswer
 from parley.cli.terminal.host import TerminalHost, make_answer
@@ -83,9 +83,8 @@ class TerminalRun:
             session.close_input()
             await session.run_turns()
             hub.close(session)
-        if not self._host.results:
-            return stop.exit_code() or (INTERRUPTED if stop.is_signaled else 0)
-        self._summarize()
+        if self._host.results:
+            self._summarize()
         return stop.exit_code()
 
     def _make_answer(self) -> Answer:
@@ -105,7 +104,10 @@ class TerminalRun:
         self._prompting = asyncio.ensure_future(self._host.questions.read_prompt())
         try:
             return await self._prompting
-        except (Cancelled, asyncio.CancelledError):
+        except Cancelled as exc:
+            self._host.is_interrupted = exc.key == "escape"
+            return ""
+        except asyncio.CancelledError:
             return ""
         finally:
             self._prompting = None
@@ -114,6 +116,10 @@ class TerminalRun:
         """A key while nothing is asked: Escape is Ctrl-C, once."""
         if key.name == "escape" and not self._is_stopping:
             signal.raise_signal(signal.SIGINT)
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._host.is_interrupted
 
     def stop(self) -> None:
         """A signal arrived."""
@@ -150,6 +156,12 @@ class TerminalSignals(SignalHandler):
     def _exit(self, number: int) -> NoReturn:
         self._terminal.restore()
         super()._exit(number)
+
+    def exit_code(self) -> int:
+        """Like that of text output, but 130 if the person interrupted: `parley "prompt" && deploy` must not deploy."""
+        code = super().exit_code()
+        is_interrupted = self._signal == signal.SIGINT or self._terminal.is_interrupted
+        return INTERRUPTED if is_interrupted and code != TERMINATED else code
 
 
 def show_partial(options: CliOptions, *, asks: bool) -> CliOptions:

@@ -131,11 +131,12 @@ def test_a_call_that_is_denied_does_not_run_and_the_model_gets_the_reason(tmp_pa
     assert body(terminal)[-2] == "The user denied this call. Their reason: not now"
 
 
-def test_escape_interrupts_at_a_question(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["\x03", "\x1b"])
+def test_a_key_interrupts_at_a_question(tmp_path: Path, key: str) -> None:
     with TerminalHarness(tmp_path, *OFFLINE, TOUCH) as terminal:
         terminal.wait_for(ASKED)
-        terminal.type("\x1b")
-        assert terminal.wait() == 1
+        terminal.type(key)
+        assert terminal.wait() == 130
         assert terminal.current_modes == terminal.modes
 
     assert body(terminal)[-4:] == ["⊘ Running touch made.txt · interrupted", "", "Interrupted.", ""]
@@ -259,7 +260,7 @@ def test_hostile_text_of_model_and_tool_has_no_effect(tmp_path: Path) -> None:
     assert "\\x1b]0;title\\x07" in terminal.emulator.text
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 0)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_run_and_the_terminal_is_restored(tmp_path: Path, number: signal.Signals, code: int) -> None:
     with TerminalHarness(tmp_path, *OFFLINE, "wait 100") as terminal:
         terminal.wait_for("Waiting for the model")
@@ -278,7 +279,7 @@ def test_a_key_interrupts_a_running_command(tmp_path: Path, key: str) -> None:
     with TerminalHarness(tmp_path, *OFFLINE, "--allowedTools", "Bash", "--", prompt) as terminal:
         terminal.wait_for("Running sleep 100 · 1 s")
         terminal.type(key)
-        assert terminal.wait() == 0
+        assert terminal.wait() == 130
 
     assert body(terminal) == ["⊘ Running sleep 100 · interrupted", "", "Interrupted.", ""]
 
@@ -354,7 +355,7 @@ def test_without_a_prompt_one_is_asked_for(tmp_path: Path) -> None:
     assert body(terminal)[1:] == ["> say One.", "  say Two.", "  say Thr", "", "One. Two. Thr", ""]
 
 
-@pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x04", 0), ("\x1b", 0)])
+@pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x04", 0), ("\x1b", 130)])
 def test_a_prompt_can_be_left_and_no_session_is_stored(tmp_path: Path, key: str, code: int) -> None:
     with TerminalHarness(tmp_path, *OFFLINE) as terminal:
         terminal.wait_for("\n>")
