@@ -18,7 +18,7 @@ from tests.helpers.terminal import PATIENCE_SECONDS, TerminalHarness, make_envir
 TOUCH = 'call Bash {"command": "touch made.txt"}\nsay All **done**.'
 ASKED = "· esc interrupt\n"
 OFFLINE = ("--model", "offline")
-SUMMARY = r"\d+ turns? · .*\$0 · .* s · parley -c resumes [0-9a-f]{8}$"
+SUMMARY = r"\d+ model calls? · .*\$0 · .* s · parley -c resumes [0-9a-f]{8}$"
 HOSTILE = re.compile(rb"\x1b\](?!8)|\x07|\x9b|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
 
 
@@ -229,6 +229,22 @@ def test_an_error_is_shown_and_the_exit_code_is_that_of_text_mode(tmp_path: Path
 
     assert terminal.emulator.lines[0] == "API Error: 400 that is wrong"
     assert b"\x1b[1;31mAPI Error" in terminal.written
+
+
+@pytest.mark.parametrize(
+    ("argv", "calls"),
+    [
+        (('call Bash {"command": "ls"}\nsay Done.',), "2 model calls · "),
+        (("--max-turns", "1", 'call Bash {"command": "ls"}\nsay Done.'), "1 model call · "),
+        (("--json-schema", '{"type": "object"}', 'call StructuredOutput {"a": 1}'), "1 model call · "),
+        (("/help",), "0 model calls · "),
+    ],
+)
+def test_the_summary_counts_the_model_calls_of_the_prompt(tmp_path: Path, argv: tuple[str, ...], calls: str) -> None:
+    with TerminalHarness(tmp_path, *OFFLINE, *argv) as terminal:
+        terminal.wait()
+
+    assert terminal.emulator.lines[-1].startswith(calls)
 
 
 def test_warnings_and_the_summary_go_to_stderr(tmp_path: Path) -> None:
