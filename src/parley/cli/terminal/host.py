@@ -185,13 +185,14 @@ class TerminalHost:
             elif isinstance(block, Text) and parent is not None:
                 self._print("call", self._calls.note(parent, block.text))
             elif isinstance(block, Text) and message.is_api_error_message is not True and message.error is UNSET:
-                self._show_text(block.text)
+                self._show_text(block.text, keeps_lines=message.local_command_source is not UNSET)
 
-    def _show_text(self, text: str) -> None:
+    def _show_text(self, text: str, *, keeps_lines: bool) -> None:
         """A complete text, which was streamed before, unless a hook or a command made it."""
         if text != self._streamed:
             self._finish_answer()
-            self._print("text", self.render(text))
+            # Two spaces before a line break keep it in Markdown.
+            self._print("text", self.render(text.replace("\n", "  \n") if keeps_lines else text))
         self._texts.append(text)
 
     def _show_user(self, message: User) -> None:

@@ -28,7 +28,7 @@ from parley.cli.terminal.questions import Cancelled, QuestionPrompts
 from parley.cli.terminal.screen import Screen
 from parley.cli.terminal.style import Styles, is_dumb
 from parley.cli.terminal.summary import summarize
-from parley.cli.terminal.text import reveal_text
+from parley.cli.terminal.text import reveal_text, wrap
 from parley.cli.terminal.tty import Keyboard, can_read_keys
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
@@ -37,6 +37,7 @@ from parley.protocol.options import CliOptions
 
 EXTRA = "To see formatted answers, install an extra: pip install 'parley-agent[tui]'"
 HINT = "Type a prompt and press Enter. Alt+Enter starts a new line, Ctrl-C quits."
+ONE_PROMPT = "Parley runs one prompt and exits; parley -c continues the conversation."
 
 
 class TerminalRun:
@@ -100,7 +101,8 @@ class TerminalRun:
     async def _ask_prompt(self) -> str:
         """The prompt that is typed; empty if the person quits."""
         assert self._host.questions is not None
-        self._screen.print([self._styles.dim(HINT)])
+        hints = [HINT] if self.options.no_session_persistence else [HINT, ONE_PROMPT]
+        self._screen.print([self._styles.dim(line) for hint in hints for line in wrap(hint, self._screen.width)])
         self._prompting = asyncio.ensure_future(self._host.questions.read_prompt())
         try:
             return await self._prompting

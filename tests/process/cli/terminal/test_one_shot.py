@@ -368,7 +368,8 @@ def test_without_a_prompt_one_is_asked_for(tmp_path: Path) -> None:
         terminal.type("say Thr\x1b\nee.\x7f\x7f\x7f\x7f\n")  # and back to the line before
         assert terminal.wait() == 0
 
-    assert body(terminal)[1:] == ["> say One.", "  say Two.", "  say Thr", "", "One. Two. Thr", ""]
+    assert "parley -c continues the conversation" in body(terminal)[1]
+    assert body(terminal)[2:] == ["> say One.", "  say Two.", "  say Thr", "", "One. Two. Thr", ""]
 
 
 @pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x04", 0), ("\x1b", 130)])
@@ -380,6 +381,24 @@ def test_a_prompt_can_be_left_and_no_session_is_stored(tmp_path: Path, key: str,
         assert terminal.current_modes == terminal.modes
 
     assert not list((tmp_path / "home").rglob("*.jsonl"))
+
+
+def test_commands_are_listed_that_make_sense_for_one_prompt(tmp_path: Path) -> None:
+    with TerminalHarness(tmp_path, *OFFLINE, "/help") as terminal:
+        assert terminal.wait() == 0
+
+    commands = [line.partition(":")[0] for line in body(terminal) if line.startswith(" • ")]
+    assert " • /context" in commands
+    assert not {" • /clear", " • /model [model]"} & set(commands)
+
+
+def test_lines_of_a_command_stay_lines(tmp_path: Path) -> None:
+    with TerminalHarness(tmp_path, *OFFLINE, "/cost") as terminal:
+        assert terminal.wait() == 0
+
+    assert [line.partition(":")[0] for line in body(terminal) if line] == [
+        *("Total cost", "Total duration (API)", "Total duration (wall)", "Usage")
+    ]
 
 
 def test_continue_without_a_prompt_asks_for_one(tmp_path: Path) -> None:
