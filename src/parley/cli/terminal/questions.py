@@ -33,6 +33,8 @@ PLACES = {
 }
 GRANTS = {"a": "always", "e": "change the mode"}
 """What a key grants beyond this call; the lines above the keys name the rule or mode."""
+ANSWERS = {"y": "yes, once", "a": "yes, always", "e": "yes, and change the mode"}
+"""What remains on the screen of a key that allows a call."""
 MAX_LINES = 12
 """How many lines of a long value are shown at first."""
 MIN_COLUMNS = 10
@@ -116,7 +118,7 @@ class QuestionPrompts:
             self._screen.print(self._list_input(request, max_lines=None))
         if pressed == "n":
             return await self._deny(DENIED)
-        self._echo(choices[pressed])
+        self._echo(ANSWERS[pressed])
         granted = {"updatedPermissions": updates[pressed]} if pressed in updates else {}
         return {"behavior": "allow", "updatedInput": request.input, **granted}
 

@@ -60,7 +60,7 @@ def test_an_answer_streams_around_questions_that_are_answered_in_turn(tmp_path: 
         "First answer.",
         "  → yes, once",
         "✓ Running mkdir one · ok",
-        "  → always",
+        "  → yes, always",
         "✓ Running mkdir two · ok",
         "✗ Running mkdir two · failed",  # allowed by now; it exists
         "  → no: enough",
