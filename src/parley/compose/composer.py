@@ -197,6 +197,7 @@ class Composer:
             include_tool_schemas=profile.include_tool_schemas,
             prompt_separator=profile.prompt_separator,
             merge_prompts=profile.merge_prompts,
+            sends_more_prompts=tools.has_more_input(self.launch.options),
             send_rate_limits=takes_rate_limits(environment),
             state_events=state_events(environment),
             tools=tools.client_tools(self.launch),

@@ -106,7 +106,7 @@ def assess_proven(command: ProvenCommand) -> Assessment:
         reason=reason,
         reason_type=reason_type,
         blocked_path=make_printable(outside[0].names[0]) if outside else written,
-        suggestions=() if allow or is_harmless else build_suggestions(command, outside),
+        suggestions=() if allow or is_harmless else build_suggestions(command, outside, category),
     )
     return apply_repository_findings(assessment, command)
 
@@ -297,7 +297,7 @@ def explain_ask(command: ProvenCommand, outside: Sequence[ResolvedPath]) -> tupl
     return ("", BY_COMMAND) if len(command.line.commands) > 1 else (NEEDS_APPROVAL, "other")
 
 
-def build_suggestions(command: ProvenCommand, outside: Sequence[ResolvedPath]) -> tuple[Json, ...]:
+def build_suggestions(command: ProvenCommand, outside: Sequence[ResolvedPath], category: Category) -> tuple[Json, ...]:
     """Updates with which the same line would not need approval again."""
     line, files = command.line, command.files
     writes, text = [resolved.names[0] for resolved in files.writes], line.text.strip()
@@ -307,13 +307,13 @@ def build_suggestions(command: ProvenCommand, outside: Sequence[ResolvedPath]) -
         folders = dict.fromkeys(os.path.dirname(make_printable(resolved.names[0])) for resolved in outside)
         return suggestions.suggest_read(*folders) or suggestions.suggest_commands(suggestions.exact_rule(text))
     needed = [simple for simple in line.commands if command.untrusted or not reads_only(simple)]
-    known_writes = bool(writes) and not outside and not files.unknown
+    is_edit = bool(writes) and category == "edit"
     # In a line that edits, a rule for the beginning of one command does not cover the others.
-    too_many = (known_writes and len(line.commands) > 1) or len(needed) > MAX_SUGGESTED
+    too_many = (is_edit and len(line.commands) > 1) or len(needed) > MAX_SUGGESTED
     specs = [] if too_many else suggestions.prefix_rules([simple.argv for simple in needed], text)
     allow = command.rules.specific_rules("allow", "Bash")
     if not specs or not rules_suffice([*(rule.spec or "" for rule in allow), *filter(None, specs)], command):
         specs = [suggestions.exact_rule(text)]
-    if known_writes:
+    if is_edit:
         return suggestions.suggest_write(specs, writes[0], command.mode)
     return suggestions.suggest_commands(*specs)

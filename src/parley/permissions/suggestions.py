@@ -62,9 +62,14 @@ def suggest_commands(*specs: str | None) -> tuple[Json, ...]:
 
 
 def suggest_write(specs: Sequence[str | None], path: str, mode: str) -> tuple[Json, ...]:
-    """Rules for a line that writes in the working directories."""
+    """Rules for a line that writes in the working directories.
+
+    The folder beside the rules is in recordings of Claude Code. It has no effect, so that people do not see it
+    (`split_alternatives` in `cli/output.py`).
+    """
     accept = () if mode in ("acceptEdits", "auto") else (ACCEPT_EDITS,)
-    return (*suggest_commands(*specs), add_directory(os.path.dirname(path)), *accept)
+    rules = suggest_commands(*specs)
+    return (*rules, add_directory(os.path.dirname(path)), *accept) if rules else accept
 
 
 def prefix_rules(commands: Sequence[Sequence[str]], text: str) -> list[str | None]:

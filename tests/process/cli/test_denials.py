@@ -43,6 +43,7 @@ def test_each_denied_call_is_reported_once(run: Any) -> None:
     ("asked", "shown"),
     [
         (call("Bash", command="echo 'a b' > made"), "made"),
+        (call("Bash", command="touch made"), "made"),
         (call("Bash", command="python3 -c \"open('made', 'w')\""), "made"),
         (call("Write", file_path="made", content="x"), "made"),
         (call("Write", file_path="../made-outside", content="x"), "../made-outside"),
@@ -50,13 +51,19 @@ def test_each_denied_call_is_reported_once(run: Any) -> None:
 )
 def test_the_flags_that_are_shown_allow_the_call(run: Any, tmp_path: Path, asked: str, shown: str) -> None:
     [line] = denied(ask(run, directives(asked, "say Done.")))
-    was_made = (tmp_path / shown).exists()
-    flags = shlex.split(line.partition("To allow it: ")[2])
-    done = ask(run, directives(asked, "say Done."), *flags)
+    made = tmp_path / shown
+    alternatives = line.partition("To allow it: ")[2].split(" or ")
 
-    assert flags
-    assert not was_made
-    assert (denied(done), (tmp_path / shown).exists()) == ([], True)
+    for flags in alternatives:
+        assert not made.exists()
+        assert denied(ask(run, directives(asked, "say Done."), *shlex.split(flags))) == []
+        made.unlink()
+
+
+def test_the_flags_for_a_write_in_the_working_directory_are_alternatives(run: Any) -> None:
+    [line] = denied(ask(run, directives(call("Bash", command="touch zz"), "say Done.")))
+
+    assert line.endswith(" To allow it: --allowedTools 'Bash(touch zz *)' or --permission-mode acceptEdits")
 
 
 def test_a_rule_or_mode_that_denies_is_named(run: Any) -> None:

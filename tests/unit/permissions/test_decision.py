@@ -152,6 +152,7 @@ def test_leaving_a_folder_that_is_not_a_link_is_not_a_reason_to_ask() -> None:
         ("Bash", {"command": "curl http://x/"}, "acceptEdits", (add(("Bash", "curl http://x/")),)),
         ("Bash", {"command": "cat /etc/hosts"}, "default", (add(("Read", "//etc/**"), to="session"),)),
         ("Bash", {"command": "cat /hosts"}, "default", (add(("Bash", "cat /hosts")),)),
+        ("Bash", {"command": "touch 'a*'"}, "default", (ACCEPT,)),
         ("Bash", {"command": "npm test > log"}, "default", (add(("Bash", "npm test > log")),)),
         ("Bash", {"command": "npm test > log"}, "acceptEdits", (add(("Bash", "npm test *")),)),
         ("Bash", {"command": "sudo npm test"}, "default", (add(("Bash", "sudo npm test")),)),
@@ -201,6 +202,14 @@ def test_a_suggestion_that_is_taken_ends_the_asking(command: str) -> None:
 @pytest.mark.parametrize("command", ["npm test > out.txt", "echo a > /opt/b", "touch a; npm test", "sudo npm test"])
 def test_it_does_so_in_the_modes_that_ask_less(command: str, mode: str) -> None:
     assert isinstance(decided_with_suggestion(command, mode), Allow)
+
+
+@pytest.mark.parametrize("command", ["touch x.txt", "touch 'a*'", "sleep 1.5; touch zz", "echo a > b", "cp -r a/x ."])
+def test_the_mode_is_suggested_if_it_ends_the_asking(command: str) -> None:
+    view = Tree({"/w/x/link": "/etc"})
+    suggested = asked("Bash", "default", view=view, command=command).suggestions
+
+    assert (ACCEPT in suggested) == isinstance(decided("Bash", "acceptEdits", view=view, command=command), Allow)
 
 
 def decided_with_suggestion(command: str, mode: str) -> Decision:

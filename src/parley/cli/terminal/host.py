@@ -96,6 +96,8 @@ class TerminalHost:
         self.questions: QuestionPrompts | None = None
         """None if there is no keyboard."""
         self.results: list[Result] = []
+        self.is_interrupted = False
+        """The person interrupted a turn, or left the prompt with Escape."""
 
     # The interface of a host.
 
@@ -183,13 +185,14 @@ class TerminalHost:
             elif isinstance(block, Text) and parent is not None:
                 self._print("call", self._calls.note(parent, block.text))
             elif isinstance(block, Text) and message.is_api_error_message is not True and message.error is UNSET:
-                self._show_text(block.text)
+                self._show_text(block.text, keeps_lines=message.local_command_source is not UNSET)
 
-    def _show_text(self, text: str) -> None:
+    def _show_text(self, text: str, *, keeps_lines: bool) -> None:
         """A complete text, which was streamed before, unless a hook or a command made it."""
         if text != self._streamed:
             self._finish_answer()
-            self._print("text", self.render(text))
+            # Two spaces before a line break keep it in Markdown.
+            self._print("text", self.render(text.replace("\n", "  \n") if keeps_lines else text))
         self._texts.append(text)
 
     def _show_user(self, message: User) -> None:
@@ -225,6 +228,7 @@ class TerminalHost:
         self._calls.running.clear()
         text = message.result if isinstance(message.result, str) else ""
         if isinstance(message.terminal_reason, str) and message.terminal_reason.startswith("aborted_"):
+            self.is_interrupted = True
             self._print("note", [self._styles.warning("Interrupted.")])
         elif message.is_error is True:
             self._print("note", self._in_width(text_of(message), self._styles.bad))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from parley.cli.output import split_alternatives
 from parley.cli.terminal.forms import Field, read_fields
 from parley.cli.terminal.keys import KeyPress, LineEditor
 from parley.cli.terminal.screen import Screen
@@ -32,6 +33,8 @@ PLACES = {
 }
 GRANTS = {"a": "always", "e": "change the mode"}
 """What a key grants beyond this call; the lines above the keys name the rule or mode."""
+ANSWERS = {"y": "yes, once", "a": "yes, always", "e": "yes, and change the mode"}
+"""What remains on the screen of a key that allows a call."""
 MAX_LINES = 12
 """How many lines of a long value are shown at first."""
 MIN_COLUMNS = 10
@@ -42,7 +45,11 @@ LEAVING = ("escape", "hangup", "end_of_input")
 
 
 class Cancelled(Exception):
-    """The person pressed Escape."""
+    """The person pressed Escape or Ctrl-D, or the terminal was closed."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
 
 
 class QuestionPrompts:
@@ -111,7 +118,7 @@ class QuestionPrompts:
             self._screen.print(self._list_input(request, max_lines=None))
         if pressed == "n":
             return await self._deny(DENIED)
-        self._echo(choices[pressed])
+        self._echo(ANSWERS[pressed])
         granted = {"updatedPermissions": updates[pressed]} if pressed in updates else {}
         return {"behavior": "allow", "updatedInput": request.input, **granted}
 
@@ -286,7 +293,7 @@ class QuestionPrompts:
         while True:
             key = await self._keyboard.read()
             if key.name in LEAVING:
-                raise Cancelled
+                raise Cancelled(key.name)
             if key.name == "text" and (pressed := key.text.lower()) in choices:
                 self._screen.clear()
                 return pressed
@@ -300,7 +307,7 @@ class QuestionPrompts:
             self._show_editor(label, editor)
             key: KeyPress = await self._keyboard.read()
             if key.name in ("escape", "hangup") or (key.name == "end_of_input" and not editor.text):
-                raise Cancelled
+                raise Cancelled(key.name)
             if key.name == "enter":
                 self._screen.clear()
                 return editor.text
@@ -330,18 +337,11 @@ class QuestionPrompts:
 
 
 def group_suggestions(request: CanUseTool) -> dict[str, list[Json]]:
-    """The permission updates that each key applies.
-
-    A change of mode grants more than calls like this one, so that it has a key of its own if there is a rule as well.
-    """
+    """The permission updates that each key applies. Each is enough, so that this call needs no approval again."""
     found = request.permission_suggestions
     if not isinstance(found, list) or request.suppress_always_allow_rule is True:
         return {}
-    updates = [update for update in found if isinstance(update, dict)]
-    modes = [update for update in updates if update.get("type") == "setMode"]
-    narrow = [update for update in updates if update not in modes]
-    groups = {"a": narrow, "e": modes} if narrow else {"a": modes}
-    return {key: group for key, group in groups.items() if group}
+    return dict(zip(GRANTS, split_alternatives([update for update in found if isinstance(update, dict)]), strict=False))
 
 
 def find_reason(request: CanUseTool) -> str:
@@ -349,7 +349,7 @@ def find_reason(request: CanUseTool) -> str:
     if isinstance(request.decision_reason, str) and request.decision_reason:
         return request.decision_reason
     if isinstance(request.blocked_path, str):
-        return f"no rule allows access to {request.blocked_path}"
+        return f"it writes a file, and no rule allows that: {request.blocked_path}"
     return "no rule allows it"
 
 

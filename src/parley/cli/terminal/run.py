@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from time import monotonic
 from typing import NoReturn
 
-from parley.cli.run import INTERRUPTED, SignalHandler, begin, open_session
+from parley.cli.run import INTERRUPTED, TERMINATED, SignalHandler, begin, open_session
 from parley.cli.stdio import warn
 from parley.cli.terminal.answer import Answer, PlainAnswer
 from parley.cli.terminal.host import TerminalHost, make_answer
@@ -28,7 +28,7 @@ from parley.cli.terminal.questions import Cancelled, QuestionPrompts
 from parley.cli.terminal.screen import Screen
 from parley.cli.terminal.style import Styles, is_dumb
 from parley.cli.terminal.summary import summarize
-from parley.cli.terminal.text import reveal_text
+from parley.cli.terminal.text import reveal_text, wrap
 from parley.cli.terminal.tty import Keyboard, can_read_keys
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
@@ -38,6 +38,7 @@ from parley.version import how_to_install
 
 EXTRA = f"To see formatted answers, install an extra: {how_to_install('tui')}"
 HINT = "Type a prompt and press Enter. Alt+Enter starts a new line, Ctrl-C quits."
+ONE_PROMPT = "Parley runs one prompt and exits; parley -c continues the conversation."
 
 
 class TerminalRun:
@@ -84,9 +85,8 @@ class TerminalRun:
             session.close_input()
             await session.run_turns()
             hub.close(session)
-        if not self._host.results:
-            return stop.exit_code() or (INTERRUPTED if stop.is_signaled else 0)
-        self._summarize()
+        if self._host.results:
+            self._summarize()
         return stop.exit_code()
 
     def _make_answer(self) -> Answer:
@@ -102,11 +102,15 @@ class TerminalRun:
     async def _ask_prompt(self) -> str:
         """The prompt that is typed; empty if the person quits."""
         assert self._host.questions is not None
-        self._screen.print([self._styles.dim(HINT)])
+        hints = [HINT] if self.options.no_session_persistence else [HINT, ONE_PROMPT]
+        self._screen.print([self._styles.dim(line) for hint in hints for line in wrap(hint, self._screen.width)])
         self._prompting = asyncio.ensure_future(self._host.questions.read_prompt())
         try:
             return await self._prompting
-        except (Cancelled, asyncio.CancelledError):
+        except Cancelled as exc:
+            self._host.is_interrupted = exc.key == "escape"
+            return ""
+        except asyncio.CancelledError:
             return ""
         finally:
             self._prompting = None
@@ -115,6 +119,10 @@ class TerminalRun:
         """A key while nothing is asked: Escape is Ctrl-C, once."""
         if key.name == "escape" and not self._is_stopping:
             signal.raise_signal(signal.SIGINT)
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._host.is_interrupted
 
     def stop(self) -> None:
         """A signal arrived."""
@@ -151,6 +159,12 @@ class TerminalSignals(SignalHandler):
     def _exit(self, number: int) -> NoReturn:
         self._terminal.restore()
         super()._exit(number)
+
+    def exit_code(self) -> int:
+        """Like that of text output, but 130 if the person interrupted: `parley "prompt" && deploy` must not deploy."""
+        code = super().exit_code()
+        is_interrupted = self._signal == signal.SIGINT or self._terminal.is_interrupted
+        return INTERRUPTED if is_interrupted and code != TERMINATED else code
 
 
 def show_partial(options: CliOptions, *, asks: bool) -> CliOptions:

@@ -1,10 +1,11 @@
-"""The line at the end of a run: turns, tokens, cost, time, and how to continue. Pure."""
+"""The line at the end of a run: model calls, tokens, cost, time, and how to continue. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from parley.cli.terminal.calls import format_seconds
+from parley.protocol.base import UNSET
 from parley.protocol.messages.result import Result
 
 SHORT_ID_CHARS = 8
@@ -13,9 +14,9 @@ SHORT_ID_CHARS = 8
 def summarize(results: Sequence[Result], *, is_stored: bool) -> str:
     """`results`: one for the prompt, and one for each background task that was reported to the model later."""
     result = results[-1]
-    turns = sum(one.num_turns for one in results if isinstance(one.num_turns, int))
+    calls = sum(map(count_model_calls, results))
     milliseconds = sum(one.duration_ms for one in results if isinstance(one.duration_ms, int | float))
-    parts = [count(turns, "turn")]
+    parts = [count(calls, "model call")]
     if isinstance(result.modelUsage, dict) and result.modelUsage:
         used = result.modelUsage.values()
         read = sum(one.inputTokens + one.cacheReadInputTokens + one.cacheCreationInputTokens for one in used)
@@ -28,6 +29,12 @@ def summarize(results: Sequence[Result], *, is_stored: bool) -> str:
     if isinstance(result.session_id, str) and is_stored:
         parts.append(f"parley -c resumes {result.session_id[:SHORT_ID_CHARS]}")
     return " · ".join(parts)
+
+
+def count_model_calls(result: Result) -> int:
+    """`num_turns` without the call that it counts although it was not made: after the limit, or the output tool."""
+    is_one_more = result.terminal_reason == "max_turns" or result.structured_output is not UNSET
+    return result.num_turns - is_one_more if isinstance(result.num_turns, int) else 0
 
 
 def count(number: int, noun: str) -> str:

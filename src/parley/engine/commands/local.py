@@ -42,6 +42,8 @@ class LocalCommand(Struct, frozen=True, kw_only=True):
     hint: str = ""
     alias_of: str = ""
     """The name that it is listed under, if different."""
+    for_next_prompt: bool = False
+    """It changes only what the next prompts of this run get, so that `/help` leaves it out if there are none."""
 
 
 def cost(call: CommandCall) -> CommandReply:
@@ -135,9 +137,11 @@ def model(call: CommandCall) -> CommandReply:
 
 
 def help(call: CommandCall) -> CommandReply:
+    has_next = call.conversation.config.client.sends_more_prompts
     rows = [
-        f"/{row['name']}{' ' + row['argumentHint'] if row['argumentHint'] else ''}: {row['description']}"
+        f"- /{row['name']}{' ' + row['argumentHint'] if row['argumentHint'] else ''}: {row['description']}"
         for row in call.commands
+        if has_next or row["name"] not in FOR_NEXT_PROMPT
     ]
     return CommandReply(text="\n".join(rows))
 
@@ -148,7 +152,7 @@ def unavailable_reply(name: str) -> CommandReply:
 
 
 LOCAL: dict[str, LocalCommand] = {
-    "clear": LocalCommand(run=None, description="Start a new conversation"),
+    "clear": LocalCommand(run=None, description="Start a new conversation", for_next_prompt=True),
     "reset": LocalCommand(run=None, description="Start a new conversation", alias_of="clear"),
     "new": LocalCommand(run=None, description="Start a new conversation", alias_of="clear"),
     "compact": LocalCommand(
@@ -156,7 +160,9 @@ LOCAL: dict[str, LocalCommand] = {
     ),
     "context": LocalCommand(run=context, description="Show what fills the context window"),
     "help": LocalCommand(run=help, description="List the commands"),
-    "model": LocalCommand(run=model, description="Show the model, or set another", hint="[model]"),
+    "model": LocalCommand(
+        run=model, description="Show the model, or set another", hint="[model]", for_next_prompt=True
+    ),
     "usage": LocalCommand(run=cost, description="Show what the session has used and cost"),
     "cost": LocalCommand(run=cost, description="Show what the session has used and cost", alias_of="usage"),
 }
@@ -164,6 +170,7 @@ LOCAL: dict[str, LocalCommand] = {
 
 ALIASES = {name: [alias for alias, row in LOCAL.items() if row.alias_of == name] for name in LOCAL}
 """The other names of each command."""
+FOR_NEXT_PROMPT = {name for name, row in LOCAL.items() if row.for_next_prompt}
 TERMINAL = frozenset(
     {
         *("bug", "config", "doctor", "exit", "export", "hooks", "ide", "login", "logout", "memory", "permissions"),

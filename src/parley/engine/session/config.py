@@ -161,6 +161,8 @@ class ClientConfig(Struct, frozen=True, kw_only=True):
     """Joins prompts that enter the conversation together."""
     merge_prompts: bool = True
     """Prompts that arrived during a turn make up the next one together; otherwise each has its own turn."""
+    sends_more_prompts: bool = True
+    """False for a run of one prompt."""
     send_rate_limits: bool = True
     """The client understands rate limit events."""
     state_events: str | None = None

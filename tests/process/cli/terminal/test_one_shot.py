@@ -18,7 +18,7 @@ from tests.helpers.terminal import PATIENCE_SECONDS, TerminalHarness, make_envir
 TOUCH = 'call Bash {"command": "touch made.txt"}\nsay All **done**.'
 ASKED = "· esc interrupt\n"
 OFFLINE = ("--model", "offline")
-SUMMARY = r"\d+ turns? · .*\$0 · .* s · parley -c resumes [0-9a-f]{8}$"
+SUMMARY = r"\d+ model calls? · .*\$0 · .* s · parley -c resumes [0-9a-f]{8}$"
 HOSTILE = re.compile(rb"\x1b\](?!8)|\x07|\x9b|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
 
 
@@ -80,9 +80,10 @@ def test_a_call_that_is_allowed_runs(tmp_path: Path, key: str, rules: list[str],
     )
     with TerminalHarness(tmp_path, *OFFLINE, prompt, rows=50) as terminal:
         terminal.wait_for(ASKED)
-        assert "? Run this command?\n    touch made.txt\n  why: no rule allows access" in terminal.emulator.text
+        assert "? Run this command?\n    touch made.txt\n  why: it writes a file, " in terminal.emulator.text
         assert "  a = allow Bash(touch made.txt) – saved for this project" in terminal.emulator.text
         assert "  e = permission mode acceptEdits – for this session\n" in terminal.emulator.text
+        assert terminal.emulator.text.count("\n  a = ") == 1
         terminal.type(key)
         if key == "y":
             terminal.wait_for("made.txt · ok")
@@ -102,6 +103,20 @@ def test_a_call_that_is_allowed_runs(tmp_path: Path, key: str, rules: list[str],
     assert (json.loads(settings.read_text())["permissions"]["allow"] if settings.exists() else []) == rules
 
 
+def test_one_key_allows_edits_outside_of_the_working_directory(tmp_path: Path) -> None:
+    outside, work = tmp_path / "outside", tmp_path / "work"
+    work.mkdir()
+    calls = [f'call Write {{"file_path": "{outside}/{name}", "content": "x"}}\n' for name in "ab"]
+    with TerminalHarness(work, *OFFLINE, "".join(calls) + "say Done.", rows=50) as terminal:
+        terminal.wait_for(ASKED)
+        assert "  a = permission mode acceptEdits – for this session\n" in terminal.emulator.text
+        assert "e change the mode" not in terminal.emulator.text
+        terminal.type("a")
+        assert terminal.wait() == 0
+
+    assert sorted(path.name for path in outside.iterdir()) == ["a", "b"]
+
+
 def test_a_call_that_is_denied_does_not_run_and_the_model_gets_the_reason(tmp_path: Path) -> None:
     with TerminalHarness(tmp_path, *OFFLINE, TOUCH.replace("say All **done**.", "show")) as terminal:
         terminal.wait_for(ASKED)
@@ -116,11 +131,12 @@ def test_a_call_that_is_denied_does_not_run_and_the_model_gets_the_reason(tmp_pa
     assert body(terminal)[-2] == "The user denied this call. Their reason: not now"
 
 
-def test_escape_interrupts_at_a_question(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["\x03", "\x1b"])
+def test_a_key_interrupts_at_a_question(tmp_path: Path, key: str) -> None:
     with TerminalHarness(tmp_path, *OFFLINE, TOUCH) as terminal:
         terminal.wait_for(ASKED)
-        terminal.type("\x1b")
-        assert terminal.wait() == 1
+        terminal.type(key)
+        assert terminal.wait() == 130
         assert terminal.current_modes == terminal.modes
 
     assert body(terminal)[-4:] == ["⊘ Running touch made.txt · interrupted", "", "Interrupted.", ""]
@@ -215,6 +231,22 @@ def test_an_error_is_shown_and_the_exit_code_is_that_of_text_mode(tmp_path: Path
     assert b"\x1b[1;31mAPI Error" in terminal.written
 
 
+@pytest.mark.parametrize(
+    ("argv", "calls"),
+    [
+        (('call Bash {"command": "ls"}\nsay Done.',), "2 model calls · "),
+        (("--max-turns", "1", 'call Bash {"command": "ls"}\nsay Done.'), "1 model call · "),
+        (("--json-schema", '{"type": "object"}', 'call StructuredOutput {"a": 1}'), "1 model call · "),
+        (("/help",), "0 model calls · "),
+    ],
+)
+def test_the_summary_counts_the_model_calls_of_the_prompt(tmp_path: Path, argv: tuple[str, ...], calls: str) -> None:
+    with TerminalHarness(tmp_path, *OFFLINE, *argv) as terminal:
+        terminal.wait()
+
+    assert terminal.emulator.lines[-1].startswith(calls)
+
+
 def test_warnings_and_the_summary_go_to_stderr(tmp_path: Path) -> None:
     terminal = TerminalHarness(tmp_path, *OFFLINE, "say Hi.")
     terminal.program = ("sh", "-c", 'exec "$0" "$@" 2>errors', PARLEY)
@@ -244,7 +276,7 @@ def test_hostile_text_of_model_and_tool_has_no_effect(tmp_path: Path) -> None:
     assert "\\x1b]0;title\\x07" in terminal.emulator.text
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 0)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_run_and_the_terminal_is_restored(tmp_path: Path, number: signal.Signals, code: int) -> None:
     with TerminalHarness(tmp_path, *OFFLINE, "wait 100") as terminal:
         terminal.wait_for("Waiting for the model")
@@ -263,7 +295,7 @@ def test_a_key_interrupts_a_running_command(tmp_path: Path, key: str) -> None:
     with TerminalHarness(tmp_path, *OFFLINE, "--allowedTools", "Bash", "--", prompt) as terminal:
         terminal.wait_for("Running sleep 100 · 1 s")
         terminal.type(key)
-        assert terminal.wait() == 0
+        assert terminal.wait() == 130
 
     assert body(terminal) == ["⊘ Running sleep 100 · interrupted", "", "Interrupted.", ""]
 
@@ -336,10 +368,11 @@ def test_without_a_prompt_one_is_asked_for(tmp_path: Path) -> None:
         terminal.type("say Thr\x1b\nee.\x7f\x7f\x7f\x7f\n")  # and back to the line before
         assert terminal.wait() == 0
 
-    assert body(terminal)[1:] == ["> say One.", "  say Two.", "  say Thr", "", "One. Two. Thr", ""]
+    assert "parley -c continues the conversation" in body(terminal)[1]
+    assert body(terminal)[2:] == ["> say One.", "  say Two.", "  say Thr", "", "One. Two. Thr", ""]
 
 
-@pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x04", 0), ("\x1b", 0)])
+@pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x04", 0), ("\x1b", 130)])
 def test_a_prompt_can_be_left_and_no_session_is_stored(tmp_path: Path, key: str, code: int) -> None:
     with TerminalHarness(tmp_path, *OFFLINE) as terminal:
         terminal.wait_for("\n>")
@@ -348,6 +381,24 @@ def test_a_prompt_can_be_left_and_no_session_is_stored(tmp_path: Path, key: str,
         assert terminal.current_modes == terminal.modes
 
     assert not list((tmp_path / "home").rglob("*.jsonl"))
+
+
+def test_commands_are_listed_that_make_sense_for_one_prompt(tmp_path: Path) -> None:
+    with TerminalHarness(tmp_path, *OFFLINE, "/help") as terminal:
+        assert terminal.wait() == 0
+
+    commands = [line.partition(":")[0] for line in body(terminal) if line.startswith(" • ")]
+    assert " • /context" in commands
+    assert not {" • /clear", " • /model [model]"} & set(commands)
+
+
+def test_lines_of_a_command_stay_lines(tmp_path: Path) -> None:
+    with TerminalHarness(tmp_path, *OFFLINE, "/cost") as terminal:
+        assert terminal.wait() == 0
+
+    assert [line.partition(":")[0] for line in body(terminal) if line] == [
+        *("Total cost", "Total duration (API)", "Total duration (wall)", "Usage")
+    ]
 
 
 def test_continue_without_a_prompt_asks_for_one(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_an_answer_streams_around_questions_that_are_answered_in_turn(tmp_path: 
         "First answer.",
         "  → yes, once",
         "✓ Running mkdir one · ok",
-        "  → always",
+        "  → yes, always",
         "✓ Running mkdir two · ok",
         "✗ Running mkdir two · failed",  # allowed by now; it exists
         "  → no: enough",
@@ -77,7 +77,7 @@ def test_ctrl_c_interrupts_and_the_shell_has_its_terminal_back(tmp_path: Path) -
         tmux.start(*script, "go")
         tmux.wait_for("Paragraph 1 has")
         tmux.press("C-c")
-        shown = tmux.wait_for("exit=0")
+        shown = tmux.wait_for("exit=130")
         tmux.type("stty -a | grep -o '[-]*icanon'; echo $((20 + 3))")
         tmux.press("Enter")
         after = tmux.wait_for("\n23\n")

@@ -116,7 +116,8 @@ async def test_commands_can_be_switched_off(tmp_path: Path) -> None:
 
 
 async def test_a_local_command_is_answered_without_a_model(tmp_path: Path) -> None:
-    harness = await visit(tmp_path, script("Hello."), saying("hi", "/cost", "/context", "/help", "/vim", "/model"))
+    prompts = ("hi", "/cost", "/context", "/help", "/vim", "/model")
+    harness = await visit(tmp_path, script("Hello."), saying(*prompts), input_format="stream-json")
     _, cost, context, help, vim, model = results(harness)
     assert [one.get("local_command") for one in results(harness)] == [None, "cost", "context", "help", None, "model"]
     assert {(one["subtype"], one["is_error"], one["num_turns"]) for one in results(harness)[1:]} == {
@@ -124,7 +125,8 @@ async def test_a_local_command_is_answered_without_a_model(tmp_path: Path) -> No
     }
     assert cost["result"].startswith("Total cost:            ")
     assert "| Free space |" in context["result"]
-    assert "/review [pull request]: Review the changes" in help["result"]
+    assert "- /review [pull request]: Review the changes" in help["result"]
+    assert "\n- /clear: " in help["result"]
     assert vim["result"] == "/vim isn't available in this environment."
     assert model["result"].startswith("The model is `scripted:")
     lines = [line for line in harness.messages("assistant") if line["message"]["model"] == "<synthetic>"]
