@@ -67,6 +67,11 @@ class Info(Struct, frozen=True, kw_only=True):
     tag: str | None = None
     git_branch: str | None = None
 
+    @property
+    def shown_title(self) -> str:
+        """What lists show as the title."""
+        return self.title or self.first_prompt or ""
+
 
 class SearchHit(Struct, frozen=True, kw_only=True):
     """An entry that matches a search."""

@@ -42,7 +42,7 @@ def find_session(name: str, stores: Iterable[Store], project: str) -> str | None
         (here_first, lambda info: (info.title or "").split() == words, "are called"),
         (here_first, lambda info: (info.title or "").casefold().split() == folded, "are called"),
         (everywhere, lambda info: starts_id(info, name), "have an id that starts with"),
-        (here_first, lambda info: shown_title(info).casefold().split() == folded, "have the first prompt"),
+        (here_first, lambda info: info.shown_title.casefold().split() == folded, "have the first prompt"),
     )
     for scopes, fits, what in rules:
         for scope in scopes:
@@ -53,11 +53,6 @@ def find_session(name: str, stores: Iterable[Store], project: str) -> str | None
 
 def starts_id(info: Info, name: str) -> bool:
     return len(name) >= LEAST_CHARS and info.id.startswith(name.lower())
-
-
-def shown_title(info: Info) -> str:
-    """What lists show as the title."""
-    return info.title or info.first_prompt or ""
 
 
 def explain_unknown(name: str, stores: Iterable[Store]) -> str:
@@ -79,7 +74,7 @@ def find_similar(name: str, known: Iterable[Info]) -> list[Info]:
     wanted = " ".join(name.casefold().split())
 
     def rate(info: Info) -> float:
-        title = " ".join(shown_title(info).casefold().split())
+        title = " ".join(info.shown_title.casefold().split())
         if wanted in title:
             return 1
         return max(SequenceMatcher(None, wanted, part).ratio() for part in (title, *title.split()))
@@ -101,5 +96,5 @@ def choose(found: list[Info], what: str) -> str:
 
 def describe(info: Info) -> str:
     """The title or the start of the prompt, safe to print."""
-    text = " ".join((shown_title(info) or "no title").split())
+    text = " ".join((info.shown_title or "no title").split())
     return "".join(letter for letter in text if letter.isprintable())[:MOST_CHARS]

@@ -28,7 +28,6 @@ from parley.settings.base import printable
 from parley.stores.base import AgentInfo, Entry, Info, SearchHit, Store, copy_entries
 from parley.stores.export import import_session, pack, set_labels, unpack
 from parley.stores.search_text import entry_text
-from parley.stores.session_find import shown_title
 from parley.stores.session_open import is_uuid
 from parley.workspace import private_files
 
@@ -179,7 +178,7 @@ class SessionsCommand:
             raise UnknownSession(session_id)
         if style.can_ask():
             info = store.info(session_id)
-            title = "" if info is None else f" ({printable(shown_title(info) or 'no title')})"
+            title = "" if info is None else f" ({printable(info.shown_title or 'no title')})"
             return style.confirm(f"Delete session {session_id}{title}?")
         if name != session_id:
             raise InvalidArguments(f"without a terminal, give --yes or the whole id to delete session {session_id}")
@@ -331,7 +330,7 @@ def format_sessions(found: Sequence[Info], *, with_folder: bool, descriptor: int
             style.format_size(info.size_bytes),
             *([info.tag or ""] if has_tags else []),
             *([info.cwd] if with_folder else []),
-            " ".join(shown_title(info).split()),
+            " ".join(info.shown_title.split()),
         ]
         for id, info in zip(ids, found, strict=True)
     ]

@@ -228,7 +228,6 @@ def list_sessions() -> Iterator[str]:
     from parley.cli.commands.sessions import shorten
     from parley.compose.stores import SessionStores
     from parley.settings.base import printable
-    from parley.stores.session_find import shown_title
 
     try:
         launch = open_launch()
@@ -237,7 +236,7 @@ def list_sessions() -> Iterator[str]:
         return
     ids = shorten([info.id for info in found])
     for id, info in zip(ids, found, strict=True):
-        yield f"{id}\t{printable(shown_title(info))}"
+        yield f"{id}\t{printable(info.shown_title)}"
     for id, info in zip(ids, found, strict=True):
         if info.title and printable(info.title) == info.title:
             yield f"{info.title}\t{id}"
