@@ -90,8 +90,8 @@ def test_what_it_comes_from_is_added_up(grown: KnowledgeTree) -> None:
         (EntryDraft(slug="x" * 81, title="x", body="x"), "is not a valid slug"),
         (EntryDraft(slug="x", title=" ", body="x"), "the title has 0 characters"),
         (EntryDraft(slug="x", title="x", body="y" * 20_001), "the body has 20001 characters"),
-        (EntryDraft(slug="x", title="x", body="x", parent="nobody"), "refers to 'nobody', which is no entry"),
-        (EntryDraft(slug="x", title="x", body="x", links=("nobody",)), "refers to 'nobody', which is no entry"),
+        (EntryDraft(slug="x", title="x", body="x", parent="nobody"), "refers to 'nobody', which is not an entry"),
+        (EntryDraft(slug="x", title="x", body="x", links=("nobody",)), "refers to 'nobody', which is not an entry"),
         (EntryDraft(slug="x", title="x", body="x", links=tuple(f"l{n}" for n in range(51))), "at most 50 links"),
     ],
 )
