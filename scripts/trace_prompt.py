@@ -131,13 +131,12 @@ def awaited(frame: FrameType | None) -> list[Step]:
 
 def run_engine(report: Path, number: int) -> None:
     """The child process: the engine, traced from its n-th prompt on."""
-    from parley.cli.main import run
+    from parley.cli.main import main as start  # `run` would end the process
 
     tracer = Tracer()
     tracer.start(at_prompt=number)
-    sys.argv = ["parley", *ENGINE, *OPTIONS]
     try:
-        run()
+        start([*ENGINE, *OPTIONS])
     finally:
         tracer.stop()
         report.write_text(json.dumps(tracer.report()))
