@@ -214,7 +214,7 @@ async def open_tunnel(connection: HttpConnection, address: Address, proxy: Addre
     if credentials := proxy.basic_auth:
         lines.append(f"proxy-authorization: {credentials}")
     connection.write("\r\n".join([*lines, "", ""]).encode("ascii"))
-    # Only the head is parsed: after it, the connection belongs to the server behind the proxy.
+    # Only the head is parsed: after it, the connection leads to the server.
     head = b""
     while b"\r\n\r\n" not in head:
         data = await connection.read()
