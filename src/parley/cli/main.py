@@ -70,6 +70,9 @@ REFUSED = {
 VERSION_LINE = f"{PROTOCOL_LEVEL} (Parley {__version__}, compatible with Claude Code)"
 """Clients read the number at the start; some look for "Claude Code" as well."""
 
+SIGTERM_WAIT_MILLISECONDS = 50
+"""How long `-v` stays alive after its answer. Without other work, a client needs less than 1 ms."""
+
 
 def run() -> None:
     leave(main([decode_word(word) for word in sys.argv[1:]]))
@@ -110,7 +113,10 @@ def main(argv: list[str]) -> int:
     restore_sigint()
     reopen_closed_streams()
     if argv and argv[0] in ("--version", "-v"):
-        return write_text(VERSION_LINE + "\n")
+        code = write_text(VERSION_LINE + "\n")
+        if argv[0] == "-v":
+            wait_for_sigterm()
+        return code
     gc.disable()  # collecting while modules load finds nothing and takes 5 ms
     from parley.cli.lazy_imports import defer
 
@@ -187,6 +193,21 @@ def is_driven(options: CliOptions) -> bool:
 def write_text(text: str) -> int:
     """Write to stdout; returns the exit code."""
     return 0 if write(text.encode()) else 1
+
+
+def wait_for_sigterm() -> None:
+    """Give a client that terminates us after it has read the version the time to do so.
+
+    Older Python SDKs call `-v`, read the line and call `terminate()`. If this process has just exited, asyncio of
+    Python 3.11 loses the exit status and prints a warning about an unknown child process.
+    """
+    if os.isatty(1):
+        return
+    import select
+
+    reader = select.poll()
+    reader.register(1, 0)  # reports only that the reader has closed the pipe
+    reader.poll(SIGTERM_WAIT_MILLISECONDS)
 
 
 def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int:

@@ -28,6 +28,18 @@ def test_the_version_starts_with_the_protocol_level_and_says_parley(run: Any) ->
         assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_client_can_terminate_the_process_that_wrote_the_version() -> None:
+    """As Python SDKs up to 0.1 do. If the process is already dead, asyncio of Python 3.11 prints a warning."""
+    codes = []
+    for _ in range(5):
+        with subprocess.Popen([PARLEY, "-v"], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.terminate()
+        codes.append(process.returncode)
+    assert -signal.SIGTERM in codes
+
+
 def test_a_prompt_is_answered_as_plain_text(run: Any) -> None:
     done = run("--print", "--model", "offline", "say Hello there.")
     assert (done.stdout, done.stderr, done.returncode) == ("Hello there.\n", "", 0)
