@@ -133,4 +133,4 @@ def describe(first: Message | None, received: bytes) -> str:
         return "the first line is too long" if received else "stdin ended first"
     if isinstance(first, Refused):
         return f"the first line was refused: {first.reason}"
-    return "the first line is a different message"
+    return "the first line is another message"

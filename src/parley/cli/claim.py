@@ -141,10 +141,10 @@ def is_directory(path: str) -> bool:
 def find_cwd(path: str) -> str:
     """The real path of the claimed folder. Raises ClaimRefused."""
     if path.startswith(("//", "\\\\")) or "\0" in path:
-        raise ClaimRefused("unsafe_path", "the folder is a network path or contains a null byte")
+        raise ClaimRefused("unsafe_path", "cwd must be a local path without null bytes")
     path = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path
     if not os.path.isabs(path) or not os.path.isdir(path):
-        raise ClaimRefused("cwd_not_found", f"there is no folder {path!r:.500}")
+        raise ClaimRefused("cwd_not_found", f"cwd is not the absolute path of an existing folder: {path!r:.500}")
     return os.path.realpath(path)
 
 
@@ -153,7 +153,9 @@ def check_variables(env: Any) -> dict[str, str]:
     wanted: dict[str, str] = given(env, {})
     for name in wanted:
         if name not in CLAIMABLE_VARIABLES:
-            reason = f"{name:.100} is read at the start of the process; set it in the environment of the spare"
+            reason = (
+                f"{name:.100} takes effect only when a process starts; set it in the environment of the spare process"
+            )
             raise ClaimRefused("env_key_not_claimable", reason)
     return wanted
 
@@ -169,7 +171,7 @@ def check_project(composer: Composer, *, has_mode: bool) -> None:
             found.append("permissions.defaultMode (and neither the spare nor the claim names a permission mode)")
         if found:
             reason = f"{layer.path} sets {', '.join(found)}, which takes effect only when a process starts"
-            raise ClaimRefused("project_settings_not_claimable", f"{reason}; start this session without a spare")
+            raise ClaimRefused("project_settings_not_claimable", f"{reason}; start a new process for this session")
 
 
 def merge_initialize(claim: panel_requests.ClaimSession, accepted: Sequence[requests.Request]) -> requests.Initialize:
@@ -227,4 +229,4 @@ def run_handler(session: Session, request: requests.Request) -> Any:
     except StopIteration as finished:  # `initialize` waits for nothing
         return finished.value
     answer.close()
-    raise NotPossible(f"{request.subtype} cannot be repeated")
+    raise NotPossible(f"{request.subtype} cannot be handled again after the claim")

@@ -124,7 +124,7 @@ class ResultPrinter:
             warn(denial_text(message))
 
     async def request(self, request: Request, request_id: str | None = None) -> Any:
-        raise HostGone("a one-shot run has no client to ask")
+        raise HostGone("this run has no client to ask")
 
     async def drain(self) -> bool:
         return True

@@ -175,7 +175,7 @@ class Curator:
 
     def _named(self, numbers: list[int]) -> tuple[EntrySource, ...]:
         if strange := [number for number in numbers if number not in self._sources]:
-            raise Refusal(f"#{strange[0]} is not a message of this excerpt: use the numbers that it shows")
+            raise Refusal(f"#{strange[0]} is not in this excerpt: use only the message numbers that the excerpt shows")
         return tuple(self._sources[number] for number in dict.fromkeys(numbers))
 
 

@@ -114,7 +114,10 @@ class KnowledgeTree:
         with self._database.writing() as run:
             there = find_entry(run, entry.slug)
             if there is not None and not there.archived:
-                raise Refusal(f"the entry {entry.slug!r} already exists, at version {there.version}: update it")
+                raise Refusal(
+                    f"the entry {entry.slug!r} already exists, at version {there.version}: update it "
+                    "instead of creating it"
+                )
             if there is not None:  # an archived slug is used again and keeps its history
                 entry = replace(entry, version=there.version + 1)
             check_entry(run, entry)
@@ -139,7 +142,7 @@ class KnowledgeTree:
             more = tuple(source for source in sources if source not in before.sources)
             after = self._next(before, sources=(*before.sources, *more), **changes)
             if all(getattr(after, name) == getattr(before, name) for name in CHANGEABLE):
-                raise Refusal(f"this would not change {slug!r}")
+                raise Refusal(f"{slug!r} already has these values; nothing was changed")
             check_entry(run, after)
             write_version(run, after, before)
         return after
@@ -207,7 +210,9 @@ def check_entry(run: sqlite3.Connection, entry: KnowledgeEntry) -> None:
         if there is None or there.archived:
             raise Refusal(f"{entry.slug!r} refers to {slug!r}, which is {'archived' if there else 'not an entry'}")
     if entry.parent is not None and entry.slug in ancestors(run, entry.parent):
-        raise Refusal(f"{entry.slug!r} cannot be below {entry.parent!r}, which is below it")
+        raise Refusal(
+            f"{entry.slug!r} cannot be moved below {entry.parent!r}: {entry.parent!r} is itself below {entry.slug!r}"
+        )
 
 
 def check_no_children(run: sqlite3.Connection, slug: str) -> None:

@@ -232,4 +232,4 @@ def check_database(connection: sqlite3.Connection, real: str) -> None:
     """Raises UnsafeFile unless a new connection has opened the file with this real path; sqlite3.Error."""
     opened = connection.execute("PRAGMA database_list").fetchone()[2]
     if opened != real:
-        raise refuse(real, f"leads to {opened} through a symlink")
+        raise refuse(real, f"is a symbolic link to {opened}, or is in a folder that is one")

@@ -279,7 +279,7 @@ def test_the_debug_log_of_a_claimed_session_is_written(
 @pytest.mark.parametrize(
     ("cwd", "fields", "code", "reason"),
     [
-        ("missing", {}, "cwd_not_found", "there is no folder"),
+        ("missing", {}, "cwd_not_found", "not the absolute path of an existing folder"),
         ("//server/share", {}, "unsafe_path", "network path"),
         ("", {"env": {"PATH": "/tmp"}}, "env_key_not_claimable", "PATH is read at the start"),
         ("", {"permission_mode": "nonsense"}, "permission_mode_not_claimable", "'nonsense' is unknown"),

@@ -244,8 +244,8 @@ async def test_a_curator_updates_archives_and_receives_what_it_did_wrong(tmp_pat
     answers = [message["content"][0] for message in last.messages[2::2]]
     problems = [answer["content"] for answer in answers if answer.get("is_error")]
     assert problems == [
-        "the entry 'ada' already exists, at version 1: update it",
-        "#77 is not a message of this excerpt: use the numbers that it shows",
+        "the entry 'ada' already exists, at version 1: update it instead of creating it",
+        "#77 is not in this excerpt: use only the message numbers that the excerpt shows",
         f"unknown tool 'memory_burn' (choose from {', '.join(TOOLS)})",
         "Expected `str`, got `int` - at `$.slug`",
     ]

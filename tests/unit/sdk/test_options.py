@@ -124,7 +124,7 @@ def test_what_works_with_the_official_sdk_works_here(given: Any, argv: list[str]
 
 
 def test_a_switch_that_is_text_is_on_and_warned_of() -> None:
-    with pytest.warns(UserWarning, match="fork_session is a bool option"):
+    with pytest.warns(UserWarning, match="fork_session must be a bool"):
         Client(Options(fork_session="no"))  # type: ignore[arg-type]  # that is the case
 
 

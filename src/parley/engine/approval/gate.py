@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 AUTOMATIC_MODES = ("bypassPermissions", "auto")
 """Modes that allow calls without asking. An override for one server applies in these only."""
-GUARDED_REASON = "guard is set, so every call is sent to the client"
+GUARDED_REASON = "--guard is set, so the client is asked about every call"
 
 
 class CallDeferred(Exception):
@@ -244,7 +244,10 @@ class ApprovalGate:
             return  # what a rule or the mode denies is denied now
         if not may_defer:
             deferred = f"a PreToolUse hook deferred {call.name} ({call.id})"
-            text = f"{deferred}, which is possible only for a single call of the main agent; permission is requested"
+            text = (
+                f"{deferred}, but only a single call of the main agent can be deferred; the client is "
+                "asked for permission instead"
+            )
             self._warn(text)
             self._channel.report(text)
             return
@@ -327,11 +330,13 @@ class ApprovalGate:
         except msgspec.ValidationError as exc:
             return deny_unclear(f"The answer to the permission request was invalid: {exc}")
         if isinstance(reply.toolUseID, str) and reply.toolUseID != pending.call.id:
-            return deny_unclear("The answer to the permission request was meant for another call.")
+            return deny_unclear("The answer to the permission request has the toolUseID of another call.")
         if reply.behavior == "deny" and isinstance(reply.message, str):
             return Deny(message=reply.message, source="host", interrupt=reply.interrupt is True)
         if reply.behavior != "allow":
-            return deny_unclear("The answer to the permission request was neither allow nor a deny with a message.")
+            return deny_unclear(
+                "The answer to the permission request was invalid: `behavior` must be allow, or deny with a `message`."
+            )
         if unknown := [key for key in answer if key not in PermissionAnswer.__struct_fields__]:
             self._warn(f"the answer to a permission request has unknown keys: {', '.join(unknown):.200}")
             if (misspelt := find_misspelt_key(answer, unknown)) is not None:

@@ -156,7 +156,9 @@ LOCAL: dict[str, LocalCommand] = {
     "reset": LocalCommand(run=None, description="Start a new conversation", alias_of="clear"),
     "new": LocalCommand(run=None, description="Start a new conversation", alias_of="clear"),
     "compact": LocalCommand(
-        run=None, description="Go on from a summary of the conversation", hint="[what the summary should focus on]"
+        run=None,
+        description="Replace the conversation with a summary of it and continue",
+        hint="[what the summary should focus on]",
     ),
     "context": LocalCommand(run=context, description="Show what fills the context window"),
     "help": LocalCommand(run=help, description="List the commands"),

@@ -30,14 +30,16 @@ MAX_RESULT_CHARS = 10_485_760
 """The longest result that is not for a model."""
 NOT_RUN = "The tool did not run: "
 PLAN_MODE = "plan mode allows no changes before the plan is approved"
-FOR_COMMAND = "a slash command allows it, but only for its own turn"
+FOR_COMMAND = "the call is allowed by a slash command, and only during the turn of that command"
 
 
 def check_call(request: McpCall, now: float) -> None:
     """Raises NotPossible if the call asks for something that is not there."""
     for field in ("input_files", "output_files"):
         if getattr(request, field):
-            raise NotPossible(f"mcp_call.{field} is not supported: there are no synced files", "unsupported_field")
+            raise NotPossible(
+                f"mcp_call.{field} is not supported: files are not synchronized with the client", "unsupported_field"
+            )
     if request.expires_at and not is_ahead(request.expires_at, now):
         raise NotPossible("mcp_call.expires_at is in the past or is not a valid time", "expired")
 

@@ -58,4 +58,4 @@ async def run_verifier(
             outcome = await executor.run(call, conversation.mode)
             results.append(ToolResult.of(call.id, outcome.output.content, outcome.output.is_error).json)
         messages += [{"role": "assistant", "content": blocks}, {"role": "user", "content": results}]
-    raise HookFailed(f"its agent did not answer within {MAX_CALLS} model calls")
+    raise HookFailed(f"the agent of the hook did not answer within {MAX_CALLS} model calls")

@@ -30,7 +30,7 @@ class Logins:
         name, start = server.spec.name, self._sources.start_login
         check_remote(server)
         if server.spec.oauth is not None:
-            raise NotPossible(f"{name}: the server has an `oauth` configuration, which logs in without the user")
+            raise NotPossible(f"{name}: the server is configured with `oauth`, so Parley logs in without the user")
         if start is None:
             raise NotPossible(f"{name}: logins are not available in this session")
         await self._cancel(name)
@@ -57,7 +57,7 @@ class Logins:
         name = server.spec.name
         login, task = self._open.get(name), self._tasks.get(name)
         if login is None or task is None:
-            raise NotPossible(f"No login is open for the server: {name}")
+            raise NotPossible(f"No login is in progress for the server: {name}")
         try:
             login.accept(callback_url)
         except LoginRefused as exc:
@@ -107,5 +107,6 @@ def check_remote(server: McpServer) -> None:
     """Raises NotPossible."""
     if server.spec.kind not in REMOTE or server.spec.problem:
         raise NotPossible(
-            f"{server.spec.name}: only servers with a URL have a login, and this is a {server.spec.kind} server"
+            f"{server.spec.name}: a login is possible only for servers with a URL, and this is a "
+            f"{server.spec.kind} server"
         )

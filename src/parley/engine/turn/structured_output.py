@@ -171,14 +171,14 @@ def make_validator(schema: Any) -> Any:
         cls.check_schema(schema)
     except SchemaError as exc:
         where = "".join(f"/{step}" for step in exc.absolute_path) or "/"
-        raise UsageError(f"the JSON schema is not a schema: {where}: {exc.message[:LONGEST_ERROR_CHARS]}") from None
+        raise UsageError(f"the JSON schema is invalid at {where}: {exc.message[:LONGEST_ERROR_CHARS]}") from None
     check_references(schema)
     # An empty registry: nothing is ever fetched.
     made = cls(schema, registry=Registry())
     try:
         list(made.iter_errors({}))
     except RecursionError:
-        raise UsageError("the JSON schema refers to itself endlessly") from None
+        raise UsageError("the JSON schema contains references that form an endless loop") from None
     return made
 
 
@@ -194,7 +194,7 @@ def check_references(schema: Json) -> None:
         try:
             resolver.lookup(reference)
         except Unresolvable:
-            raise UsageError(f"the JSON schema refers to {reference!r}, which is not in it") from None
+            raise UsageError(f"the JSON schema has a reference to {reference!r}, which it does not contain") from None
 
 
 def find_references(schema: Any) -> Iterator[str]:

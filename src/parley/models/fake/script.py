@@ -85,7 +85,9 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             from parley.models.faults.catalog import read_fault
 
             if "@" in self.fault:
-                raise ValueError("a fault in a script applies to its own turn: remove the @")
+                raise ValueError(
+                    "a fault in a script always applies to its own turn: remove `@` and the numbers after it"
+                )
             read_fault(self.fault)
         if any(not isinstance(block.get("type"), str) for block in self.blocks or ()):
             raise ValueError("every block needs a `type`")

@@ -144,7 +144,7 @@ def _read(line: bytes, path: Path, at: int) -> Any:
 def _add(line: Any, exchanges: dict[int, RecordedCall]) -> None:
     """Add a line to its call. Raises ValueError or msgspec.DecodeError."""
     if isinstance(line, RecordingHeader):
-        raise ValueError("unexpected second header")
+        raise ValueError("only the first line can be a header")
     if isinstance(line, RecordedRequest):
         if line.number in exchanges:
             raise ValueError(f"duplicate request {line.number}")
@@ -152,7 +152,7 @@ def _add(line: Any, exchanges: dict[int, RecordedCall]) -> None:
         return
     exchange = exchanges.get(line.number)
     if exchange is None:
-        raise ValueError(f"unknown request {line.number}")
+        raise ValueError(f"there is no request {line.number} before this line")
     if exchange.end is not None:
         raise ValueError(f"request {line.number} has already ended")
     if isinstance(line, RecordedEvent):
@@ -168,7 +168,8 @@ def _with_shared_fields(request: RecordedRequest, exchanges: dict[int, RecordedC
     before = list(exchanges.values())[-1].request if exchanges else RecordedRequest(number=0, system=[], tools=[])
     if request.kept > len(before.messages):
         raise ValueError(
-            f"request {request.number} keeps {request.kept} messages, but the previous one has {len(before.messages)}"
+            f"request {request.number} reuses {request.kept} messages of the previous request, which "
+            f"has {len(before.messages)}"
         )
     return msgspec.structs.replace(
         request,

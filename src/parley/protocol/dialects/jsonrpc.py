@@ -191,7 +191,7 @@ def read(line: bytes) -> RpcCall:
     """The call of a line. Raises RpcError."""
     said = parse(line)
     if not isinstance(said, dict):
-        raise RpcError(INVALID_REQUEST, "a request is one JSON object")
+        raise RpcError(INVALID_REQUEST, "a request must be a JSON object")
     id = said.get("id") if type(said.get("id")) in (str, int, float) else None
     if said.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, '`jsonrpc` must be "2.0"', id)

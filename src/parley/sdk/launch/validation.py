@@ -171,7 +171,9 @@ def check_types(options: Options[OutputT] | None) -> Options[OutputT]:
             check_value(name, rule, value)
         if rule is SWITCH and isinstance(value, str):
             warnings.warn(
-                f"{name} is a bool option, but a string was given: any non-empty string turns it on", stacklevel=3
+                f"{name} must be a bool, but a string was given; any non-empty string, even 'false', "
+                "turns the option on",
+                stacklevel=3,
             )
     check_hooks(options)
     check_option_keys(options)

@@ -65,7 +65,7 @@ def load_agents(
             problems.append(SettingsProblem(path=str(path), text=f"not used as an agent: {exc}"))
             continue
         if kind.observer or kind.observerMessage:
-            problems.append(SettingsProblem(path=str(path), text=f"no effect: observer: {NOT_OBSERVED}"))
+            problems.append(SettingsProblem(path=str(path), text=f"`observer` has no effect: {NOT_OBSERVED}"))
         if dropped:
             problems.append(SettingsProblem(path=str(path), text=f"no effect: {', '.join(dropped)}: {reason}"))
         if name in found:

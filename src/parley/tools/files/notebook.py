@@ -137,7 +137,7 @@ def find(book: Json, wanted: str | None) -> int:
     """The position of a cell. Raises ToolError."""
     names = [notebook_cells.cell_id(cell, index) for index, cell in enumerate(book["cells"])]
     if wanted is None:
-        raise ToolError(f"Give the cell with cell_id. The cells are {list_cells(names)}.")
+        raise ToolError(f"cell_id is missing: give the id of a cell. The cells are {list_cells(names)}.")
     if wanted not in names:
         raise ToolError(f'Cell with ID "{wanted}" not found in notebook. The cells are {list_cells(names)}.')
     return names.index(wanted)

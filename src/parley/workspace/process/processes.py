@@ -575,6 +575,6 @@ def encode_request(argv: list[str], cwd: str, environment: Mapping[str, str]) ->
     variables = [os.fsencode(f"{name}={value}") for name, value in environment.items()]
     parts = [os.fsencode(cwd), b"%d" % len(words), *words, *variables]
     if any(b"\0" in part for part in parts):
-        raise ToolError("the command contains a NUL character, which a command line cannot")
+        raise ToolError("the command contains a NUL character, which a command line cannot contain")
     payload = b"".join(part + b"\0" for part in parts)
     return LENGTH.pack(len(payload)) + payload

@@ -139,7 +139,7 @@ def test_the_sessions_of_the_directory_are_read(run: Any, tmp_path: Path) -> Non
     run("-p", "--model", "offline", "--session-id", ID, "say Hi.")
     run("-p", "--model", "offline", "--resume", ID, "say More.")
     whole = checks(run("doctor", "--json", ANTHROPIC_MODEL="offline"))
-    assert whole["sessions"] == ("ok", "read 1 of this directory: 0 in use, 0 damaged")
+    assert whole["sessions"] == ("ok", "1 of this directory checked: 0 in use, 0 damaged")
 
     (path,) = (tmp_path / "home" / ".claude" / "projects").glob(f"*/{ID}.jsonl")
     path.write_bytes(path.read_bytes().replace(b'"text":"Hi', b'"text":"Ho', 1))

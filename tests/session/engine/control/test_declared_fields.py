@@ -219,5 +219,6 @@ async def test_observers_of_agents_in_files_are_named_on_stderr(tmp_path: Path) 
         await harness.receive("result")
 
     assert any(
-        warning.endswith("scout.md: no effect: observer: observers are not supported") for warning in harness.warnings
+        warning.endswith("scout.md: `observer` has no effect: observers are not supported")
+        for warning in harness.warnings
     )

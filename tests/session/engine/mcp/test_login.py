@@ -114,7 +114,7 @@ async def test_a_user_who_declines_ends_the_login(tmp_path: Path, server: LoginS
         told = await harness.request("mcp_oauth_callback_url", serverName="login", callbackUrl=address)
         assert "not today" in error(told)
         told = await harness.request("mcp_oauth_callback_url", serverName="login", callbackUrl=address)
-        assert error(told) == "No login is open for the server: login"
+        assert error(told) == "No login is in progress for the server: login"
 
 
 async def test_only_servers_at_a_url_have_a_login(tmp_path: Path, server: LoginServer) -> None:

@@ -56,11 +56,11 @@ def gist(result: Json) -> tuple[Any, ...]:
         ("{", "not JSON"),
         ("[]", "must be an object"),
         ("12", "must be an object"),
-        ('{"type": "nubmer"}', "is not a schema: /type"),
-        ('{"properties": 3}', "is not a schema: /properties"),
+        ('{"type": "nubmer"}', "is invalid at /type"),
+        ('{"properties": 3}', "is invalid at /properties"),
         ('{"$ref": "#/$defs/gone"}', "refers to '#/$defs/gone'"),
         ('{"properties": {"a": {"$ref": "http://127.0.0.1:9/a.json"}}}', "refers to 'http"),
-        ('{"$ref": "#"}', "refers to itself endlessly"),
+        ('{"$ref": "#"}', "references that form an endless loop"),
     ],
 )
 def test_what_is_not_a_schema_is_refused_in_one_sentence(text: str, words: str) -> None:
@@ -182,7 +182,7 @@ async def test_a_schema_can_come_with_initialize_and_a_bad_one_is_refused(tmp_pa
         harness.prompt("go")
         first = await harness.receive("system", "init")
         result = await harness.receive("result")
-    assert "is not a schema" in bad["response"]["error"]
+    assert "the JSON schema is invalid" in bad["response"]["error"]
     assert good["response"]["subtype"] == "success"
     assert "StructuredOutput" in first["tools"]
     assert result["structured_output"] == {"answer": 5}

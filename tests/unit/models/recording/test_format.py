@@ -50,10 +50,10 @@ def test_a_torn_last_line_is_what_a_crash_leaves_behind(tmp_path: Path) -> None:
         ([HEAD, ASKED, b'"\xff"\n', END], ": line 3: "),
         ([HEAD, ASKED, b'{"type":"song"}\n'], ": line 3: "),
         ([HEAD, ASKED, ASKED], "line 3: duplicate request 1"),
-        ([HEAD, TOLD], "line 2: unknown request 1"),
+        ([HEAD, TOLD], "line 2: there is no request 1 before this line"),
         ([HEAD, ASKED, END, TOLD], "line 4: request 1 has already ended"),
-        ([HEAD, ASKED, HEAD], "line 3: unexpected second header"),
-        ([HEAD, MORE], "line 2: request 2 keeps 1 messages, but the previous one has 0"),
+        ([HEAD, ASKED, HEAD], "line 3: only the first line can be a header"),
+        ([HEAD, MORE], "line 2: request 2 reuses 1 messages of the previous request, which has 0"),
         ([HEAD, ASKED, b'{"type":"event","number":1,"data":{"no":1}}\n'], ": line 3: "),
     ],
 )

@@ -159,7 +159,7 @@ def test_an_unknown_cell_is_refused_with_the_ones_there_are(harness: ToolHarness
 @pytest.mark.parametrize("mode", ["replace", "delete"])
 def test_a_change_without_a_cell_is_refused(harness: ToolHarness, mode: str) -> None:
     words = harness.refusal(NotebookEdit(), notebook_path=harness.path("n.ipynb"), new_source="", edit_mode=mode)
-    assert words.startswith("Give the cell with cell_id.")
+    assert words.startswith("cell_id is missing")
 
 
 def test_what_is_not_a_notebook_is_refused(harness: ToolHarness) -> None:

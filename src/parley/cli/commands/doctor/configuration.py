@@ -25,7 +25,11 @@ KEY_VARIABLES = (
 def check_configuration(launch: LaunchContext) -> Iterator[Check]:
     yield from check_settings(launch)
     given = [name for name in KEY_VARIABLES if launch.environment.get(name)]
-    yield Check("keys", "ok", f"set: {', '.join(given)}" if given else "no variable with a key is set")
+    yield Check(
+        "keys",
+        "ok",
+        f"set in the environment: {', '.join(given)}" if given else "no environment variable with an API key is set",
+    )
     yield check_model(launch)
     yield check_server(launch)
     yield check_sandbox(launch)
@@ -66,7 +70,7 @@ def check_server(launch: LaunchContext) -> Check:
 
 def check_sandbox(launch: LaunchContext) -> Check:
     bare_root = "; root cannot bypass permissions, because IS_SANDBOX=1 is not set" if is_bare_root(launch) else ""
-    text = f"Parley has none of its own: run it in a container to confine commands{bare_root}"
+    text = f"Parley has no sandbox; to confine commands, run it in a container{bare_root}"
     wanted = launch.settings.merged.is_on("sandbox.enabled")
     return Check("sandbox", "warning" if wanted else "ok", text)
 

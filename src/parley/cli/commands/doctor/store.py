@@ -56,7 +56,7 @@ def check_sessions(launch: LaunchContext, store: Store) -> Iterator[Check]:
     held = sum(store.is_held(info.id) for info in found)
     damaged = [problem for info in found if (problem := find_damage(store, info.id))]
     which = f"the latest {READ_SESSIONS}" if len(found) == READ_SESSIONS else str(len(found))
-    yield Check("sessions", "ok", f"read {which} of this directory: {held} in use, {len(damaged)} damaged")
+    yield Check("sessions", "ok", f"{which} of this directory checked: {held} in use, {len(damaged)} damaged")
     for problem in damaged:
         yield Check("session", "warning", problem)
 

@@ -33,13 +33,15 @@ def add(given: GivenArgs) -> int:
                 f"{target} is a URL: add `--transport http` (or sse), or `--transport stdio` for a command"
             )
         if given.has("header"):
-            raise UsageError("option '--header' is for servers with a URL; use `-e KEY=VALUE` for a command")
+            raise UsageError(
+                "option '--header' can be used only with servers that have a URL; for a command, use `-e KEY=VALUE`"
+            )
         entry: Json = {"type": "stdio", "command": target, "args": args, "env": parse_variables(given.all("env"))}
         text = f"Added stdio MCP server {name} with command: {' '.join([target, *args])}"
     else:
         if given.has("env") or args:
             what = "option '--env'" if given.has("env") else f"the argument {args[0]!r}"
-            raise UsageError(f"{what} is for servers that are started by a command")
+            raise UsageError(f"{what} can be used only with servers that are started by a command (--transport stdio)")
         headers = parse_headers(given.all("header"))
         entry = {"type": TRANSPORTS[transport], "url": target, **({"headers": headers} if headers else {})}
         text = f"Added {TRANSPORTS[transport].upper()} MCP server {name} with URL: {without_userinfo(target)}"

@@ -156,7 +156,9 @@ async def check_servers(launch: LaunchContext, name: str | None = None) -> tuple
 async def check_server(sources: ServerSources, spec: ServerSpec) -> CheckedServer:
     if spec.kind == "sdk":
         return CheckedServer(
-            spec=spec, status="failed", reason="it runs in the client of a session, so it cannot be checked here"
+            spec=spec,
+            status="failed",
+            reason="the server runs in the client of a session, so it cannot be checked here",
         )
     server = McpServer(spec, lambda: sources.open_transport(spec, NoHost()), NoListener(), sources.timeouts, {})
     server.start()

@@ -116,7 +116,8 @@ def check(session: Session, request: requests.Initialize) -> None:
     for name in request.unknown_fields:
         if name in RESTRICTING:
             raise NotPossible(
-                f"initialize.{name} is not supported, and ignoring it could do harm; use {RESTRICTING[name]}"
+                f"initialize.{name} is not supported, and a session without this restriction could do "
+                f"harm; use {RESTRICTING[name]}"
             )
     if isinstance(request.managedSettings, dict) and not has_managed_settings(session, request.managedSettings):
         text = "initialize.managedSettings takes effect only in the first request of a session that was started with"

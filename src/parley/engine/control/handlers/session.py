@@ -55,7 +55,7 @@ def get_version(session: Session, request: panel_requests.GetBinaryVersion) -> J
 
 def rename_session(session: Session, request: panel_requests.RenameSession) -> Json:
     if isinstance(request.session_id, str) and request.session_id != session.id:
-        raise NotPossible(f"the session is {session.id}, not {request.session_id}")
+        raise NotPossible(f"session_id {request.session_id} is not the id of this session ({session.id})")
     if request.source not in (UNSET, None, *RENAMED_BY):
         raise NotPossible(f"source {request.source!r:.100} is unknown (choose from {', '.join(RENAMED_BY)})")
     store_title(session, request.title)

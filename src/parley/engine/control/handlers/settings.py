@@ -181,7 +181,7 @@ def get_settings(session: Session, request: panel_requests.GetSettings) -> Json:
 
 def require_settings(session: Session) -> SettingsAccess:
     if session.config.settings is None:
-        raise NotPossible("this session has no settings")
+        raise NotPossible("settings cannot be read or changed in this session")
     return session.config.settings
 
 

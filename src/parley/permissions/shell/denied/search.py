@@ -334,7 +334,9 @@ class _DenySearch:
     def _limit_positions(self, positions: Iterable[int]) -> list[int]:
         found = list(islice(positions, MAX_POSITIONS + 1))
         if len(found) > MAX_POSITIONS:
-            raise TooComplex(f"A command may begin at too many of its words to check (at most {MAX_POSITIONS})")
+            raise TooComplex(
+                f"It has too many words at which a command may start to check them all (at most {MAX_POSITIONS})"
+            )
         return found
 
     def _search_inside(self, name: str, candidate: CommandWords, literal: list[str], depth: int, *, sure: bool) -> None:
