@@ -22,7 +22,9 @@ DECISION_ALIASES = {"block": "deny", "approve": "allow"}
 """The values of `decision`, which is older than `permissionDecision`."""
 
 RULES = {
-    "permissionDecision": "the strongest, `decision` included: deny, defer, ask, allow; an unknown value is a deny",
+    "permissionDecision": (
+        "the strongest of deny, defer, ask and allow; `decision` counts too, and an unknown value is a deny"
+    ),
     "permissionDecisionReason": "from the first hook with the winning decision",
     "updatedInput": "from the first hook that sets it",
     "additionalContext": "from all hooks, as separate paragraphs",
@@ -30,7 +32,9 @@ RULES = {
     "continue false and stopReason": "one hook is enough; the first reason is used",
     "systemMessage": "from all hooks, as separate lines",
     "suppressOutput": "applies to the hook that sets it",
-    "updatedToolOutput, updatedMCPToolOutput": "from the first hook that sets it; the second is for MCP tools only",
+    "updatedToolOutput, updatedMCPToolOutput": (
+        "from the first hook that sets it; `updatedMCPToolOutput` applies only to MCP tools"
+    ),
     "decision of PermissionRequest": "the first deny, otherwise the first allow",
     "displayContent, sessionTitle, initialUserMessage, worktreePath": "from the first hook that sets it",
     "action and content": "from the first hook that sets `action`",

@@ -401,8 +401,7 @@ class PromptOptions(OptionGroup):
         MAYBE,
         "--system-prompt-snapshot",
         metavar="true|false",
-        help="Whether later requests repeat the system prompt of the first (true, the default) or it is rendered again "
-        "for each (false).",
+        help="Whether later requests repeat the first system prompt (true, the default) or render it again (false).",
     )
     json_schema: Option[str | None] = Option(
         TEXT, "--json-schema", metavar="JSON", help="The JSON Schema that the result must match."
@@ -413,7 +412,7 @@ class PromptOptions(OptionGroup):
         variable="MAX_STRUCTURED_OUTPUT_RETRIES",
         setting="limits.structuredOutputAttempts",
         least=1,
-        help="After how many answers that do not match the JSON Schema the turn fails.",
+        help="The turn fails after this many answers that do not match the JSON Schema.",
     )
 
 

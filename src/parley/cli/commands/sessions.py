@@ -192,7 +192,9 @@ class SessionsCommand:
         if report is None:
             return self.text_lines([f"{session_id} is not damaged; nothing was changed"])
         kept = f"{session_id}: kept {report.kept_bytes} bytes before the damage"
-        return self.text_lines([kept, f"moved {report.aside_bytes} bytes from the damage on to {report.aside}"])
+        return self.text_lines(
+            [kept, f"moved {report.aside_bytes} bytes, the damage and all after it, to {report.aside}"]
+        )
 
     def new_id(self, default: str) -> str:
         """Return the id for a new session: `--session-id` or the default. Raises UsageError."""

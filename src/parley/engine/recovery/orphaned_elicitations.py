@@ -15,7 +15,7 @@ from parley.protocol.base import Json, Message
 from parley.protocol.messages.system import Informational
 from parley.stores.base import Entry
 
-LOST = "The MCP server {server} asked: {message!r}. The engine exited before it was answered, and the server with it."
+LOST = "The MCP server {server} asked: {message!r}. The engine and the server exited before the question was answered."
 
 
 class ElicitationLog:

@@ -140,7 +140,7 @@ class ClientTools:
 
     def _refuse_results(self, calls: list[str], *, alone: bool) -> None:
         """Results without a waiting call are dropped. A message with nothing else gets a failed result."""
-        text = f"no call of a client tool waits for the result of {', '.join(calls)}; it was dropped"
+        text = f"a tool_result was dropped: no client tool call waits for it ({', '.join(calls)})"
         self._warn(text)
         if alone and not self._activity.is_running and not self._prompt_queue.has_turns():
             self._prompt_queue.put(RejectedPrompt(text))

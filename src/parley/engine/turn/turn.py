@@ -194,7 +194,7 @@ class Turn:
         if is_stopped and self.hook_feedback.stop_reason is None:
             return self._abort(in_tools=True)
         if self.hook_feedback.stop_reason is not None:
-            self.tool_batch.close_remaining("This call did not run: a hook ended the turn before.")
+            self.tool_batch.close_remaining("This call did not run: a hook ended the turn before it.")
         await self.hook_feedback.end_batch()
         if self.hook_feedback.stop_reason is not None:
             return outcome.stopped_by_hook(outcome.completed("", stop_reason))

@@ -160,14 +160,16 @@ def _refusal(status: int, kind: str, text: str, *, waits: bool = False) -> Calla
 
 FAULT_KINDS = {
     "stall-first-byte": FaultKind(
-        FOREVER_SECONDS, "seconds", "silence before the answer starts", events=stall_first_byte
+        FOREVER_SECONDS, "seconds", "a delay before the answer starts", events=stall_first_byte
     ),
-    "stall": FaultKind(2, "events", "silence forever after this many events", events=stall),
+    "stall": FaultKind(2, "events", "no more data after this many events", events=stall),
     "pings": FaultKind(5, "seconds", "only pings after the first event, one per interval", events=pings),
     "reset": FaultKind(2, "events", "the connection breaks after this many events", events=reset),
     "reset-bytes": FaultKind(100, "bytes", "the connection breaks after this many bytes", chunks=reset_bytes),
-    "truncated": FaultKind(2, "events", "the stream ends inside the event after this many", chunks=truncated),
-    "malformed": FaultKind(2, "events", "the event after this many is not valid JSON", chunks=malformed),
+    "truncated": FaultKind(
+        2, "events", "after this many events, the stream ends in the middle of the next event", chunks=truncated
+    ),
+    "malformed": FaultKind(2, "events", "after this many events, the next event is not valid JSON", chunks=malformed),
     "rate-limit": FaultKind(0, "", "429 without retry-after", refuse=_refusal(429, "rate_limit_error", "slow down")),
     "rate-limit-wait": FaultKind(
         1, "seconds", "429 with retry-after", refuse=_refusal(429, "rate_limit_error", "slow down", waits=True)

@@ -154,7 +154,8 @@ class _Tracker:
             names = find_file_operands(concrete)
             if names is None:
                 self._mark_unknown(
-                    f"{command.argv[0]} would take a file name for a flag that is not known to be read-only"
+                    f"{command.argv[0]} would take a file name as a flag, and it is not known whether "
+                    "that flag only reads"
                 )
                 yield found, (folder,)
                 continue

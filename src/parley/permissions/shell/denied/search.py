@@ -334,9 +334,7 @@ class _DenySearch:
     def _limit_positions(self, positions: Iterable[int]) -> list[int]:
         found = list(islice(positions, MAX_POSITIONS + 1))
         if len(found) > MAX_POSITIONS:
-            raise TooComplex(
-                f"It has too many words at which a command may start to check them all (at most {MAX_POSITIONS})"
-            )
+            raise TooComplex(f"More than {MAX_POSITIONS} of its words may start a command, which is too many to check")
         return found
 
     def _search_inside(self, name: str, candidate: CommandWords, literal: list[str], depth: int, *, sure: bool) -> None:
