@@ -160,7 +160,7 @@ def client_tools(launch: LaunchContext) -> Sequence[ClientToolSpec]:
     if supported == "never":
         dialect = dialect_name(options)
         raise UsageError(
-            f"option '--client-tools' cannot be used with --dialect {dialect}, which has no requests to run tools"
+            f"option '--client-tools' cannot be used with --dialect {dialect}, which cannot ask the client to run tools"
         )
     if options.input_format != "stream-json" and supported != "always":
         raise UsageError("option '--client-tools' needs --input-format stream-json: the client answers on stdin")

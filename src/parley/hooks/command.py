@@ -188,7 +188,7 @@ class CommandHook(HandlerHook[CommandEntry]):
             return HookRun(
                 stdout=stdout.text,
                 stderr=stderr.text,
-                failure=f"it did not finish within {seconds:g} s and was stopped",
+                failure=f"the command did not finish within {seconds:g} s and was stopped",
             )
         text = stdout.text
         if request is not None:
@@ -232,20 +232,20 @@ def parse_stdout(event: HookEventSpec, text: str, *, is_cut: bool) -> tuple[Hook
     """
     if text.startswith("{"):
         if is_cut:
-            raise HookFailed(f"its output is longer than {MAX_OUTPUT_BYTES} bytes")
+            raise HookFailed(f"the output is longer than {MAX_OUTPUT_BYTES} bytes")
         try:
             answer = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as exc:
             if not event.accepts_text:
-                raise HookFailed(f"its output is not valid JSON: {exc}") from None
+                raise HookFailed(f"the output is not valid JSON: {exc}") from None
         else:
             if (problem := find_duplicate_key(text)) is not None:
-                raise HookFailed(f"its output is invalid: {problem}")
+                raise HookFailed(f"the output is invalid: {problem}")
             return parse_answer(event.name, answer)
     if event.name in MUST_DECIDE and is_cut:
-        raise HookFailed(f"its output is longer than {MAX_OUTPUT_BYTES} bytes")
+        raise HookFailed(f"the output is longer than {MAX_OUTPUT_BYTES} bytes")
     if event.name in MUST_DECIDE and (found := re.search(MISPLACED_OUTPUT, text.replace("\ufffd", ""))) is not None:
-        raise HookFailed(f"its output contains a decision ({found[0]}) but does not start with a JSON object")
+        raise HookFailed(f"the output contains a decision ({found[0]}) but does not start with a JSON object")
     if text and event.accepts_text:
         fields: dict[str, Any] = {event.text_field: text}
         return HookOutput(hookSpecificOutput=SpecificOutput(**fields)), ()

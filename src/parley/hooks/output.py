@@ -118,11 +118,11 @@ def parse_answer(event: str, answer: Any) -> tuple[HookOutput, tuple[str, ...]]:
         output = msgspec.structs.replace(output, is_async=None)  # a denial takes effect immediately
     named = named_event(answer)
     if named not in (None, event) and not is_denial(output):
-        raise HookFailed(f"its output is for the event {named!r:.100}, not for {event}", unknown)
+        raise HookFailed(f"the output is for the event {named!r:.100}, not for {event}", unknown)
     if unknown and not has_decision(output):
-        raise HookFailed(f"its output has no decision, but it has unknown keys: {', '.join(unknown)}", unknown)
+        raise HookFailed(f"the output has no decision, but it has unknown keys: {', '.join(unknown)}", unknown)
     if not is_denial(output) and (likely := misplaced_decisions(event, answer)):
-        raise HookFailed(f"its output has a key that may be meant as a denial: {', '.join(likely)}", unknown)
+        raise HookFailed(f"the output has a key that may be meant as a denial: {', '.join(likely)}", unknown)
     return output, unknown
 
 
@@ -221,7 +221,7 @@ def parse_output(answer: Any) -> HookOutput:
     try:
         output: HookOutput = convert(answer, HookOutput)
     except msgspec.ValidationError as exc:
-        raise HookFailed(f"its output is invalid: {exc}") from None
+        raise HookFailed(f"the output is invalid: {exc}") from None
     specific = output.hookSpecificOutput
     if specific is not None:
         output = msgspec.structs.replace(output, hookSpecificOutput=shorten_reasons(specific))

@@ -205,7 +205,7 @@ class EntryReader:
                 f"timeout {timeout!r:.100} is not a positive number of seconds; using {parse_timeout(timeout):g}"
             )
         if on_failure not in (None, "block", "continue"):
-            self._warn(f"onFailure {on_failure!r:.100} must be block or continue; using {policy}")
+            self._warn(f"onFailure must be block or continue, not {on_failure!r:.100}; using {policy}")
         return {
             "event": self._event.name,
             "matcher": self._matcher,

@@ -108,7 +108,7 @@ class McpClient:
         result = await self.request("initialize", params, seconds=None)
         await self.notify("notifications/initialized")
         if not isinstance(result.get("protocolVersion"), str):
-            raise ConnectionLost("sent an initialize response without a protocol version")
+            raise ConnectionLost("the server sent an initialize response without a protocol version")
         info = as_object(result.get("serverInfo"))
         self.info = {key: clean(value)[:MAX_NAME_CHARS] for key, value in info.items() if isinstance(value, str)}
         self.capabilities = as_object(result.get("capabilities"))

@@ -195,13 +195,13 @@ class McpServer:
             self._refresher.open()
             return
         except TimeoutError:
-            reason = f"did not answer within {self._timeouts.connect_seconds:g} s"
+            reason = f"the server did not answer within {self._timeouts.connect_seconds:g} s"
         except NeedsAuth as exc:
             status, reason = "needs-auth", str(exc)
         except ConnectionLost as exc:
             reason = str(exc)
         except ServerError as exc:
-            reason = f"rejected the handshake: {exc}"
+            reason = f"the server rejected the handshake: {exc}"
         except Exception as exc:
             # An unexpected error fails this server, not the session.
             reason = f"internal error: {type(exc).__name__}: {exc}"

@@ -54,16 +54,16 @@ class Stdio:
         """Raises ConnectionLost."""
         command = self._command
         if command is None or command.feed is None:
-            raise ConnectionLost("was not started")
+            raise ConnectionLost("the server was not started")
         try:
             command.feed.put(encode_json(message) + b"\n")
         except BrokenPipeError as exc:
             await asyncio.wait(
                 {command.ended}, timeout=GRACE_SECONDS
             )  # it has probably exited, and the exit code says more
-            raise ConnectionLost(self._exit_text() or f"does not read its input: {exc.strerror}") from None
+            raise ConnectionLost(self._exit_text() or f"the server does not read its input: {exc.strerror}") from None
         except OSError as exc:
-            raise ConnectionLost(f"does not read its input: {exc.strerror}") from None
+            raise ConnectionLost(f"the server does not read its input: {exc.strerror}") from None
 
     async def close(self) -> None:
         self._on_message, self._on_lost = lambda message: None, lambda reason: None
@@ -85,13 +85,13 @@ class Stdio:
 
     def _on_output_closed(self, ended: object) -> None:
         """It can no longer answer. The exit code, if known soon, is the better reason."""
-        asyncio.get_running_loop().call_later(GRACE_SECONDS, lambda: self._on_lost("closed its output"))
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, lambda: self._on_lost("the server closed its output"))
 
     def _exit_text(self) -> str:
         """How it exited; empty while it runs."""
         if self._command is None or not self._command.ended.done():
             return ""
-        return f"ended with exit code {self._command.ended.result().exit_code}"
+        return f"the server ended with exit code {self._command.ended.result().exit_code}"
 
     def _append_stderr(self, data: bytes) -> None:
         self._errors = (self._errors + data)[-TAIL_BYTES:]
@@ -102,7 +102,7 @@ class Stdio:
 
     def _handle_line(self, line: Line) -> None:
         if isinstance(line, OverlongLine):
-            self._on_lost(f"sent a line of more than {line.cap_bytes >> 20} MB")
+            self._on_lost(f"the server sent a line of more than {line.cap_bytes >> 20} MB")
             if self._command is not None:
                 self._command.stop()
             return
@@ -142,5 +142,5 @@ def find_program(command: str, cwd: str, environment: Mapping[str, str]) -> str:
 
     found = shutil.which(command, path=environment.get("PATH", os.defpath))
     if found is None:
-        raise ConnectionLost(f"cannot be started: no program {command!a} in PATH")
+        raise ConnectionLost(f"the server cannot be started: no program {command!a} in PATH")
     return found

@@ -95,7 +95,7 @@ def read_event(data: bytes) -> ModelEvent:
             raise
         event = ModelEvent(type=kind)
     except RecursionError:
-        raise msgspec.DecodeError("nested too deeply") from None
+        raise msgspec.DecodeError("the JSON is nested too deeply") from None
     except msgspec.DecodeError:
         repaired = replace_lone_surrogates(data)
         if repaired is None:

@@ -41,7 +41,7 @@ def parse_entry(name: str, value: Any, path: str) -> ConfiguredModel:
     """Raises UsageError, which names the file and the key."""
     where = f"{path}: models: {name!r}"
     if name in ALIASES:
-        raise UsageError(f"{where} is a short name; use the name of the model, such as {ALIASES[name]!r}")
+        raise UsageError(f"{where} is a short name; use a full model name, such as {ALIASES[name]!r}")
     try:
         return ConfiguredModel(msgspec.convert(value, ModelSettings), path)
     except msgspec.ValidationError as exc:

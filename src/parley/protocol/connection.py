@@ -141,13 +141,13 @@ class Connection:
         match message:
             case ControlRequest(request_id=request_id):
                 if request_id in self.our_requests:
-                    raise LocalProtocolError(f"request id {request_id!r} is still open")
+                    raise LocalProtocolError(f"request id {request_id!r} is already used by an unanswered request")
                 self.our_requests.add(request_id)
             case ControlCancelRequest(request_id=request_id):
                 self.our_requests.discard(request_id)
             case ControlResponse(response=answer) if isinstance(answer.request_id, str | int):
                 if answer.request_id not in self.peer_requests:
-                    raise LocalProtocolError(f"the peer has no open request {answer.request_id!r}")
+                    raise LocalProtocolError(f"the peer sent no request {answer.request_id!r} that is still unanswered")
                 self.peer_requests.discard(answer.request_id)
 
     def _handle_line(self, line: Line) -> list[Message]:
@@ -193,7 +193,9 @@ class Connection:
     def _open_request(self, request_id: RequestId, message: Message) -> Message:
         """Record that the peer waits for a reply. An open id must not be answered twice."""
         if request_id in self.peer_requests:
-            return Refused(reason=f"request id {request_id!r} is still open", kind="control_request")
+            return Refused(
+                reason=f"request id {request_id!r} is already used by an unanswered request", kind="control_request"
+            )
         self.peer_requests.add(request_id)
         return message
 

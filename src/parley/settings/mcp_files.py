@@ -140,7 +140,11 @@ def from_project(
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
         return [], [
-            str(SettingsProblem(path=path, text="must contain an object `mcpServers`; its MCP servers are not used"))
+            str(
+                SettingsProblem(
+                    path=path, text="the file must contain an object `mcpServers`; its servers are not used"
+                )
+            )
         ]
     approves_all, approved = merged.is_on("enableAllProjectMcpServers"), merged.get("enabledMcpjsonServers", ())
     obstacles = {
@@ -157,7 +161,7 @@ def from_project(
     for reason in dict.fromkeys(reason for reason in obstacles.values() if reason is not None):
         names = ", ".join(printable(name) for name in [name for name in servers if obstacles[name] == reason][:12])
         advice = f"{reason} (to trust it, run `parley trust {printable(folder)}`)"
-        warnings.append(f"settings: {printable(path)}: no effect: MCP servers {names}: {advice}")
+        warnings.append(f"settings: {printable(path)}: the MCP servers {names} are not used: {advice}")
     disabled = (*merged.get("disabledMcpjsonServers", ()), *rejected)
     active = {name: server for name, server in servers.items() if name not in disabled and obstacles[name] is None}
     return [

@@ -459,4 +459,5 @@ def format_ignored(path: str, reason: str, keys: list[str], project: str) -> str
     names = list(dict.fromkeys(printable(key) for key in keys))
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     advice = f" (to trust it, run `parley trust {printable(project)}`)" if reason in (NOT_TRUSTED, CHANGED) else ""
-    return f"settings: {printable(path)}: no effect: {', '.join(names[:MOST_NAMED])}{more}: {reason}{advice}"
+    have = "has" if len(names) == 1 else "have"
+    return f"settings: {printable(path)}: {', '.join(names[:MOST_NAMED])}{more} {have} no effect: {reason}{advice}"

@@ -182,7 +182,7 @@ def check_dropped(dropped: list[Entry], prompt: str) -> None:
     merged = [uuid for uuid in first.message.get("user_message_uuids") or () if uuid != prompt]
     if merged:
         raise SessionError(
-            f"{REJECTED} the prompt {merged[0]} is answered in the turn of {prompt!r} and would be dropped"
+            f"{REJECTED} the prompt {merged[0]} was answered together with {prompt!r} and would be dropped too"
         )
 
 

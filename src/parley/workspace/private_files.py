@@ -95,7 +95,7 @@ def open_folder(
         owner = os.fstat(folder).st_uid
         for number, name in enumerate(parts[at:], at + 1):
             if name == "..":
-                raise refuse(path, "leads out of its folder")
+                raise refuse(path, "is outside its folder")
             if make:
                 with suppress(FileExistsError):
                     os.mkdir(name, mode, dir_fd=folder)

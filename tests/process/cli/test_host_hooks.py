@@ -137,14 +137,14 @@ def test_more_output_than_is_kept_is_a_failure_of_a_guard(run: Any, tmp_path: Pa
     settings = json.dumps({"hooks": {"PreToolUse": [entry]}})
     done = run("-p", "--model", "offline", "--permission-mode", "acceptEdits", "--settings", settings, TOUCH)
     assert not (tmp_path / "ran.txt").exists()
-    assert "its output is longer than" in done.stderr
+    assert "the output is longer than" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("entry", "hook", "reason"),
     [
         ({}, {"timeout": "10"}, "timeout '10' is not a positive number of seconds"),
-        ({}, {"onFailure": "contniue"}, "onFailure 'contniue' must be block or continue"),
+        ({}, {"onFailure": "contniue"}, "onFailure must be block or continue, not 'contniue'"),
         ({"macher": "Bash"}, {}, "ignored keys: macher"),
     ],
 )

@@ -119,13 +119,13 @@ head -c %d /dev/zero | tr '\\0' x; printf '"}}'"""
 @pytest.mark.parametrize(
     ("line", "failure"),
     [
-        ("echo '{\"continue\": 1}'", "its output is invalid"),
-        ('echo \'{"decision": "block",}\'', "its output is not valid JSON"),
-        (LONG % MAX_OUTPUT_BYTES, "its output is longer than"),
-        ('echo \'{"decision": "block", "decisi\\u006fn": "approve"}\'', "its output is invalid"),
-        ('echo checking; echo \'{"decision": "block"}\'', "its output contains a decision"),
-        ('echo \'[{"decision": "block"}]\'', "its output contains a decision"),
-        ('echo \'{"permisionDecision": "deny"}\'', "its output has no decision, but it has unknown keys"),
+        ("echo '{\"continue\": 1}'", "the output is invalid"),
+        ('echo \'{"decision": "block",}\'', "the output is not valid JSON"),
+        (LONG % MAX_OUTPUT_BYTES, "the output is longer than"),
+        ('echo \'{"decision": "block", "decisi\\u006fn": "approve"}\'', "the output is invalid"),
+        ('echo checking; echo \'{"decision": "block"}\'', "the output contains a decision"),
+        ('echo \'[{"decision": "block"}]\'', "the output contains a decision"),
+        ('echo \'{"permisionDecision": "deny"}\'', "the output has no decision, but it has unknown keys"),
     ],
 )
 async def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path, line: str, failure: str) -> None:
@@ -232,6 +232,6 @@ async def test_one_in_the_background_that_takes_too_long_is_ended(tmp_path: Path
     async def scenario(place: HookEnvironment) -> None:
         found = await ran(hook(place, 'echo \'{"async": true, "asyncTimeout": 1}\'; sleep 600', "Stop"))
         assert found.background is not None
-        assert (await found.background).failure == "it did not finish within 0.001 s and was stopped"
+        assert (await found.background).failure == "the command did not finish within 0.001 s and was stopped"
 
     await at(tmp_path, scenario)

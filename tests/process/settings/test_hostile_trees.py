@@ -283,8 +283,8 @@ def test_what_is_inert_is_said_once_for_each_file_with_the_way_to_change_it(host
 
     advice = f"the folder is not trusted (to trust it, run `parley trust {hostile.tree}`)"
     assert hostile.runs[-1].stderr.splitlines() == [
-        f"settings: {hostile.tree}/{LOCAL}: no effect: hooks: {advice}",
-        f"settings: {hostile.tree}/{SETTINGS}: no effect: hooks: {advice}",
+        f"settings: {hostile.tree}/{LOCAL}: hooks has no effect: {advice}",
+        f"settings: {hostile.tree}/{SETTINGS}: hooks has no effect: {advice}",
     ]
 
 

@@ -15,7 +15,7 @@ def test_keys_without_effect_are_named_once_on_stderr_and_to_the_client(machine:
 
     (line,) = [line for line in done.stderr.splitlines() if "cleanupPeriodDays" in line]
     path = machine.config / "settings.json"
-    assert line == f"settings: {path}: no effect: cleanupPeriodDays, fastMode: Parley does not support it"
+    assert line == f"settings: {path}: cleanupPeriodDays, fastMode have no effect: Parley does not support it"
     assert done.notices == [line]
     assert done.of("system", "informational")[0]["level"] == "warning"
     kinds = [(line["type"], line.get("subtype")) for line in done.lines]
@@ -43,7 +43,7 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(machine: Machine)
     path = machine.config / "settings.json"
     (notice,) = done.notices
     keys = "permisions (did you mean permissions?), permissions.denny (did you mean permissions.deny?), zzzzzz"
-    assert notice == f"settings: {path}: no effect: {keys}: unknown key"
+    assert notice == f"settings: {path}: {keys} have no effect: unknown key"
     assert notice in done.stderr
 
 
@@ -51,8 +51,8 @@ def test_a_key_for_administrators_is_reported_in_other_layers(machine: Machine) 
     done = machine.run(user={"deniedModels": ["x"]}, settings={"allowManagedHooksOnly": True})
 
     assert done.notices == [
-        "settings: --settings: no effect: allowManagedHooksOnly: only managed settings can set this",
-        f"settings: {machine.config / 'settings.json'}: no effect: deniedModels: only managed settings can set this",
+        "settings: --settings: allowManagedHooksOnly has no effect: only managed settings can set this",
+        f"settings: {machine.config / 'settings.json'}: deniedModels has no effect: only managed settings can set this",
     ]
 
 
@@ -188,8 +188,8 @@ def test_a_change_without_effect_is_reported_when_it_is_made(machine: Machine) -
 
     assert done.of("control_response")[0]["response"]["subtype"] == "success"
     assert done.notices == [
-        "settings: --settings: no effect: fastMode: Parley does not support it",
-        "settings: --settings: no effect: languag (did you mean language?): unknown key",
+        "settings: --settings: fastMode has no effect: Parley does not support it",
+        "settings: --settings: languag (did you mean language?) has no effect: unknown key",
     ]
     assert all(notice in done.stderr for notice in done.notices)
 

@@ -42,7 +42,7 @@ def test_an_entry_has_its_file() -> None:
         ("m", {"contextwindow": 9}, ": Object contains unknown field `contextwindow`"),
         ("m", {"price": {"input": 1}}, ": Object missing required field `output` - at `$.price`"),
         ("m", {"price": {"input": 1, "output": -1}}, ": Expected `float` >= 0.0 - at `$.price.output`"),
-        ("opus", {}, " is a short name; use the name of the model, such as 'claude-opus-5-5'"),
+        ("opus", {}, " is a short name; use a full model name, such as 'claude-opus-5-5'"),
     ],
 )
 def test_an_invalid_entry_is_an_error_with_file_and_key(name: str, value: Any, reason: str) -> None:

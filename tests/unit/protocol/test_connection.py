@@ -151,7 +151,7 @@ def test_an_answer_without_an_id_is_refused() -> None:
 def test_an_answer_no_one_asked_for_is_not_sent() -> None:
     host, _ = pair()
 
-    with pytest.raises(LocalProtocolError, match="the peer has no open request 'r1'"):
+    with pytest.raises(LocalProtocolError, match="the peer sent no request 'r1' that is still unanswered"):
         host.send(yes("r1"))
 
 
@@ -179,7 +179,7 @@ def test_the_id_of_an_open_request_is_not_used_again() -> None:
     host, engine = pair()
     host.receive(engine.send(may_i("r1")))
 
-    with pytest.raises(LocalProtocolError, match="request id 'r1' is still open"):
+    with pytest.raises(LocalProtocolError, match="request id 'r1' is already used by an unanswered request"):
         engine.send(may_i("r1"))
 
 
@@ -189,7 +189,7 @@ def test_a_second_request_under_an_open_id_is_refused_and_the_first_stays_open()
 
     assert host.receive(question + question) == [
         may_i("r1"),
-        Refused(reason="request id 'r1' is still open", kind="control_request"),
+        Refused(reason="request id 'r1' is already used by an unanswered request", kind="control_request"),
     ]
     assert engine.receive(host.send(yes("r1"))) == [yes("r1")]
 

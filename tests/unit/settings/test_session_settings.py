@@ -64,7 +64,7 @@ def test_agents_and_commands_act_as_they_were_when_the_folder_was_trusted(folder
     recipes, _ = desk(folders).templates()
     assert (agents["a"].permissionMode, agents["b"].permissionMode) == ("plan", UNSET)
     assert [str(problem) for problem in problems] == [
-        f"settings: {tree}/agents/b.md: no effect: permissionMode: {CHANGED}",
+        f"settings: {tree}/agents/b.md: permissionMode has no effect: {CHANGED}",
     ]
     assert {recipe.name: recipe.is_trusted for recipe in recipes} == {"a": True, "b": False}
 
@@ -86,8 +86,8 @@ def test_what_does_not_count_is_reported_in_one_line_that_can_do_no_harm_to_a_te
     named = ", ".join(f"key{number:02}" for number in range(11))
     advice = f"the folder is not trusted (to trust it, run `parley trust {folders}/project`)"
     assert desk(folders).warnings() == [
-        f"settings: {path}: no effect: \\x1b[2Jevil, {named} and 1 more: {advice}",
-        f"settings: {path}: no effect: apiKeyHelper: a project cannot set this",
+        f"settings: {path}: \\x1b[2Jevil, {named} and 1 more have no effect: {advice}",
+        f"settings: {path}: apiKeyHelper has no effect: a project cannot set this",
     ]
 
 

@@ -60,7 +60,7 @@ def read_number(given: GivenArgs, key: str, most: float, *, is_whole: bool = Fal
     except ValueError:
         value = -1
     if not 0 <= value <= most:
-        raise InvalidArguments(f"invalid value {text!r} for option '--{key}' (0 to {most})")
+        raise InvalidArguments(f"invalid value {text!r} for option '--{key}' (expected a number from 0 to {most})")
     return value
 
 

@@ -251,7 +251,7 @@ def run(given: GivenArgs) -> int:
         # The exception's own text suggests --fork-session and --steal, which do not apply here.
         busy = f"Session {exc.session_id} is in use by {exc.holder}."
         raise SessionError(
-            f"{busy} `{given.action}` requires exclusive access; try again when it has exited."
+            f"{busy} `{given.action}` requires exclusive access; try again when that process has exited."
         ) from None
 
 

@@ -85,7 +85,7 @@ async def read_mention(conversation: Conversation, mention: Mention, path: str) 
     content = outcome.output.content
     if outcome.executed_input is None or outcome.output.is_error or outcome.stop_reason is not None:
         why = None if outcome.stop_reason is None else f"a hook stopped it: {outcome.stop_reason}"
-        send_problem(conversation, mention, why or (content if isinstance(content, str) else "it cannot be read"))
+        send_problem(conversation, mention, why or (content if isinstance(content, str) else "the file cannot be read"))
         return []
     head = f"{what} {path}, which is mentioned below as @{mention.name}:"
     contexts = [{"type": "text", "text": context} for context in outcome.contexts]

@@ -222,7 +222,7 @@ class HookDispatcher:
             report.send_ended(HookRun(), "cancelled")
             raise
         except TimeoutError:
-            ran = HookRun(failure=f"it did not answer within {hook.timeout_seconds:g} s")
+            ran = HookRun(failure=f"the hook did not answer within {hook.timeout_seconds:g} s")
         except HookFailed as exc:
             ran = HookRun(failure=str(exc), unknown=exc.unknown)
         except Exception as exc:

@@ -144,7 +144,7 @@ class SessionHooks:
         verdict = await self._dispatcher.fire("WorktreeCreate", {"name": name})
         path = verdict.fields.get("worktreePath")
         if verdict.blocked is not None:
-            raise ToolError(f"The worktree was not created: a WorktreeCreate hook blocked it: {verdict.blocked}")
+            raise ToolError(f"The worktree was not created: a WorktreeCreate hook blocked this: {verdict.blocked}")
         if not isinstance(path, str) or not os.path.isabs(path) or not await asyncio.to_thread(os.path.isdir, path):
             raise ToolError(
                 "The worktree was not created: the WorktreeCreate hook must give the absolute path of a folder "
@@ -202,7 +202,9 @@ class SessionHooks:
         details = {"source": source, **({} if path is None else {"file_path": path})}
         verdict = await self._dispatcher.fire("ConfigChange", details)
         if verdict.blocked is not None:
-            raise NotPossible(f"the settings were not changed: a ConfigChange hook blocked it: {verdict.blocked}")
+            raise NotPossible(
+                f"the settings were not changed: a ConfigChange hook blocked the change: {verdict.blocked}"
+            )
 
     def settings_changed(self) -> None:
         """The engine changed a settings file itself: it is not reported again."""

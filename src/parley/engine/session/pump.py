@@ -55,11 +55,11 @@ class Pump:
     async def request(self, request: Request, request_id: str | None = None) -> Any:
         if self._is_closed or not self._connection.can_request:
             raise HostGone(
-                "the client has disconnected" if self._is_closed else "the dialect has no requests to the client"
+                "the client has disconnected" if self._is_closed else "this dialect cannot send requests to the client"
             )
         request_id = request_id or self._new_id()
         if request_id in self._waiting:
-            raise LocalProtocolError(f"request id {request_id!r} is still open")
+            raise LocalProtocolError(f"request id {request_id!r} is already used by an unanswered request")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = answer
         question = self._requests[request_id] = ControlRequest(request_id=request_id, request=request)

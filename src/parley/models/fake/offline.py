@@ -167,7 +167,9 @@ def parse_fault(text: str) -> ScriptedError:
     if not status.isdecimal():
         return ScriptedError(message=text)
     return ScriptedError(
-        status=int(status), type=kinds.get(int(status), "api_error"), message=message or "failed as requested"
+        status=int(status),
+        type=kinds.get(int(status), "api_error"),
+        message=message or "the prompt requested this failure",
     )
 
 

@@ -56,7 +56,9 @@ class Replay:
             last_ms = at_ms
             yield event
         if exchange.end is None or exchange.end.closed:
-            raise ModelError(f"recording {self._recording.name} was cut off within this answer", kind="recording_cut")
+            raise ModelError(
+                f"recording {self._recording.name} ends in the middle of this answer", kind="recording_cut"
+            )
         await self._wait(exchange.end.at_ms - last_ms)
         if exchange.end.error is not None:
             raise exchange.end.error.to_error()

@@ -41,7 +41,10 @@ def is_critical_delete(command: str, cwd: str, home: str) -> bool:
         return False
     folders = dict.fromkeys([cwd, *(found for words in parts for found in _find_cd_folders(words, cwd, home))])
     if len(targets) * len(folders) > MAX_CHECKS:
-        raise OverBudget(f"It deletes too many files to check, in {len(folders):,} folders (at most {MAX_CHECKS:,})")
+        raise OverBudget(
+            f"It may delete too many files to check: {len(targets):,} names in {len(folders):,} "
+            f"folders (at most {MAX_CHECKS:,})"
+        )
     return any(_is_critical(target, folder, home, recursive) for target, recursive in targets for folder in folders)
 
 

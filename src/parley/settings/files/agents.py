@@ -67,7 +67,8 @@ def load_agents(
         if kind.observer or kind.observerMessage:
             problems.append(SettingsProblem(path=str(path), text=f"`observer` has no effect: {NOT_OBSERVED}"))
         if dropped:
-            problems.append(SettingsProblem(path=str(path), text=f"no effect: {', '.join(dropped)}: {reason}"))
+            text = f"{', '.join(dropped)} {'has' if len(dropped) == 1 else 'have'} no effect: {reason}"
+            problems.append(SettingsProblem(path=str(path), text=text))
         if name in found:
             problems.append(
                 SettingsProblem(path=str(path), text=f"not used as an agent: another agent is named {name!r}")

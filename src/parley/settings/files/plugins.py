@@ -70,7 +70,7 @@ def read_plugin(folder: str, errors: list[Json], *, with_servers: bool) -> Plugi
             f"{MANIFEST}: `name` must consist of letters, digits, `-`, `_` and single dots, not {name!r}"
         )
     if ignored := [key for key in UNSUPPORTED if key in manifest]:
-        errors.append(build_error(name, "not-heeded", f"{MANIFEST}: no effect: {', '.join(ignored)}"))
+        errors.append(build_error(name, "not-heeded", f"{MANIFEST}: keys without effect: {', '.join(ignored)}"))
     hooks = load_part(folder, manifest, "hooks", HOOKS, errors)
     servers = load_part(folder, manifest, "mcpServers", SERVERS, errors) if with_servers else {}
     return Plugin(
@@ -107,7 +107,7 @@ def load_part(folder: str, manifest: Json, key: str, default_file: str, errors: 
         values = given if isinstance(given, dict) else read_part(folder, given)
         inner = values.get(key, values if isinstance(given, dict) else None)
         if not isinstance(inner, dict):
-            raise safe_read.UnreadableFile(f"must contain an object {key!r}")
+            raise safe_read.UnreadableFile(f"the file must contain an object {key!r}")
     except safe_read.MissingFile as exc:
         if key in manifest:
             errors.append(build_error(manifest["name"], f"{key}-invalid", f"{given} {exc}"))

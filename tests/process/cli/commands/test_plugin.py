@@ -197,7 +197,7 @@ def test_a_plugin_for_one_project_counts_there_only(run: Any, tmp_path: Path, ki
     put(other, ".claude/settings.json", '{"enabledPlugins": {"kit@parley": true}}')
     line, stderr = init(run, "--project-config-root", "other")
     assert line["plugins"] == []
-    assert "no effect: enabledPlugins.kit@parley: the folder is not trusted" in stderr
+    assert "enabledPlugins.kit@parley has no effect: the folder is not trusted" in stderr
 
 
 def test_plugins_that_claude_code_installed_load_and_those_that_are_missing_are_named(

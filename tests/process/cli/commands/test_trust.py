@@ -169,7 +169,7 @@ def test_what_was_changed_since_is_not_trusted_until_it_is_trusted_again(
     with_hook(project, tmp_path / "second")
     path = project / ".claude" / "settings.json"
     assert turn(parley) == (
-        f"settings: {path}: no effect: hooks: it is new or has changed since the folder was trusted "
+        f"settings: {path}: hooks has no effect: it is new or has changed since the folder was trusted "
         f"(to trust it, run `parley trust {project}`)\n"
     )
     assert not (tmp_path / "second").exists()
@@ -188,7 +188,7 @@ def test_a_server_that_was_changed_since_is_not_started(parley: Any, project: Pa
     assert "in effect: .mcp.json.a=" in parley("trust", ".")[0]
     path.write_text(json.dumps({"mcpServers": {"a": server("a"), "b": server("evil"), "c": server("evil")}}))
 
-    assert f"settings: {path}: no effect: MCP servers b, c: it is new or has changed" in turn(parley)
+    assert f"settings: {path}: the MCP servers b, c are not used: it is new or has changed" in turn(parley)
     assert not (tmp_path / "evil").exists()
 
 

@@ -41,8 +41,8 @@ async def test_a_skill_that_an_agent_is_given_is_in_its_context_from_the_start(t
     assert "Hush." not in transcript(tmp_path)
     assert [next(harness.messages("result"))["result"], *harness.warnings] == [
         "Done.",
-        "agent 'helper': there is no skill 'nobody' that a model may use",
-        "agent 'helper': there is no skill 'secret' that a model may use",
+        "agent 'helper': there is no skill 'nobody', or models cannot use it",
+        "agent 'helper': there is no skill 'secret', or models cannot use it",
     ]
 
 
@@ -153,7 +153,7 @@ You help."""
     assert next(harness.messages("result"))["result"] == "Done."
     await visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), skip_permissions=True, agent="helper")
     assert list(tmp_path.glob("sprung-*")) == []
-    assert any("no effect: hooks, mcpServers, initialPrompt" in words for words in harness.warnings)
+    assert any("hooks, mcpServers, initialPrompt have no effect" in words for words in harness.warnings)
     assert any("the skill 'trap' is left out" in words for words in harness.warnings)
     trusting: Any = {"skip_permissions": True, "agent": "helper", "setting_sources": ("user", "project")}
     await visit(tmp_path, '[[turn]]\ntext = "Hi."\n', saying("go"), **trusting)

@@ -301,7 +301,7 @@ async def test_hooks_make_and_remove_worktrees_in_place_of_git(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("create", "words"),
     [
-        ("echo No room >&2; exit 2", "a WorktreeCreate hook blocked it: No room"),
+        ("echo No room >&2; exit 2", "a WorktreeCreate hook blocked this: No room"),
         ("exit 1", "must give the absolute path of a folder that exists, not None."),
         ("echo relative", "must give the absolute path of a folder that exists, not 'relative'."),
     ],

@@ -412,10 +412,10 @@ async def test_a_question_that_stays_open_is_reported(tmp_path: Path, monkeypatc
     ("answer", "told"),
     [
         (ValueError("broken"), "the client answered with an error: broken"),
-        ({"continue": "maybe"}, "its output is invalid"),
-        ("deny", "its output is invalid"),
-        ({"permisionDecision": "deny"}, "its output has no decision, but it has unknown keys: permisionDecision"),
-        (SILENCE, "it did not answer within 0.05 s"),
+        ({"continue": "maybe"}, "the output is invalid"),
+        ("deny", "the output is invalid"),
+        ({"permisionDecision": "deny"}, "the output has no decision, but it has unknown keys: permisionDecision"),
+        (SILENCE, "the hook did not answer within 0.05 s"),
     ],
     ids=["error", "invalid", "nonsense", "misspelt", "timeout"],
 )
@@ -566,7 +566,7 @@ async def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) ->
 
     await run(scenario)
     (log,) = tmp_path.glob("home/.claude/projects/*/*/subagents/*.jsonl")
-    assert ("its output is withheld" in log.read_text(), "the secret" in log.read_text()) == (True, False)
+    assert ("the output is withheld" in log.read_text(), "the secret" in log.read_text()) == (True, False)
 
 
 async def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next(tmp_path: Path) -> None:

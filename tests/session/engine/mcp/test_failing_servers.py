@@ -40,9 +40,9 @@ async def test_servers_that_never_answer_fail_within_their_limit_with_reason_and
         await harness.receive("result")
         answer = (await harness.request("mcp_status"))["response"]["response"]["mcpServers"]
         told = {server["name"]: server for server in answer}
-        assert told["mute"]["error"] == "did not answer within 3 s"
+        assert told["mute"]["error"] == "the server did not answer within 3 s"
         assert told["mute"]["stderr"] == "plain in the manner mute\n"
-        assert told["absent"]["error"] == "cannot be started: no program 'no-such-program-anywhere' in PATH"
+        assert told["absent"]["error"] == "the server cannot be started: no program 'no-such-program-anywhere' in PATH"
         assert told["odd"]["error"].startswith("unknown type 'pigeon'")
 
     limits = {"MCP_TIMEOUT": "3000"}
@@ -50,7 +50,9 @@ async def test_servers_that_never_answer_fail_within_their_limit_with_reason_and
     failed = dict.fromkeys(("mute", "deaf", "absent", "odd"), "failed")
     assert states(harness) == {**failed, "plain": "connected"}
     assert {change["name"]: change["status"] for change in news(harness)} == failed
-    assert "The MCP server 'mute' is not connected (failed): did not answer within 3 s" in results(harness)[0]
+    assert (
+        "The MCP server 'mute' is not connected (failed): the server did not answer within 3 s" in results(harness)[0]
+    )
     assert any("MCP server mute: failed: did not answer" in warning for warning in harness.warnings)
 
 
@@ -63,7 +65,7 @@ async def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path:
             "name": "plain",
             "status": "pending",
             "source": "dynamic",
-            "error": "ended with exit code 1; reconnecting",
+            "error": "the server ended with exit code 1; reconnecting",
             "stderr": "plain in the manner once\none call is enough\n",
             "tools_removed": ["mcp__plain__echo", "mcp__plain__which"],
         }
@@ -100,7 +102,7 @@ async def test_a_server_that_dies_in_a_call_is_an_error_of_that_call(tmp_path: P
     servers = config(workshop=own("workshop.py", "stdio"))
     turns = script([("mcp__workshop__collapse", {})], "Done.")
     harness = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
-    assert results(harness) == ["MCP server 'workshop': ended with exit code 3"]
+    assert results(harness) == ["MCP server 'workshop': the server ended with exit code 3"]
     assert news(harness)[0]["stderr"] == "the roof came down\n"
 
 
@@ -113,7 +115,7 @@ async def test_a_flood_is_in_a_file_and_a_line_without_end_ends_the_connection(t
     assert len(short["text"]) < 5_000
     saved = Path(short["text"].partition("saved to: ")[2].partition("\n")[0])
     assert saved.read_text() == "x" * 3145728
-    assert lost == "MCP server 'workshop': sent a line of more than 32 MB"
+    assert lost == "MCP server 'workshop': the server sent a line of more than 32 MB"
     assert max(len(line) for line in harness.raw.splitlines()) < 1_000_000
 
 
@@ -131,7 +133,7 @@ async def test_no_model_is_called_while_a_required_server_is_missing(tmp_path: P
         result = await harness.receive("result")
         assert result["subtype"] == "error_during_execution"
         assert result["errors"] == [
-            "the required MCP server 'plain' is not connected (failed): did not answer within 0.7 s"
+            "the required MCP server 'plain' is not connected (failed): the server did not answer within 0.7 s"
         ]
         assert (result["num_turns"], result["fault_type"]) == (0, "tool_error")
         await harness.request("mcp_toggle", serverName="plain", enabled=False)
@@ -265,8 +267,8 @@ async def test_what_a_server_prints_in_the_wrong_place_reports_why_it_failed(tmp
     servers = config(plain={"command": "/bin/sh", "args": ["-c", "echo no licence; exit 3"]})
     harness = await visit(tmp_path, script("Done."), one_turn, mcp_config=servers)
     [change] = news(harness)
-    assert (change["error"], change["stderr"]) == ("ended with exit code 3", "no licence\n")
-    assert "MCP server plain: failed: ended with exit code 3 (no licence)" in harness.warnings
+    assert (change["error"], change["stderr"]) == ("the server ended with exit code 3", "no licence\n")
+    assert "MCP server plain: failed: the server ended with exit code 3 (no licence)" in harness.warnings
 
 
 def answers_to(request_id: str) -> Callable[[Json], bool]:
@@ -307,7 +309,7 @@ async def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_end
     async def scenario(harness: SessionHarness) -> None:
         await one_turn(harness)
         lost = await seen(harness, lambda line: line.get("mcp_server", {}).get("status") == "pending")
-        assert lost["mcp_server"]["error"] == "closed its output; reconnecting"
+        assert lost["mcp_server"]["error"] == "the server closed its output; reconnecting"
         await seen(harness, lambda line: line.get("mcp_server", {}).get("status") == "connected")
         first, _ = map(int, mark.read_text().split())
         await asyncio.to_thread(wait_for, lambda: not alive(first))
@@ -317,13 +319,13 @@ async def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_end
     servers = config(plain=own("plain.py", "shut", str(mark)))
     harness = await visit(tmp_path, turns, scenario, limits, mcp_config=servers, allowed_tools=ALL)
 
-    assert results(harness) == ["MCP server 'plain': closed its output"]
+    assert results(harness) == ["MCP server 'plain': the server closed its output"]
 
 
 async def test_a_server_that_closes_its_output_before_it_says_anything_fails_at_once(tmp_path: Path) -> None:
     async def scenario(harness: SessionHarness) -> None:
         await one_turn(harness)
-        assert (await status(harness))[0]["error"] == "closed its output"
+        assert (await status(harness))[0]["error"] == "the server closed its output"
 
     servers = config(plain=own("plain.py", "closed", required=False))
     harness = await visit(tmp_path, script("Done."), scenario, {"MCP_TIMEOUT": "600000"}, mcp_config=servers)
@@ -433,7 +435,7 @@ async def test_a_projects_servers_start_only_in_a_trusted_folder(tmp_path: Path)
 
     assert states(harness) == {}
     assert not (tmp_path / "ran").exists()
-    warning = ".mcp.json: no effect: MCP servers evil: the folder is not trusted"
+    warning = ".mcp.json: the MCP servers evil are not used: the folder is not trusted"
     assert any(warning in one for one in harness.warnings)
 
 

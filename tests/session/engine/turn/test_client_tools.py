@@ -203,7 +203,9 @@ async def test_an_interrupt_ends_the_wait_and_a_late_result_is_dropped(tmp_path:
 
     assert [block["tool_use_id"] for block in told_results(harness)] == ["t1"]
     assert len(list(harness.messages("result"))) == 2
-    assert any("a tool_result was dropped: no client tool call waits for it (t1)" in warning for warning in harness.warnings)
+    assert any(
+        "a tool_result was dropped: no client tool call waits for it (t1)" in warning for warning in harness.warnings
+    )
 
 
 async def test_a_result_for_nothing_that_comes_while_nothing_runs_has_its_own_bad_result(tmp_path: Path) -> None:

@@ -39,20 +39,28 @@ def to(prompt: str) -> ScriptedTurn:
         ("fail 529 busy", ScriptedTurn(error=ScriptedError(status=529, type="overloaded_error", message="busy"))),
         (
             "fail 401",
-            ScriptedTurn(error=ScriptedError(status=401, type="authentication_error", message="failed as requested")),
+            ScriptedTurn(
+                error=ScriptedError(
+                    status=401, type="authentication_error", message="the prompt requested this failure"
+                )
+            ),
         ),
         (
             "fail 403",
-            ScriptedTurn(error=ScriptedError(status=403, type="permission_error", message="failed as requested")),
+            ScriptedTurn(
+                error=ScriptedError(status=403, type="permission_error", message="the prompt requested this failure")
+            ),
         ),
         (
             "fail 429",
-            ScriptedTurn(error=ScriptedError(status=429, type="rate_limit_error", message="failed as requested")),
+            ScriptedTurn(
+                error=ScriptedError(status=429, type="rate_limit_error", message="the prompt requested this failure")
+            ),
         ),
         ("fail 418 tea", ScriptedTurn(error=ScriptedError(status=418, type="api_error", message="tea"))),
         (
             "wait 2\nsay never said\nfail 500",
-            ScriptedTurn(error=ScriptedError(status=500, message="failed as requested"), delay_ms=2000),
+            ScriptedTurn(error=ScriptedError(status=500, message="the prompt requested this failure"), delay_ms=2000),
         ),
         ("  say   with spaces  ", ScriptedTurn(text="with spaces")),
         ("Dear puppet,\nsay Hi.\nThank you.", ScriptedTurn(text="Hi.")),

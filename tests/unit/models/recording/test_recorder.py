@@ -177,7 +177,7 @@ async def test_an_answer_that_was_interrupted_plays_up_to_there(tmp_path: Path) 
     await hang_up()
 
     assert lines(path)[-1] == {"type": "end", "number": 1, "at_ms": 3.0, "closed": True}
-    with pytest.raises(ModelError, match="was cut off within this answer"):
+    with pytest.raises(ModelError, match="ends in the middle of this answer"):
         await heard(Replay(path), asking(user("a")))
 
 

@@ -58,9 +58,9 @@ def test_servers_have_the_plugins_name_before_theirs_and_its_folder_in_them(tmp_
         ({"hooks": 3}, ("hooks-invalid", ".claude-plugin/plugin.json: must be an object or the name of a file")),
         (
             {"mcpServers": "hooks/hooks.json"},
-            ("mcpServers-invalid", "hooks/hooks.json: must contain an object 'mcpServers'"),
+            ("mcpServers-invalid", "hooks/hooks.json: the file must contain an object 'mcpServers'"),
         ),
-        ({"commands": ["./more"]}, ("not-heeded", ".claude-plugin/plugin.json: no effect: commands")),
+        ({"commands": ["./more"]}, ("not-heeded", ".claude-plugin/plugin.json: keys without effect: commands")),
     ],
 )
 def test_a_part_that_cannot_be_used_costs_itself(tmp_path: Path, said: dict[str, Any], told: tuple[str, str]) -> None:
@@ -95,5 +95,5 @@ def test_a_plugin_brings_agents_under_its_name_but_not_what_would_act(tmp_path: 
     }
     assert [error["message"] for error in found.errors] == [
         "agents/broken.md: not used as an agent: `description` is missing or not a string",
-        "agents/eager.md: no effect: permissionMode: an agent of a plugin cannot set it",
+        "agents/eager.md: permissionMode has no effect: an agent of a plugin cannot set it",
     ]

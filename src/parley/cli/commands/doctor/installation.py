@@ -60,7 +60,7 @@ def check_path() -> Check:
     if path is None:
         return Check("PATH", "warning", "`parley` is not on the PATH")
     if os.path.realpath(path) != os.path.realpath(sys.argv[0]) and os.path.basename(sys.argv[0]) == "parley":
-        return Check("PATH", "warning", f"`parley` is {path}, but this is {sys.argv[0]}")
+        return Check("PATH", "warning", f"`parley` on the PATH is {path}, but this program is {sys.argv[0]}")
     return Check("PATH", "ok", f"`parley` is {path}")
 
 
@@ -68,7 +68,7 @@ def check_claude() -> Check:
     """Which program clients start that look for `claude` on the PATH."""
     path = shutil.which("claude")
     if path is None:
-        return Check("claude", "ok", f"not on the PATH; `parley link claude` makes a link to Parley. {BUNDLED}")
+        return Check("claude", "ok", f"not on the PATH; `parley link claude` creates a link to Parley. {BUNDLED}")
     target = os.path.realpath(path)
     is_ours = os.path.basename(target) == "parley"
     what = "a link to Parley" if is_ours else "not Parley"

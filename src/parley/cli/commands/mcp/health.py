@@ -193,7 +193,7 @@ class NoHost:
         pass
 
     async def request(self, request: object, request_id: str | None = None) -> Any:
-        raise HostGone("there is no client")
+        raise HostGone("no client is connected, so its requests cannot be answered")
 
     async def drain(self) -> bool:
         return True

@@ -126,7 +126,7 @@ def check(session: Session, request: requests.Initialize) -> None:
         raise NotPossible(f"initialize.title must have at most {MAX_TITLE_CHARS} characters")
     for alias, name in (request.toolAliases or {}).items():
         if not alias or not name:
-            raise NotPossible(f"initialize.toolAliases: {alias!r} and {name!r} must be names of tools")
+            raise NotPossible(f"initialize.toolAliases: {alias!r} and {name!r} must be non-empty names of tools")
     for name, config in list_server_configs(request):
         if isinstance(config, dict) and "tools" in config:
             check_policies(name, request)

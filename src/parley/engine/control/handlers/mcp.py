@@ -188,7 +188,7 @@ async def run_allowed(session: Session, name: str, arguments: Json, seconds: flo
 
 async def mcp_read_resource(session: Session, request: panel_requests.McpReadResource) -> Json:
     if not request.uri.startswith("ui://"):
-        raise NotPossible("only resources with ui:// addresses can be read this way")
+        raise NotPossible("mcp_read_resource reads only resources whose address starts with ui://")
     server = find_server(session, request.serverName)
     if server.spec.kind == "sdk":
         raise NotPossible(
