@@ -282,7 +282,11 @@ def resolve(answer: asyncio.Future[Json], message: Json) -> None:
     error = message.get("error")
     if error is not None:
         details = as_object(error)
-        answer.set_exception(ServerError(details.get("code"), str(details.get("message") or "error without a message")))
+        answer.set_exception(
+            ServerError(
+                details.get("code"), str(details.get("message") or "the server returned an error without a message")
+            )
+        )
     else:
         answer.set_result(as_object(message.get("result")))
 

@@ -95,7 +95,7 @@ class MemoryRead:
 
 def open_recall(context: Context) -> Recall:
     if context.session.open_memory is None:
-        raise ToolError("This session has no memory.")
+        raise ToolError("The long-term memory is not available in this session.")
     return context.session.open_memory()
 
 

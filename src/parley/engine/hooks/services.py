@@ -81,7 +81,7 @@ class SessionHookServices:
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, is_listed: bool) -> HttpReply:
         open_web = self._conversation.tool_context.open_web
         if open_web is None:
-            raise HookFailed("this session has no access to the network")
+            raise HookFailed("the network is not available in this session")
         try:
             page = await open_web().post(url, headers, body, own=is_listed)
         except ToolError as exc:

@@ -153,8 +153,10 @@ def convert_error(exc: Exception) -> ModelError:
     if isinstance(exc, anthropic.APITimeoutError):
         return ModelError(LATE, kind="timeout_error", retryable=True)
     if isinstance(exc, anthropic.APIConnectionError):
-        return ModelError(f"no answer from the cloud: {exc.__cause__ or exc}", kind="connection_failed", retryable=True)
-    return ModelError(f"cannot call the cloud: {exc}", kind="no_key")
+        return ModelError(
+            f"no answer from the cloud service: {exc.__cause__ or exc}", kind="connection_failed", retryable=True
+        )
+    return ModelError(f"cannot call the cloud service: {exc}", kind="no_key")
 
 
 def error_content(exc: anthropic.APIStatusError) -> bytes:

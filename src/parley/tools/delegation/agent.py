@@ -42,5 +42,5 @@ class Agent:
 
     async def run(self, call: Any, context: Context, reach: Scope) -> ToolOutput:
         if context.session.open_agents is None:
-            raise ToolError("This session has no agents.")
+            raise ToolError("Agents are not available in this session.")
         return await context.session.open_agents().delegate(call, reach.call)

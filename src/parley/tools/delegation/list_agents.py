@@ -22,7 +22,7 @@ class ListAgents:
 
     async def run(self, call: ListAgentsInput, context: Context, reach: Scope) -> ToolOutput:
         if context.session.open_agents is None:
-            raise ToolError("This session has no agents.")
+            raise ToolError("Agents are not available in this session.")
         agents = context.session.open_agents().list_agents()
         listing = "\n".join(map(line_of, agents)) or "There are no agents yet."
         return ToolOutput(content=listing, detail={"listing": listing, "agents": agents})

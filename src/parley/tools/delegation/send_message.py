@@ -24,5 +24,5 @@ class SendMessage:
 
     async def run(self, call: Any, context: Context, reach: Scope) -> ToolOutput:
         if context.session.open_agents is None:
-            raise ToolError("This session has no agents.")
+            raise ToolError("Agents are not available in this session.")
         return await context.session.open_agents().send(call.to, call.message, reach.call)

@@ -36,7 +36,7 @@ class Skill:
 
     async def run(self, call: SkillInput, context: Context, reach: Scope) -> ToolOutput:
         if context.session.run_skill is None:
-            raise ToolError("This session has no skills.")
+            raise ToolError("Skills are not available in this session.")
         content = await context.session.run_skill(call.skill, call.args or "")
         return ToolOutput(content=content, detail={"success": True, "commandName": call.skill})
 

@@ -56,7 +56,7 @@ def find_files(call: GlobInput, context: Context, reach: Scope, stop: Callable[[
     """Raises ToolError."""
     environment = context.environment
     if context.open_search is None:
-        raise ToolError("This session has no files to search.")
+        raise ToolError("Searching files is not available in this session.")
     if call.pattern.startswith("~/"):
         resolve_path(call.pattern, context)  # says what is wrong with it
     area = SearchArea(

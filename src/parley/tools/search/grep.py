@@ -68,7 +68,7 @@ class Grep:
 
     async def run(self, call: GrepInput, context: Context, reach: Scope) -> ToolOutput:
         if context.open_search is None:
-            raise ToolError("This session has no files to search.")
+            raise ToolError("Searching files is not available in this session.")
         page = OutputPage(call.offset, call.head_limit or None)
         found = await context.open_search().matches(
             build_query(call),

@@ -91,7 +91,7 @@ class Background(Protocol):
 def find_task(background: Background | None, task_id: str | None) -> tuple[Background, BackgroundTask]:
     """The task that a call names. Raises ToolError."""
     if background is None:
-        raise ToolError("This session has no background tasks.")
+        raise ToolError("Background tasks are not available in this session.")
     if not task_id:
         raise ToolError("task_id is missing.")
     task = background.find(task_id)

@@ -128,7 +128,9 @@ def moved_to_background(task: BackgroundTask, note: str) -> ToolOutput:
 async def start_in_background(wanted: CommandOrder, context: Context, note: str) -> ToolOutput:
     """Start the command in the background. Raises ToolError."""
     if context.session.tasks is None:
-        raise ToolError("This session has no background tasks. Run the command without run_in_background.")
+        raise ToolError(
+            "Background tasks are not available in this session. Run the command without run_in_background."
+        )
     task = await context.session.tasks.start_command(wanted)
     text = (
         f"{note}Command running in background with ID: {task.id}. Output is being written to: {task.output_file} "

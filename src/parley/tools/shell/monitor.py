@@ -48,7 +48,7 @@ class Monitor:
     async def run(self, call: MonitorInput, context: Context, reach: Scope) -> ToolOutput:
         tasks = context.session.tasks
         if tasks is None or not tasks.are_allowed:
-            raise ToolError("This session has no background tasks.")
+            raise ToolError("Background tasks are not available in this session.")
         folder, note = working_directory(context)
         timeout_ms = min(max(1, call.timeout_ms), LONGEST_TIMEOUT_MS)
         order = CommandOrder(

@@ -39,7 +39,7 @@ class WebFetch:
 
     async def run(self, call: WebFetchInput, context: Context, reach: Scope) -> ToolOutput:
         if context.open_web is None:
-            raise ToolError("This session has no network access.")
+            raise ToolError("The network is not available in this session.")
         started = context.clock()
         page = await context.open_web().fetch(call.url)
         if isinstance(page, Moved):

@@ -130,7 +130,7 @@ def test_the_programs_that_win_on_the_path_are_named(run: Any, tmp_path: Path, e
     (tmp_path / "bin" / "claude").chmod(0o755)
     other = checks(run("doctor", "--json", PATH=path))["claude"]
 
-    start = f"`claude` is {tmp_path}/bin/claude, "
+    start = f"`claude` on the PATH is {tmp_path}/bin/claude, "
     assert (ours[0], ours[1].startswith(f"{start}a link to Parley. SDKs whose package contains")) == ("ok", True)
     assert (other[0], other[1].startswith(f"{start}not Parley. ")) == ("ok", True)
 

@@ -111,7 +111,7 @@ def test_a_person_takes_a_change_back_and_sees_first_what_that_would_be(run: Any
         (("undo", "people"), "'people' has entries below it: move or archive ada first"),
         (("show",), "missing argument SLUG"),
         (("consolidate", ID, "--model", "offline"), f"No conversation found with session ID: {ID}"),
-        (("list", "--memory", "off"), "this session has no memory"),
+        (("list", "--memory", "off"), "the memory is turned off"),
     ],
 )
 def test_what_cannot_be_is_an_error_that_says_why(

@@ -159,5 +159,5 @@ def test_every_fault_is_in_the_docs_with_its_default() -> None:
     found = {name.strip(" `"): value.strip() for name, value, _ in rows}
 
     for name, row in FAULT_KINDS.items():
-        default = "for ever" if row.value == FOREVER_SECONDS else f"{row.value:g}"
+        default = "forever" if row.value == FOREVER_SECONDS else f"{row.value:g}"
         assert found[name] == (f"{row.unit}, {default}" if row.unit else "")

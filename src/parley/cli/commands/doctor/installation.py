@@ -61,7 +61,7 @@ def check_path() -> Check:
         return Check("PATH", "warning", "`parley` is not on the PATH")
     if os.path.realpath(path) != os.path.realpath(sys.argv[0]) and os.path.basename(sys.argv[0]) == "parley":
         return Check("PATH", "warning", f"`parley` on the PATH is {path}, but this program is {sys.argv[0]}")
-    return Check("PATH", "ok", f"`parley` is {path}")
+    return Check("PATH", "ok", f"`parley` on the PATH is {path}")
 
 
 def check_claude() -> Check:
@@ -72,7 +72,7 @@ def check_claude() -> Check:
     target = os.path.realpath(path)
     is_ours = os.path.basename(target) == "parley"
     what = "a link to Parley" if is_ours else "not Parley"
-    return Check("claude", "ok", f"`claude` is {path}, {what}. {BUNDLED}")
+    return Check("claude", "ok", f"`claude` on the PATH is {path}, {what}. {BUNDLED}")
 
 
 def check_program(name: str, loss: str, *, is_needed: bool = True) -> Check:
