@@ -377,7 +377,7 @@ class ModelOptions(OptionGroup):
         help="How long the server keeps the prompt cache of a subagent.",
     )
     offline: Option[bool] = Option(
-        SWITCH, "--offline", help="Use no network: offer no web tools, and contact only servers on this machine."
+        SWITCH, "--offline", help="Offer no web tools, and connect only to the server of the model and to this machine."
     )
 
 

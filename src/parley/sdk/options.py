@@ -260,7 +260,7 @@ class Options(Generic[OutputT]):
     steal: bool = False
     """Take the session over from the process that holds it."""
     offline: bool = False
-    """Use no network: offer no web tools, and contact only servers on this machine.
+    """Offer no web tools, and connect only to the server of the model and to this machine.
 
     For the fake model, use `model="offline"`.
     """
