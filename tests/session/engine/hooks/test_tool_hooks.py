@@ -566,7 +566,7 @@ async def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) ->
 
     await run(scenario)
     (log,) = tmp_path.glob("home/.claude/projects/*/*/subagents/*.jsonl")
-    assert ("the output is withheld" in log.read_text(), "the secret" in log.read_text()) == (True, False)
+    assert ("its output is withheld" in log.read_text(), "the secret" in log.read_text()) == (True, False)
 
 
 async def test_what_hooks_said_about_a_finished_call_outlives_an_interrupt_of_the_next(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ async def test_servers_that_never_answer_fail_within_their_limit_with_reason_and
     assert (
         "The MCP server 'mute' is not connected (failed): the server did not answer within 3 s" in results(harness)[0]
     )
-    assert any("MCP server mute: failed: did not answer" in warning for warning in harness.warnings)
+    assert any("MCP server mute: failed: the server did not answer" in warning for warning in harness.warnings)
 
 
 async def test_a_server_that_dies_takes_its_tools_along_and_comes_back(tmp_path: Path) -> None:

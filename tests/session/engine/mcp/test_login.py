@@ -121,7 +121,7 @@ async def test_only_servers_at_a_url_have_a_login(tmp_path: Path, server: LoginS
     async with make_harness(tmp_path, server) as harness:
         for subtype in ("mcp_authenticate", "mcp_clear_auth"):
             assert error(await harness.request(subtype, serverName="nobody")) == "Server not found: nobody"
-            assert "only servers with a URL" in error(await harness.request(subtype, serverName="own"))
+            assert "only for servers with a URL" in error(await harness.request(subtype, serverName="own"))
 
 
 def open_page(address: str) -> bytes:

@@ -58,8 +58,8 @@ def gist(result: Json) -> tuple[Any, ...]:
         ("12", "must be an object"),
         ('{"type": "nubmer"}', "is invalid at /type"),
         ('{"properties": 3}', "is invalid at /properties"),
-        ('{"$ref": "#/$defs/gone"}', "refers to '#/$defs/gone'"),
-        ('{"properties": {"a": {"$ref": "http://127.0.0.1:9/a.json"}}}', "refers to 'http"),
+        ('{"$ref": "#/$defs/gone"}', "has a reference to '#/$defs/gone'"),
+        ('{"properties": {"a": {"$ref": "http://127.0.0.1:9/a.json"}}}', "has a reference to 'http"),
         ('{"$ref": "#"}', "references that form an endless loop"),
     ],
 )
