@@ -43,7 +43,9 @@ class MemoryCommand:
         self.sessions = SessionStores(self.launch)
         path = memory.memory_path(self.launch)
         if path is None:
-            raise UsageError("the memory is turned off: remove --memory off and --no-session-persistence")
+            raise UsageError(
+                "the memory is turned off; remove the options `--memory off` and `--no-session-persistence`"
+            )
         self.path: Path = path
         self.tree = memory.open_tree(self.launch, path, PERSON)
 

@@ -76,7 +76,7 @@ class FileWatch:
                 found[path] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if len(found) >= MAX_FILES:
                 if not self._has_warned:
-                    self._warn(f"watchPaths: only {MAX_FILES} files are watched")
+                    self._warn(f"watchPaths: too many files; only the first {MAX_FILES} are watched")
                 self._has_warned = True
                 break
         return found

@@ -84,7 +84,7 @@ class RecordingWriter:
             while data:
                 data = data[os.write(self._file, data) :]
         except OSError as exc:
-            self._warn(f"cannot write to recording {self._path}; it ends here: {exc.strerror}")
+            self._warn(f"cannot write to recording {self._path}; the recording is incomplete: {exc.strerror}")
             self.close()
 
     def now_ms(self) -> float:

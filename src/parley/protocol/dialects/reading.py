@@ -69,7 +69,7 @@ def read_jsonrpc(line: bytes, new_uuid: NewUuid) -> Message:
     try:
         return read_miriad(encode_json(frame if first is None else first(frame)), new_uuid)
     except (KeyError, TypeError) as exc:
-        return Refused(reason=f"the response has no {exc}", kind="jsonrpc")
+        return Refused(reason=f"the response has no field {exc}", kind="jsonrpc")
 
 
 def read_block(block: Json) -> Json:

@@ -10,5 +10,5 @@ from parley.tools.schedule.jobs import Schedule
 def open_schedule(context: Context) -> Schedule:
     """Raises ToolError if the session has none."""
     if context.session.open_schedule is None:
-        raise ToolError("This session cannot schedule prompts.")
+        raise ToolError("Scheduled prompts are not available in this session.")
     return context.session.open_schedule()

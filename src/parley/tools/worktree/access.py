@@ -10,5 +10,5 @@ from parley.tools.worktree.base import SessionWorktrees
 def open_worktrees(context: Context) -> SessionWorktrees:
     """Raises ToolError if the session has none."""
     if context.session.open_worktrees is None:
-        raise ToolError("This session cannot change to a git worktree.")
+        raise ToolError("Git worktrees are not available in this session.")
     return context.session.open_worktrees()
