@@ -141,7 +141,9 @@ def is_directory(path: str) -> bool:
 def find_cwd(path: str) -> str:
     """The real path of the claimed folder. Raises ClaimRefused."""
     if path.startswith(("//", "\\\\")) or "\0" in path:
-        raise ClaimRefused("unsafe_path", "cwd must be a local path without null bytes")
+        raise ClaimRefused(
+            "unsafe_path", "cwd must be a local path, not a network path, and must not contain null bytes"
+        )
     path = os.path.expanduser(path) if path == "~" or path.startswith("~/") else path
     if not os.path.isabs(path) or not os.path.isdir(path):
         raise ClaimRefused("cwd_not_found", f"cwd is not the absolute path of an existing folder: {path!r:.500}")

@@ -92,7 +92,7 @@ def test_extras_are_named_as_pip_takes_them(run: Any) -> None:
 def test_keys_are_named_and_never_shown(run: Any) -> None:
     done = run("doctor", "--json", ANTHROPIC_API_KEY=KEY, OPENAI_API_KEY=KEY)
 
-    assert checks(done)["keys"] == ("ok", "set: ANTHROPIC_API_KEY, OPENAI_API_KEY")
+    assert checks(done)["keys"] == ("ok", "set in the environment: ANTHROPIC_API_KEY, OPENAI_API_KEY")
     assert KEY not in done.stdout + done.stderr + run("doctor", ANTHROPIC_API_KEY=KEY).stdout
 
 

@@ -201,7 +201,9 @@ async def test_a_recording_that_cannot_be_written_is_reported_once_and_the_run_c
 
     assert await heard(model, asking(user("a"))) == answer(says("one"))
     assert await heard(model, asking(user("b"))) == answer(says("two"))
-    assert told == [f"cannot write to recording {tmp_path}/tape.jsonl; the recording is incomplete: No space left on device"]
+    assert told == [
+        f"cannot write to recording {tmp_path}/tape.jsonl; the recording is incomplete: No space left on device"
+    ]
 
 
 async def test_ids_do_not_matter_to_the_recording(tmp_path: Path) -> None:
