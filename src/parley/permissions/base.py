@@ -118,7 +118,7 @@ RESTRICTING: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
 OUTSIDE = "The path is outside of the working directories"
 KEYS = "The path leads to keys or passwords"
 ENDLESS = "The path is a symlink loop, or its target is unknown"
-PROTECTED = "The file is protected because it decides what runs later; no rule or mode approves it in advance"
+PROTECTED = "The file is protected because it decides what runs later; no rule approves writing to it in advance"
 
 
 class Assessment(Struct, frozen=True, kw_only=True):

@@ -43,7 +43,8 @@ class Credential(Struct, frozen=True):
         value = self.value.strip()
         if not value.isascii() or not value.isprintable() or " " in value:
             raise ModelError(
-                f"The key from {self.source} contains spaces, control or non-ASCII characters. API keys have none.",
+                f"The key from {self.source} contains spaces, control or non-ASCII characters. API "
+                "keys contain none of these.",
                 kind="no_key",
             )
         if value.startswith(SUBSCRIPTION_TOKEN):

@@ -167,7 +167,7 @@ def test_a_token_of_a_subscription_is_refused_wherever_it_comes_from(header: str
 @pytest.mark.parametrize("key", ["hush\nhush", "hush hush", "hüsh", "hush\x00", "hush\r\nx-evil: 1"])
 def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key: str) -> None:
     assert refusal(Credential("x-api-key", key, "apiKeyHelper")) == (
-        "The key from apiKeyHelper contains spaces, control or non-ASCII characters. API keys have none."
+        "The key from apiKeyHelper contains spaces, control or non-ASCII characters. API keys contain none of these."
     )
 
 

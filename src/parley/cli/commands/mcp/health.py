@@ -193,7 +193,7 @@ class NoHost:
         pass
 
     async def request(self, request: object, request_id: str | None = None) -> Any:
-        raise HostGone("no client is connected, so its requests cannot be answered")
+        raise HostGone("there is no client that could answer requests")
 
     async def drain(self) -> bool:
         return True
