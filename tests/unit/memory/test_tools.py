@@ -164,4 +164,4 @@ def test_a_number_that_no_database_takes_is_refused(harness: ToolHarness) -> Non
 def test_where_there_is_no_memory_that_is_said(harness: ToolHarness) -> None:
     harness.offer(open_memory=None)
 
-    assert "has no memory" in harness.refusal(MemorySearch(), query="x")
+    assert "is not available in this session" in harness.refusal(MemorySearch(), query="x")

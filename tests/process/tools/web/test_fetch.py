@@ -137,4 +137,4 @@ async def test_a_private_address_is_refused_unless_it_is_allowed(harness: ToolHa
 
 def test_without_a_network_it_is_refused(harness: ToolHarness) -> None:
     harness.change(open_web=None)
-    assert "no network access" in harness.refusal(WebFetch(), url="https://example.com", prompt="x")
+    assert "The network is not available" in harness.refusal(WebFetch(), url="https://example.com", prompt="x")
