@@ -66,11 +66,11 @@ def test_a_plugin_that_is_not_there_is_reported(run: Any) -> None:
 @pytest.mark.parametrize(
     ("stdin", "says"),
     [
-        (lines(user("say Hi")), "a different message"),
+        (lines(user("say Hi")), "another message"),
         ("not JSON\n", "refused"),
         (
             lines({"type": "control_request", "request_id": "1", "request": {"subtype": "interrupt"}}),
-            "different message",
+            "another message",
         ),
     ],
 )

@@ -213,7 +213,10 @@ def test_a_busy_session_names_its_holder_and_can_still_be_forked(
     assert busy["subtype"] == "error_during_execution"
     assert f"in use by process {holder.pid} on " in busy["errors"][0]
     assert (fork["subtype"], fork["session_id"] != OLD) == ("success", True)
-    assert (delete.returncode, "requires exclusive access; try again when it has exited" in delete.stderr) == (1, True)
+    assert (
+        delete.returncode,
+        "requires exclusive access; try again when that process has exited" in delete.stderr,
+    ) == (1, True)
     assert "--steal" not in delete.stderr
 
 

@@ -79,7 +79,7 @@ def test_exempt_paths_may_be_read_only_if_the_launching_program_says_so(machine:
     assert not machine.run(FREE, settings=exempt, script=script).outputs[0][0]
     by_user = machine.run(FREE, user=exempt, script=script)
     assert by_user.outputs[0][0]
-    assert "permissions.blockReadsExemptPaths: only --settings can set this" in by_user.stderr
+    assert "permissions.blockReadsExemptPaths has no effect: only --settings can set this" in by_user.stderr
 
 
 @pytest.mark.parametrize("layer", ["user", "settings", "managed"])
