@@ -273,7 +273,7 @@ def test_a_question_of_a_server_that_ended_with_its_engine_is_reported_and_not_a
     lines = engine.end()
 
     (told,) = [line["content"] for line in lines if line.get("tag") == "question_lost"]
-    assert told.startswith("The MCP server workshop asked: 'What is your name?'. The engine exited before")
+    assert told.startswith("The MCP server workshop asked: 'What is your name?'. The engine and the server exited")
     assert not any(line["type"] == "control_request" for line in lines)
     kept = transcript(home, session_id).decode()
     assert kept.count("The MCP server workshop asked") == 1
