@@ -68,12 +68,14 @@ def input_digest(input: Json) -> str:
 
 def build_can_use_tool(question: Ask, pending: PendingCall) -> CanUseTool:
     """The request that asks the client about a call."""
-    from parley.mcp.content import reveal  # few sessions ask
-
     call, tool = pending.call, pending.tool
     asks_person = always_asks(tool)
     shown = display_name(tool, call.name)
-    about = reveal(description(pending.request))
+    about = description(pending.request)
+    if not (about.isascii() and about.isprintable()):
+        from parley.mcp.content import reveal
+
+        about = reveal(about)
     return CanUseTool(
         tool_name=call.name,
         mcp_server=server_of(tool) or UNSET,

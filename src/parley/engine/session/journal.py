@@ -208,8 +208,9 @@ class Journal:
 
     def _fold_event(self, entry: Entry) -> None:
         """Fold an entry that is not part of the conversation."""
-        self.grants.apply(entry)
         match entry.kind:
+            case "grant" | "mode":
+                self.grants.apply(entry)
             case "permission":
                 self.decided_calls.add(entry.message["tool_use_id"])
                 if entry.message.get("decision") == "allow":
