@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from parley.engine.accounting.budget import SpendingLimits
+from parley.engine.accounting.ledger import SpendingLimits
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.approval.grants import Grants

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.accounting.budget import SpendingLimits, Spent, check_budget, find_warnings
+from parley.engine.accounting.ledger import SpendingLimits, Spent, check_budget, find_warnings
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.session.identity import SessionIdentity
 from parley.engine.side.query import QueryModels, SideQuery
