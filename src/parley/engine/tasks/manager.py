@@ -43,8 +43,7 @@ from parley.protocol.base import UNSET, Json
 from parley.protocol.messages.system import BackgroundTasksChanged, TaskNotification, TaskStarted, TaskUpdated
 from parley.tools.base import CommandOrder
 from parley.workspace import private_files
-from parley.workspace.process.output import BELOW, CommandOutput, OutputRecord
-from parley.workspace.process.processes import CommandEnd, Finished, RunningCommand
+from parley.workspace.process.processes import BELOW, CommandEnd, CommandOutput, Finished, OutputRecord, RunningCommand
 
 if TYPE_CHECKING:
     from parley.engine.clock import Clock

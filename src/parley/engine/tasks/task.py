@@ -12,8 +12,7 @@ from parley.errors import ToolError
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.messages.system import TaskNotification, TaskUpdated, TaskUsage
 from parley.workspace import private_files
-from parley.workspace.process.output import BELOW, OutputRecord, private_folder
-from parley.workspace.process.processes import CommandEnd, RunningCommand
+from parley.workspace.process.processes import BELOW, CommandEnd, OutputRecord, RunningCommand, private_folder
 
 RUNNING = "running"
 WIRE_STATUS = {"completed": "completed", "failed": "failed", "killed": "stopped"}
