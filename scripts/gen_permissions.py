@@ -20,7 +20,7 @@ from parley.permissions.paths.protected import FILES, FOLDER_PAIRS, FOLDERS
 from parley.permissions.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.shell import command_rules, strict_parser, targets, treesitter, wrappers
+from parley.permissions.shell import arguments, command_rules, strict_parser, targets, treesitter
 from parley.permissions.shell.arguments import Program
 from parley.permissions.shell.denied import interpreters, search
 from parley.permissions.shell.denied.inert import INERT
@@ -315,7 +315,7 @@ def build_command_tables() -> Iterator[str]:
     yield from (f"- `{name}`: {format_flags(program)}" for name, program in EDITS)
     yield ""
     names = format_names(check.SAFE_ASSIGNMENTS)
-    yield f"All these commands may follow wrappers ({format_names(wrappers.WRAPPERS)}) and assignments to {names}."
+    yield f"All these commands may follow wrappers ({format_names(arguments.WRAPPERS)}) and assignments to {names}."
     yield ""
     yield "## Never by prefix"
     yield ""

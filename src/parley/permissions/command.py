@@ -44,11 +44,11 @@ from parley.permissions.proven_command import (
 )
 from parley.permissions.rule import Rule
 from parley.permissions.rules import RuleSet
+from parley.permissions.shell.arguments import unwrap
 from parley.permissions.shell.change_directory import CD_COMMANDS
 from parley.permissions.shell.command_rules import is_exact
 from parley.permissions.shell.deletion import deletes
 from parley.permissions.shell.readonly.check import files_read, leaves_folder, reads_only
-from parley.permissions.shell.wrappers import unwrap
 from parley.protocol.base import Json
 
 NEEDS_APPROVAL = "The command is not approved in advance"

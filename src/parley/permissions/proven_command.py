@@ -27,8 +27,8 @@ from parley.permissions.paths.protected import KEYS, holds_keys
 from parley.permissions.patterns import relative_parts
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand, Step, track_files
+from parley.permissions.shell.arguments import inner_argv
 from parley.permissions.shell.readonly.check import reads_whole_folders
-from parley.permissions.shell.wrappers import inner_argv
 from parley.protocol.base import Struct
 
 MAX_COMPARED = 4_000

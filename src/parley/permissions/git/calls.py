@@ -34,7 +34,7 @@ from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.rule import Rule
 from parley.permissions.rules import IN_WORKTREE, RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand
-from parley.permissions.shell.arguments import parse_arguments
+from parley.permissions.shell.arguments import parse_arguments, unwrap
 from parley.permissions.shell.readonly.check import files_read
 from parley.permissions.shell.readonly.git import (
     PRINTS_NOTHING,
@@ -48,7 +48,6 @@ from parley.permissions.shell.readonly.git import (
     path_in_revision,
     shows_urls,
 )
-from parley.permissions.shell.wrappers import unwrap
 
 MAX_FOLDERS = 16
 NEEDS_NO_INDEX = word_set(

@@ -26,8 +26,8 @@ from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.rule import Behavior, Rule
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, Mentions, SimpleCommand, Step, find_mentions, has_nested_commands
+from parley.permissions.shell.arguments import inner_argv, unwrap
 from parley.permissions.shell.readonly.check import program_name, reads_whole_folders
-from parley.permissions.shell.wrappers import inner_argv, unwrap
 from parley.protocol.base import Struct
 from parley.workspace.globs import WILD, name_test
 

@@ -21,12 +21,12 @@ from parley.permissions.paths.protected import FILES, is_protected
 from parley.permissions.patterns import may_be_path, relative_parts
 from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.shell import SimpleCommand
+from parley.permissions.shell.arguments import UnwrappedCommand, unwrap
 from parley.permissions.shell.command_rules import compile_patterns
 from parley.permissions.shell.expansion import GlobLookup, expand
 from parley.permissions.shell.prefix_rules import file_words, find_concern, shorten, writes_no_operand
 from parley.permissions.shell.readonly.check import files_read, program_name
 from parley.permissions.shell.targets import EDITS, find_file_operands
-from parley.permissions.shell.wrappers import UnwrappedCommand, unwrap
 
 RESOLVES_TO_PROTECTED = "{word} leads to {path}, a protected file that decides what runs later"
 IS_RESTRICTED = "{word} names a file that the rule {rule} ({source}) restricts"

@@ -24,7 +24,7 @@ from itertools import islice
 
 from parley.permissions.base import Filesystem
 from parley.permissions.paths.filesystem import MAX_ENTRIES, normalize_path
-from parley.permissions.shell.arguments import ParsedArguments, Program, parse_arguments
+from parley.permissions.shell.arguments import ParsedArguments, Program, parse_arguments, unwrap
 from parley.permissions.shell.change_directory import CD_COMMANDS, IN_SHELL, find_cd_target
 from parley.permissions.shell.expansion import GlobLookup, expand, is_pattern
 from parley.permissions.shell.readonly.check import (
@@ -36,7 +36,6 @@ from parley.permissions.shell.readonly.check import (
     program_name,
 )
 from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
-from parley.permissions.shell.wrappers import unwrap
 from parley.protocol.base import Struct
 
 GLOB = re.compile(r"[*?\[]")
