@@ -30,7 +30,7 @@ from parley.engine.session.config import (
 )
 from parley.engine.session.identity import SessionIdentity
 from parley.errors import ModelForbidden, StartRefused, UsageError
-from parley.models.prices import Prices
+from parley.models.catalog import Prices
 from parley.permissions.base import Policy
 from parley.protocol.options import FIELDS, CliOptions
 from parley.settings import credentials

@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, nullcontext
 
 from parley.errors import BudgetSpent
-from parley.models.catalog import ModelInfo, ModelRef, list_backends, model_info, resolve
-from parley.models.prices import Prices
+from parley.models.catalog import ModelInfo, ModelRef, Prices, list_backends, model_info, resolve
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.messages.result import ModelUsage
 from parley.protocol.options import LimitOptions
