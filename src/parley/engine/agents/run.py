@@ -15,8 +15,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from parley.engine.accounting.ledger import SpendingLimits
-from parley.engine.accounting.ledger import Ledger
+from parley.engine.accounting.ledger import Ledger, SpendingLimits
 from parley.engine.agents.environment import AgentEnvironment
 from parley.engine.agents.forwarding import SubagentForwarder, describe_activity
 from parley.engine.agents.resources import AgentResources, has_resources

@@ -13,8 +13,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from parley.engine.context.compactor import make_compactor
+from parley.engine.session.outbox import keep_alive
 from parley.engine.turn import outcome
-from parley.engine.turn.heartbeat import keep_alive
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.engine.turn.turn import Turn
 from parley.errors import BudgetSpent, ModelError

@@ -25,8 +25,7 @@ from parley.engine.context.system_prompt import DATE, find_date, render, render_
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.recovery import interrupted_calls
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.journal import Journal
-from parley.engine.text import sanitize
+from parley.engine.session.journal import Journal, sanitize
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
 from parley.models.base import Model, ModelRequest

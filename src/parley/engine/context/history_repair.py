@@ -26,7 +26,7 @@ from hashlib import sha256
 
 import msgspec
 
-from parley.engine.text import sanitize
+from parley.engine.session.journal import sanitize
 from parley.protocol.base import Json
 
 THOUGHTS = ("thinking", "redacted_thinking")

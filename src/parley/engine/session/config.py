@@ -12,12 +12,11 @@ from parley.engine.clock import Clock
 from parley.engine.context.compaction_policy import CompactionPolicy
 from parley.engine.context.system_prompt import Instructions
 from parley.engine.session.identity import SessionIdentity
+from parley.engine.session.outbox import INTERVAL_SECONDS
 from parley.engine.tasks.task import OutputDirectory
-from parley.engine.turn.heartbeat import INTERVAL_SECONDS
 from parley.mcp.base import ServerSources, ServerSpec
 from parley.models.base import Model
-from parley.models.catalog import ModelInfo, ModelRef, model_info, resolve
-from parley.models.prices import Prices
+from parley.models.catalog import ModelInfo, ModelRef, Prices, model_info, resolve
 from parley.observer import NULL_OBSERVER, Observer
 from parley.permissions.base import Policy
 from parley.protocol.base import Json, Message, Struct

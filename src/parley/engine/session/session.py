@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from parley.engine.accounting.ledger import SpendingLimits
-from parley.engine.accounting.ledger import Ledger
+from parley.engine.accounting.ledger import Ledger, SpendingLimits
 from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.approval.grants import Grants
 from parley.engine.approval.pending_approvals import ApprovalChannel, Approver, PendingApprovals, RecordingHost

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from parley.engine.session.outbox import keep_alive
 from parley.engine.session.prompt_queue import Prompt, RejectedPrompt, ResumedTurnItem
 from parley.engine.session.prompts import check_not_empty, check_size, injected_message
 from parley.engine.turn import outcome
-from parley.engine.turn.heartbeat import keep_alive
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.errors import SessionError, ToolsMissing
 from parley.protocol.base import UNSET, UnsetType

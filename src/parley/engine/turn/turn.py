@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING
 from parley.engine.approval.request import describe_call
 from parley.engine.context.conversation import Conversation
 from parley.engine.session.config import ENVELOPE_BYTES
+from parley.engine.session.journal import sanitize
+from parley.engine.session.outbox import ToolHeartbeat
 from parley.engine.session.prompt_queue import Prompt, PromptQueue
-from parley.engine.text import sanitize
 from parley.engine.turn import outcome
-from parley.engine.turn.heartbeat import ToolHeartbeat
 from parley.engine.turn.model_call import ModelCall
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.engine.turn.structured_output import OutputSchema

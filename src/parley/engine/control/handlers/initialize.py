@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.engine.context.system_prompt import is_replaced
+from parley.engine.session.journal import sanitize
 from parley.engine.session.session import CAPABILITIES
-from parley.engine.text import sanitize
 from parley.errors import NotPossible, UsageError
 from parley.mcp.base import PREFIX
 from parley.models.catalog import list_known_models

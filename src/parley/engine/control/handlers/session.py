@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parley.engine.text import sanitize
+from parley.engine.session.journal import sanitize
 from parley.errors import NotPossible, SessionError
 from parley.models.catalog import list_known_models
 from parley.protocol.base import UNSET, Json
