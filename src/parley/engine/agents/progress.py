@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 from parley.engine.agents.task import AgentTask
 from parley.engine.context.conversation import Conversation
-from parley.engine.session.journal import sanitize
 from parley.engine.side.query import SideQuery, user_messages
 from parley.errors import ModelError
-from parley.protocol.base import Json, Message
+from parley.protocol.base import Json, Message, sanitize
 from parley.protocol.messages.system import TaskProgress
 
 MAX_LINES = 12

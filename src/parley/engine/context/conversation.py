@@ -25,13 +25,13 @@ from parley.engine.context.system_prompt import DATE, find_date, render, render_
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.recovery import interrupted_calls
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.journal import Journal, sanitize
+from parley.engine.session.journal import Journal
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
 from parley.models.base import Model, ModelRequest
 from parley.models.catalog import ModelInfo, ModelRef
 from parley.observer import NULL_OBSERVER, Observer
-from parley.protocol.base import Json, Message, Struct
+from parley.protocol.base import Json, Message, Struct, sanitize
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo

@@ -2,13 +2,10 @@
 
 Messages are journalled before they are sent. State is a fold over the log: it is the same for an entry that was just
 written and for one that is read after a restart.
-
-`sanitize` makes texts from outside safe to store: every reader of the log and every backend can take them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +20,6 @@ from parley.stores.base import FOREIGN, USAGE, Entry, Log, later_time
 
 SYNC_ALWAYS, SYNC_TURN, SYNC_OFF = "always", "turn", "off"
 """When the log is synced to the device: at every entry, before effects and at the end of a turn, or never."""
-UNSTORABLE = "[\0\ud800-\udfff]"
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def is_milestone(entry: Entry) -> bool:
@@ -259,20 +254,3 @@ class Journal:
                 self.worktree = None if "left" in entry.message else entry.message
             case "date":
                 self.sent_date = entry.message.get("date")
-
-
-def sanitize(value: Any) -> Any:
-    """A JSON value whose texts can be stored; the same object if they can be.
-
-    NUL, which databases and terminals refuse, and lone surrogates become U+FFFD. Invalid UTF-8 is replaced when it is
-    read.
-    """
-    if isinstance(value, str):
-        if value.isascii() and "\0" not in value:
-            return value
-        return re.sub(UNSTORABLE, REPLACEMENT, value) if re.search(UNSTORABLE, value) else value
-    if isinstance(value, dict):
-        return {sanitize(key): sanitize(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [sanitize(item) for item in value]
-    return value

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 from parley.engine.approval.request import describe_call
 from parley.engine.context.conversation import Conversation
 from parley.engine.session.config import ENVELOPE_BYTES
-from parley.engine.session.journal import sanitize
 from parley.engine.session.outbox import ToolHeartbeat
 from parley.engine.session.prompt_queue import Prompt, PromptQueue
 from parley.engine.turn import outcome
@@ -39,7 +38,7 @@ from parley.engine.turn.structured_output import OutputSchema
 from parley.errors import BudgetSpent, ModelError, SessionError
 from parley.models.accumulator import is_unreadable
 from parley.permissions.base import Deny
-from parley.protocol.base import UNSET, Json, UnsetType, encode_json, to_builtins
+from parley.protocol.base import UNSET, Json, UnsetType, encode_json, sanitize, to_builtins
 from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.dialects import AnswerComplete, CallDenied
