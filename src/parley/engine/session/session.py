@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from parley.engine.accounting.ledger import Ledger, SpendingLimits
 from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.approval.grants import Grants
-from parley.engine.approval.pending_approvals import ApprovalChannel, Approver, PendingApprovals, RecordingHost
+from parley.engine.approval.request import ApprovalChannel, Approver, PendingApprovals, RecordingHost
 from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation, ConversationServices, ModelPool
 from parley.engine.hooks.registry import HookRegistry
