@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parley.engine.context import summary
-from parley.engine.context.compaction_policy import KEPT_SHARE, find_keep_start
 from parley.engine.context.compactor import Compactor, Summarized
 from parley.engine.context.conversation import Conversation
-from parley.engine.context.history import HistoryEntry
+from parley.engine.context.history import KEPT_SHARE, HistoryEntry, find_keep_start
 from parley.engine.context.system_prompt import system_blocks
 from parley.engine.side.retry import is_about_length
 from parley.errors import ModelError, SessionError

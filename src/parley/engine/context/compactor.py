@@ -20,8 +20,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine.context import summary
-from parley.engine.context.compaction_policy import KEPT_SHARE, MAX_FAILURES, find_keep_start, threshold
-from parley.engine.context.history import estimate_tokens, join_texts, tokens_from_chars, with_cache_marker
+from parley.engine.context.history import (
+    KEPT_SHARE,
+    MAX_FAILURES,
+    estimate_tokens,
+    find_keep_start,
+    join_texts,
+    threshold,
+    tokens_from_chars,
+    with_cache_marker,
+)
 from parley.engine.context.system_prompt import DATE
 from parley.engine.session.outbox import Ticker
 from parley.engine.side.retry import call_with_retry, is_about_length, is_about_request

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.context.compaction_policy import ContextGauge, threshold
-from parley.engine.context.history import estimate_tokens, tokens_from_chars, with_cache_marker
+from parley.engine.context.history import ContextGauge, estimate_tokens, threshold, tokens_from_chars, with_cache_marker
 from parley.engine.context.system_prompt import DATE, find_date, render, render_excluded, system_blocks
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.recovery import interrupted_calls

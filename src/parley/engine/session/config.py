@@ -9,7 +9,7 @@ import msgspec
 
 from parley.engine.agents.registry import AgentRegistry
 from parley.engine.clock import Clock
-from parley.engine.context.compaction_policy import CompactionPolicy
+from parley.engine.context.history import CompactionPolicy
 from parley.engine.context.system_prompt import Instructions
 from parley.engine.session.identity import SessionIdentity
 from parley.engine.session.outbox import INTERVAL_SECONDS
