@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from parley.permissions import shell, suggestions
+from parley.permissions import shell
 from parley.permissions.base import (
     ENDLESS,
     KEYS,
@@ -35,7 +35,6 @@ from parley.permissions.paths.hazards import (
 )
 from parley.permissions.paths.operands import find_operand_hazard
 from parley.permissions.paths.programs import PLANTED, explain_replacing, explain_shadowing
-from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.proven_command import (
     ProvenCommand,
     build_proven_command,
@@ -43,12 +42,21 @@ from parley.permissions.proven_command import (
     traverses_moved_symlink,
 )
 from parley.permissions.rule import Rule
-from parley.permissions.rules import RuleSet
+from parley.permissions.rules import (
+    RuleSet,
+    exact_rule,
+    holds_keys,
+    is_protected,
+    prefix_rules,
+    suggest_commands,
+    suggest_read,
+    suggest_write,
+)
 from parley.permissions.shell.arguments import unwrap
 from parley.permissions.shell.change_directory import CD_COMMANDS
 from parley.permissions.shell.command_rules import is_exact
-from parley.permissions.shell.deletion import deletes
 from parley.permissions.shell.readonly.check import files_read, leaves_folder, reads_only
+from parley.permissions.shell.targets import deletes
 from parley.protocol.base import Json
 
 NEEDS_APPROVAL = "The command is not approved in advance"
@@ -108,7 +116,7 @@ def assess_proven(command: ProvenCommand) -> Assessment:
         blocked_path=make_printable(outside[0].names[0]) if outside else written,
         suggestions=() if allow or is_harmless else build_suggestions(command, outside, category),
     )
-    return apply_repository_findings(assessment, command)
+    return apply_repository_findings(assessment, command) if command.runs_git else assessment
 
 
 def find_restrictions(command: ProvenCommand) -> Restrictions:
@@ -117,7 +125,7 @@ def find_restrictions(command: ProvenCommand) -> Restrictions:
     # If all files are known, the text does not have to be searched for others.
     mentioned = find_mentioned_restrictions(line.text, line, request, rules, fs) if files.unknown else NO_RESTRICTIONS
     deny, ask = rules.specific_rules("deny", "Bash"), rules.specific_rules("ask", "Bash")
-    reads = (*files.reads, *find_named_files(command))
+    reads = (*files.reads, *find_named_files(command)) if command.runs_git else files.reads
     # With nothing unknown, nothing restricted and nothing deleted, the text is not searched either.
     is_searched = files.unknown or deny or ask or deletes(line)
     critical = find_critical_reason(line.text, [*deny, *ask], request, fs) if is_searched else ""
@@ -305,15 +313,15 @@ def build_suggestions(command: ProvenCommand, outside: Sequence[ResolvedPath], c
         return ()
     if outside and not writes and shell.is_read_only(line, cwd=command.request.cwd):
         folders = dict.fromkeys(os.path.dirname(make_printable(resolved.names[0])) for resolved in outside)
-        return suggestions.suggest_read(*folders) or suggestions.suggest_commands(suggestions.exact_rule(text))
+        return suggest_read(*folders) or suggest_commands(exact_rule(text))
     needed = [simple for simple in line.commands if command.untrusted or not reads_only(simple)]
     is_edit = bool(writes) and category == "edit"
     # In a line that edits, a rule for the beginning of one command does not cover the others.
     too_many = (is_edit and len(line.commands) > 1) or len(needed) > MAX_SUGGESTED
-    specs = [] if too_many else suggestions.prefix_rules([simple.argv for simple in needed], text)
+    specs = [] if too_many else prefix_rules([simple.argv for simple in needed], text)
     allow = command.rules.specific_rules("allow", "Bash")
     if not specs or not rules_suffice([*(rule.spec or "" for rule in allow), *filter(None, specs)], command):
-        specs = [suggestions.exact_rule(text)]
+        specs = [exact_rule(text)]
     if is_edit:
-        return suggestions.suggest_write(specs, writes[0], command.mode)
-    return suggestions.suggest_commands(*specs)
+        return suggest_write(specs, writes[0], command.mode)
+    return suggest_commands(*specs)

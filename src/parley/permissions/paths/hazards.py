@@ -19,14 +19,13 @@ from collections.abc import Sequence
 
 from parley.permissions import patterns
 from parley.permissions.base import PROTECTED, RESTRICTING, Filesystem, ResolvedPath, ToolRequest
-from parley.permissions.git.calls import explain_denied_output, git_words
+from parley.permissions.git.calls import explain_denied_output
 from parley.permissions.paths.filesystem import MAX_ENTRIES
-from parley.permissions.paths.protected import is_protected
 from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.rule import Behavior, Rule
-from parley.permissions.rules import RuleSet
+from parley.permissions.rules import RuleSet, is_protected
 from parley.permissions.shell import CommandLine, Mentions, SimpleCommand, Step, find_mentions, has_nested_commands
-from parley.permissions.shell.arguments import inner_argv, unwrap
+from parley.permissions.shell.arguments import git_words, inner_argv, unwrap
 from parley.permissions.shell.readonly.check import program_name, reads_whole_folders
 from parley.protocol.base import Struct
 from parley.workspace.globs import WILD, name_test

@@ -219,6 +219,14 @@ def unwrap(command: SimpleCommand) -> UnwrappedCommand | None:
     return inner if inner.argv else None
 
 
+def git_words(command: SimpleCommand) -> Sequence[str] | None:
+    """The arguments of a command that runs git, or may run it."""
+    inner = unwrap(command)
+    if inner is None:
+        return ("git",)
+    return inner.argv if inner.argv[0].rpartition("/")[2] == "git" else None
+
+
 def inner_argv(command: SimpleCommand) -> tuple[str, ...]:
     """The words of the command inside; all words if the arguments of a wrapper are not understood."""
     inner = unwrap(command)
