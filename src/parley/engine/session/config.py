@@ -13,7 +13,6 @@ from parley.engine.context.history import CompactionPolicy
 from parley.engine.context.system_prompt import Instructions
 from parley.engine.session.identity import SessionIdentity
 from parley.engine.session.outbox import INTERVAL_SECONDS
-from parley.engine.tasks.task import OutputDirectory
 from parley.mcp.base import ServerSources, ServerSpec
 from parley.models.base import Model
 from parley.models.catalog import ModelInfo, ModelRef, Prices, model_info, resolve
@@ -25,6 +24,7 @@ from parley.settings.base import DEFAULT_STYLE, PromptTemplate, SettingsAccess, 
 from parley.stores.base import AgentInfo, Log
 from parley.tools.base import Workspace
 from parley.tools.registry import ToolRegistry
+from parley.workspace.process.processes import OutputDirectory
 
 if TYPE_CHECKING:
     from parley.engine.session.memory_host import MemoryHost

@@ -161,6 +161,20 @@ def private_folder(parent: Path, *names: str) -> Path:
     return folder
 
 
+class OutputDirectory(Struct, frozen=True, kw_only=True):
+    """The folder for output files: a private one below the temporary folder, or else one of the session."""
+
+    temporary: Path
+    names: tuple[str, ...]
+    fallback: Path
+
+    def create(self) -> Path:
+        try:
+            return private_folder(self.temporary, *self.names)
+        except ToolError:
+            return self.fallback
+
+
 class CommandEnd(Struct, frozen=True):
     """How a command ended."""
 
