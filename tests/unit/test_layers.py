@@ -58,7 +58,6 @@ SHARED = {
     "parley.models.tool_references": "what a search has found, as the API spells it: pure",
     "parley.settings.secret_variables": "which variables carry our keys: whoever starts a process, or is one, needs it",
     "parley.stores.session_open": "which session is meant: whoever opens or names one needs it",
-    "parley.tools.registry": "all tools of a session behind their names: the engine takes them from there",
     "parley.tools.catalog": "what is true of each tool: permissions, approval and the CLI ask it",
     "parley.tools.delegation.calls": "what a model says to hand work on: the engine does it",
     "parley.tools.schedule.cron": "when a schedule is due: pure, and the engine asks it again after each time",

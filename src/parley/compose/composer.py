@@ -37,8 +37,7 @@ from parley.settings import credentials
 from parley.settings.base import OutputStyle
 from parley.settings.env_vars import state_events, takes_rate_limits
 from parley.stores.base import Log
-from parley.tools.base import Workspace
-from parley.tools.registry import ToolRegistry
+from parley.tools.base import ToolRegistry, Workspace
 from parley.workspace.base import Worktree
 from parley.workspace.local import LocalFiles
 

@@ -22,8 +22,7 @@ from parley.protocol.base import Json, Message, Struct
 from parley.protocol.options import CliOptions
 from parley.settings.base import DEFAULT_STYLE, PromptTemplate, SettingsAccess, SettingsValue
 from parley.stores.base import AgentInfo, Log
-from parley.tools.base import Workspace
-from parley.tools.registry import ToolRegistry
+from parley.tools.base import ToolRegistry, Workspace
 from parley.workspace.process.processes import OutputDirectory
 
 if TYPE_CHECKING:
