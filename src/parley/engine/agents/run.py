@@ -26,7 +26,7 @@ from parley.engine.agents.worktrees import AgentWorktrees
 from parley.engine.approval.grants import Grants
 from parley.engine.context.conversation import Conversation
 from parley.engine.session.journal import Journal
-from parley.engine.session.prompt_queue import Prompt
+from parley.engine.session.prompts import Prompt
 from parley.engine.turn import outcome
 from parley.engine.turn.outcome import TurnOutcome
 from parley.engine.turn.tool_executor import ToolExecutor, ToolOutcome

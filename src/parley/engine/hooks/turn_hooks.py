@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from parley.engine.hooks.tool_hooks import model_contexts
 from parley.engine.session.outbox import Ticker
-from parley.engine.session.prompt_queue import Prompt, join_content
+from parley.engine.session.prompts import Prompt, join_content
 from parley.engine.turn import outcome
 from parley.errors import ModelError
 from parley.hooks.base import format_context

@@ -25,7 +25,7 @@ from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
-from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
+from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.tasks.delivery import RUNNING, PendingNotifications, notification_text
 from parley.errors import SessionError, ToolError
 from parley.protocol.base import UNSET, Json, Struct, UnsetType

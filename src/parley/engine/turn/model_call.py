@@ -28,7 +28,7 @@ from parley.engine.accounting.ledger import total_tokens
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import tokens_from_chars
 from parley.engine.session.outbox import IdleTimer
-from parley.engine.session.prompt_queue import Prompt
+from parley.engine.session.prompts import Prompt
 from parley.engine.turn import outcome
 from parley.errors import BudgetSpent, ModelError, SessionError, UsageError
 from parley.models.accumulator import MessageAccumulator

@@ -30,7 +30,7 @@ from parley.engine.approval.request import describe_call
 from parley.engine.context.conversation import Conversation
 from parley.engine.session.config import ENVELOPE_BYTES
 from parley.engine.session.outbox import ToolHeartbeat
-from parley.engine.session.prompt_queue import Prompt, PromptQueue
+from parley.engine.session.prompts import Prompt, PromptQueue
 from parley.engine.turn import outcome
 from parley.engine.turn.model_call import ModelCall
 from parley.engine.turn.outcome import StopCause, TurnOutcome
