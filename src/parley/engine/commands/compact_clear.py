@@ -90,7 +90,7 @@ async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> Tu
         trigger="clear",
         user_message_uuid=prompt.uuid,
         timestamp=clock.now(),
-        session_id=conversation.config.session_id,
+        session_id=conversation.config.identity.id,
     )
     if begin is None:
         conversation.append_and_send(reset)

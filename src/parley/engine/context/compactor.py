@@ -292,9 +292,9 @@ class Compactor:
         if done.kept:
             metadata["preserved_messages"] = {"anchor_uuid": anchor, "uuids": done.kept, "all_uuids": done.kept}
         boundary = conversation.clock.stamp_message(
-            CompactBoundary(compact_metadata=metadata, logical_parent_uuid=last), conversation.config.session_id
+            CompactBoundary(compact_metadata=metadata, logical_parent_uuid=last), conversation.config.identity.id
         )
-        stamped = conversation.clock.stamp_message(line, conversation.config.session_id)
+        stamped = conversation.clock.stamp_message(line, conversation.config.identity.id)
         conversation.journal.append(boundary)
         conversation.journal.append(stamped, isCompactSummary=True, isVisibleInTranscriptOnly=True)
         conversation.gauge.reset(history.tokens)

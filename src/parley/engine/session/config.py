@@ -254,10 +254,6 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
     """Warnings about the configuration for the client, which has not seen stderr."""
 
-    @property
-    def session_id(self) -> str:
-        return self.identity.id
-
     def with_log(self, log: Log) -> SessionConfig:
         """The same session with another log."""
         return msgspec.structs.replace(self, storage=msgspec.structs.replace(self.storage, log=log))

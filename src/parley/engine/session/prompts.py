@@ -276,7 +276,7 @@ class PromptIntake:
             "uuid": prompts[0].uuid,
             # Each of them is known after a restart.
             **({"user_message_uuids": [prompt.uuid for prompt in prompts]} if len(prompts) > 1 else {}),
-            "session_id": self._config.session_id,
+            "session_id": self._config.identity.id,
             "timestamp": self._outbox.clock.now(),
         }
         self._journal.append_json(json, permissionMode=self._mode(), promptId=prompts[0].uuid)
@@ -294,7 +294,7 @@ class PromptIntake:
         self._outbox.send_raw(
             msgspec.structs.replace(
                 echo,
-                session_id=self._config.session_id,
+                session_id=self._config.identity.id,
                 parent_tool_use_id=None,
                 uuid=prompt.uuid,
                 timestamp=self._outbox.clock.now(),

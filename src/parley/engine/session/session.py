@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.engine.accounting.ledger import Ledger, SpendingLimits
@@ -147,7 +147,7 @@ class Session:
             config.model.prices,
             SpendingLimits.from_options(config.options),
             config.clock.monotonic,
-            lambda name: config.model.get_info(config.model.resolve(name)),
+            cache(lambda name: config.model.get_info(config.model.resolve(name))),
         )
         pending = PendingApprovals(self.journal, config.clock.new_uuid)
         self.journal.load(self.ledger, config.warn)
@@ -531,7 +531,7 @@ class Session:
 
     @property
     def id(self) -> str:
-        return self.config.session_id
+        return self.config.identity.id
 
     @property
     def mode(self) -> str:

@@ -329,7 +329,7 @@ class TurnRunner:
         if ended.subtype != "success":
             timings = {"ttft_ms": timings["ttft_ms"]} if "ttft_ms" in timings else {}
         return Result(
-            session_id=conversation.config.session_id,
+            session_id=conversation.config.identity.id,
             uuid=clock.new_uuid(),
             subtype=ended.subtype,
             is_error=ended.is_error,

@@ -116,7 +116,7 @@ class Turn:
         within = next((prompt.traceparent for prompt in self.prompts if prompt.traceparent), None)
         if conversation.output_schema is not None:
             conversation.output_schema.reset()
-        with conversation.config.observer.turn(conversation.config.session_id, agent, within) as observation:
+        with conversation.config.observer.turn(conversation.config.identity.id, agent, within) as observation:
             try:
                 try:
                     yield
