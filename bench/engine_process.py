@@ -43,9 +43,9 @@ class Engine:
 class EngineError(Exception):
     """The engine did not do what is measured. Other engines continue."""
 
-    def __init__(self, reason: str, stderr: str = "", refused: bool = False) -> None:
+    def __init__(self, reason: str, stderr: str = "") -> None:
         super().__init__(reason)
-        self.stderr, self.refused = stderr, refused
+        self.stderr = stderr
 
 
 def kind_of(line: bytes) -> tuple[str, dict[str, Any]]:
@@ -172,9 +172,9 @@ class EngineProcess:
         status = os.waitid(os.P_PIDFD, self.exit_fd, os.WEXITED | os.WNOWAIT)
         return status.si_status if status else 0
 
-    def error(self, reason: str, refused: bool = False) -> EngineError:
+    def error(self, reason: str) -> EngineError:
         tail = (self.folder / "stderr").read_text(errors="replace").strip().splitlines()[-5:]
-        return EngineError(reason, "\n".join(line[:300] for line in tail), refused)
+        return EngineError(reason, "\n".join(line[:300] for line in tail))
 
 
 @contextlib.contextmanager
