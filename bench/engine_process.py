@@ -120,11 +120,8 @@ class EngineProcess:
 
     def read(self) -> None:
         data = os.read(self.stdout.fileno(), 1 << 20)
-        self.feed(data, time.perf_counter())
+        at = time.perf_counter()
         self.is_closed = not data
-
-    def feed(self, data: bytes, at: float) -> None:
-        """Take the lines that this output completes."""
         *lines, self.partial = (self.partial + data).split(b"\n")
         for line in lines:
             kind, message = kind_of(line)
@@ -132,11 +129,12 @@ class EngineProcess:
             self.newest[kind] = message
 
     def read_raw(self, mark: bytes) -> tuple[bytes, float]:
-        """Read until the output contains the mark, and parse nothing: the output, and the time of the last read."""
-        deadline = time.perf_counter() + DEADLINE_SECONDS
+        """Read until the output contains the mark, without parsing. Returns it and the time of the last read."""
+        at = time.perf_counter()
+        deadline = at + DEADLINE_SECONDS
         chunks, end = [], b""
         while mark not in end:
-            if not select.select([self.stdout], [], [], deadline - time.perf_counter())[0]:
+            if not select.select([self.stdout], [], [], max(0, deadline - at))[0]:
                 raise self.error(f"no {mark.decode()} within {DEADLINE_SECONDS:.0f} s")
             if not (data := os.read(self.stdout.fileno(), 1 << 20)):
                 raise self.error(f"exited before {mark.decode()}")

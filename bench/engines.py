@@ -65,6 +65,7 @@ ONE_SHOT = ("--print", "--output-format", "stream-json", "--verbose")
 STREAM = (*ONE_SHOT, "--input-format", "stream-json")
 TURNS_BEFORE_WARM = 3
 READ_LINE = "One line of the file that the model reads.\n"
+SENTENCE = "A sentence of the usual length, as people and models exchange them all day."
 SESSION = str(UUID(int=7))
 CWD = "/current/working/directory"
 FIRST_LINES = {"initialize response": INITIALIZED, "system/init": "system/init", "result": "result"}
@@ -245,9 +246,8 @@ def conversation(messages: int) -> bytes:
     usage = {"input_tokens": 10, "output_tokens": 20}
     lines = []
     for number in range(messages):
-        text = f"{number}: A sentence of the usual length, as people and models exchange them all day."
-        parent = str(UUID(int=number)) if number else None
-        link = {"parentUuid": parent, "uuid": str(UUID(int=number + 1))}
+        text = f"{number}: {SENTENCE}"
+        link = {"parentUuid": str(UUID(int=number)) if number else None, "uuid": str(UUID(int=number + 1))}
         if number % 2 == 0:
             inner: dict[str, object] = {"role": "user", "content": text}
         else:
@@ -257,40 +257,43 @@ def conversation(messages: int) -> bytes:
     return "".join(lines).encode()
 
 
+def write_session(messages: int, folder: Path) -> dict[str, str]:
+    """Write the conversation to where engines look for it."""
+    cwd = str(folder / "cwd")
+    project = folder / "home" / ".claude" / "projects" / re.sub(r"[^A-Za-z0-9]", "-", cwd)
+    project.mkdir(parents=True)
+    (project / f"{SESSION}.jsonl").write_bytes(conversation(messages).replace(CWD.encode(), cwd.encode()))
+    return {"DISABLE_AUTO_COMPACT": "1"}
+
+
 def long_conversations(engine: Engine, plan: Plan) -> Samples:
-    """Resume a session of each length: the first result, then more turns. The request shows that all of it was sent."""
+    """Resume a session of each length: the first result, then more turns. All of it must be in the requests."""
     samples = {}
     for length in plan.lengths:
-
-        def write_session(folder: Path, length: int = length) -> dict[str, str]:
-            cwd = str(folder / "cwd")
-            projects = folder / "home" / ".claude" / "projects" / re.sub(r"[^A-Za-z0-9]", "-", cwd)
-            projects.mkdir(parents=True)
-            (projects / f"{SESSION}.jsonl").write_bytes(conversation(length).replace(CWD.encode(), cwd.encode()))
-            return {"DISABLE_AUTO_COMPACT": "1"}
-
         taken = []
-        with start_engine(engine, (*STREAM, "--resume", SESSION), plan.base_url, prepare=write_session) as live:
+        prepare = functools.partial(write_session, length)
+        with start_engine(engine, (*STREAM, "--resume", SESSION), plan.base_url, prepare=prepare) as live:
             live.send(initialize_line() + user_line(prompt(1)))
             resumed_ms = ms(live.started_at, result_time(live))
             for number in range(plan.long_turns):
                 sent_at = live.send(user_line(prompt(1)))
                 taken.append(ms(sent_at, result_time(live, number + 2)))
-        with urllib.request.urlopen(f"{plan.base_url}/bench/bytes") as answer:
-            request_bytes = json.load(answer)["bytes"]
+            with urllib.request.urlopen(f"{plan.base_url}/bench/bytes") as answer:
+                request_bytes = json.load(answer)["bytes"]
+            if request_bytes < length * len(SENTENCE):
+                raise live.error(f"a request of {request_bytes:,} bytes for a conversation of {length:,} messages")
         samples[f"{length:,} messages: spawn to result, ms"] = [resumed_ms]
         samples[f"{length:,} messages: user line to result, ms"] = taken
-        samples[f"{length:,} messages: request, MB"] = [request_bytes / 1e6]
     return samples
 
 
 def long_line(engine: Engine, plan: Plan) -> Samples:
-    sentence = "The quick brown fox jumps over the lazy dog, line after line after line.\n"
-    line = user_line(f"{prompt(1)}\n" + sentence * (plan.line_bytes // (len(sentence) + 1)))
+    line = user_line(f"{prompt(1)}\n" + f"{SENTENCE}\n" * (plan.line_bytes // (len(SENTENCE) + 2)))
     with start_engine(engine, STREAM, plan.base_url) as live:
         live.send(initialize_line())
         wait([live], lambda live: live.count(INITIALIZED) > 0, "initialize response")
-        return {"user line to result, ms": [ms(live.send(line), result_time(live))]}
+        sent_at = live.send(line)
+        return {"user line to result, ms": [ms(sent_at, result_time(live))]}
 
 
 def many_processes(engine: Engine, plan: Plan) -> Samples:
@@ -351,11 +354,8 @@ def measure(engines: Sequence[Engine], plan: Plan, take: Take, runs: int) -> dic
 @contextlib.contextmanager
 def model(certificate: Path | None = None) -> Iterator[str]:
     """The URL of the model server while it runs, over TLS with a certificate. It ends when its stdin is closed."""
-    argv = [
-        sys.executable,
-        str(Path(__file__).with_name("model_server.py")),
-        *([str(certificate)] if certificate else []),
-    ]
+    argv = [sys.executable, str(Path(__file__).with_name("model_server.py"))]
+    argv += [str(certificate)] if certificate else []
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, start_new_session=True) as server:
         assert server.stdout is not None
