@@ -64,7 +64,6 @@ from model_server import prompt, read_prompt
 ONE_SHOT = ("--print", "--output-format", "stream-json", "--verbose")
 STREAM = (*ONE_SHOT, "--input-format", "stream-json")
 TURNS_BEFORE_WARM = 3
-READ_LINE = "One line of the file that the model reads.\n"
 SENTENCE = "A sentence of the usual length, as people and models exchange them all day."
 SESSION = str(UUID(int=7))
 CWD = "/current/working/directory"
@@ -187,37 +186,45 @@ def first_turn_https(engine: Engine, plan: Plan) -> Samples:
     return first_turn(trusting, dataclasses.replace(plan, base_url=plan.https_url))
 
 
-def warm_turns(engine: Engine, plan: Plan) -> Samples:
+def time_turns(live: EngineProcess, texts: Sequence[str]) -> Samples:
+    """Run a turn for each text. The first few are not recorded."""
     taken = []
+    live.send(initialize_line())
+    for number, text in enumerate(texts, 1):
+        if number == TURNS_BEFORE_WARM + 1:
+            before = cpu_seconds(process_tree([live]))
+        sent_at = live.send(user_line(text))
+        taken.append(ms(sent_at, result_time(live, number)))
+    recorded = taken[TURNS_BEFORE_WARM:]
+    return {"user line to result, ms": recorded, "CPU time of a turn, ms": [used_ms(before) / len(recorded)]}
+
+
+def warm_turns(engine: Engine, plan: Plan) -> Samples:
     with start_engine(engine, STREAM, plan.base_url) as live:
-        live.send(initialize_line())
-        for number in range(1, TURNS_BEFORE_WARM + plan.warm_turns + 1):
-            sent_at = live.send(user_line(prompt(1)))
-            taken.append(ms(sent_at, result_time(live, number)))
-    return {"user line to result, ms": taken[TURNS_BEFORE_WARM:]}
+        return time_turns(live, [prompt(1)] * (TURNS_BEFORE_WARM + plan.warm_turns))
 
 
 def read_trips(engine: Engine, plan: Plan) -> Samples:
     """Each turn reads another file: the model calls Read, gets the lines, and answers with a text."""
+    names = [f"{number}.txt" for number in range(TURNS_BEFORE_WARM + plan.warm_turns)]
 
     def write_files(folder: Path) -> dict[str, str]:
-        for number in range(plan.warm_turns):
-            (folder / "cwd" / f"{number}.txt").write_text(READ_LINE * 200)
+        for name in names:
+            (folder / "cwd" / name).write_text(f"{SENTENCE}\n" * 200)
         return {}
 
-    taken = []
     flags = (*STREAM, "--allowedTools", "Read")
     with start_engine(engine, flags, plan.base_url, prepare=write_files) as live:
-        live.send(initialize_line())
-        for number in range(1, TURNS_BEFORE_WARM + 1):
-            live.send(user_line(prompt(1)))
-            result_time(live, number)
-        for number in range(plan.warm_turns):
-            sent_at = live.send(user_line(read_prompt(str(live.folder / "cwd" / f"{number}.txt"))))
-            taken.append(ms(sent_at, result_time(live, TURNS_BEFORE_WARM + number + 1)))
-            if READ_LINE.strip() not in json.dumps(live.newest.get("user")) or live.result.get("num_turns") != 2:
-                raise live.error(f"the file was not read: {str(live.newest.get('user'))[:200]}")
-    return {"user line to result, ms": taken[1:]}
+        samples = time_turns(live, [read_prompt(str(live.folder / "cwd" / name)) for name in names])
+        newest = json.dumps(live.newest.get("user"))
+        if SENTENCE not in newest or live.count("user") != len(names):
+            raise live.error(f"{live.count('user')} of {len(names)} files were read: {newest[:200]}")
+        return samples
+
+
+def used_ms(before: Mapping[int, float]) -> float:
+    """The CPU time that these processes have used since."""
+    return sum(seconds - before[pid] for pid, seconds in cpu_seconds(before).items()) * 1000
 
 
 def stream(engine: Engine, plan: Plan) -> Samples:
@@ -227,11 +234,10 @@ def stream(engine: Engine, plan: Plan) -> Samples:
         before = cpu_seconds(process_tree([live]))
         sent_at = live.send(user_line(prompt(plan.deltas)))
         output, result_at = live.read_raw(b'"type":"result"')
-        after = cpu_seconds(before)
+        used_seconds = used_ms(before) / 1000
         events = output.count(b'"type":"stream_event"')
         if events < plan.deltas:
             raise live.error(f"{events} stream events for {plan.deltas} deltas")
-        used_seconds = sum(after[pid] - before[pid] for pid in after)
         return {
             "stream events by the clock, /s": [events / (result_at - sent_at)],
             "stream events by CPU time, /s": [events / used_seconds],
@@ -324,7 +330,7 @@ MEASURES: dict[str, tuple[str, Take, int]] = {
     "https": ("First turn of a new process, over https", first_turn_https, 1),
     "one-shot": ("One-shot: prompt as an argument", one_shot, 1),
     "warm": (f"Warm turn: after {TURNS_BEFORE_WARM} turns, {{warm_turns}} more in one process", warm_turns, 1),
-    "read": ("Read trip: a warm turn with a call of Read and two model calls", read_trips, 1),
+    "read": ("Read trip: the same with a call of Read, so two model calls per turn", read_trips, 1),
     "stream": ("Streaming: one reply of {deltas:,} deltas, --include-partial-messages", stream, 1),
     "long": ("Long conversations: resume, then {long_turns} more turns", long_conversations, 4),
     "line": ("One user line of {line_bytes:,} bytes", long_line, 2),

@@ -26,6 +26,8 @@ ROWS = {
     "peak memory (RSS)": ("first", "peak RSS of all processes, MB"),
     "warm turn": ("warm", "user line to result, ms"),
     "warm turn that reads a file": ("read", "user line to result, ms"),
+    "CPU time of a warm turn": ("warm", "CPU time of a turn, ms"),
+    "CPU time of a warm turn that reads a file": ("read", "CPU time of a turn, ms"),
     "stream events, by the clock": ("stream", "stream events by the clock, /s"),
     "stream events, by CPU time": ("stream", "stream events by CPU time, /s"),
     "turn after 10 messages": ("long", "10 messages: user line to result, ms"),
