@@ -25,6 +25,8 @@ COLORS = {"original": "#E69F00", "parley": "#0072B2", "resident": "#009E73"}
 OTHER_COLORS = ("#CC79A7", "#56B4E9", "#D55E00", "#000000")
 """Okabe and Ito's palette, which people with colour vision deficiency can tell apart."""
 MARKERS = "osD^v"
+LABEL_OFFSETS = {"o": 9, "s": -16}
+"""Values above the first line and below the second one. Those of further lines would hide them."""
 TEXT_COLOR = "#333333"
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -126,8 +128,8 @@ def long_conversations(axes: Axes, figures: Figures) -> None:
         shade = color(figures, engine)
         axes.plot(lengths, medians, marker=marker, color=shade, label=figures.name(engine))
         axes.fill_between(lengths, firsts, thirds, color=shade, alpha=0.2, linewidth=0)
-        offset = -16 if marker in MARKERS[1::2] else 9
-        for at in zip(lengths, medians, strict=True):
+        offset = LABEL_OFFSETS.get(marker)
+        for at in zip(lengths, medians, strict=True) if offset else ():
             axes.annotate(f"{readable(at[1])} ms", at, (0, offset), textcoords="offset points", ha="center")
     for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
         scale("log")
