@@ -6,7 +6,7 @@ MERMAID := 11.17.2
 
 TIERS := unit session process compat stress
 
-.PHONY: hello check lint types test $(TIERS) shuffled compat-newest drift parity bench docs site pictures house dist clean
+.PHONY: hello check lint types test $(TIERS) shuffled compat-newest drift parity bench bench-original plots docs site pictures house dist clean
 
 hello: .venv/ready
 	@$(BIN)/parley --print --model offline "say Hello from Parley: no key, no network."
@@ -61,6 +61,18 @@ bench: .venv/ready
 	$(BIN)/python bench/engines.py parley=$(BIN)/parley
 	$(BIN)/python bench/engines.py --only first,warm,one-shot "offline=$(BIN)/parley --model offline"
 
+# Parley beside Claude Code, recorded for docs/performance.md: make bench-original ORIGINAL=/path/to/claude && make plots
+# It takes about 10 minutes; the machine should have nothing else to do. Further engines: MORE='"label=command"'
+RUNS ?= 20
+bench-original: .venv/ready
+	@test -x "$(ORIGINAL)" || { echo "no executable '$(ORIGINAL)'; run: make bench-original ORIGINAL=/path/to/claude"; exit 2; }
+	$(BIN)/python bench/engines.py original=$(ORIGINAL) parley=$(BIN)/parley $(MORE) --runs $(RUNS) --json docs/performance/engines.json
+
+# The table and the plots of docs/performance.md, from the recorded figures.
+plots: .venv/ready-plots
+	$(BIN)/python scripts/gen_performance.py
+	$(BIN)/python scripts/plots.py
+
 docs: .venv/ready
 	for script in scripts/gen_*.py; do $(BIN)/python $$script || exit 1; done
 
@@ -93,6 +105,11 @@ pictures: .venv/ready-dev
 .venv/ready-site: .venv/ready
 	@echo "setting up: installing the tools for the documentation"
 	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+.venv/ready-plots: .venv/ready
+	@echo "setting up: installing the tools for the plots"
+	@$(PIP) --editable '.[plots]'
 	@touch $@
 
 # The site serves Mermaid itself, so that a reader's browser asks no other server.

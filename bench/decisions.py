@@ -33,10 +33,10 @@ from parley.permissions.shell import (
     is_unresolved,
     parse_strict,
 )
+from parley.permissions.shell.arguments import unwrap
 from parley.permissions.shell.denied.search import _survey_cached
 from parley.permissions.shell.readonly.check import files_read
 from parley.permissions.shell.strict_parser import _parse_cached
-from parley.permissions.shell.wrappers import unwrap
 
 PLAIN = ("npm test", "ls -la", "touch x.txt")
 GIT = ("git status", "git log --oneline -5", "git commit -m x")

@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,15 @@ DISABLED = ("TELEMETRY", "ERROR_REPORTING", "AUTOUPDATER")
 class Engine:
     label: str
     argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 class EngineError(Exception):
     """The engine did not do what is measured. Other engines continue."""
 
-    def __init__(self, reason: str, stderr: str = "", refused: bool = False) -> None:
+    def __init__(self, reason: str, stderr: str = "") -> None:
         super().__init__(reason)
-        self.stderr, self.refused = stderr, refused
+        self.stderr = stderr
 
 
 def kind_of(line: bytes) -> tuple[str, dict[str, Any]]:
@@ -90,12 +91,12 @@ def environment(folder: Path, base_url: str) -> dict[str, str]:
 class EngineProcess:
     """A running engine."""
 
-    def __init__(self, process: subprocess.Popen[bytes], started_at: float, stderr: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], started_at: float, folder: Path) -> None:
         assert process.stdout is not None
-        self.process, self.started_at, self.stderr = process, started_at, stderr
+        self.process, self.started_at, self.folder = process, started_at, folder
         self.stdin, self.stdout, self.exit_fd = process.stdin, process.stdout, os.pidfd_open(process.pid)
         self.times: dict[str, list[float]] = {}
-        self.result: dict[str, Any] = {}
+        self.newest: dict[str, dict[str, Any]] = {}
         self.outbox, self.partial = memoryview(b""), b""
         self.is_closed, self.exited_at = False, 0.0
         if self.stdin:
@@ -125,8 +126,26 @@ class EngineProcess:
         for line in lines:
             kind, message = kind_of(line)
             self.times.setdefault(kind, []).append(at)
-            if kind == "result":
-                self.result = message
+            self.newest[kind] = message
+
+    def read_raw(self, mark: bytes) -> tuple[bytes, float]:
+        """Read until the output contains the mark, without parsing. Returns it and the time of the last read."""
+        at = time.perf_counter()
+        deadline = at + DEADLINE_SECONDS
+        chunks, end = [], b""
+        while mark not in end:
+            if not select.select([self.stdout], [], [], max(0, deadline - at))[0]:
+                raise self.error(f"no {mark.decode()} within {DEADLINE_SECONDS:.0f} s")
+            if not (data := os.read(self.stdout.fileno(), 1 << 20)):
+                raise self.error(f"exited before {mark.decode()}")
+            at = time.perf_counter()
+            end = end[-len(mark) :] + data
+            chunks.append(data)
+        return b"".join(chunks), at
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return self.newest.get("result", {})
 
     def count(self, kind: str) -> int:
         return len(self.times.get(kind, ()))
@@ -151,21 +170,29 @@ class EngineProcess:
         status = os.waitid(os.P_PIDFD, self.exit_fd, os.WEXITED | os.WNOWAIT)
         return status.si_status if status else 0
 
-    def error(self, reason: str, refused: bool = False) -> EngineError:
-        tail = self.stderr.read_text(errors="replace").strip().splitlines()[-5:]
-        return EngineError(reason, "\n".join(line[:300] for line in tail), refused)
+    def error(self, reason: str) -> EngineError:
+        tail = (self.folder / "stderr").read_text(errors="replace").strip().splitlines()[-5:]
+        return EngineError(reason, "\n".join(line[:300] for line in tail))
 
 
 @contextlib.contextmanager
 def start_engine(
-    engine: Engine, flags: Sequence[str], base_url: str, stdin: int = subprocess.PIPE
+    engine: Engine,
+    flags: Sequence[str],
+    base_url: str,
+    stdin: int = subprocess.PIPE,
+    prepare: Callable[[Path], Mapping[str, str]] = lambda folder: {},
 ) -> Iterator[EngineProcess]:
-    """Start the engine with new directories. Raises EngineError if it cannot be started."""
+    """Start the engine with new directories. Raises EngineError if it cannot be started.
+
+    `prepare` fills the directories and returns more environment variables.
+    """
     with tempfile.TemporaryDirectory(prefix="parley-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         for part in ("home", "cwd", "tmp"):
             (folder / part).mkdir()
-        env, argv, out = environment(folder, base_url), [*engine.argv, *flags], subprocess.PIPE
+        env = {**environment(folder, base_url), **prepare(folder), **engine.env}
+        argv, out = [*engine.argv, *flags], subprocess.PIPE
         with (folder / "stderr").open("wb") as err:
             started_at = time.perf_counter()
             try:
@@ -175,7 +202,7 @@ def start_engine(
                 )  # fmt: skip
             except OSError as exc:
                 raise EngineError(f"cannot be started: {exc}") from None
-        live = EngineProcess(process, started_at, folder / "stderr")
+        live = EngineProcess(process, started_at, folder)
         try:
             yield live
         finally:
@@ -205,30 +232,50 @@ def wait(processes: Sequence[EngineProcess], done: Callable[[EngineProcess], boo
             writers[fd].write()
 
 
-def tree_of(root: int, parents: Mapping[int, tuple[int, int]]) -> set[int]:
-    """`root`, its descendants and the members of its session; `parents` maps pid to (parent, session)."""
-    tree = {root}
-    while more := {pid for pid, (parent, session) in parents.items() if parent in tree or session == root} - tree:
+def process_tree(processes: Sequence[EngineProcess]) -> set[int]:
+    """The processes of engines: those we started, their sessions and descendants, and whoever holds their output.
+
+    A resident engine is no descendant: it gets the pipes from the process that we started. What it was forked from is
+    part of the engine too, so the ancestors of a holder belong to the tree, unless they are ours.
+    """
+    roots = {live.process.pid for live in processes}
+    pipes = {f"pipe:[{os.fstat(live.stdout.fileno()).st_ino}]" for live in processes}
+    parents, sessions, holders = {}, {}, set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # the process just exited
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            pid = int(folder.name)
+            parents[pid], sessions[pid] = int(fields[1]), int(fields[3])
+            if any(os.readlink(file) in pipes for file in (folder / "fd").iterdir()):
+                holders.add(pid)
+    ours = {1, *ancestors(os.getpid(), parents)}
+    tree = (roots | {pid for holder in holders - ours for pid in ancestors(holder, parents)}) - ours
+    while more := {pid for pid in parents if parents[pid] in tree or sessions[pid] in roots} - tree:
         tree |= more
     return tree
 
 
-def memory_mb(processes: Iterable[EngineProcess], file: str, name: str) -> float:
+def ancestors(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
+    """The process, its parent, and so on."""
+    while pid in parents:
+        yield pid
+        pid = parents[pid]
+
+
+def memory_mb(processes: Sequence[EngineProcess], file: str, name: str) -> float:
     """The sum of one `Name:  123 kB` line over the process trees."""
-    parents = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # the process just exited
-            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            parents[int(folder.name)] = (int(fields[1]), int(fields[3]))
     total_kb = 0
-    for pid in {pid for live in processes for pid in tree_of(live.process.pid, parents)}:
+    for pid in process_tree(processes):
         with contextlib.suppress(OSError):
             found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
             total_kb += int(found[1]) if found else 0
     return total_kb / 1024
 
 
-def cpu_seconds(live: EngineProcess) -> float:
-    """The user and system time of the engine's own process."""
-    fields = Path(f"/proc/{live.process.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
+    """The user and system time of each running process, from its CPU clock: /proc/PID/stat counts in steps of 10 ms."""
+    seconds = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            seconds[pid] = time.clock_gettime(~pid << 3 | 2)  # the id that clock_getcpuclockid(3) returns
+    return seconds

@@ -1,22 +1,25 @@
 """Measure engine executables side by side, against one model that answers immediately.
 
-    python bench/engines.py ./parley /path/to/claude
-    python bench/engines.py parley=./parley "offline=./parley --model offline" --runs 20 --json figures.json
+    python bench/engines.py original=/path/to/claude parley=.venv/bin/parley --runs 20 --json figures.json
+    python bench/engines.py "offline=parley --model offline" "synced=PARLEY_FSYNC=always parley"
     python bench/engines.py ./parley --quick                  # a smoke test; the figures are rough
     python bench/engines.py ./parley --only warm,stream
 
-An engine is a command, quoted if it has arguments, with an optional label: `label=command`. Each run gets new home,
-working and temporary directories and the same few environment variables. The engines take turns within a measurement,
-in alternating order and after one unrecorded round, so that noise affects all of them.
+An engine is a command, quoted if it has arguments, with an optional label and environment variables after the label:
+`label=NAME=value command`. Each run gets new home, working and temporary directories and the same few environment
+variables. The engines take turns within a measurement, in alternating order and after one unrecorded round, so that
+noise affects all of them.
 
-A time starts before the spawn or write and ends when our read returns the line. "best" is the smallest sample (the
-largest for a rate); "ratio" compares a median with that of the first engine. Memory is summed over the process and its
-running children: "peak RSS" adds VmHWM, which counts a shared page twice; PSS divides shared pages. Linux only.
+A time starts before the spawn or write and ends when our read returns the line. "quartiles" encloses the middle half of
+the samples; "ratio" compares a median with that of the engine labelled `original`, or of the first one. Memory is
+summed over all processes of an engine: "peak RSS" adds VmHWM, which counts a shared page twice; PSS divides shared
+pages. The model runs in its own process. Linux only.
 
 A failing engine gets a row with the reason and the end of its stderr, the others continue, and the exit code is 1.
-An error result is a failure; only the long line may be refused.
+An error result is a failure.
 
-See also: `model_server.py` is the model, `engine_process.py` runs an engine.
+See also: `model_server.py` is the model, `engine_process.py` runs an engine, `scripts/plots.py` draws the recorded
+samples.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import json
+import math
 import os
 import platform
 import re
@@ -34,9 +39,12 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
 from engine_process import (
     INITIALIZED,
@@ -46,15 +54,19 @@ from engine_process import (
     cpu_seconds,
     initialize_line,
     memory_mb,
+    process_tree,
     start_engine,
     user_line,
     wait,
 )
-from model_server import prompt
+from model_server import prompt, read_prompt
 
 ONE_SHOT = ("--print", "--output-format", "stream-json", "--verbose")
 STREAM = (*ONE_SHOT, "--input-format", "stream-json")
 TURNS_BEFORE_WARM = 3
+SENTENCE = "A sentence of the usual length, as people and models exchange them all day."
+SESSION = str(UUID(int=7))
+CWD = "/current/working/directory"
 FIRST_LINES = {"initialize response": INITIALIZED, "system/init": "system/init", "result": "result"}
 
 Samples = dict[str, list[float]]
@@ -63,17 +75,21 @@ Samples = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Plan:
-    """The address of the model, and the number and size of everything."""
+    """The addresses of the model, and the number and size of everything."""
 
     base_url: str = ""
+    https_url: str = ""
+    ca_file: str = ""
     runs: int = 10
-    warm_turns: int = 50
+    warm_turns: int = 30
     deltas: int = 20_000
-    line_bytes: int = 8 << 20
-    processes: int = 16
+    line_bytes: int = 2 << 20
+    processes: tuple[int, ...] = (1, 4, 16)
+    lengths: tuple[int, ...] = (10, 1_000, 10_000, 100_000)
+    long_turns: int = 5
 
 
-QUICK = Plan(runs=3, warm_turns=5, deltas=1_000, line_bytes=1 << 20, processes=3)
+QUICK = Plan(runs=2, warm_turns=5, deltas=1_000, line_bytes=1 << 20, processes=(1, 3), lengths=(10, 1_000))
 
 
 @dataclass
@@ -83,7 +99,6 @@ class Outcome:
     samples: Samples = field(default_factory=dict)
     failure: str = ""
     stderr: str = ""
-    refused: bool = False
 
 
 def ms(start: float, end: float) -> float:
@@ -91,37 +106,52 @@ def ms(start: float, end: float) -> float:
 
 
 def named_engine(text: str) -> Engine:
-    """Parse `label=command`. Raises ValueError if the command does not exist."""
+    """Parse `label=NAME=value command`. Raises ValueError if the command does not exist."""
     labelled = re.match(r"([\w.-]+)=(.+)", text)
     label, command = labelled.groups() if labelled else ("", text)
-    first, *rest = shlex.split(command)
+    words = shlex.split(command)
+    env = {}
+    while words and (variable := re.fullmatch(r"(\w+)=(.*)", words[0], re.DOTALL)):
+        env[variable[1]] = variable[2]
+        words = words[1:]
+    first, *rest = words or [""]
     found = shutil.which(first)
     if found is None:
-        raise ValueError(f"no executable {first!r}")
-    return Engine(label or " ".join([Path(first).name, *rest]), (os.path.abspath(found), *rest))
+        raise ValueError(f"no executable {first!r} in {text!r}")
+    return Engine(label or " ".join([Path(first).name, *rest]), (os.path.abspath(found), *rest), env)
 
 
-def figures(quantity: str, values: Sequence[float], first: Sequence[float] | None) -> str:
-    median = statistics.median(values)
-    best = max(values) if quantity.endswith("/s") else min(values)
-    ratio = f"{median / statistics.median(first):.2f}" if first else "-"
-    return f"{median:11,.1f}{best:11,.1f}{ratio:>8}{len(values):>9}"
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """The first quartile, the median and the third quartile."""
+    first, median, third = statistics.quantiles(values, method="inclusive") if len(values) > 1 else [values[0]] * 3
+    return first, median, third
+
+
+def readable(value: float) -> str:
+    """Three significant digits, or all digits before the point."""
+    return f"{value:,.{max(0, 2 - int(math.log10(abs(value) or 1)))}f}"
+
+
+def figures(values: Sequence[float], reference: Sequence[float] | None) -> str:
+    first, median, third = quartiles(values)
+    ratio = f"{median / statistics.median(reference):.3f}" if reference else "-"
+    return f"{readable(median):>11}{readable(first):>12}{readable(third):>11}{ratio:>9}{len(values):>9}"
 
 
 def table(title: str, outcomes: Mapping[str, Outcome]) -> str:
     """One measurement as text: a row per quantity and engine, then the failures."""
     width = max(map(len, outcomes))
-    lines = ["", title, f"  {'':34}{'':{width}}{'median':>11}{'best':>11}{'ratio':>8}{'samples':>9}"]
-    first = next(iter(outcomes.values())).samples
+    lines = ["", title, f"  {'':43}{'':{width}}{'median':>11}{'quartiles':>20}{'ratio':>12}{'samples':>9}"]
+    reference = (outcomes.get("original") or next(iter(outcomes.values()))).samples
     for quantity in dict.fromkeys(name for outcome in outcomes.values() for name in outcome.samples):
         heading = quantity
         for label, outcome in outcomes.items():
             if values := outcome.samples.get(quantity):
-                lines.append(f"  {heading:34}{label:{width}}{figures(quantity, values, first.get(quantity))}")
+                lines.append(f"  {heading:43}{label:{width}}{figures(values, reference.get(quantity))}")
                 heading = ""
     for label, outcome in outcomes.items():
         if outcome.failure:
-            lines.append(f"  {label}: {'refused' if outcome.refused else 'failed'}: {outcome.failure}")
+            lines.append(f"  {label}: failed: {outcome.failure}")
             lines += [f"    stderr: {line}" for line in outcome.stderr.splitlines()]
     return "\n".join(lines) + "\n"
 
@@ -148,62 +178,143 @@ def first_turn(engine: Engine, plan: Plan) -> Samples:
                 raise live.error(f"no {what}")
             samples[f"spawn to {what}, ms"] = [ms(live.started_at, live.times[kind][0])]
         ended_ms = ms(closed_at, live.exited_at)
-        return {**samples, "stdin closed to exit, ms": [ended_ms], "peak RSS of the tree, MB": [peak_mb]}
+        return {**samples, "stdin closed to exit, ms": [ended_ms], "peak RSS of all processes, MB": [peak_mb]}
+
+
+def first_turn_https(engine: Engine, plan: Plan) -> Samples:
+    trusting = dataclasses.replace(engine, env={"NODE_EXTRA_CA_CERTS": plan.ca_file, **engine.env})
+    return first_turn(trusting, dataclasses.replace(plan, base_url=plan.https_url))
+
+
+def time_turns(live: EngineProcess, texts: Sequence[str]) -> Samples:
+    """Run a turn for each text. The first few are not recorded."""
+    taken = []
+    live.send(initialize_line())
+    for number, text in enumerate(texts, 1):
+        if number == TURNS_BEFORE_WARM + 1:
+            before = cpu_seconds(process_tree([live]))
+        sent_at = live.send(user_line(text))
+        taken.append(ms(sent_at, result_time(live, number)))
+    recorded = taken[TURNS_BEFORE_WARM:]
+    return {"user line to result, ms": recorded, "CPU time of a turn, ms": [used_ms(before) / len(recorded)]}
 
 
 def warm_turns(engine: Engine, plan: Plan) -> Samples:
-    taken = []
     with start_engine(engine, STREAM, plan.base_url) as live:
-        live.send(initialize_line())
-        for number in range(1, TURNS_BEFORE_WARM + plan.warm_turns + 1):
-            sent_at = live.send(user_line(prompt(1)))
-            taken.append(ms(sent_at, result_time(live, number)))
-    return {"user line to result, ms": taken[TURNS_BEFORE_WARM:]}
+        return time_turns(live, [prompt(1)] * (TURNS_BEFORE_WARM + plan.warm_turns))
+
+
+def read_trips(engine: Engine, plan: Plan) -> Samples:
+    """Each turn reads another file: the model calls Read, gets the lines, and answers with a text."""
+    names = [f"{number}.txt" for number in range(TURNS_BEFORE_WARM + plan.warm_turns)]
+
+    def write_files(folder: Path) -> dict[str, str]:
+        for name in names:
+            (folder / "cwd" / name).write_text(f"{SENTENCE}\n" * 200)
+        return {}
+
+    flags = (*STREAM, "--allowedTools", "Read")
+    with start_engine(engine, flags, plan.base_url, prepare=write_files) as live:
+        samples = time_turns(live, [read_prompt(str(live.folder / "cwd" / name)) for name in names])
+        newest = json.dumps(live.newest.get("user"))
+        if SENTENCE not in newest or live.count("user") != len(names):
+            raise live.error(f"{live.count('user')} of {len(names)} files were read: {newest[:200]}")
+        return samples
+
+
+def used_ms(before: Mapping[int, float]) -> float:
+    """The CPU time that these processes have used since."""
+    return sum(seconds - before[pid] for pid, seconds in cpu_seconds(before).items()) * 1000
 
 
 def stream(engine: Engine, plan: Plan) -> Samples:
     with start_engine(engine, (*STREAM, "--include-partial-messages"), plan.base_url) as live:
         live.send(initialize_line() + user_line(prompt(1)))
         result_time(live)
-        before, cpu_before = live.count("stream_event"), cpu_seconds(live)
-        live.send(user_line(prompt(plan.deltas)))
-        result_at = result_time(live, 2)
-        if (events := live.count("stream_event") - before) < plan.deltas:
+        before = cpu_seconds(process_tree([live]))
+        sent_at = live.send(user_line(prompt(plan.deltas)))
+        output, result_at = live.read_raw(b'"type":"result"')
+        used_seconds = used_ms(before) / 1000
+        events = output.count(b'"type":"stream_event"')
+        if events < plan.deltas:
             raise live.error(f"{events} stream events for {plan.deltas} deltas")
         return {
-            "stream events, /s": [events / (result_at - live.times["stream_event"][before])],
-            "CPU time per event, us": [(cpu_seconds(live) - cpu_before) / events * 1e6],
+            "stream events by the clock, /s": [events / (result_at - sent_at)],
+            "stream events by CPU time, /s": [events / used_seconds],
         }
 
 
+@functools.cache
+def conversation(messages: int) -> bytes:
+    """A transcript of this many prompts and answers, as lines of a session file. `CWD` stands for the directory."""
+    common = {"isSidechain": False, "userType": "external", "cwd": CWD, "sessionId": SESSION, "version": "2.1.0"}
+    common |= {"gitBranch": "", "timestamp": "2026-01-02T03:04:05.678Z"}
+    usage = {"input_tokens": 10, "output_tokens": 20}
+    lines = []
+    for number in range(messages):
+        text = f"{number}: {SENTENCE}"
+        link = {"parentUuid": str(UUID(int=number)) if number else None, "uuid": str(UUID(int=number + 1))}
+        if number % 2 == 0:
+            inner: dict[str, object] = {"role": "user", "content": text}
+        else:
+            inner = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "claude-opus-4-1"}
+            inner |= {"content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": usage}
+        lines.append(json.dumps({**link, "type": inner["role"], "message": inner, **common}) + "\n")
+    return "".join(lines).encode()
+
+
+def write_session(messages: int, folder: Path) -> dict[str, str]:
+    """Write the conversation to where engines look for it."""
+    cwd = str(folder / "cwd")
+    project = folder / "home" / ".claude" / "projects" / re.sub(r"[^A-Za-z0-9]", "-", cwd)
+    project.mkdir(parents=True)
+    (project / f"{SESSION}.jsonl").write_bytes(conversation(messages).replace(CWD.encode(), cwd.encode()))
+    return {"DISABLE_AUTO_COMPACT": "1"}
+
+
+def long_conversations(engine: Engine, plan: Plan) -> Samples:
+    """Resume a session of each length: the first result, then more turns. All of it must be in the requests."""
+    samples = {}
+    for length in plan.lengths:
+        taken = []
+        prepare = functools.partial(write_session, length)
+        with start_engine(engine, (*STREAM, "--resume", SESSION), plan.base_url, prepare=prepare) as live:
+            live.send(initialize_line() + user_line(prompt(1)))
+            resumed_ms = ms(live.started_at, result_time(live))
+            for number in range(plan.long_turns):
+                sent_at = live.send(user_line(prompt(1)))
+                taken.append(ms(sent_at, result_time(live, number + 2)))
+            with urllib.request.urlopen(f"{plan.base_url}/bench/bytes") as answer:
+                request_bytes = json.load(answer)["bytes"]
+            if request_bytes < length * len(SENTENCE):
+                raise live.error(f"a request of {request_bytes:,} bytes for a conversation of {length:,} messages")
+        samples[f"{length:,} messages: spawn to result, ms"] = [resumed_ms]
+        samples[f"{length:,} messages: user line to result, ms"] = taken
+    return samples
+
+
 def long_line(engine: Engine, plan: Plan) -> Samples:
-    sentence = "The quick brown fox jumps over the lazy dog, line after line after line.\n"
-    line = user_line(f"{prompt(1)}\n" + sentence * (plan.line_bytes // (len(sentence) + 1)))
+    line = user_line(f"{prompt(1)}\n" + f"{SENTENCE}\n" * (plan.line_bytes // (len(SENTENCE) + 2)))
     with start_engine(engine, STREAM, plan.base_url) as live:
         live.send(initialize_line())
         wait([live], lambda live: live.count(INITIALIZED) > 0, "initialize response")
         sent_at = live.send(line)
-        try:
-            return {"user line to result, ms": [ms(sent_at, result_time(live))]}
-        except EngineError as exc:
-            if not live.count("result"):
-                raise
-            after_ms = ms(sent_at, live.times["result"][0])
-            raise live.error(f"{exc} (after {after_ms:.0f} ms)", refused=True) from None
+        return {"user line to result, ms": [ms(sent_at, result_time(live))]}
 
 
-def crowd(engine: Engine, plan: Plan) -> Samples:
-    with contextlib.ExitStack() as stack:
-        processes = []
-        for _ in range(plan.processes):
-            processes.append(stack.enter_context(start_engine(engine, STREAM, plan.base_url)))
-            processes[-1].send(initialize_line() + user_line(prompt(1)))
-        wait(processes, lambda live: live.count("result") > 0, "result")
-        return {
-            "first spawn to last result, ms": [ms(processes[0].started_at, max(map(result_time, processes)))],
-            "RSS of all, MB": [memory_mb(processes, "status", "VmRSS")],
-            "PSS of all, MB": [memory_mb(processes, "smaps_rollup", "Pss")],
-        }
+def many_processes(engine: Engine, plan: Plan) -> Samples:
+    samples = {}
+    for count in plan.processes:
+        with contextlib.ExitStack() as stack:
+            processes = []
+            for _ in range(count):
+                processes.append(stack.enter_context(start_engine(engine, STREAM, plan.base_url)))
+                processes[-1].send(initialize_line() + user_line(prompt(1)))
+            wait(processes, lambda live: live.count("result") > 0, "result")
+            last_at = max(map(result_time, processes))
+            samples[f"{count}: first spawn to last result, ms"] = [ms(processes[0].started_at, last_at)]
+            samples[f"{count}: PSS of all, MB"] = [memory_mb(processes, "smaps_rollup", "Pss")]
+    return samples
 
 
 def one_shot(engine: Engine, plan: Plan) -> Samples:
@@ -214,20 +325,24 @@ def one_shot(engine: Engine, plan: Plan) -> Samples:
 
 
 Take = Callable[[Engine, Plan], Samples]
-MEASURES: dict[str, tuple[str, Take]] = {
-    "first": ("First turn of a new process", first_turn),
-    "warm": (f"Warm turn: after {TURNS_BEFORE_WARM} turns, {{warm_turns}} more in one process", warm_turns),
-    "stream": ("Streaming: one reply of {deltas:,} deltas, --include-partial-messages", stream),
-    "line": ("One user line of {line_bytes:,} bytes", long_line),
-    "crowd": ("{processes} processes at once, one turn each", crowd),
-    "one-shot": ("One-shot: prompt as an argument", one_shot),
+MEASURES: dict[str, tuple[str, Take, int]] = {
+    "first": ("First turn of a new process, over http", first_turn, 1),
+    "https": ("First turn of a new process, over https", first_turn_https, 1),
+    "one-shot": ("One-shot: prompt as an argument", one_shot, 1),
+    "warm": (f"Warm turn: after {TURNS_BEFORE_WARM} turns, {{warm_turns}} more in one process", warm_turns, 1),
+    "read": ("Read trip: the same with a call of Read, so two model calls per turn", read_trips, 1),
+    "stream": ("Streaming: one reply of {deltas:,} deltas, --include-partial-messages", stream, 1),
+    "long": ("Long conversations: resume, then {long_turns} more turns", long_conversations, 4),
+    "line": ("One user line of {line_bytes:,} bytes", long_line, 2),
+    "processes": ("Processes at once, one turn each", many_processes, 2),
 }
+"""By name: the title, how a sample is taken, and by how much the number of runs is divided, because a run is long."""
 
 
-def measure(engines: Sequence[Engine], plan: Plan, take: Take) -> dict[str, Outcome]:
+def measure(engines: Sequence[Engine], plan: Plan, take: Take, runs: int) -> dict[str, Outcome]:
     """Run all engines that have not failed, round by round. The first round is not recorded."""
     outcomes = {engine.label: Outcome() for engine in engines}
-    for number in range(plan.runs + 1):
+    for number in range(runs + 1):
         for engine in engines if number % 2 else engines[::-1]:
             outcome = outcomes[engine.label]
             if outcome.failure:
@@ -235,7 +350,7 @@ def measure(engines: Sequence[Engine], plan: Plan, take: Take) -> dict[str, Outc
             try:
                 taken = take(engine, plan)
             except EngineError as exc:
-                outcome.failure, outcome.stderr, outcome.refused = str(exc), exc.stderr, exc.refused
+                outcome.failure, outcome.stderr = str(exc), exc.stderr
                 continue
             for quantity, values in taken.items() if number else ():
                 outcome.samples.setdefault(quantity, []).extend(values)
@@ -243,19 +358,55 @@ def measure(engines: Sequence[Engine], plan: Plan, take: Take) -> dict[str, Outc
 
 
 @contextlib.contextmanager
-def model() -> Iterator[str]:
-    """The URL of the model server while it runs. It ends when its stdin is closed."""
+def model(certificate: Path | None = None) -> Iterator[str]:
+    """The URL of the model server while it runs, over TLS with a certificate. It ends when its stdin is closed."""
     argv = [sys.executable, str(Path(__file__).with_name("model_server.py"))]
+    argv += [str(certificate)] if certificate else []
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, start_new_session=True) as server:
         assert server.stdout is not None
-        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        yield f"{'https' if certificate else 'http'}://127.0.0.1:{int(server.stdout.readline())}"
+
+
+def make_certificate(folder: str) -> Path:
+    """A key and a self-signed certificate for loopback, in one file."""
+    path = Path(folder, "server.pem")
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *subject]
+    subprocess.run([*make, "-keyout", path, "-out", f"{path}.part"], check=True, capture_output=True)
+    path.write_text(path.read_text() + Path(f"{path}.part").read_text())
+    return path
 
 
 def machine() -> dict[str, str]:
     cpu = re.search(r"^model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     cores = f"{len(os.sched_getaffinity(0))} ({cpu[1] if cpu else platform.machine()})"
-    return {"cores": cores, "kernel": platform.release(), "python": platform.python_version()}
+    load = f"{os.getloadavg()[2]:.1f} (average of 15 minutes)"
+    return {"cores": cores, "kernel": platform.release(), "python": platform.python_version(), "load": load}
+
+
+def version(engine: Engine) -> str:
+    with tempfile.TemporaryDirectory() as home:
+        env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, **engine.env}
+        done = subprocess.run([*engine.argv, "--version"], env=env, stdout=subprocess.PIPE, text=True, check=False)
+    return done.stdout.strip()
+
+
+def write_json(
+    path: Path, engines: Sequence[Engine], plan: Plan, measured: Mapping[str, Mapping[str, Outcome]]
+) -> None:
+    """All samples, with one line per measurement, engine and quantity."""
+    sizes = {name: value for name, value in vars(plan).items() if name not in ("base_url", "https_url", "ca_file")}
+    rows = [
+        {"measure": name, "engine": label, "quantity": quantity, "values": [float(f"{value:.4g}") for value in values]}
+        for name, outcomes in measured.items()
+        for label, outcome in outcomes.items()
+        for quantity, values in outcome.samples.items()
+    ]
+    versions = {engine.label: version(engine) for engine in engines}
+    head = json.dumps({"machine": machine(), "engines": versions, "plan": sizes, "rows": []}, indent=1)
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    path.write_text(head.replace('"rows": []', f'"rows": [\n{lines}\n ]') + "\n")
 
 
 def arguments() -> argparse.Namespace:
@@ -282,20 +433,24 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engines are killed at exit
     plan = QUICK if options.quick else Plan()
     measured: dict[str, dict[str, Outcome]] = {}
-    with model() as base_url:
-        plan = dataclasses.replace(plan, base_url=base_url, runs=options.runs or plan.runs)
-        sizes = dataclasses.asdict(plan)
+    with contextlib.ExitStack() as stack:
+        certificate = make_certificate(stack.enter_context(tempfile.TemporaryDirectory()))
+        plan = dataclasses.replace(
+            plan,
+            base_url=stack.enter_context(model()),
+            https_url=stack.enter_context(model(certificate)),
+            ca_file=str(certificate),
+            runs=options.runs or plan.runs,
+        )
         for name in options.only.split(","):
-            title, take = MEASURES[name]
-            measured[name] = measure(options.engines, plan, take)
-            sys.stdout.write(table(title.format(**sizes), measured[name]))
+            title, take, divisor = MEASURES[name]
+            measured[name] = measure(options.engines, plan, take, max(1, plan.runs // divisor))
+            sys.stdout.write(table(title.format(**dataclasses.asdict(plan)), measured[name]))
             sys.stdout.flush()
-    machine_info = machine()
-    sys.stdout.write("\n" + ", ".join(f"{name} {value}" for name, value in machine_info.items()) + "\n")
+    sys.stdout.write("\n" + ", ".join(f"{name} {value}" for name, value in machine().items()) + "\n")
     if options.json:
-        rows = {name: {label: vars(outcome) for label, outcome in row.items()} for name, row in measured.items()}
-        options.json.write_text(json.dumps({"machine": machine_info, "plan": sizes, "measures": rows}, indent=1) + "\n")
-    return int(any(outcome.failure and not outcome.refused for row in measured.values() for outcome in row.values()))
+        write_json(options.json, options.engines, plan, measured)
+    return int(any(outcome.failure for row in measured.values() for outcome in row.values()))
 
 
 if __name__ == "__main__":

@@ -1,32 +1,42 @@
-"""A model server for benchmarks: the Messages API on loopback, with replies rendered in advance.
+"""A model server for benchmarks: the APIs of the backends on loopback, with replies rendered in advance.
 
-    python bench/model_server.py        # writes its port on one line, serves until its stdin closes
+    python bench/model_server.py              # writes its port on one line, serves until its stdin closes
+    python bench/model_server.py server.pem   # over TLS, with the key and the certificate in this file
 
 It runs in its own process, so that it shares no interpreter lock with the benchmark. The last mark in the request
 selects the reply: the text `prompt(20_000)` anywhere in the newest user message requests one message of 20,000 text
-deltas. Without a mark the reply is one short text. The request is searched as bytes and not parsed, so that a long one
-takes almost no time. A streamed reply has one HTTP chunk per event, like the API, but is sent in one write.
+deltas, `read_prompt("a.txt")` a call of Read and, after its result, one short text. Without a mark the reply is one
+short text. The request is searched as bytes and not parsed, so that a long one takes almost no time. A streamed reply
+has one HTTP chunk per event, like the API, but is sent in one write. `GET /bench/bytes` returns the length of the
+newest request.
 
-It has no scripted tool calls, errors or delays; `parley.testing.model_server` has.
+It has no scripted errors or delays; `parley.testing.model_server` has.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import itertools
 import json
 import re
 import socketserver
+import ssl
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-MARK = re.compile(rb"bench-reply:(\d+)")
+MARK = re.compile(rb"bench-(reply|read):([^\s\"\\]+)")
+RESULTS = (b'"tool_result"', b'"role":"tool"', b'"function_call_output"')
+"""What a request has after a mark if the requested call was run."""
 MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]+)"')
-STREAMED = re.compile(rb'"stream"\s*:\s*true')
+STREAMED = (b'"stream":true', b'"stream": true')
 BLANK_ID = b"msg_" + b"0" * 20
+BLANK_CALL_ID = b"call_" + b"0" * 20
+MESSAGES = "/v1/messages"
+PATHS = (MESSAGES, "/v1/chat/completions", "/v1/responses")
 NUMBERS = itertools.count(1)
 
 Event = dict[str, Any]
@@ -37,46 +47,80 @@ def prompt(deltas: int) -> str:
     return f"bench-reply:{deltas}"
 
 
-def requested_deltas(body: bytes) -> int:
-    """The last mark is the newest one, wherever `messages` is among the keys."""
-    at = body.rfind(b"bench-reply:")
-    mark = MARK.match(body, at) if at >= 0 else None
-    return int(mark[1]) if mark else 1
+def read_prompt(path: str) -> str:
+    """The text that requests a call of Read with this path."""
+    return f"bench-read:{path}"
 
 
-def message(model: str, text: str, output_tokens: int) -> Event:
+def requested_block(body: bytes) -> tuple[Event, list[str]]:
+    """The block of the reply, and the pieces it arrives in.
+
+    The last mark is the newest one, wherever the conversation is among the keys.
+    """
+    mark = MARK.match(body, max(body.rfind(b"bench-re"), 0))
+    if mark is not None and mark[1] == b"reply" and (deltas := int(mark[2])) > 1:
+        return {"type": "text", "text": ""}, ["word "] * deltas
+    if mark is not None and mark[1] == b"read" and all(body.find(name, mark.end()) < 0 for name in RESULTS):
+        arguments = json.dumps({"file_path": mark[2].decode()})
+        return {"type": "tool_use", "id": BLANK_CALL_ID.decode(), "name": "Read", "input": {}}, [arguments]
+    return {"type": "text", "text": ""}, ["Hello there."]
+
+
+def message(model: str, block: Event, pieces: Sequence[str]) -> Event:
     usage = {"input_tokens": 10, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
     whole = {"id": BLANK_ID.decode(), "type": "message", "role": "assistant", "model": model}
-    ending = {"stop_reason": "end_turn", "stop_sequence": None, "usage": {**usage, "output_tokens": output_tokens}}
-    return {**whole, "content": [{"type": "text", "text": text}], **ending}
+    text = "".join(pieces)
+    is_call = block["type"] == "tool_use"
+    content = {**block, "input": json.loads(text)} if is_call else {**block, "text": text}
+    ending = {"stop_reason": "tool_use" if is_call else "end_turn", "stop_sequence": None}
+    return {**whole, "content": [content], **ending, "usage": {**usage, "output_tokens": len(pieces)}}
 
 
-def events(whole: Event, pieces: list[str]) -> Iterator[Event]:
-    """The events of a message with one text block."""
+def events(whole: Event, block: Event, pieces: Sequence[str]) -> Iterator[Event]:
+    """The events of a message with one block."""
     yield {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}}
-    yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    yield {"type": "content_block_start", "index": 0, "content_block": block}
+    kind, field = ("input_json_delta", "partial_json") if block["type"] == "tool_use" else ("text_delta", "text")
     for piece in pieces:
-        yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
+        yield {"type": "content_block_delta", "index": 0, "delta": {"type": kind, field: piece}}
     yield {"type": "content_block_stop", "index": 0}
-    ending = {"stop_reason": "end_turn", "stop_sequence": None}
+    ending = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
     yield {"type": "message_delta", "delta": ending, "usage": whole["usage"]}
     yield {"type": "message_stop"}
 
 
-def chunk(event: Event) -> bytes:
-    text = f"event: {event['type']}\ndata: {json.dumps(event, separators=(',', ':'))}\n\n".encode()
-    return b"%x\r\n%b\r\n" % (len(text), text)
+def encode_event(event: Event) -> bytes:
+    return f"event: {event['type']}\ndata: {json.dumps(event, separators=(',', ':'))}\n\n".encode()
+
+
+def encode_for(path: str, model: str, streamed: list[Event]) -> list[bytes]:
+    """The events as another API spells them."""
+    from parley.models.base import ModelRequest, read_event
+    from parley.testing.messages_api import ApiRequest
+    from parley.testing.model_server import FORMATS
+
+    async def source() -> AsyncIterator[Any]:
+        for event in streamed:
+            yield read_event(json.dumps(event).encode())
+
+    async def collect() -> list[bytes]:
+        request = ApiRequest(ModelRequest(model=model, system=[], messages=[], tools=[], max_tokens=1), True, True)
+        return [data async for data in FORMATS[path].encode_events(source(), request)]
+
+    return asyncio.run(collect())
 
 
 @functools.cache
-def message_reply(model: str, deltas: int, streamed: bool) -> bytes:
-    """A complete HTTP reply with the blank message id."""
-    pieces = ["Hello there."] if deltas == 1 else ["word "] * deltas
-    whole = message(model, "".join(pieces), len(pieces))
+def message_reply(path: str, model: str, block: str, pieces: tuple[str, ...], streamed: bool) -> bytes:
+    """A complete HTTP reply with blank ids."""
+    opening = json.loads(block)
+    whole = message(model, opening, pieces)
     if not streamed:
         return json_reply(whole)
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
-    return head + b"".join(map(chunk, events(whole, pieces))) + b"0\r\n\r\n"
+    sent = list(events(whole, opening, pieces))
+    texts = [*map(encode_event, sent)] if path == MESSAGES else encode_for(path, model, sent)
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(text), text) for text in texts) + b"0\r\n\r\n"
 
 
 def json_reply(value: Event, status: str = "200 OK") -> bytes:
@@ -90,10 +134,14 @@ def reply(method: str, target: str, body: bytes, number: int) -> bytes:
     path = target.partition("?")[0]
     if method == "POST" and path == "/v1/messages/count_tokens":
         return json_reply({"input_tokens": max(1, len(body) // 4)})
-    if method == "POST" and path == "/v1/messages":
+    if method == "POST" and path in PATHS:
         model = MODEL.search(body)
         name = model[1].decode() if model else "unknown"
-        rendered = message_reply(name, requested_deltas(body), STREAMED.search(body) is not None)
+        block, pieces = requested_block(body)
+        is_streamed = any(mark in body for mark in STREAMED)
+        rendered = message_reply(path, name, json.dumps(block), tuple(pieces), is_streamed)
+        if block["type"] == "tool_use":
+            rendered = rendered.replace(BLANK_CALL_ID, b"call_%020d" % number)
         return rendered.replace(BLANK_ID, b"msg_%020d" % number, 1)
     error = {"type": "error", "error": {"type": "not_found_error", "message": f"not found: {path}"}}
     refusal = json_reply(error, "404 Not Found")
@@ -103,6 +151,7 @@ def reply(method: str, target: str, body: bytes, number: int) -> bytes:
 class Exchange(socketserver.StreamRequestHandler):
     """One connection: requests are answered one after the other until the client disconnects."""
 
+    server: Server
     disable_nagle_algorithm = True
     rbufsize = 1 << 20
 
@@ -110,7 +159,12 @@ class Exchange(socketserver.StreamRequestHandler):
         with contextlib.suppress(OSError):
             while opening := self.rfile.readline():
                 method, target, _ = opening.decode("latin-1").split()
+                if target == "/bench/bytes":
+                    self.body_bytes()
+                    self.request.sendall(json_reply({"bytes": self.server.newest_bytes}))
+                    continue
                 body = self.rfile.read(self.body_bytes())
+                self.server.newest_bytes = len(body)
                 self.request.sendall(reply(method, target, body, next(NUMBERS)))
 
     def body_bytes(self) -> int:
@@ -126,10 +180,16 @@ class Exchange(socketserver.StreamRequestHandler):
 class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
+    newest_bytes = 0
 
 
 def main() -> None:
     server = Server(("127.0.0.1", 0), Exchange)
+    if sys.argv[1:]:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(sys.argv[1])
+        # The handshake is left to the first read, in the thread of the connection.
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdout.write(f"{server.server_address[1]}\n")
     sys.stdout.flush()

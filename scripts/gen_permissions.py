@@ -16,11 +16,10 @@ from parley.permissions.base import Allow, Deny, EntryKind, ToolRequest
 from parley.permissions.decision import MODES, decide
 from parley.permissions.git import config
 from parley.permissions.paths.filesystem import MAX_ENTRIES, MAX_PARTS
-from parley.permissions.paths.protected import FILES, FOLDER_PAIRS, FOLDERS
 from parley.permissions.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.rule import Behavior, Rule, parse_rule
-from parley.permissions.rules import RuleSet
-from parley.permissions.shell import command_rules, strict_parser, targets, treesitter, wrappers
+from parley.permissions.rules import PROTECTED_FILES, PROTECTED_FOLDERS, PROTECTED_PAIRS, RuleSet
+from parley.permissions.shell import arguments, command_rules, strict_parser, targets, treesitter
 from parley.permissions.shell.arguments import Program
 from parley.permissions.shell.denied import interpreters, search
 from parley.permissions.shell.denied.inert import INERT
@@ -234,10 +233,10 @@ def wrap_text(text: str) -> str:
 
 
 def list_protected() -> Iterator[str]:
-    pairs = ("/".join(parts) for parts in FOLDER_PAIRS)
-    yield f"Directories: {', '.join(f'`{name}`' for name in (*sorted(FOLDERS), *pairs))}."
+    pairs = ("/".join(parts) for parts in PROTECTED_PAIRS)
+    yield f"Directories: {', '.join(f'`{name}`' for name in (*sorted(PROTECTED_FOLDERS), *pairs))}."
     yield ""
-    yield f"Files: {', '.join(f'`{name}`' for name in sorted(FILES))}."
+    yield f"Files: {', '.join(f'`{name}`' for name in sorted(PROTECTED_FILES))}."
 
 
 def build_reference() -> Iterator[str]:
@@ -315,7 +314,7 @@ def build_command_tables() -> Iterator[str]:
     yield from (f"- `{name}`: {format_flags(program)}" for name, program in EDITS)
     yield ""
     names = format_names(check.SAFE_ASSIGNMENTS)
-    yield f"All these commands may follow wrappers ({format_names(wrappers.WRAPPERS)}) and assignments to {names}."
+    yield f"All these commands may follow wrappers ({format_names(arguments.WRAPPERS)}) and assignments to {names}."
     yield ""
     yield "## Never by prefix"
     yield ""

@@ -45,9 +45,8 @@ SHARED = {
     "parley.mcp.tool_policies": "what a client says of a server's tools: pure, and the handshake says it, too",
     "parley.mcp.server_connection": "one server's life: the same over every wire",
     "parley.mcp.tool_server": "the other end of the protocol, without I/O: whoever serves tools",
-    "parley.models.catalog": "what a model's name stands for: whoever names a model needs it",
+    "parley.models.catalog": "what a model's name stands for, and what it costs: whoever names or counts one needs it",
     "parley.models.endpoint": "where a backend is: settings find it, adapters use it",
-    "parley.models.prices": "the price list: the ledger multiplies with it",
     "parley.models.accumulator": "how events become blocks: the other half of the vocabulary in base",
     "parley.models.event_synthesis": "how blocks become events: the same the other way round",
     "parley.models.redaction": "what looks like a key: whoever writes down or shows what a model said needs it",
@@ -59,7 +58,6 @@ SHARED = {
     "parley.models.tool_references": "what a search has found, as the API spells it: pure",
     "parley.settings.secret_variables": "which variables carry our keys: whoever starts a process, or is one, needs it",
     "parley.stores.session_open": "which session is meant: whoever opens or names one needs it",
-    "parley.tools.registry": "all tools of a session behind their names: the engine takes them from there",
     "parley.tools.catalog": "what is true of each tool: permissions, approval and the CLI ask it",
     "parley.tools.delegation.calls": "what a model says to hand work on: the engine does it",
     "parley.tools.schedule.cron": "when a schedule is due: pure, and the engine asks it again after each time",
@@ -79,7 +77,6 @@ SHARED = {
     "parley.workspace.private_files": "how files of our own are opened: the same for whoever writes any",
     "parley.workspace.syscalls": "calls of the system that Python has no name for: whoever needs one",
     "parley.workspace.process.processes": "the side of the workspace's door that runs commands; base names it as such",
-    "parley.workspace.process.output": "what a command writes: the words of processes",
     "parley.workspace.web": "the side of the workspace's door that leads to the network; its words are not in base yet",
 }
 

@@ -46,7 +46,6 @@ ABSENT = "typing_extensions"
 
 LOCK = RLock()
 """One lock for all modules, so that two threads cannot deadlock by loading modules that import each other."""
-LOADING: list[ModuleType] = []
 
 
 def defer() -> None:
@@ -97,31 +96,36 @@ class LazyLoader:
 class LazyModule(ModuleType):
     """A module whose code has not run yet."""
 
-    def __getattribute__(self, name: str) -> object:
-        found = ModuleType.__getattribute__(self, name)
-        if LOADING and not name.startswith("__"):
-            with LOCK:  # another thread is loading; wait, because the found value may depend on what is still missing
-                pass
-        return found
-
     def __getattr__(self, name: str) -> object:
         if name == "__path__":  # `from M import X` looks for it first; packages already have it
             raise AttributeError(name)
         with LOCK:
-            if type(self) is LazyModule and self not in LOADING:
+            if type(self) is LazyModule:
                 load(self)
         return ModuleType.__getattribute__(self, name)
+
+
+class LoadingModule(LazyModule):
+    """A module whose code is running."""
+
+    def __getattribute__(self, name: str) -> object:
+        found = ModuleType.__getattribute__(self, name)
+        if not name.startswith("__"):
+            with LOCK:  # another thread may be loading; wait, because the value may depend on what is still missing
+                pass
+        return found
 
 
 def load(module: ModuleType) -> None:
     spec = module.__spec__
     assert spec is not None
     assert isinstance(spec.loader, LazyLoader)
-    LOADING.append(module)
+    module.__class__ = LoadingModule
     try:
         spec.loader.loader.exec_module(module)
-    finally:
-        LOADING.remove(module)
+    except BaseException:
+        module.__class__ = LazyModule  # the next use tries again
+        raise
     module.__loader__ = spec.loader = spec.loader.loader
     module.__class__ = ModuleType
 

@@ -165,7 +165,7 @@ def attach_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tu
 
     try:
         folder = LaunchContext(options, dict(os.environ), config.cwd, clock).config / "debug"
-        debug = open_debug_log(options, folder, config.session_id, clock, warn)
+        debug = open_debug_log(options, folder, config.identity.id, clock, warn)
     except UsageError:
         config.storage.log.close()
         raise

@@ -30,15 +30,14 @@ from parley.engine.session.config import (
 )
 from parley.engine.session.identity import SessionIdentity
 from parley.errors import ModelForbidden, StartRefused, UsageError
-from parley.models.prices import Prices
+from parley.models.catalog import Prices
 from parley.permissions.base import Policy
 from parley.protocol.options import FIELDS, CliOptions
 from parley.settings import credentials
 from parley.settings.base import OutputStyle
 from parley.settings.env_vars import state_events, takes_rate_limits
 from parley.stores.base import Log
-from parley.tools.base import Workspace
-from parley.tools.registry import ToolRegistry
+from parley.tools.base import ToolRegistry, Workspace
 from parley.workspace.base import Worktree
 from parley.workspace.local import LocalFiles
 

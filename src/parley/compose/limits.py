@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from parley.compose import memory
 from parley.compose.launch_context import LaunchContext
 from parley.compose.registry import get_profile, include_partial_messages
-from parley.engine.context.compaction_policy import CompactionPolicy, make_policy
+from parley.engine.context.history import CompactionPolicy, make_policy
 from parley.engine.session.config import LINE_CAP_BYTES, SessionLimits
 from parley.protocol.options import CliOptions
 from parley.settings.env_vars import background_wait_seconds, heartbeat_seconds, is_truthy, read_int, read_int_or

@@ -15,9 +15,17 @@ from parley.compose.limits import make_deadlines, option_values
 from parley.compose.registry import load_backend
 from parley.errors import ModelForbidden, UsageError
 from parley.models.base import Model
-from parley.models.catalog import UNKNOWN_MODEL, ModelInfo, ModelRef, aliases_from, model_info, resolve
+from parley.models.catalog import (
+    BUILT_IN_SOURCE,
+    UNKNOWN_MODEL,
+    ModelInfo,
+    ModelRef,
+    Prices,
+    aliases_from,
+    model_info,
+    resolve,
+)
 from parley.models.endpoint import ModelEndpoint
-from parley.models.prices import BUILT_IN_SOURCE, Prices
 from parley.settings import backends, credentials
 from parley.settings.base import printable
 

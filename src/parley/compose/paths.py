@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from parley.compose.launch_context import LaunchContext
-from parley.engine.tasks.task import OutputDirectory
 from parley.settings.base import TREE
 from parley.stores.files.claude import project_key
 from parley.workspace import private_files
+from parley.workspace.process.processes import OutputDirectory
 
 
 def plan_file(launch: LaunchContext, session_id: str) -> Path:

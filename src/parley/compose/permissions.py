@@ -100,7 +100,11 @@ class LazyPolicy:
 
     def open(self) -> Policy:
         if self._policy is None:
-            self._policy = self._factory()
+            policy = self._policy = self._factory()
+            # From now on, the frequent calls go to the policy itself.
+            self.decide = policy.decide  # type: ignore[method-assign]
+            self.is_hidden = policy.is_hidden  # type: ignore[method-assign]
+            self.list_folders = policy.list_folders  # type: ignore[method-assign]
         return self._policy
 
     def decide(self, request: ToolRequest, mode: str) -> Decision:

@@ -25,9 +25,8 @@ from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
 from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
-from parley.tools.base import ListsAgents, TakesOptions, Tool, Workspace
+from parley.tools.base import ListsAgents, TakesOptions, Tool, ToolRegistry, Workspace
 from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, canonical_name, find_traits, load_external
-from parley.tools.registry import ToolRegistry
 from parley.tools.selection import ToolSelection, select_tools
 from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parley.engine.context import summary
-from parley.engine.context.compaction_policy import KEPT_SHARE, find_keep_start
 from parley.engine.context.compactor import Compactor, Summarized
 from parley.engine.context.conversation import Conversation
-from parley.engine.context.history import HistoryEntry
+from parley.engine.context.history import KEPT_SHARE, HistoryEntry, find_keep_start
 from parley.engine.context.system_prompt import system_blocks
 from parley.engine.side.retry import is_about_length
 from parley.errors import ModelError, SessionError
@@ -76,7 +75,7 @@ class Summarizer(Compactor):
         self._start_consolidation()
         self._focus = instructions
         conversation, new = self._conversation, list[Summary]()
-        row = find_summaries(conversation.journal.history.list_entries(), conversation.config.session_id)
+        row = find_summaries(conversation.journal.history.list_entries(), conversation.config.identity.id)
         max_chars = int(self._window() * SHARE_OF_WINDOW) * CHARS_PER_TOKEN
         for piece in split_entries(self._unsummarized(at), max(1, max_chars)):
             new.append(await self._summarize_entries(piece))
@@ -103,7 +102,7 @@ class Summarizer(Compactor):
     async def _summarize_entries(self, lines: list[HistoryEntry]) -> Summary:
         """Raises ModelError, BudgetSpent."""
         text = await self._write_summary(ENTRIES_REQUEST, "\n\n".join(map(format_entry, lines)))
-        session_id = self._conversation.config.session_id
+        session_id = self._conversation.config.identity.id
         return Summary(session=session_id, order=1, first=lines[0].seq, last=lines[-1].seq, text=text)
 
     async def _merge_summaries(self, summaries: list[Summary]) -> Summary:
@@ -131,7 +130,7 @@ class Summarizer(Compactor):
             system=system_blocks(INSTRUCTIONS),
             messages=[{"role": "user", "content": [{"type": "text", "text": text}]}],
             max_tokens=min(summary_tokens(self._room) + SPARE_TOKENS, known.max_output_tokens),
-            session_id=self._conversation.config.session_id,
+            session_id=self._conversation.config.identity.id,
         )
 
     @property

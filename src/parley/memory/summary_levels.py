@@ -7,15 +7,22 @@
 A model reads a row of summaries, oldest and highest order first, followed by the last messages. A summary
 names what it covers, in its text and in the boundary, so that the row can be found in the log.
 
-See also: `summarizer.py` writes summaries, `engine/context/compaction_policy.py` decides when.
+See also: `summarizer.py` writes summaries, `engine/context/history.py` decides when.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from parley.engine.context.compaction_policy import find_keep_start, find_results, is_paired, message_tokens
-from parley.engine.context.history import HistoryEntry, HistoryMessage, tokens_from_chars
+from parley.engine.context.history import (
+    HistoryEntry,
+    HistoryMessage,
+    find_keep_start,
+    find_results,
+    is_paired,
+    message_tokens,
+    tokens_from_chars,
+)
 from parley.engine.context.summary import block_text
 from parley.memory.base import Summary
 from parley.protocol.base import Json

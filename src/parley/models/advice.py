@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 
 from parley.errors import ModelError
-from parley.models.catalog import ALIASES, list_backends
+from parley.models.catalog import ALIASES, BUILT_IN, list_backends, read_table
 from parley.models.endpoint import ModelEndpoint, without_userinfo
-from parley.models.prices import BUILT_IN, read_table
 
 LISTING = "`parley models` lists the known names."
 WRONG_PLACE = (404, 405)

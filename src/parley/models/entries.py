@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import msgspec
 
 from parley.errors import UsageError
-from parley.models.catalog import ALIASES, ModelInfo
-from parley.models.prices import KnownPrice, Rates, longest_prefix
+from parley.models.catalog import ALIASES, KnownPrice, ModelInfo, Rates, longest_prefix
 from parley.protocol.base import Struct
 
 Tokens = Annotated[int, msgspec.Meta(ge=1)]

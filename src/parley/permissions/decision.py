@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from parley.permissions import suggestions, web_hosts
+from parley.permissions import web_hosts
 from parley.permissions.base import (
     ENDLESS,
     KEYS,
@@ -34,9 +34,17 @@ from parley.permissions.base import (
 )
 from parley.permissions.budget import OverBudget
 from parley.permissions.paths.filesystem import CachedFilesystem
-from parley.permissions.paths.protected import holds_keys, is_protected
 from parley.permissions.rule import Rule
-from parley.permissions.rules import RuleSet
+from parley.permissions.rules import (
+    RuleSet,
+    holds_keys,
+    is_protected,
+    suggest_delegate,
+    suggest_edit,
+    suggest_fetch,
+    suggest_read,
+    suggest_tool,
+)
 from parley.protocol.base import Json
 from parley.tools.catalog import FILE_EFFECTS, SHELL, Effect, canonical_name, find_traits
 from parley.workspace.base import Scope
@@ -226,7 +234,7 @@ def assess_read(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem)
         reason=OUTSIDE if not inside else KEYS if has_keys else "",
         reason_type="workingDir" if not inside else "other" if has_keys else "",
         scope=build_scope(resolved_paths, beneath=searches),
-        suggestions=suggestions.suggest_read(paths[-1] if searches else os.path.dirname(paths[-1])),
+        suggestions=suggest_read(paths[-1] if searches else os.path.dirname(paths[-1])),
     )
 
 
@@ -260,16 +268,14 @@ def assess_edit(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem)
         reason="" if inside else OUTSIDE,
         reason_type="" if inside else "workingDir",
         scope=build_scope(resolved_paths, beneath=False),
-        suggestions=() if protected else suggestions.suggest_edit(paths[-1], mode, inside=inside),
+        suggestions=() if protected else suggest_edit(paths[-1], mode, inside=inside),
     )
 
 
 def assess_undeclared(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     """A tool that names files but not what it does with them: its paths are judged as written, and it asks."""
     assessment = assess_edit(request, rules, mode, fs)
-    return msgspec.structs.replace(
-        assessment, allow=None, category="other", suggestions=suggestions.suggest_tool(request.tool)
-    )
+    return msgspec.structs.replace(assessment, allow=None, category="other", suggestions=suggest_tool(request.tool))
 
 
 def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesystem) -> str:
@@ -322,7 +328,7 @@ def assess_web_fetch(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesy
         hazard=LOCAL_HOST if is_local else "",
         allow=rules.find_host_rule("allow", request.tool, host),
         can_change=False,
-        suggestions=() if is_local else suggestions.suggest_fetch(host),
+        suggestions=() if is_local else suggest_fetch(host),
     )
 
 
@@ -333,7 +339,7 @@ def assess_delegate(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesys
         assessment,
         category="harmless" if traits.effect == "delegates" else "other",
         can_change=False,
-        suggestions=suggestions.suggest_delegate(request.tool, request.input.get(traits.subject_field)),
+        suggestions=suggest_delegate(request.tool, request.input.get(traits.subject_field)),
     )
 
 
@@ -346,7 +352,7 @@ def assess_other(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem
         assess_input(request, rules),
         category="harmless" if harmless else "other",
         can_change=not request.reads_only and traits.effect not in UNCHANGING,
-        suggestions=suggestions.suggest_tool(request.tool),
+        suggestions=suggest_tool(request.tool),
     )
 
 

@@ -23,12 +23,11 @@ from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
 from parley.permissions.memo import memoize
 from parley.permissions.paths.filesystem import MAX_ENTRIES, watch_folder
 from parley.permissions.paths.programs import find_planted
-from parley.permissions.paths.protected import KEYS, holds_keys
 from parley.permissions.patterns import relative_parts
-from parley.permissions.rules import RuleSet
+from parley.permissions.rules import KEY_NAMES, RuleSet, holds_keys
 from parley.permissions.shell import CommandLine, SimpleCommand, Step, track_files
+from parley.permissions.shell.arguments import git_words, inner_argv
 from parley.permissions.shell.readonly.check import reads_whole_folders
-from parley.permissions.shell.wrappers import inner_argv
 from parley.protocol.base import Struct
 
 MAX_COMPARED = 4_000
@@ -76,6 +75,11 @@ class ProvenCommand(Struct, frozen=True, kw_only=True):
     rules: RuleSet
     mode: str
     fs: Filesystem
+
+    @property
+    def runs_git(self) -> bool:
+        """Whether one of its commands runs git, or may run it."""
+        return any(git_words(simple) for simple in self.line.commands)
 
     def pair_steps(self) -> Iterator[tuple[SimpleCommand, Step]]:
         """Each simple command with its files."""
@@ -167,7 +171,7 @@ def find_key_files(line: CommandLine, steps: Sequence[Step], fs: Filesystem) -> 
 def keys_in(folder: str, fs: Filesystem) -> list[str]:
     def compute(fs: Filesystem) -> list[str]:
         watch_folder(fs, folder or "/")
-        return [path for name in KEYS if fs.exists(path := f"{folder}/{name}")]
+        return [path for name in KEY_NAMES if fs.exists(path := f"{folder}/{name}")]
 
     return memoize(("keys", folder), fs, compute)
 

@@ -1,9 +1,17 @@
-"""All rules of a session, and its working directories.
+"""All rules of a session, its working directories, the files that no rule approves, and the rules that are suggested.
 
     rules.find_restriction("deny", path, "Write", fs, writing=True)      # the rule that matches, or None
 
 Path rules are written as Read and Edit rules and apply to every tool that reads or edits. A Read rule that denies also
 denies writing: a file that may not be read may not be replaced.
+
+Protected files run later, or decide what runs: git's own files, shell start-up files, settings of Parley and of
+editors, hooks of package managers. No rule, and no mode but bypassPermissions, approves them in advance. Their names
+match in any case and Unicode spelling, and at any depth.
+
+A suggestion is a PermissionUpdate in wire format. The host may return it with an approval, so that the same call does
+not need approval again. Nothing is suggested that would not help: no rule for a file that rules cannot approve, and
+none that would match more than it seems to.
 
 See also: the order in which kinds of rules apply (decision.py).
 """
@@ -11,14 +19,17 @@ See also: the order in which kinds of rules apply (decision.py).
 from __future__ import annotations
 
 import functools
+import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, get_args
 
 from parley.permissions import patterns, web_hosts
-from parley.permissions.base import Filesystem, ResolvedPath, SessionRepository
+from parley.permissions.base import Filesystem, ResolvedPath, SessionRepository, word_set
 from parley.permissions.budget import OverBudget
 from parley.permissions.paths.filesystem import CachedFilesystem
+from parley.permissions.patterns import normalize_name
 from parley.permissions.rule import Behavior, Rule
 from parley.protocol.base import Json, Struct
 from parley.tools.catalog import find_traits, names_of
@@ -33,6 +44,37 @@ MCP = "mcp__"
 DEEP_PATH = 32
 MAX_CACHED = 512
 """Tool names come from the model, so the cache has a limit."""
+PROTECTED_FOLDERS = word_set(
+    ".git .hg .svn .jj .claude .parley .vscode .vscode-server .cursor .idea .fleet .zed .husky .devcontainer "
+    ".github .circleci .ssh .gnupg .aws .azure .kube .docker .cargo .yarn .mvn .direnv"
+)
+PROTECTED_FILES = word_set(
+    ".gitconfig .gitmodules .gitattributes .git-credentials .hgrc .bashrc .bash_profile .bash_login "
+    ".bash_logout .bash_aliases .profile .inputrc .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc "
+    ".tcshrc .login .logout .xinitrc .xprofile .xsessionrc .mcp.json .claude.json .envrc .netrc .pgpass "
+    ".npmrc .yarnrc .yarnrc.yml .pypirc .pnp.cjs .pnp.loader.mjs .pnpmfile.cjs bunfig.toml .bunfig.toml "
+    ".bazelrc .bazeliskrc .ripgreprc .vimrc .exrc .nvimrc .gdbinit .lldbinit .pre-commit-config.yaml "
+    ".pre-commit-config.yml lefthook.yml lefthook.yaml .lefthook.yml .lefthook.yaml .devcontainer.json "
+    ".tmux.conf .screenrc .wgetrc .curlrc .gemrc .irbrc .pythonrc .pdbrc sitecustomize.py usercustomize.py "
+    "authorized_keys known_hosts crontab id_rsa id_dsa id_ecdsa id_ed25519 gradle-wrapper.properties "
+    "maven-wrapper.properties"
+)
+PROTECTED_PAIRS = (
+    (".config", "git"),
+    (".config", "fish"),
+    (".config", "autostart"),
+    (".config", "systemd"),
+    (".local", "bin"),
+)
+"""A folder and its subfolder; the name of one alone is not specific enough."""
+EXEMPT_PAIRS = ((".claude", "worktrees"),)
+"""Folders below protected ones that are not protected."""
+KEY_NAMES = frozenset([".ssh", ".gnupg", ".netrc", ".git-credentials", ".pgpass", ".aws", ".azure", ".kube"])
+"""Files and folders with credentials; reading them needs approval too."""
+SUBCOMMAND = re.compile(r"[a-z][a-z0-9_-]*")
+"""A subcommand: `git push`, `npm test`."""
+MAX_RULE_CHARACTERS = 500
+ACCEPT_EDITS: Json = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 
 
 class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
@@ -322,3 +364,90 @@ def matches_parameter(spec: str, tool: str, input: Json) -> bool:
 def format_value(given: Any) -> str | None:
     """A parameter value as it is written in a rule."""
     return None if given is None else str(given).lower() if isinstance(given, bool) else str(given)
+
+
+def is_protected(path: str) -> bool:
+    """Whether writing an absolute path needs approval."""
+    parts = normalize_name(path).split("/")
+    pairs = list(pairwise(parts))
+    exempt_at = next((number for number, pair in enumerate(pairs) if pair in EXEMPT_PAIRS), None)
+    if exempt_at is not None:
+        return is_protected("/".join(parts[:exempt_at] + parts[exempt_at + 2 :]))
+    return any(part in PROTECTED_FOLDERS or part in PROTECTED_FILES for part in parts) or any(
+        pair in PROTECTED_PAIRS for pair in pairs
+    )
+
+
+def holds_keys(path: str) -> bool:
+    """Whether reading a path needs approval even in a working directory."""
+    return any(part in KEY_NAMES for part in normalize_name(path).split("/"))
+
+
+def add_rules(*contents: tuple[str, str | None], destination: str = "localSettings") -> Json:
+    listed = [
+        {"toolName": tool} if spec is None else {"toolName": tool, "ruleContent": spec} for tool, spec in contents
+    ]
+    return {"type": "addRules", "rules": listed, "behavior": "allow", "destination": destination}
+
+
+def suggest_read(*folders: str) -> tuple[Json, ...]:
+    """A rule to read these folders; none for the root folder, which is too much for one click."""
+    if any(folder == "/" or "*" in folder for folder in folders):
+        return ()
+    return (add_rules(*(("Read", f"/{folder}/**") for folder in folders), destination="session"),)
+
+
+def suggest_edit(path: str, mode: str, *, inside: bool) -> tuple[Json, ...]:
+    accept = () if mode in ("acceptEdits", "auto") else (ACCEPT_EDITS,)
+    return accept if inside else (add_directory(os.path.dirname(path)), *accept)
+
+
+def add_directory(folder: str) -> Json:
+    return {"type": "addDirectories", "directories": [folder], "destination": "session"}
+
+
+def suggest_fetch(host: str) -> tuple[Json, ...]:
+    return (add_rules(("WebFetch", f"domain:{host}")),)
+
+
+def suggest_tool(tool: str) -> tuple[Json, ...]:
+    return (add_rules((tool, None)),)
+
+
+def suggest_delegate(tool: str, name: Any) -> tuple[Json, ...]:
+    if not isinstance(name, str) or not name or name.endswith(":*") or name == "*":
+        return ()
+    return (add_rules((tool, name)),)
+
+
+def suggest_commands(*specs: str | None) -> tuple[Json, ...]:
+    """Rules for commands; nothing if one of the commands cannot be matched by a rule."""
+    return (add_rules(*(("Bash", spec) for spec in specs)),) if specs and all(specs) else ()
+
+
+def suggest_write(specs: Sequence[str | None], path: str, mode: str) -> tuple[Json, ...]:
+    """Rules for a line that writes in the working directories.
+
+    The folder beside the rules is in recordings of Claude Code. It has no effect, so that people do not see it
+    (`split_alternatives` in `cli/output.py`).
+    """
+    accept = () if mode in ("acceptEdits", "auto") else (ACCEPT_EDITS,)
+    rules = suggest_commands(*specs)
+    return (*rules, add_directory(os.path.dirname(path)), *accept) if rules else accept
+
+
+def prefix_rules(commands: Sequence[Sequence[str]], text: str) -> list[str | None]:
+    """`git push *` for a command with a subcommand, else the exact command; empty if one has no such rule."""
+    found = [prefix_rule(words, text if len(commands) == 1 else " ".join(words)) for words in commands]
+    return list(dict.fromkeys(found)) if all(found) else []
+
+
+def prefix_rule(words: Sequence[str], text: str) -> str | None:
+    if len(words) > 1 and SUBCOMMAND.fullmatch(words[1]) and SUBCOMMAND.fullmatch(words[0]):
+        return f"{words[0]} {words[1]} *"
+    return exact_rule(text)
+
+
+def exact_rule(text: str) -> str | None:
+    """A rule for exactly this text; None if it would match others as well."""
+    return text if "*" not in text and "\\" not in text and len(text) <= MAX_RULE_CHARACTERS else None

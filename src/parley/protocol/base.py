@@ -296,6 +296,27 @@ def replace_lone_surrogates(line: bytes) -> bytes | None:
     return repaired if repaired != line else None
 
 
+_UNSTORABLE = "[\0\ud800-\udfff]"
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def sanitize(value: Any) -> Any:
+    """A JSON value whose texts every reader of the log and every backend can take.
+
+    NUL, which databases and terminals refuse, and lone surrogates become U+FFFD. Invalid UTF-8 is replaced when it is
+    read.
+    """
+    if isinstance(value, str):
+        if value.isascii() and "\0" not in value:
+            return value
+        return re.sub(_UNSTORABLE, _REPLACEMENT, value) if re.search(_UNSTORABLE, value) else value
+    if isinstance(value, dict):
+        return {sanitize(key): sanitize(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [sanitize(item) for item in value]
+    return value
+
+
 class _DuplicateKey(Exception):
     """The message is the key."""
 
@@ -360,5 +381,6 @@ __all__ = [
     "message",
     "message_of",
     "replace_lone_surrogates",
+    "sanitize",
     "to_builtins",
 ]

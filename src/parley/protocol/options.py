@@ -102,6 +102,7 @@ class Option(Generic[T]):
         if options is None:
             return self
         value: T = options.given.get(self.field, self.default)
+        vars(options)[self.field] = value  # options are frozen: the next read finds it there
         return value
 
 

@@ -27,8 +27,7 @@ from parley.engine.approval.request import input_digest
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
 from parley.protocol.base import Struct
-from parley.tools.base import Context, ToolOutput
-from parley.tools.registry import ToolRegistry
+from parley.tools.base import Context, ToolOutput, ToolRegistry
 from parley.workspace.base import Scope
 from tests.helpers.simulation import Json, SimulatedSession
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.engine.session import prompts
-from parley.engine.session.prompt_queue import PromptQueue, join_content
+from parley.engine.session.prompts import PromptQueue, join_content
 from parley.engine.session.session import Session
 from tests.stress.engine import miriad_queue
 from tests.stress.engine.schedules import Broken

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.session.prompt_queue import PromptQueue
+from parley.engine.session.prompts import PromptQueue
 from tests.helpers import simulation
 from tests.stress.engine import interrupts, schedules
 

@@ -36,8 +36,7 @@ from parley.errors import SessionError
 from parley.protocol.connection import Connection, Role
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import CliOptions
-from parley.tools.base import Tool
-from parley.tools.registry import ToolRegistry
+from parley.tools.base import Tool, ToolRegistry
 from parley.transports.memory import create_pair
 from tests.stress.stores.crash_points import Look, Mark
 from tests.stress.stores.scripted_job import ENDED, Step, Worker

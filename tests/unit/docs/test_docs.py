@@ -10,6 +10,7 @@ from pathlib import Path
 import gen_api
 import gen_cli
 import gen_hooks
+import gen_performance
 import gen_permissions
 import gen_protocol
 import gen_settings
@@ -53,6 +54,7 @@ GENERATORS = [
     gen_api.pages,
     gen_cli.pages,
     gen_hooks.pages,
+    gen_performance.pages,
     gen_permissions.pages,
     gen_protocol.pages,
     gen_settings.pages,
@@ -93,7 +95,7 @@ def test_every_extra_is_in_the_table_of_the_install_page() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "install.md").read_text(encoding="utf-8"), re.MULTILINE)
 
-    assert set(project["optional-dependencies"]) - {"dev", "docs"} <= set(rows)
+    assert set(project["optional-dependencies"]) - {"dev", "docs", "plots"} <= set(rows)
 
 
 PAGES = sorted(

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.context.compaction_policy import is_paired, message_tokens
-from parley.engine.context.history import tokens_from_chars
+from parley.engine.context.history import is_paired, message_tokens, tokens_from_chars
 from parley.memory.base import Summary
 from parley.memory.summary_levels import (
     FAN,
@@ -28,7 +27,7 @@ from parley.memory.summary_levels import (
     summary_tokens,
 )
 from parley.stores.base import Entry
-from tests.unit.engine.context.test_compaction_policy import (
+from tests.unit.engine.context.test_history import (
     assistant,
     boundary,
     call,

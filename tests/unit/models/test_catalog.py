@@ -1,16 +1,24 @@
-"""Resolving model names."""
+"""Resolving model names, and the cost of model calls."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from parley.errors import UsageError
 from parley.models.catalog import (
     ALIASES,
+    BUILT_IN,
+    KnownPrice,
     ModelInfo,
     ModelRef,
+    Price,
+    Prices,
     aliases_from,
     list_known_models,
     model_info,
+    read_table,
     resolve,
 )
 from parley.protocol.base import Json
@@ -122,3 +130,134 @@ def test_the_listing_shows_what_short_names_stand_for() -> None:
     listed = {row["value"]: row["resolvedModel"] for row in list_known_models(aliases_from(GATEWAY))}
 
     assert (listed["sonnet"], listed["opus"]) == ("gw/sonnet", ALIASES["opus"])
+
+
+MILLION = 1_000_000
+
+
+def table(folder: Path, content: str | bytes) -> Prices:
+    path = folder / "prices.json"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Prices(path)
+
+
+def test_ten_tokens_in_and_five_out_of_the_default_model() -> None:
+    assert Prices().cost_usd("claude-opus-5-5", {"input_tokens": 10, "output_tokens": 5}) == pytest.approx(0.00014)
+
+
+@pytest.mark.parametrize(
+    ("usage", "dollars"),
+    [
+        ({}, 0),
+        ({"input_tokens": MILLION}, 4),
+        ({"output_tokens": MILLION}, 20),
+        ({"cache_read_input_tokens": MILLION}, 0.4),
+        ({"cache_creation_input_tokens": MILLION}, 5),
+        ({"cache_creation_input_tokens": MILLION, "cache_creation": {"ephemeral_1h_input_tokens": MILLION}}, 8),
+        (
+            {
+                "cache_creation_input_tokens": 2 * MILLION,
+                "cache_creation": {"ephemeral_1h_input_tokens": MILLION, "ephemeral_5m_input_tokens": MILLION},
+            },
+            13,
+        ),
+        ({"server_tool_use": {"web_search_requests": 3}}, 0.03),
+        ({"input_tokens": None, "cache_creation": None, "server_tool_use": None, "service_tier": "standard"}, 0),
+    ],
+)
+def test_each_kind_of_token_has_its_price(usage: Json, dollars: float) -> None:
+    assert Price(input=4, output=20).of(usage) == pytest.approx(dollars)
+
+
+def test_the_prices_of_the_cache_may_be_given() -> None:
+    price = Price(input=4, output=20, cache_read=1, cache_write_5m=2, cache_write_1h=3, web_search=0.5)
+    usage = {
+        "cache_read_input_tokens": MILLION,
+        "cache_creation_input_tokens": 2 * MILLION,
+        "cache_creation": {"ephemeral_1h_input_tokens": MILLION},
+        "server_tool_use": {"web_search_requests": 2},
+    }
+
+    assert price.of(usage) == pytest.approx(1 + 2 + 3 + 1)
+
+
+@pytest.mark.parametrize("model", ["house-model", "claude-fable-5-2", "claude-", "", "openai:gpt"])
+def test_a_model_without_a_price_costs_none_and_not_nothing(model: str) -> None:
+    assert Prices().cost_usd(model, {"input_tokens": 10}) is None
+
+
+@pytest.mark.parametrize("model", ["offline", "scripted:a.toml"])
+def test_our_own_models_cost_nothing(model: str) -> None:
+    assert Prices().cost_usd(model, {"input_tokens": MILLION, "output_tokens": MILLION}) == 0
+
+
+def test_a_dated_name_has_the_price_of_its_model() -> None:
+    assert Prices().find("claude-haiku-4-5-20251001") == KnownPrice(Price(input=1, output=5), "built-in")
+
+
+def test_the_longest_beginning_that_fits_wins(tmp_path: Path) -> None:
+    prices = table(
+        tmp_path,
+        '{"a-1-x": {"input": 3, "output": 3}, "a": {"input": 1, "output": 1}, "a-1": {"input": 2, "output": 2}}',
+    )
+
+    found = [prices.find(name) for name in ("a-2", "a-1-5", "a-1-xy", "b")]
+    assert [None if known is None else known.price.input for known in found] == [1, 2, 3, None]
+
+
+def test_a_table_of_the_person_is_searched_before_ours(tmp_path: Path) -> None:
+    prices = table(tmp_path, '{"house-": {"input": 1, "output": 2}, "claude-opus": {"input": 7, "output": 8}}')
+
+    assert prices.find("house-model") == KnownPrice(Price(input=1, output=2), f"{tmp_path}/prices.json")
+    assert prices.find("claude-opus-5-5") == KnownPrice(Price(input=7, output=8), f"{tmp_path}/prices.json")
+    assert prices.find("claude-haiku-5-5") == KnownPrice(Price(input=0.1, output=0.5), "built-in")
+
+
+def test_settings_come_before_the_file_and_contracts_before_both(tmp_path: Path) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text('{"a": {"input": 1, "output": 1}, "b-long": {"input": 1, "output": 1}}')
+    settings = {"b": KnownPrice(Price(input=2, output=2), "settings.json")}
+    contracted = {"c": {"input": 3, "output": 3, "cacheRead": 3, "cacheWrite": 4}}
+    prices = Prices(path, contracted, 1, settings)
+    dearest = Price(input=3, output=3, cache_read=3, cache_write_5m=4, cache_write_1h=4)
+
+    assert [prices.find(name) for name in ("a-1", "b-long", "us.anthropic.C-1")] == [
+        KnownPrice(Price(input=1, output=1), str(path)),
+        KnownPrice(Price(input=2, output=2), "settings.json"),
+        KnownPrice(dearest, "modelPricing"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"{", ": Input data was truncated"),
+        (b"[]", ": Expected `object`, got `array`"),
+        (b'{"m": 5}', ", entry 'm': Expected `object`, got `int`"),
+        (b'{"m": {"input": 5}}', ", entry 'm': Object missing required field `output`"),
+        (b'{"m": {"input": "5", "output": 1}}', ", entry 'm': Expected `float`, got `str` - at `$.input`"),
+        (b'{"m": {"input": -5, "output": 1}}', ", entry 'm': Expected `float` >= 0.0 - at `$.input`"),
+        (b'{"m": {"input": 5, "output": 1, "outptu": 1}}', ", entry 'm': Object contains unknown field `outptu`"),
+        (b'{"\xff": 5}', ": 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+    ],
+)
+def test_a_broken_table_is_reported_with_its_name(tmp_path: Path, content: bytes, reason: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        table(tmp_path, content).cost_usd("m", {})
+
+    assert str(raised.value) == f"invalid price table {tmp_path}/prices.json{reason}"
+
+
+def test_a_missing_table_is_reported_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as raised:
+        Prices(tmp_path / "none.json").find("m")
+
+    assert str(raised.value) == f"cannot read price table {tmp_path}/none.json: No such file or directory"
+
+
+def test_our_own_table_can_be_read() -> None:
+    assert {name for name, price in read_table(BUILT_IN).items() if price.output == 0} == {
+        "offline",
+        "scripted:",
+        "replay:",
+    }

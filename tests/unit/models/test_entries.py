@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from parley.errors import UsageError
-from parley.models.catalog import UNKNOWN_MODEL, ModelInfo, model_info
+from parley.models.catalog import UNKNOWN_MODEL, KnownPrice, ModelInfo, Price, model_info
 from parley.models.entries import ConfiguredModel, apply_entries, find_entry, known_prices, parse_entry
-from parley.models.prices import KnownPrice, Price
 
 
 def entries(**given: Any) -> dict[str, ConfiguredModel]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
+from parley.permissions.command import CLIMBS_PAST_LINK
 from parley.permissions.decision import decide
-from parley.permissions.paths.hazards import CLIMBS_PAST_LINK
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
 from parley.workspace.base import Scope

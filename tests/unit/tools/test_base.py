@@ -1,4 +1,4 @@
-"""The context of the tools: complete when it is made, and forked for subagents."""
+"""The context of the tools: complete when it is made, and forked for subagents. The registry makes a tool once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from parley.tools.base import AgentCalls, AgentState, Context, SessionServices, Workspace, make_context
+from parley.tools.base import (
+    AgentCalls,
+    AgentState,
+    Context,
+    SessionServices,
+    Tool,
+    ToolRegistry,
+    Workspace,
+    make_context,
+)
+from parley.tools.planning.todo import TodoWrite
 from parley.workspace.base import Worktree
 from tests.helpers.tools import ToolHarness
 
@@ -61,3 +71,21 @@ def test_what_is_hidden_in_the_checkout_is_hidden_in_a_worktree(context: Context
         "/tree/own",
     ]
     assert hiding.worktree is None
+
+
+def test_a_tool_is_made_when_it_is_taken_and_once() -> None:
+    made: list[str] = []
+
+    def make(name: str) -> Tool:
+        made.append(name)
+        return TodoWrite()
+
+    shelf = ToolRegistry(["b", "a"], make)
+    assert (list(shelf), len(shelf), "a" in shelf, "c" in shelf, made) == (["b", "a"], 2, True, False, [])
+    assert shelf["a"] is shelf["a"]
+    assert made == ["a"]
+    assert shelf.get("c") is None
+    with pytest.raises(KeyError):
+        shelf["c"]
+    assert len(list(shelf.values())) == 2
+    assert made == ["a", "b"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from parley.compose.tools import find_definition, make_tool
-from parley.tools.base import ListsAgents, TakesOptions, Tool, tool_schema
+from parley.tools.base import ListsAgents, TakesOptions, Tool, ToolRegistry, tool_schema
 from parley.tools.catalog import BUILT_IN
-from parley.tools.registry import ToolRegistry
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -10,8 +10,7 @@ from parley.compose import limits, memory
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.compose.stores import SessionStores
-from parley.engine.accounting.budget import SpendingLimits
-from parley.engine.accounting.ledger import Ledger
+from parley.engine.accounting.ledger import Ledger, SpendingLimits
 from parley.engine.approval.request import input_digest
 from parley.engine.context.conversation import ModelPool
 from parley.engine.session.identity import SessionIdentity

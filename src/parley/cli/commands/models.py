@@ -22,9 +22,8 @@ from parley.compose.models import ModelFactory
 from parley.errors import InvalidArguments, ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
-from parley.models.catalog import ALIASES, ModelRef, list_backends
+from parley.models.catalog import ALIASES, BUILT_IN, ModelRef, Price, list_backends, read_table
 from parley.models.endpoint import without_userinfo
-from parley.models.prices import BUILT_IN, Price, read_table
 from parley.protocol.base import Json
 
 CHECK_SECONDS = 60

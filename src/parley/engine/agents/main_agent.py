@@ -24,7 +24,7 @@ from parley.protocol.options import MODES
 from parley.tools.catalog import find_traits
 
 if TYPE_CHECKING:
-    from parley.engine.session.prompt_queue import Prompt
+    from parley.engine.session.prompts import Prompt
     from parley.engine.turn.turn import Turn
 
 

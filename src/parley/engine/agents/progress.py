@@ -12,9 +12,8 @@ from collections.abc import Callable
 from parley.engine.agents.task import AgentTask
 from parley.engine.context.conversation import Conversation
 from parley.engine.side.query import SideQuery, user_messages
-from parley.engine.text import sanitize
 from parley.errors import ModelError
-from parley.protocol.base import Json, Message
+from parley.protocol.base import Json, Message, sanitize
 from parley.protocol.messages.system import TaskProgress
 
 MAX_LINES = 12

@@ -25,7 +25,7 @@ from parley.settings.base import SettingsValue
 
 if TYPE_CHECKING:
     from parley.mcp.server_connection import McpServer
-    from parley.tools.registry import ToolRegistry
+    from parley.tools.base import ToolRegistry
 
 RESOURCE_FIELDS = ("skills", "hooks", "mcpServers")
 

@@ -15,8 +15,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from parley.engine.accounting.budget import SpendingLimits
-from parley.engine.accounting.ledger import Ledger
+from parley.engine.accounting.ledger import Ledger, SpendingLimits
 from parley.engine.agents.environment import AgentEnvironment
 from parley.engine.agents.forwarding import SubagentForwarder, describe_activity
 from parley.engine.agents.resources import AgentResources, has_resources
@@ -27,7 +26,7 @@ from parley.engine.agents.worktrees import AgentWorktrees
 from parley.engine.approval.grants import Grants
 from parley.engine.context.conversation import Conversation
 from parley.engine.session.journal import Journal
-from parley.engine.session.prompt_queue import Prompt
+from parley.engine.session.prompts import Prompt
 from parley.engine.turn import outcome
 from parley.engine.turn.outcome import TurnOutcome
 from parley.engine.turn.tool_executor import ToolExecutor, ToolOutcome

@@ -9,7 +9,7 @@ import msgspec
 
 from parley.engine.agents.environment import AgentEnvironment
 from parley.engine.agents.task import Parent
-from parley.engine.context.compaction_policy import CompactionPolicy
+from parley.engine.context.history import CompactionPolicy
 from parley.engine.context.system_prompt import CWD, Instructions
 from parley.engine.session.config import SessionConfig
 from parley.mcp.base import PREFIX

@@ -24,7 +24,8 @@ from parley.engine.agents.setup import AgentSetup, build_setup
 from parley.engine.agents.stats import AgentStats
 from parley.engine.agents.task import AgentLaunch, AgentTask, Parent
 from parley.engine.agents.worktrees import AgentWorktrees, wants_worktree
-from parley.engine.tasks.task import RUNNING, TaskInfo, new_run_id
+from parley.engine.tasks.delivery import RUNNING
+from parley.engine.tasks.manager import TaskInfo, new_run_id
 from parley.errors import ModelError, SessionError, ToolError, UsageError
 from parley.permissions.base import Allow, ToolRequest
 from parley.protocol.base import Json

@@ -8,7 +8,7 @@ from typing import ClassVar, get_args
 
 from parley.engine.accounting.ledger import blank_usage
 from parley.engine.context.conversation import Conversation
-from parley.engine.tasks.task import SessionTask, TaskInfo
+from parley.engine.tasks.manager import SessionTask, TaskInfo
 from parley.engine.turn.outcome import TurnOutcome
 from parley.engine.turn.turn import Turn
 from parley.protocol.base import UNSET, Json, Struct

@@ -5,7 +5,7 @@
 A permission request waits without a deadline. Only a clear allow is an allow: an error, an unreadable reply, a reply
 for another call, or a client that is gone denies the call.
 
-See also: `request.py` builds the request and `pending_approvals.py` sends it, `hook_opinion.py` weighs PreToolUse
+See also: `request.py` builds the request and sends it, `hook_opinion.py` weighs PreToolUse
 hooks against rules, `permissions/decision.py` applies the rules.
 """
 
@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.approval.pending_approvals import ApprovalChannel, Approver
-from parley.engine.approval.request import PendingCall, build_can_use_tool, input_digest, permission_request
+from parley.engine.approval.request import (
+    ApprovalChannel,
+    Approver,
+    PendingCall,
+    build_can_use_tool,
+    input_digest,
+    permission_request,
+)
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.config import PermissionConfig
 from parley.engine.session.journal import Journal

@@ -22,7 +22,7 @@ from parley.engine.commands.local import ALIASES, LOCAL, TERMINAL, CommandCall, 
 from parley.engine.commands.standard import STANDARD
 from parley.engine.context.conversation import Conversation
 from parley.engine.mcp.manager import ServerManager
-from parley.engine.session.prompt_queue import Prompt, PromptQueue
+from parley.engine.session.prompts import Prompt, PromptQueue
 from parley.engine.turn import outcome
 from parley.errors import NotPossible, ToolError
 from parley.protocol.base import UNSET, Json

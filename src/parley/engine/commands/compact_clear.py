@@ -13,8 +13,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from parley.engine.context.compactor import make_compactor
+from parley.engine.session.outbox import keep_alive
 from parley.engine.turn import outcome
-from parley.engine.turn.heartbeat import keep_alive
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.engine.turn.turn import Turn
 from parley.errors import BudgetSpent, ModelError
@@ -90,7 +90,7 @@ async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> Tu
         trigger="clear",
         user_message_uuid=prompt.uuid,
         timestamp=clock.now(),
-        session_id=conversation.config.session_id,
+        session_id=conversation.config.identity.id,
     )
     if begin is None:
         conversation.append_and_send(reset)

@@ -20,12 +20,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.engine.context import summary
-from parley.engine.context.compaction_policy import KEPT_SHARE, MAX_FAILURES, find_keep_start, threshold
-from parley.engine.context.history import estimate_tokens, join_texts, tokens_from_chars, with_cache_marker
+from parley.engine.context.history import (
+    KEPT_SHARE,
+    MAX_FAILURES,
+    estimate_tokens,
+    find_keep_start,
+    join_texts,
+    threshold,
+    tokens_from_chars,
+    with_cache_marker,
+)
 from parley.engine.context.system_prompt import DATE
+from parley.engine.session.outbox import Ticker
 from parley.engine.side.retry import call_with_retry, is_about_length, is_about_request
 from parley.engine.turn import outcome
-from parley.engine.turn.heartbeat import Ticker
 from parley.errors import BudgetSpent, ModelError
 from parley.hooks.base import format_context
 from parley.models.base import ModelRequest
@@ -284,9 +292,9 @@ class Compactor:
         if done.kept:
             metadata["preserved_messages"] = {"anchor_uuid": anchor, "uuids": done.kept, "all_uuids": done.kept}
         boundary = conversation.clock.stamp_message(
-            CompactBoundary(compact_metadata=metadata, logical_parent_uuid=last), conversation.config.session_id
+            CompactBoundary(compact_metadata=metadata, logical_parent_uuid=last), conversation.config.identity.id
         )
-        stamped = conversation.clock.stamp_message(line, conversation.config.session_id)
+        stamped = conversation.clock.stamp_message(line, conversation.config.identity.id)
         conversation.journal.append(boundary)
         conversation.journal.append(stamped, isCompactSummary=True, isVisibleInTranscriptOnly=True)
         conversation.gauge.reset(history.tokens)

@@ -19,20 +19,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.context.compaction_policy import ContextGauge, threshold
-from parley.engine.context.history import estimate_tokens, tokens_from_chars, with_cache_marker
+from parley.engine.context.history import ContextGauge, estimate_tokens, threshold, tokens_from_chars, with_cache_marker
 from parley.engine.context.system_prompt import DATE, find_date, render, render_excluded, system_blocks
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.recovery import interrupted_calls
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
-from parley.engine.text import sanitize
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
 from parley.models.base import Model, ModelRequest
 from parley.models.catalog import ModelInfo, ModelRef
 from parley.observer import NULL_OBSERVER, Observer
-from parley.protocol.base import Json, Message, Struct
+from parley.protocol.base import Json, Message, Struct, sanitize
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
@@ -205,7 +203,7 @@ class Conversation:
             effort=limit_effort(self.effort, self.options.max_effort) if known.supports_effort else None,
             betas=self.options.betas,
             task_budget=self.options.task_budget if known.supports_task_budget else None,
-            session_id=self.config.session_id,
+            session_id=self.config.identity.id,
             output_schema=output_schema,
         )
 
@@ -330,7 +328,7 @@ class Conversation:
         today = self.clock.now()[:10]
         if self.journal.sent_date not in (None, today):
             line = self._user_message(Text.of(f"[{DATE}{today}]"), isSynthetic=True)
-            self.journal.append(self.clock.stamp_message(line, self.config.session_id))
+            self.journal.append(self.clock.stamp_message(line, self.config.identity.id))
             self.journal.append_event("date", {"date": today})
 
     def excluded_facts(self) -> list[str]:
@@ -344,7 +342,7 @@ class Conversation:
 
     def send(self, message: Message) -> None:
         """Send a message that is not written to the journal."""
-        self._send_to_host(self.clock.stamp_message(message, self.config.session_id))
+        self._send_to_host(self.clock.stamp_message(message, self.config.identity.id))
 
     def send_event(
         self,
@@ -356,7 +354,7 @@ class Conversation:
         self._send_to_host(
             StreamEvent(
                 event=msgspec.Raw(raw),
-                session_id=self.config.session_id,
+                session_id=self.config.identity.id,
                 parent_tool_use_id=self.parent_tool_use_id,
                 uuid=self.clock.new_uuid(),
                 api_message_id=message_id,
@@ -376,7 +374,7 @@ class Conversation:
 
     def append_and_send(self, message: Message, shown: AssistantContent | None = None) -> None:
         """Write a message to the journal, then send it, with other content if `shown` is given. Raises SessionError."""
-        stamped = self.clock.stamp_message(message, self.config.session_id)
+        stamped = self.clock.stamp_message(message, self.config.identity.id)
         self.journal.append(stamped)
         self._send_to_host(stamped if shown is None else msgspec.structs.replace(stamped, message=shown))
 
@@ -400,7 +398,7 @@ class Conversation:
         """Append context for the model; the client does not receive it. Raises SessionError."""
         if texts:
             line = self._user_message(*(Text.of(text) for text in sanitize(texts)), isSynthetic=True)
-            self.journal.append(self.clock.stamp_message(line, self.config.session_id))
+            self.journal.append(self.clock.stamp_message(line, self.config.identity.id))
 
     def close_open_calls(self, text: str) -> None:
         """Give every open call an error result. Raises SessionError."""
@@ -421,7 +419,7 @@ class Conversation:
                 reads_only=self.tool_executor.is_harmless(tool),
                 changes=partial(self.config.workspace.files.changed_by, call),
             )
-            self.journal.append(self.clock.stamp_message(self._interrupted_result(call, text), self.config.session_id))
+            self.journal.append(self.clock.stamp_message(self._interrupted_result(call, text), self.config.identity.id))
 
     def _interrupted_result(self, call: str, text: str) -> User:
         return self._user_message(ToolResult.of(call, text, is_error=True), tool_use_result=f"Error: {text}")

@@ -26,8 +26,7 @@ from hashlib import sha256
 
 import msgspec
 
-from parley.engine.text import sanitize
-from parley.protocol.base import Json
+from parley.protocol.base import Json, sanitize
 
 THOUGHTS = ("thinking", "redacted_thinking")
 ABOUT_THOUGHTS = ("thinking", "signature", "encrypted_content", "encrypted content", "'reasoning'")

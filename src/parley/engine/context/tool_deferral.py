@@ -21,9 +21,8 @@ from parley.mcp.base import PREFIX
 from parley.models.catalog import ModelRef
 from parley.models.tool_references import DEFER
 from parley.protocol.base import Json
-from parley.tools.base import Tool, is_deferrable, tool_schema
+from parley.tools.base import Tool, ToolRegistry, is_deferrable, tool_schema
 from parley.tools.catalog import find_traits
-from parley.tools.registry import ToolRegistry
 
 SEARCH = "ToolSearch"
 MAX_LISTED_CHARS = 8_000

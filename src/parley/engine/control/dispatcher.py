@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.control.routes import LongAnswer, explain_refusal, find_handler
-from parley.engine.session.prompt_queue import RejectedPrompt
+from parley.engine.session.prompts import RejectedPrompt
 from parley.errors import ModelError, NotPossible, SessionError, ToolError
 from parley.protocol.base import UNSET, Json, Refused, to_builtins
 from parley.protocol.messages import requests
@@ -154,7 +154,7 @@ class ControlDispatcher:
         if task in self._changing:
             self._changing.remove(task)
             if not self._session.is_running and not self._changing:
-                self._session.prompts.append_silent()
+                self._session.append_silent()
         if task.cancelled():
             if isinstance(answer, Coroutine):
                 answer.close()  # it may not have started

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from parley.models.catalog import ModelRef
-from parley.models.prices import BUILT_IN_SOURCE, Prices
+from parley.models.catalog import BUILT_IN_SOURCE, ModelRef, Prices
 from parley.protocol.base import Json, Struct
 from parley.stores.base import USAGE, Log
 

@@ -187,7 +187,7 @@ class HookDispatcher:
         """The fields that start every hook input."""
         state, kind = self.get_state(), EVENTS[event]
         common: Json = {
-            "session_id": self.config.session_id,
+            "session_id": self.config.identity.id,
             "transcript_path": self._transcript_path,
             "cwd": self._cwd_of(agent) or state.cwd,
             "prompt_id": self.prompt_id,

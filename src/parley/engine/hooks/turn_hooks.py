@@ -11,9 +11,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.hooks.tool_hooks import model_contexts
-from parley.engine.session.prompt_queue import Prompt, join_content
+from parley.engine.session.outbox import Ticker
+from parley.engine.session.prompts import Prompt, join_content
 from parley.engine.turn import outcome
-from parley.engine.turn.heartbeat import Ticker
 from parley.errors import ModelError
 from parley.hooks.base import format_context
 from parley.hooks.merge import HookVerdict

@@ -22,7 +22,7 @@ from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
-from parley.engine.session.prompt_queue import Prompt, PromptQueue
+from parley.engine.session.prompts import Prompt, PromptQueue
 from parley.errors import ToolError
 from parley.mcp.base import PREFIX, ServerSources, ServerSpec, ServerTransport
 from parley.protocol.base import Json, UnsetType

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from parley.engine.hooks.registry import HookRegistry
-from parley.engine.session.prompt_queue import Prompt
+from parley.engine.session.prompts import Prompt
 from parley.errors import ToolError
 from parley.mcp.base import PREFIX
 from parley.mcp.content import clean, convert_messages

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from parley.engine.tasks.delivery import PendingNotifications
-from parley.engine.tasks.task import RUNNING, notification_text
+from parley.engine.tasks.delivery import RUNNING, PendingNotifications, notification_text
 from parley.protocol.base import UNSET, Json, convert
 from parley.protocol.messages.system import TaskNotification, TaskUpdated
 from parley.stores.base import Entry

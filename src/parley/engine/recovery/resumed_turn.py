@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
-from parley.engine.session.prompt_queue import PromptQueue, ResumedTurnItem
+from parley.engine.session.prompts import PromptQueue, ResumedTurnItem
 from parley.protocol.base import convert
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.conversation import Assistant

@@ -20,7 +20,7 @@ import msgspec
 from parley.engine.clock import Clock
 from parley.engine.schedule.schedule_log import KIND, ScheduleLog
 from parley.engine.session.journal import Journal
-from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
+from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptQueue
 from parley.errors import SessionError
 from parley.protocol.base import to_builtins
 from parley.tools.schedule.cron import CronExpression

@@ -9,23 +9,21 @@ import msgspec
 
 from parley.engine.agents.registry import AgentRegistry
 from parley.engine.clock import Clock
-from parley.engine.context.compaction_policy import CompactionPolicy
+from parley.engine.context.history import CompactionPolicy
 from parley.engine.context.system_prompt import Instructions
 from parley.engine.session.identity import SessionIdentity
-from parley.engine.tasks.task import OutputDirectory
-from parley.engine.turn.heartbeat import INTERVAL_SECONDS
+from parley.engine.session.outbox import INTERVAL_SECONDS
 from parley.mcp.base import ServerSources, ServerSpec
 from parley.models.base import Model
-from parley.models.catalog import ModelInfo, ModelRef, model_info, resolve
-from parley.models.prices import Prices
+from parley.models.catalog import ModelInfo, ModelRef, Prices, model_info, resolve
 from parley.observer import NULL_OBSERVER, Observer
 from parley.permissions.base import Policy
 from parley.protocol.base import Json, Message, Struct
 from parley.protocol.options import CliOptions
 from parley.settings.base import DEFAULT_STYLE, PromptTemplate, SettingsAccess, SettingsValue
 from parley.stores.base import AgentInfo, Log
-from parley.tools.base import Workspace
-from parley.tools.registry import ToolRegistry
+from parley.tools.base import ToolRegistry, Workspace
+from parley.workspace.process.processes import OutputDirectory
 
 if TYPE_CHECKING:
     from parley.engine.session.memory_host import MemoryHost
@@ -255,10 +253,6 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     """The git worktree that the session works in, in place of the checkout that it was started in."""
     notices: tuple[str, ...] = ()
     """Warnings about the configuration for the client, which has not seen stderr."""
-
-    @property
-    def session_id(self) -> str:
-        return self.identity.id
 
     def with_log(self, log: Log) -> SessionConfig:
         """The same session with another log."""

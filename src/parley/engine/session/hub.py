@@ -24,8 +24,8 @@ class Hub:
 
     def open(self, config: SessionConfig, host: Host) -> Session:
         """Open a session. Raises SessionError if it is already open."""
-        if self.find(config.session_id) is not None:
-            raise SessionError(f"session {config.session_id} is already open")
+        if self.find(config.identity.id) is not None:
+            raise SessionError(f"session {config.identity.id} is already open")
 
         storage = config.storage
 

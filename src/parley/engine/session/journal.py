@@ -129,7 +129,7 @@ class Journal:
         self.append_json(to_builtins(message), **context)
 
     def append_json(self, json: Json, **context: Any) -> None:
-        at = later_time(json.get("timestamp") or self._clock.now(), self._last_at)
+        at = self._order(json.get("timestamp") or self._clock.now())
         self._write(Entry(seq=self._next_seq, kind=json["type"], at=at, message=json, context=context))
 
     def append_usage(self, answer: str, **final: Any) -> None:
@@ -138,8 +138,11 @@ class Journal:
 
     def append_event(self, kind: str, message: Json) -> None:
         """Append an entry that is never sent. Raises SessionError."""
-        at = later_time(self._clock.now(), self._last_at)
-        self._write(Entry(seq=self._next_seq, kind=kind, at=at, message=message))
+        self._write(Entry(seq=self._next_seq, kind=kind, at=self._order(self._clock.now()), message=message))
+
+    def _order(self, at: str) -> str:
+        """The time of the next entry, which must be later than that of the last one."""
+        return at if at > self._last_at else later_time(at, self._last_at)
 
     def _write(self, entry: Entry) -> None:
         try:
@@ -208,8 +211,9 @@ class Journal:
 
     def _fold_event(self, entry: Entry) -> None:
         """Fold an entry that is not part of the conversation."""
-        self.grants.apply(entry)
         match entry.kind:
+            case "grant" | "mode":
+                self.grants.apply(entry)
             case "permission":
                 self.decided_calls.add(entry.message["tool_use_id"])
                 if entry.message.get("decision") == "allow":

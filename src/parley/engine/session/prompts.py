@@ -1,42 +1,222 @@
-"""Prompts from the user message to the conversation.
+"""Prompts: from the user message through the queue to the conversation.
 
     make(message)             the prompt in a user message
     queue(prompt)             put it into the queue
     append(prompts)           make prompts one message of the conversation
     send_lifecycle(prompt)    report queued, started, completed or cancelled, for prompts whose uuid the client gave
 
-See also: `prompt_queue.py` orders them, `turn/runner.py` takes them, `session.py` receives them.
+The first prompt in the queue starts a turn as soon as none is running. Prompts that arrive during a turn join it at its
+next model call; if there is none, they form the next turn together, as in Claude Code. Priorities:
+
+    now     goes first, and ends the running turn
+    next    the default
+    later   goes last, and joins no turn
+
+Within a priority the order is kept. An unreadable prompt is queued too, so that results arrive in the order of the
+prompts. The notification of a background task is a turn of its own, and its result says so.
+
+See also: `session.py` receives prompts, `turn/runner.py` takes them, `control/handlers/interrupt.py` for what an
+interrupt does to queued prompts.
 """
 
 from __future__ import annotations
 
+from asyncio import Event
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
 
-from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import is_nonempty
+from parley.engine.session.config import SessionConfig
+from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
-from parley.engine.session.prompt_queue import DEFAULT_PRIORITY, PRIORITIES, Prompt, PromptQueue, join_content
-from parley.errors import EmptyPrompt, ModelError, SessionError
+from parley.errors import EmptyPrompt, ModelError
 from parley.models.catalog import CHARS_PER_TOKEN, UNKNOWN_MODEL, ModelInfo, ModelRef
-from parley.protocol.base import UNSET, Json, convert
-from parley.protocol.blocks import ToolResult, as_json
+from parley.protocol.base import UNSET, Json, Struct, convert
+from parley.protocol.blocks import ToolResult, ToolUse, as_json
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import Injected, Queued
 from parley.protocol.messages.notices import CommandLifecycle
 
+NOTIFICATION = "task-notification"
+"""The origin of the prompt that reports the end of a background task."""
+
+
+PRIORITIES = {"now": 0, "next": 1, "later": 2}
+"""Lower goes first. An unknown priority counts as `next`."""
+DEFAULT_PRIORITY = PRIORITIES["next"]
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """A prompt that was accepted."""
+
+    content: list[Json]
+    uuid: str
+    has_client_uuid: bool = False
+    """The client gave the uuid, so the states of the prompt are reported."""
+    expansion: list[Json] | None = None
+    """The expansion of a slash command. It enters the conversation instead of the content that was typed."""
+    origin: Json | None = None
+    priority: int = DEFAULT_PRIORITY
+    verbatim: bool = False
+    """Taken literally: no slash command, no `@file`."""
+    traceparent: str | None = None
+    """The span that its turn belongs to, if the client gives one."""
+    runs_alone: bool = False
+    """A turn of its own: a command that calls no model."""
+
+    @property
+    def is_notification(self) -> bool:
+        return self.origin is not None and self.origin.get("kind") == NOTIFICATION
+
+
+class RejectedPrompt(Struct, frozen=True):
+    """An unreadable prompt. It still gets a result."""
+
+    reason: str
+    uuid: str | None = None
+    """The uuid that the client gave, if any."""
+    priority: int = DEFAULT_PRIORITY
+
+
+class ResumedTurnItem(Struct, frozen=True, kw_only=True):
+    """A turn of an earlier engine that continues with its open calls. It goes first."""
+
+    uuid: str
+    calls: list[ToolUse]
+    priority: int = -1
+
+
+class PromptQueue:
+    def __init__(self) -> None:
+        self._waiting: deque[Prompt | RejectedPrompt | ResumedTurnItem] = deque()
+        self._arrived = Event()
+        self._is_closed = False
+        self.abort_next: str | None = None
+        """The prompt that an interrupt reached before its turn started."""
+
+    def put(self, item: Prompt | RejectedPrompt | ResumedTurnItem) -> None:
+        """Add an item after those of the same or a higher priority."""
+        ahead = sum(waiting.priority <= item.priority for waiting in self._waiting)
+        self._waiting.insert(ahead, item)
+        self._arrived.set()
+
+    def put_back(self, prompts: list[Prompt]) -> None:
+        """Make prompts the first of their priority again."""
+        for prompt in reversed(prompts):
+            ahead = sum(waiting.priority < prompt.priority for waiting in self._waiting)
+            self._waiting.insert(ahead, prompt)
+        self._arrived.set()
+
+    def close(self) -> None:
+        """No more input. Waiting items can still be taken."""
+        self._is_closed = True
+        self._arrived.set()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def list_prompts(self) -> list[Prompt]:
+        """The waiting prompts, in order."""
+        return [item for item in self._waiting if isinstance(item, Prompt)]
+
+    def has_turns(self) -> bool:
+        """Whether an item waits that will run, and not only be refused."""
+        return any(not isinstance(item, RejectedPrompt) for item in self._waiting)
+
+    def next_uuid(self) -> str | None:
+        """The prompt that an interrupt is for if no turn is running."""
+        first = self._waiting[0] if self._waiting else None
+        return None if first is None or isinstance(first, RejectedPrompt) else first.uuid
+
+    def next_prompt(self) -> Prompt | None:
+        """The next prompt; None if the queue is empty or the next item is not a prompt."""
+        first = self._waiting[0] if self._waiting else None
+        return first if isinstance(first, Prompt) else None
+
+    def is_urgent(self) -> bool:
+        """Whether an item waits that ends the running turn."""
+        return bool(self._waiting) and self._waiting[0].priority < DEFAULT_PRIORITY
+
+    def remove(self, uuid: str) -> bool:
+        """Remove a waiting prompt; False if it does not wait. An interrupt for it is forgotten."""
+        if self.abort_next == uuid:
+            self.abort_next = None
+        for item in self._waiting:
+            if isinstance(item, Prompt) and item.uuid == uuid:
+                self._waiting.remove(item)
+                return True
+        return False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def wait_arrival(self) -> None:
+        """Wait until an item arrives, also after the end of the input."""
+        while not self._waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    async def take(self, merge: bool) -> list[Prompt] | RejectedPrompt | ResumedTurnItem | None:
+        """The prompts of the next turn; None at the end of the input.
+
+        With `merge`, all waiting prompts of one priority, up to one that runs alone; otherwise the first.
+        """
+        while not self._waiting:
+            if self._is_closed:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        first = self._waiting.popleft()
+        if not isinstance(first, Prompt):
+            return first
+        if not merge or first.is_notification or first.runs_alone:
+            return [first]
+        return [first, *self.take_prompts(first.priority)]
+
+    def take_prompts(self, priority: int = DEFAULT_PRIORITY) -> list[Prompt]:
+        """The prompts at the head of the queue that have one priority and may be merged."""
+        taken: list[Prompt] = []
+        while self._waiting:
+            first = self._waiting[0]
+            if not isinstance(first, Prompt) or first.is_notification or first.runs_alone or first.priority != priority:
+                break
+            taken.append(first)
+            self._waiting.popleft()
+        return taken
+
+
+def join_content(prompts: list[Prompt], separator: str = "\n") -> list[Json]:
+    """Several prompts as one content: adjacent texts are joined with the separator, other blocks keep their places."""
+    content: list[Json] = []
+    for prompt in prompts:
+        for at, block in enumerate(prompt.content if prompt.expansion is None else prompt.expansion):
+            last = content[-1] if content else None
+            if at == 0 and last is not None and last.get("type") == block.get("type") == "text":
+                content[-1] = {**last, "text": f"{last['text']}{separator}{block['text']}"}
+            else:
+                content.append(block)
+    return content
+
 
 class PromptIntake:
     def __init__(
-        self, conversation: Conversation, outbox: Outbox, prompt_queue: PromptQueue, activity: Activity
+        self,
+        config: SessionConfig,
+        journal: Journal,
+        outbox: Outbox,
+        prompt_queue: PromptQueue,
+        activity: Activity,
+        mode: Callable[[], str],
     ) -> None:
-        self._conversation = conversation
-        self._config = conversation.config
-        self._journal = conversation.journal
+        self._config = config
+        self._journal = journal
         self._outbox = outbox
         self._queue = prompt_queue
         self._activity = activity
+        self._mode = mode
         self._silent: list[Prompt] = []
         """Prompts that start no turn, until they can be appended."""
 
@@ -77,18 +257,10 @@ class PromptIntake:
         if prompt in waiting:
             self._outbox.send(Queued(position=waiting.index(prompt) + 1, user_message_uuid=prompt.uuid))
 
-    def append_silent(self) -> None:
-        """Append the prompts that start no turn. Called when no turn runs."""
+    def take_silent(self) -> list[Prompt]:
+        """The prompts that start no turn, for the session to append."""
         silent, self._silent = self._silent, []
-        if not silent:
-            return
-        try:
-            self._conversation.close_interrupted_calls()
-            self.append(silent)
-        except SessionError as exc:
-            self._config.warn(str(exc))
-        for prompt in silent:
-            self.send_lifecycle(prompt, "completed")
+        return silent
 
     def append(self, prompts: list[Prompt]) -> None:
         """Make prompts one message of the conversation. Raises SessionError."""
@@ -104,10 +276,10 @@ class PromptIntake:
             "uuid": prompts[0].uuid,
             # Each of them is known after a restart.
             **({"user_message_uuids": [prompt.uuid for prompt in prompts]} if len(prompts) > 1 else {}),
-            "session_id": self._config.session_id,
+            "session_id": self._config.identity.id,
             "timestamp": self._outbox.clock.now(),
         }
-        self._journal.append_json(json, permissionMode=self._conversation.mode(), promptId=prompts[0].uuid)
+        self._journal.append_json(json, permissionMode=self._mode(), promptId=prompts[0].uuid)
 
     def echo(self, prompts: list[Prompt]) -> None:
         """Send prompts back if the client asks for it."""
@@ -122,7 +294,7 @@ class PromptIntake:
         self._outbox.send_raw(
             msgspec.structs.replace(
                 echo,
-                session_id=self._config.session_id,
+                session_id=self._config.identity.id,
                 parent_tool_use_id=None,
                 uuid=prompt.uuid,
                 timestamp=self._outbox.clock.now(),

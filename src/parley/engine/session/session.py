@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from parley.engine.accounting.budget import SpendingLimits
-from parley.engine.accounting.ledger import Ledger
+from parley.engine.accounting.ledger import Ledger, SpendingLimits
 from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.approval.grants import Grants
-from parley.engine.approval.pending_approvals import ApprovalChannel, Approver, PendingApprovals, RecordingHost
+from parley.engine.approval.request import ApprovalChannel, Approver, PendingApprovals, RecordingHost
 from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation, ConversationServices, ModelPool
 from parley.engine.hooks.registry import HookRegistry
@@ -27,12 +26,12 @@ from parley.engine.mcp.manager import ServerManager
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
-from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
-from parley.engine.session.prompts import PromptIntake, has_tool_results
+from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptIntake, PromptQueue, has_tool_results
 from parley.engine.side.query import QueryModels, SideQuery
 from parley.engine.tasks.manager import TaskManager
 from parley.engine.turn.runner import TurnRunner
 from parley.engine.turn.tool_executor import ToolExecutor
+from parley.errors import SessionError
 from parley.host import Host
 from parley.models.base import Model
 from parley.models.catalog import ModelRef
@@ -148,7 +147,7 @@ class Session:
             config.model.prices,
             SpendingLimits.from_options(config.options),
             config.clock.monotonic,
-            lambda name: config.model.get_info(config.model.resolve(name)),
+            cache(lambda name: config.model.get_info(config.model.resolve(name))),
         )
         pending = PendingApprovals(self.journal, config.clock.new_uuid)
         self.journal.load(self.ledger, config.warn)
@@ -169,7 +168,9 @@ class Session:
         self.conversation = self._make_conversation()
 
         # What enters the conversation.
-        self.prompts = PromptIntake(self.conversation, self.outbox, self.prompt_queue, self.activity)
+        self.prompts = PromptIntake(
+            config, self.journal, self.outbox, self.prompt_queue, self.activity, self.conversation.mode
+        )
         self.commands = Commands(
             self.conversation, self.servers, self.prompt_queue, self.prompts, self.send_init, self.started_at
         )
@@ -485,13 +486,26 @@ class Session:
         if message.shouldQuery is False:
             self.prompts.add_silent(prompt)
             if not (self.is_running or self.control.is_changing or len(self.prompt_queue)):
-                self.prompts.append_silent()
+                self.append_silent()
             return
         if self.suggester is not None:
             self.suggester.cancel()
         self.prompts.queue(prompt)
         self.servers.start()  # for clients without a handshake
         self.runner.yield_to_urgent()
+
+    def append_silent(self) -> None:
+        """Append the prompts that start no turn. Called when no turn runs."""
+        silent = self.prompts.take_silent()
+        if not silent:
+            return
+        try:
+            self.conversation.close_interrupted_calls()
+            self.prompts.append(silent)
+        except SessionError as exc:
+            self.config.warn(str(exc))
+        for prompt in silent:
+            self.prompts.send_lifecycle(prompt, "completed")
 
     def close_input(self) -> None:
         """No more input."""
@@ -517,7 +531,7 @@ class Session:
 
     @property
     def id(self) -> str:
-        return self.config.session_id
+        return self.config.identity.id
 
     @property
     def mode(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from parley.engine.turn import outcome, retry
+from parley.engine.turn import model_call, outcome
 from parley.errors import ModelError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
@@ -35,10 +35,10 @@ async def call_with_retry(
             failures += 1
             since = since if failures > 1 else now()
             most = conversation.options.max_retries
-            delay = retry.delay_seconds(exc, failures, most, conversation.config.random(), now() - since)
+            delay = model_call.delay_seconds(exc, failures, most, conversation.config.random(), now() - since)
             if delay is None:
                 raise
-            send(retry.retry_message(exc, failures, most, delay))
+            send(model_call.retry_message(exc, failures, most, delay))
             await conversation.clock.sleep(delay)
 
 
@@ -61,7 +61,7 @@ async def call_once(conversation: Conversation, request: ModelRequest, choice: M
     text = "\n\n".join(block.text for block in accumulator.blocks if isinstance(block, Text)).strip()
     if not text:
         raise ModelError("the model's answer has no text", kind=NO_WORDS)
-    if accumulator.stop_reason == retry.REFUSAL or any(isinstance(block, ToolUse) for block in accumulator.blocks):
+    if accumulator.stop_reason == model_call.REFUSAL or any(isinstance(block, ToolUse) for block in accumulator.blocks):
         # Text before a tool call or with a refusal is not a summary.
         raise ModelError("the model did not return what was requested", kind=NO_WORDS)
     return text

@@ -12,7 +12,7 @@ import traceback
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
-from parley.engine.session.prompt_queue import PromptQueue
+from parley.engine.session.prompts import PromptQueue
 from parley.engine.side.query import SideQuery
 from parley.engine.turn.outcome import TurnOutcome
 from parley.errors import ModelError

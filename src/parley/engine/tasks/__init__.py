@@ -1,6 +1,6 @@
 """Background tasks: commands and subagents that outlive the call that started them.
 
 TaskManager            all tasks of a session (manager.py)
-SessionTask            one task; CommandTask is a command (task.py)
+SessionTask            one task; CommandTask is a command (manager.py)
 PendingNotifications   delivers the messages about ends (delivery.py)
 """

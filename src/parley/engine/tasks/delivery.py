@@ -18,6 +18,8 @@ from contextlib import suppress
 from parley.errors import SessionError
 from parley.protocol.base import Json, Message, to_builtins
 
+RUNNING = "running"
+"""The status of a task that has not ended."""
 CLOSE_TIMEOUT_SECONDS = 0.5
 """How long the end of a session waits for a client that does not read."""
 
@@ -60,3 +62,11 @@ class PendingNotifications:
             _, late = await asyncio.wait(self._marking, timeout=CLOSE_TIMEOUT_SECONDS)
             for marking in late:
                 marking.cancel()
+
+
+def notification_text(text: str, status: str, output_file: str) -> str:
+    """The text for the model about a finished task."""
+    return (
+        f"<task-notification>\n{text}\nStatus: {status}\nOutput file: {output_file}\n</task-notification>\n"
+        "This was sent by the engine, not by the user. Read the output if you need it, and continue with the work."
+    )

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
-from parley.engine.tasks.task import CommandTask, TaskInfo
+from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptQueue
+from parley.engine.tasks.manager import CommandTask, TaskInfo
 from parley.protocol.base import Json
 from parley.workspace.process.processes import RunningCommand
 

@@ -23,7 +23,7 @@ from parley.engine.hooks.output_blocks import to_content
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
-from parley.engine.session.prompt_queue import PromptQueue, RejectedPrompt
+from parley.engine.session.prompts import PromptQueue, RejectedPrompt
 from parley.engine.turn.client_tool_specs import ClientToolSpec
 from parley.errors import SessionError, ToolError
 from parley.protocol.base import UNSET, Json

@@ -19,10 +19,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.session.prompt_queue import Prompt, RejectedPrompt, ResumedTurnItem
-from parley.engine.session.prompts import check_not_empty, check_size, injected_message
+from parley.engine.session.outbox import keep_alive
+from parley.engine.session.prompts import (
+    Prompt,
+    RejectedPrompt,
+    ResumedTurnItem,
+    check_not_empty,
+    check_size,
+    injected_message,
+)
 from parley.engine.turn import outcome
-from parley.engine.turn.heartbeat import keep_alive
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.errors import SessionError, ToolsMissing
 from parley.protocol.base import UNSET, UnsetType
@@ -294,7 +300,7 @@ class TurnRunner:
         """Send the one result of a turn. `refused_ids` are the prompts that could not be read."""
         session = self._session
         session.commands.end_turn()
-        session.prompts.append_silent()
+        session.append_silent()
         result = self.last_result = self._make_result(turn, ended, refused_ids)
         self.results += 1
         try:
@@ -323,7 +329,7 @@ class TurnRunner:
         if ended.subtype != "success":
             timings = {"ttft_ms": timings["ttft_ms"]} if "ttft_ms" in timings else {}
         return Result(
-            session_id=conversation.config.session_id,
+            session_id=conversation.config.identity.id,
             uuid=clock.new_uuid(),
             subtype=ended.subtype,
             is_error=ended.is_error,

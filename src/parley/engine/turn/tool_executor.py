@@ -32,12 +32,12 @@ from parley.tools.base import (
     PreparesInput,
     Tool,
     ToolOutput,
+    ToolRegistry,
     always_asks,
     read_input,
     runs_elsewhere,
 )
 from parley.tools.catalog import canonical_name
-from parley.tools.registry import ToolRegistry
 from parley.workspace.base import Files
 
 if TYPE_CHECKING:

@@ -29,17 +29,16 @@ from typing import TYPE_CHECKING
 from parley.engine.approval.request import describe_call
 from parley.engine.context.conversation import Conversation
 from parley.engine.session.config import ENVELOPE_BYTES
-from parley.engine.session.prompt_queue import Prompt, PromptQueue
-from parley.engine.text import sanitize
+from parley.engine.session.outbox import ToolHeartbeat
+from parley.engine.session.prompts import Prompt, PromptQueue
 from parley.engine.turn import outcome
-from parley.engine.turn.heartbeat import ToolHeartbeat
 from parley.engine.turn.model_call import ModelCall
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.engine.turn.structured_output import OutputSchema
 from parley.errors import BudgetSpent, ModelError, SessionError
 from parley.models.accumulator import is_unreadable
 from parley.permissions.base import Deny
-from parley.protocol.base import UNSET, Json, UnsetType, encode_json, to_builtins
+from parley.protocol.base import UNSET, Json, UnsetType, encode_json, sanitize, to_builtins
 from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.dialects import AnswerComplete, CallDenied
@@ -117,7 +116,7 @@ class Turn:
         within = next((prompt.traceparent for prompt in self.prompts if prompt.traceparent), None)
         if conversation.output_schema is not None:
             conversation.output_schema.reset()
-        with conversation.config.observer.turn(conversation.config.session_id, agent, within) as observation:
+        with conversation.config.observer.turn(conversation.config.identity.id, agent, within) as observation:
             try:
                 try:
                     yield

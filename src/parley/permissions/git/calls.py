@@ -33,8 +33,8 @@ from parley.permissions.patterns import normalize_name, relative_parts
 from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.rule import Rule
 from parley.permissions.rules import IN_WORKTREE, RuleSet
-from parley.permissions.shell import CommandLine, SimpleCommand
-from parley.permissions.shell.arguments import parse_arguments
+from parley.permissions.shell import CommandLine
+from parley.permissions.shell.arguments import git_words, parse_arguments, unwrap
 from parley.permissions.shell.readonly.check import files_read
 from parley.permissions.shell.readonly.git import (
     PRINTS_NOTHING,
@@ -48,7 +48,6 @@ from parley.permissions.shell.readonly.git import (
     path_in_revision,
     shows_urls,
 )
-from parley.permissions.shell.wrappers import unwrap
 
 MAX_FOLDERS = 16
 NEEDS_NO_INDEX = word_set(
@@ -70,14 +69,6 @@ CONCERNS: dict[ApprovedBy, frozenset[str]] = {
     "rule": frozenset(["program", "alias"]),
 }
 """The findings that matter for a command that only reads, and for any other that a rule allows."""
-
-
-def git_words(command: SimpleCommand) -> Sequence[str] | None:
-    """The arguments of a command that runs git, or may run it."""
-    inner = unwrap(command)
-    if inner is None:
-        return ("git",)
-    return inner.argv if inner.argv[0].rpartition("/")[2] == "git" else None
 
 
 def apply_repository_findings(assessment: Assessment, command: ProvenCommand) -> Assessment:

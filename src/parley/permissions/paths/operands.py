@@ -17,16 +17,16 @@ from itertools import islice, zip_longest
 from parley.permissions.base import RESTRICTING, ResolvedPath, word_set
 from parley.permissions.paths.filesystem import MAX_ENTRIES
 from parley.permissions.paths.programs import SHADOWED, explain_shadowing
-from parley.permissions.paths.protected import FILES, is_protected
 from parley.permissions.patterns import may_be_path, relative_parts
 from parley.permissions.proven_command import ProvenCommand
+from parley.permissions.rules import PROTECTED_FILES, is_protected
 from parley.permissions.shell import SimpleCommand
+from parley.permissions.shell.arguments import UnwrappedCommand, unwrap
 from parley.permissions.shell.command_rules import compile_patterns
 from parley.permissions.shell.expansion import GlobLookup, expand
 from parley.permissions.shell.prefix_rules import file_words, find_concern, shorten, writes_no_operand
 from parley.permissions.shell.readonly.check import files_read, program_name
 from parley.permissions.shell.targets import EDITS, find_file_operands
-from parley.permissions.shell.wrappers import UnwrappedCommand, unwrap
 
 RESOLVES_TO_PROTECTED = "{word} leads to {path}, a protected file that decides what runs later"
 IS_RESTRICTED = "{word} names a file that the rule {rule} ({source}) restricts"
@@ -134,7 +134,7 @@ class _OperandCheck:
 
     def _is_harmless(self, name: str, path: str) -> bool:
         """A quick check for single names, most of which are not files at all."""
-        if self._has_edit_rules or not name.isascii() or name.lower() in FILES or name in SHADOWED:
+        if self._has_edit_rules or not name.isascii() or name.lower() in PROTECTED_FILES or name in SHADOWED:
             return False
         return self._fs.readlink(path) is None and not self._is_protected_folder(path[: -len(name)])
 

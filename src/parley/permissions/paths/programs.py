@@ -20,11 +20,11 @@ from parley.permissions.paths.filesystem import normalize_path
 from parley.permissions.patterns import relative_parts
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand, Step
+from parley.permissions.shell.arguments import WRAPPERS, unwrap
 from parley.permissions.shell.readonly.check import TRUSTED_FOLDERS
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS, VERSIONS
 from parley.permissions.shell.targets import EDITS
-from parley.permissions.shell.wrappers import WRAPPERS, unwrap
 from parley.workspace.search_path import find, folders, interpreter
 
 BUILTINS = word_set(

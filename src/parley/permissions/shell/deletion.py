@@ -11,7 +11,7 @@ from parley.permissions.base import word_set
 from parley.permissions.budget import OverBudget
 from parley.permissions.shell.change_directory import find_cd_target
 from parley.permissions.shell.denied.search import survey_command
-from parley.permissions.shell.strict_parser import CommandLine
+from parley.permissions.shell.targets import DELETERS
 
 MAX_NAME_CHARACTERS = 1_000
 MAX_CHECKS = 500
@@ -21,7 +21,6 @@ SYSTEM = word_set(
     "/ /proc/self/root /proc/self/cwd "
     "/bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /srv /sys /usr /var /Users /System"
 )
-DELETERS = frozenset(["rm", "rmdir", "unlink", "shred"])
 NARROWING_TESTS = word_set("-name -iname -path -ipath -regex -iregex -wholename -newer -mtime -mmin -size -empty")
 BRACE = re.compile(r"\{([^{}]*)\}")
 QUOTES = re.compile(r"[\'\"\\]")
@@ -54,11 +53,6 @@ def _find_cd_folders(words: list[str], cwd: str, home: str) -> Iterator[str]:
         plain = [QUOTES.sub("", word) for word in words[1:]]
         destination = HOME.sub(lambda _: home, find_cd_target(("cd", *plain), home) or plain[-1])
         yield posixpath.normpath(posixpath.join(cwd, destination))
-
-
-def deletes(line: CommandLine) -> bool:
-    """Whether a program of a proven line is one that deletes. What it runs in turn is not checked."""
-    return any(command.argv and command.argv[0].rpartition("/")[2] in DELETERS for command in line.commands)
 
 
 def _find_deleted(words: list[str]) -> Iterator[tuple[str, bool]]:

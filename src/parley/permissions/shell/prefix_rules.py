@@ -20,12 +20,11 @@ from urllib.parse import unquote
 import msgspec
 
 from parley.permissions.base import word_set
-from parley.permissions.shell.arguments import Program, parse_arguments
+from parley.permissions.shell.arguments import Program, UnwrappedCommand, parse_arguments
 from parley.permissions.shell.command_rules import matches
 from parley.permissions.shell.readonly import git
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS
-from parley.permissions.shell.wrappers import UnwrappedCommand
 
 UNKNOWN_FLAG = "The rule does not name {word}, and {name} may write or run something with it"
 UNKNOWN_WORDS = "With these arguments {name} does more than read, and the rule does not name them"

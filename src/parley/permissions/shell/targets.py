@@ -24,7 +24,7 @@ from itertools import islice
 
 from parley.permissions.base import Filesystem
 from parley.permissions.paths.filesystem import MAX_ENTRIES, normalize_path
-from parley.permissions.shell.arguments import ParsedArguments, Program, parse_arguments
+from parley.permissions.shell.arguments import ParsedArguments, Program, parse_arguments, unwrap
 from parley.permissions.shell.change_directory import CD_COMMANDS, IN_SHELL, find_cd_target
 from parley.permissions.shell.expansion import GlobLookup, expand, is_pattern
 from parley.permissions.shell.readonly.check import (
@@ -36,12 +36,12 @@ from parley.permissions.shell.readonly.check import (
     program_name,
 )
 from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
-from parley.permissions.shell.wrappers import unwrap
 from parley.protocol.base import Struct
 
 GLOB = re.compile(r"[*?\[]")
 STATUS = "$?"
 STDIN = "-"
+DELETERS = frozenset(["rm", "rmdir", "unlink", "shred"])
 SURE_BEFORE = ("", ";", "\n", "&&")
 """Operators before a command that certainly runs if the next command of its `&&` chain runs."""
 MAX_FOLDERS = 32
@@ -308,6 +308,11 @@ def find_file_operands(command: SimpleCommand) -> FileOperands | None:
         return FileOperands(reads=tuple(map(_literal_folder, files)) if command.globs else files)
     edit = EDITS.get(program_name(command.argv[0])) if command.argv else None
     return None if edit is None else edit(command.argv)
+
+
+def deletes(line: CommandLine) -> bool:
+    """Whether a program of a proven line is one that deletes. What it runs in turn is not checked."""
+    return any(command.argv and command.argv[0].rpartition("/")[2] in DELETERS for command in line.commands)
 
 
 def _merge_steps(found: list[Step], folders: tuple[str, ...]) -> Step:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from parley.errors import ToolError
-from parley.workspace.process.output import CommandOutput
-from parley.workspace.process.processes import Finished
+from parley.workspace.process.processes import CommandOutput, Finished
 
 if TYPE_CHECKING:
     from parley.tools.base import CommandOrder

@@ -13,8 +13,7 @@ from parley.protocol.base import Json, Struct
 from parley.tools.base import CommandOrder, Context, ToolOutput
 from parley.tools.shell.background import BackgroundTask
 from parley.workspace.base import Scope
-from parley.workspace.process.output import CommandOutput
-from parley.workspace.process.processes import Finished
+from parley.workspace.process.processes import CommandOutput, Finished
 from parley.workspace.search_path import with_absolute_path
 
 DEFAULT_TIMEOUT_MS = 120_000

@@ -83,7 +83,7 @@ def test_extras_are_named_as_pip_takes_them(run: Any) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     detail = checks(run("doctor", "--json", ANTHROPIC_MODEL="offline"))["extras"][1]
 
-    assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev", "docs"}
+    assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev", "docs", "plots"}
     assert detail.startswith("installed: mcp, tui, otel, postgres; not installed: ")  # the development environment
     assert "bedrock (Claude on Amazon Bedrock)" in detail
     assert detail.endswith("pip install '.[NAME]')")

@@ -18,8 +18,14 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace.process import processes as module
-from parley.workspace.process.output import CommandOutput
-from parley.workspace.process.processes import CommandEnd, Finished, Processes, RunningCommand, encode_request
+from parley.workspace.process.processes import (
+    CommandEnd,
+    CommandOutput,
+    Finished,
+    Processes,
+    RunningCommand,
+    encode_request,
+)
 from tests.stress.workspace import surviving_processes
 
 PATIENCE_SECONDS = 90

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from parley.engine.accounting.budget import SpendingLimits, Spent, check_budget, find_warnings
-from parley.engine.accounting.ledger import Ledger
+from parley.engine.accounting.ledger import Ledger, SpendingLimits, Spent, check_budget, find_warnings
 from parley.engine.session.identity import SessionIdentity
 from parley.engine.side.query import QueryModels, SideQuery
 from parley.errors import BudgetSpent, ModelError
 from parley.models.base import ModelEvent, ModelRequest
-from parley.models.catalog import ModelRef
+from parley.models.catalog import ModelRef, Prices
 from parley.models.event_synthesis import event_objects, message_json, synthesize_events
-from parley.models.prices import Prices
 from tests.helpers.http_server import loopback, stream
 from tests.helpers.session import Json, SessionHarness
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley.engine.agents.setup import agent_compaction
-from parley.engine.context.compaction_policy import CompactionPolicy
+from parley.engine.context.history import CompactionPolicy
 from parley.models.fake.script import Script, ScriptedTurn
 from parley.testing.model_server import running
 from tests.helpers.session import Json, SessionHarness

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from parley.engine.agents.forwarding import SubagentForwarder
 from parley.engine.agents.task import AgentLaunch, AgentTask
-from parley.engine.tasks.task import TaskInfo
+from parley.engine.tasks.manager import TaskInfo
 from parley.protocol.base import Message
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.notices import ToolProgress

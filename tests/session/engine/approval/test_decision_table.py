@@ -23,9 +23,8 @@ from parley.engine.session.config import SessionConfig
 from parley.permissions.decision import MODES
 from parley.permissions.rule import Behavior
 from parley.protocol.base import Struct
-from parley.tools.base import Context, Tool, ToolOutput, always_asks
+from parley.tools.base import Context, Tool, ToolOutput, ToolRegistry, always_asks
 from parley.tools.catalog import BUILT_IN
-from parley.tools.registry import ToolRegistry
 from parley.workspace.base import Scope
 from tests.helpers.session import Json, SessionHarness
 

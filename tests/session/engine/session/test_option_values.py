@@ -11,8 +11,7 @@ import pytest
 from msgspec import Struct
 
 from parley.engine.session.config import SessionConfig
-from parley.tools.base import Context, ToolOutput
-from parley.tools.registry import ToolRegistry
+from parley.tools.base import Context, ToolOutput, ToolRegistry
 from parley.workspace.base import Scope
 from tests.helpers.session import SessionHarness
 

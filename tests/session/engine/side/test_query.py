@@ -13,9 +13,8 @@ from parley.engine.session.identity import SessionIdentity
 from parley.engine.side.query import QueryModels, SideQuery
 from parley.errors import ModelError
 from parley.models.base import Model, ModelEvent, ModelRequest
-from parley.models.catalog import ModelRef
+from parley.models.catalog import ModelRef, Prices
 from parley.models.fake.script import read_script
-from parley.models.prices import Prices
 from parley.testing.model_server import Exchange, ModelServer
 from tests.helpers.http_server import loopback, whole
 from tests.helpers.session import Json, SessionHarness

@@ -13,9 +13,9 @@ import pytest
 
 from parley.compose.composer import Composer
 from parley.engine.control.dispatcher import ControlDispatcher
-from parley.engine.session.prompt_queue import NOTIFICATION, Prompt, PromptQueue
+from parley.engine.session.outbox import ToolHeartbeat
+from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.session.session import Session
-from parley.engine.turn.heartbeat import ToolHeartbeat
 from parley.host import HostGone
 from parley.protocol.base import Message
 from parley.protocol.blocks import ToolUse

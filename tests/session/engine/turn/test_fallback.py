@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.turn.retry import is_unavailable
+from parley.engine.turn.model_call import is_unavailable
 from parley.errors import ModelError
 from tests.helpers.session import Json, SessionHarness, texts
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley.engine.accounting.ledger import Ledger, add_usage, blank_usage, find_provider
-from parley.models.prices import Prices
+from parley.models.catalog import Prices
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages.result import ModelUsage
 

@@ -16,8 +16,7 @@ from parley.compose.permissions import make_policy
 from parley.compose.tools import make_workspace
 from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.approval.grants import Grants
-from parley.engine.approval.pending_approvals import ApprovalChannel, PendingApprovals
-from parley.engine.approval.request import input_digest
+from parley.engine.approval.request import ApprovalChannel, PendingApprovals, input_digest
 from parley.engine.clock import Clock
 from parley.engine.hooks.dispatcher import HookDispatcher
 from parley.engine.hooks.registry import HookRegistry

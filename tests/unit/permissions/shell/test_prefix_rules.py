@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from parley.permissions.shell.arguments import UnwrappedCommand
 from parley.permissions.shell.prefix_rules import file_words
-from parley.permissions.shell.wrappers import UnwrappedCommand
 
 
 @pytest.mark.parametrize(

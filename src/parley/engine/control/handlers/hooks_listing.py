@@ -6,8 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from parley.engine.control.handlers.settings import require_settings
-from parley.engine.text import sanitize
-from parley.protocol.base import Json
+from parley.protocol.base import Json, sanitize
 from parley.protocol.messages import panel_requests
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ import msgspec
 
 from parley.engine.context.system_prompt import is_replaced
 from parley.engine.session.session import CAPABILITIES
-from parley.engine.text import sanitize
 from parley.errors import NotPossible, UsageError
 from parley.mcp.base import PREFIX
 from parley.models.catalog import list_known_models
-from parley.protocol.base import UNSET, Json, UnsetType
+from parley.protocol.base import UNSET, Json, UnsetType, sanitize
 from parley.protocol.messages import requests
 from parley.version import PROTOCOL_LEVEL, __version__
 

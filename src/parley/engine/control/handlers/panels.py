@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.context.history import tokens_from_chars
-from parley.engine.text import sanitize
-from parley.protocol.base import Json
+from parley.protocol.base import Json, sanitize
 from parley.protocol.messages import panel_requests
 from parley.tools.catalog import find_traits
 from parley.version import PROTOCOL_LEVEL, __version__

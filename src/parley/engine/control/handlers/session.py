@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parley.engine.text import sanitize
 from parley.errors import NotPossible, SessionError
 from parley.models.catalog import list_known_models
-from parley.protocol.base import UNSET, Json
+from parley.protocol.base import UNSET, Json, sanitize
 from parley.protocol.messages import panel_requests, requests
 from parley.version import PROTOCOL_LEVEL, __version__
 

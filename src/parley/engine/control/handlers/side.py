@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from parley.engine.control.handlers.session import store_title
 from parley.engine.control.routes import LongAnswer
 from parley.engine.side.retry import call_with_retry
-from parley.engine.text import sanitize
 from parley.errors import BudgetSpent, ModelError, NotPossible
-from parley.protocol.base import Json, Message
+from parley.protocol.base import Json, Message, sanitize
 from parley.protocol.messages import panel_requests
 
 if TYPE_CHECKING:

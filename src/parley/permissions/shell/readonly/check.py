@@ -17,13 +17,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from parley.permissions.base import word_set
-from parley.permissions.shell.arguments import accepts_globs, parse_arguments, read_operands
+from parley.permissions.shell.arguments import (
+    UnwrappedCommand,
+    accepts_globs,
+    inner_argv,
+    parse_arguments,
+    read_operands,
+    unwrap,
+)
 from parley.permissions.shell.change_directory import CD_COMMANDS
 from parley.permissions.shell.readonly.git import check_git, find_printed_paths
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS, VERSIONS
 from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
-from parley.permissions.shell.wrappers import UnwrappedCommand, inner_argv, unwrap
 
 TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")
 WORD = re.compile(r"[A-Za-z0-9_.@-]*")

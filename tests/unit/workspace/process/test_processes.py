@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from parley.errors import ToolError
-from parley.workspace.process import output as module
-from parley.workspace.process.output import CommandOutput, OutputRecord, private_folder
+from parley.workspace.process import processes as module
+from parley.workspace.process.processes import CommandOutput, OutputRecord, private_folder
 
 
 @contextmanager

@@ -8,8 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as some
 
-from parley.engine.text import sanitize
-from parley.protocol.base import encode_json
+from parley.protocol.base import encode_json, sanitize
 from tests.helpers.session import Json, SessionHarness
 
 
