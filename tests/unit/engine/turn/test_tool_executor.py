@@ -138,6 +138,7 @@ class Tampering(Bench):
     def __init__(self, folder: Path, answer: Json) -> None:
         super().__init__(folder, answer)
         permits = self.gate.policy
+        permits.list_rules()  # opens a lazy policy, which replaces its methods then
         decide = permits.decide
 
         def remembered(request: ToolRequest, mode: str) -> Decision:
