@@ -31,7 +31,7 @@ from tests.compat.install import Client, Unavailable, ensure, say
 
 ENGINE = Path(sys.executable).with_name("parley")
 DRIVERS = Path(__file__).with_name("drivers")
-RUN_SECONDS = 60
+RUN_SECONDS = 180
 PRICES = {"": {"input": 5, "output": 25}}
 """Dollars per million tokens of any model, so that costs can be foreseen."""
 

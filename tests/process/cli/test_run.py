@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -55,6 +56,16 @@ def results(engine: subprocess.Popen[str]) -> list[Any]:
     return [line.get("terminal_reason") for line in told if line["type"] == "result"]
 
 
+def wait_until_taken(pid: int, number: signal.Signals) -> None:
+    """Wait until a signal is no longer pending (on Linux), without a pause: the next one must come at once."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    status = Path(f"/proc/{pid}/status")
+    while status.exists() and any(
+        int(mask, 16) >> number - 1 & 1 for mask in re.findall(r"(?m)^S..Pnd:\s*(\w+)", status.read_text())
+    ):
+        assert time.monotonic() < deadline
+
+
 @pytest.mark.parametrize(
     ("numbers", "told"),
     [([signal.SIGTERM, signal.SIGTERM], ["aborted_tools"]), ([signal.SIGHUP, signal.SIGTERM], [])],
@@ -67,7 +78,7 @@ def test_a_signal_that_comes_twice_at_once_is_one_and_another_ends_the_process(
     with at_work(tmp_path, environment, {"command": slow}) as engine:
         for number in numbers:
             engine.send_signal(number)
-            time.sleep(0.005)  # so that the system does not merge the two signals
+            wait_until_taken(engine.pid, number)  # or the system merges the two signals
         assert results(engine) == told
         assert engine.wait(PATIENCE_SECONDS) == 143
 
