@@ -18,7 +18,7 @@ lint: .venv/ready-dev
 	$(BIN)/ruff format --check .
 
 types: .venv/ready-dev
-	$(BIN)/mypy
+	MYPY_NUM_WORKERS=2 $(BIN)/mypy
 
 test: .venv/ready-dev
 	$(BIN)/python -m pytest -n auto --dist worksteal
