@@ -21,6 +21,8 @@ import pytest
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 PATIENCE_SECONDS = 60
+LIMIT_MS = "2000"
+"""Enough for a busy machine to send the request."""
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 REFUSED = b"HTTP/1.1 503 Busy\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n"
 PING = b'event: ping\ndata: {"extra": 1, "type": "ping"}\n\n'
@@ -111,12 +113,12 @@ def test_a_server_that_hangs_is_given_up_in_time(tmp_path: Path, variable: str) 
         folder.mkdir()
         with hanging(first, again) as (address, asked):
             base = {"ANTHROPIC_BASE_URL": f"http://{address}", "OPENAI_BASE_URL": f"http://{address}/v1"}
-            result, retries = told(folder, model, **base, **{variable: "400"})
+            result, retries = told(folder, model, **base, **{variable: LIMIT_MS})
         return result["terminal_reason"], "did not answer in time" in str(result["result"]), retries, len(asked)
 
     # Before its head there is no stream that could be idle.
     cases = [case for case in CASES if variable == "API_TIMEOUT_MS" or case[2].startswith((HEAD, REFUSED))]
-    with ThreadPoolExecutor(6) as pool:
+    with ThreadPoolExecutor(8) as pool:
         found = dict(zip([case[0] for case in cases], pool.map(lambda case: play(*case), cases), strict=True))
     assert found == {name: ("api_error", True, ["api_retry"], 2) for name in found}
 
@@ -129,7 +131,7 @@ def test_a_proxy_that_does_not_connect_is_given_up_in_time(tmp_path: Path) -> No
             ANTHROPIC_BASE_URL="https://models.example",
             ANTHROPIC_API_KEY="a-key-for-tests",
             HTTPS_PROXY=f"http://{address}",
-            API_TIMEOUT_MS="400",
+            API_TIMEOUT_MS=LIMIT_MS,
         )
     assert "did not answer in time" in str(result["result"])
     assert asked == ["CONNECT models.example:443 HTTP/1.1"] * 2
