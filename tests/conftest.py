@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import signal
 from pathlib import Path
@@ -36,6 +37,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """The first folder is the tier."""
     tier = item.path.relative_to(HERE).parts[0]
     item.add_marker(tier)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

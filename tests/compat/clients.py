@@ -29,9 +29,11 @@ def partial(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-@pytest.fixture
-def python(python_sdk: Client, partial: bool, tmp_path: Path) -> Stage:
-    return Stage(python_sdk, tmp_path, partial)
+@pytest.fixture(params=[(CURRENT_PYTHON, False), (OLD_PYTHON, True)], ids=["current-whole", "old-partial"])
+def python(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+    """Each release and each form of messages once; `python_hello` and `python_talk` are played in all combinations."""
+    client, partial = request.param
+    return Stage(installed(client), tmp_path, partial)
 
 
 @pytest.fixture

@@ -8,14 +8,19 @@ requests that reached the model. Everything a run writes is below the stage's fo
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -26,7 +31,7 @@ from tests.compat.install import Client, Unavailable, ensure, say
 
 ENGINE = Path(sys.executable).with_name("parley")
 DRIVERS = Path(__file__).with_name("drivers")
-RUN_SECONDS = 60
+RUN_SECONDS = 180
 PRICES = {"": {"input": 5, "output": 25}}
 """Dollars per million tokens of any model, so that costs can be foreseen."""
 
@@ -76,17 +81,18 @@ class Stage:
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.folder / "prices.json").write_text(json.dumps(PRICES))
         with running(Script(turn=list(turns), at_end="repeat")) as server:
-            command = self._command(driver, {"engine": str(ENGINE), "partial": self.partial, **task})
-            stdout, stderr = finish(command, {**self._environment(server.url), **(env or {})}, self.directory)
+            environment = {**self._environment(server.url), **(env or {})}
+            stdout, stderr = self._drive(driver, {"engine": str(ENGINE), "partial": self.partial, **task}, environment)
         told = [json.loads(line) for line in stdout.splitlines()]
         return Report(self, [(what, value) for what, value in told], stderr, server.exchanges)
 
-    def _command(self, driver: str, task: dict[str, Any]) -> list[str]:
+    def _drive(self, driver: str, task: dict[str, Any], environment: dict[str, str]) -> tuple[str, str]:
         program = self.client.program()
         assert program is not None
         if self.client.runs_with == "node":
-            return [program, str(DRIVERS / f"{driver}.mjs"), json.dumps({**task, "packages": str(self.client.place)})]
-        return [program, "-B", str(DRIVERS / f"{driver}.py"), json.dumps(task)]
+            words = json.dumps({**task, "packages": str(self.client.place)})
+            return finish([program, str(DRIVERS / f"{driver}.mjs"), words], environment, self.directory)
+        return fork_server(program).run([str(DRIVERS / f"{driver}.py"), json.dumps(task)], environment, self.directory)
 
     def _environment(self, url: str) -> dict[str, str]:
         """All that the client and the engine find: nothing of the machine's own settings, keys or proxies."""
@@ -121,6 +127,49 @@ def finish(command: list[str], environment: dict[str, str], cwd: Path) -> tuple[
             pytest.fail(f"the driver did not end within {RUN_SECONDS} s\n{stdout}\n{stderr}")
     assert process.returncode == 0, stderr
     return stdout, stderr
+
+
+class ForkServer:
+    """Runs drivers in forks of one process (drivers/fork_server.py)."""
+
+    def __init__(self, program: str) -> None:
+        self._line, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [program, "-B", str(DRIVERS / "fork_server.py")],
+                env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
+                stdin=theirs.fileno(),
+                start_new_session=True,
+            )
+        atexit.register(self.close)
+
+    def run(self, argv: list[str], environment: dict[str, str], cwd: Path) -> tuple[str, str]:
+        """Run a driver to its end; one that hangs is ended with its engine and the server."""
+        with TemporaryFile("w+") as task, TemporaryFile("w+") as stdout, TemporaryFile("w+") as stderr:
+            json.dump({"argv": argv, "environment": environment, "cwd": str(cwd)}, task)
+            task.seek(0)
+            socket.send_fds(self._line, [b"!"], [file.fileno() for file in (task, stdout, stderr)])
+            ended = select.select([self._line], [], [], RUN_SECONDS)[0]
+            if not ended:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                fork_server.cache_clear()
+            exit_code = self._line.recv(16).decode()
+            stdout.seek(0)
+            stderr.seek(0)
+            written, warned = stdout.read(), stderr.read()
+        if not ended:
+            pytest.fail(f"the driver did not end within {RUN_SECONDS} s\n{written}\n{warned}")
+        assert exit_code == "0", warned
+        return written, warned
+
+    def close(self) -> None:
+        self._line.close()
+        self._process.wait()
+
+
+@cache
+def fork_server(program: str) -> ForkServer:
+    return ForkServer(program)
 
 
 def installed(client: Client) -> Client:

@@ -69,18 +69,21 @@ class Client:
 
 
 def make_python(client: Client) -> None:
-    run([sys.executable, "-m", "venv", str(client.place)])
-    pip = [str(client.place / client.runs_with), "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    wanted = f"{client.package}=={client.version}"
-    patience = ["--retries", "1", "--timeout", "20"]
-    run([*pip, "install", "--quiet", *patience, "--no-binary", client.package, wanted])
+    install(client, "--no-binary", client.package)
 
 
 def make_wheel(client: Client) -> None:
     """A client of an API, which has no engine to leave out."""
-    run([sys.executable, "-m", "venv", str(client.place)])
-    pip = [str(client.place / client.runs_with), "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    run([*pip, "install", "--quiet", "--retries", "1", "--timeout", "20", f"{client.package}=={client.version}"])
+    install(client)
+
+
+def install(client: Client, *flags: str) -> None:
+    # Our own pip installs: a pip in every environment would take longer than most of the clients.
+    run([sys.executable, "-m", "venv", "--without-pip", str(client.place)])
+    pip = [sys.executable, "-m", "pip", "--python", str(client.place / client.runs_with)]
+    quiet = ["--disable-pip-version-check", "--no-input", "--quiet"]
+    patience = ["--retries", "1", "--timeout", "20"]
+    run([*pip, *quiet, "install", *patience, *flags, f"{client.package}=={client.version}"])
 
 
 def make_node(client: Client) -> None:

@@ -40,7 +40,7 @@ def served(*argv: str) -> Iterator[str]:
             yield process.stdout.readline().strip()
         finally:
             process.terminate()
-            assert process.wait(10) == 0
+            assert process.wait(60) == 0
 
 
 def told(client: Client, driver: str, folder: Path, **variables: str) -> Any:

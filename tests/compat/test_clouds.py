@@ -79,7 +79,7 @@ def serving() -> Iterator[tuple[str, list[Any]]]:
         yield f"http://127.0.0.1:{server.server_address[1]}", heard
     finally:
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
         server.server_close()
 
 

@@ -78,16 +78,16 @@ def test_two_runs_at_once_install_once() -> None:
     def slow(wanted: Client) -> None:
         made.append(wanted)
         started.set()
-        go_on.wait(5)
+        go_on.wait(60)
         make(wanted)
 
     runs = [threading.Thread(target=ensure, args=(client(slow), say)) for _ in range(2)]
     runs[0].start()
-    assert started.wait(5)
+    assert started.wait(60)
     runs[1].start()
     go_on.set()
     for run in runs:
-        run.join(5)
+        run.join(60)
 
     assert len(made) == 1
 

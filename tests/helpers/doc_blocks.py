@@ -8,7 +8,8 @@ The blocks of a page are pasted into one shell, in order, in an empty folder wit
     ```text                   right after a block that runs: what it prints; `...` stands for any text
 
 A block without a language is `sh`. Lines that install (`pip install`, `make`, `docker` and so on) are checked, not run.
-A block whose first line is `# Needs X.` is not run. One that needs an API key is: a server of the tests takes any key.
+Instead of port 8765 a free one is used. A block whose first line is `# Needs X.` is not run. One that needs an API key
+is: a server of the tests takes any key.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
 from tests.helpers import paths
+from tests.helpers.ports import free_port
 
 GENERATED = ("docs/api.md", "docs/parity.md", "docs/protocol/messages.md", "docs/sdk-surface.md")
 """Signatures and tables, made by `make docs` and `make parity`."""
@@ -42,7 +44,9 @@ INSTALLS = re.compile(
 )
 EXTRAS = re.compile(r"(?:parley-agent|\.|\.whl)\[([\w,-]+)\]")
 TARGETS = re.compile(r"\bmake ((?:[\w-]+ ?)+)")
-PAGE_SECONDS = 100
+PAGE_SECONDS = 240
+PORT = "8765"
+"""The port of servers in the pages. A run uses another one, because two runs may be made at a time."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,12 @@ def run_page(blocks: list[Block], folder: Path, key: Mapping[str, str]) -> PageR
     work, notes = folder / "work", folder / "notes"
     work.mkdir()
     notes.mkdir()
-    done = [block for block in blocks if block.is_run or block.title is not None]
+    port = str(free_port())
+    done = [
+        replace(block, text=block.text.replace(PORT, port))
+        for block in blocks
+        if block.is_run or block.title is not None
+    ]
     script = "set -eo pipefail\n" + "".join(f"{line}\n" for block in done for line in write_steps(block, notes, key))
     (notes / "script").write_text(script, encoding="utf-8")
     with subprocess.Popen(

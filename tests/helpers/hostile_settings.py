@@ -58,7 +58,7 @@ class Foreign:
     def close(self) -> None:
         with socket.create_connection(("127.0.0.1", self.port)) as last:
             last.sendall(b"stop")
-        self._thread.join(5)
+        self._thread.join(60)
         self._listener.close()
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.helpers.ports import free_port
 
 START_SECONDS = 60
 QUICK = ("-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "max_connections=40")
@@ -62,9 +63,3 @@ def server(bin: Path) -> Iterator[str]:
         raise RuntimeError(f"{exc}\n{(folder / 'log').read_text(errors='replace')}") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

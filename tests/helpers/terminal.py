@@ -146,7 +146,8 @@ class TerminalHarness:
     def wait_until(self, condition: Callable[[], bool], wanted: str = "the condition") -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():
-            if time.monotonic() > deadline or not self._read():
+            has_ended = self.process.poll() is not None
+            if time.monotonic() > deadline or (not self._read(seconds=0.05) and has_ended):
                 raise AssertionError(f"{wanted} is not on the terminal:\n{self.emulator.text}")
 
     def wait(self) -> int:

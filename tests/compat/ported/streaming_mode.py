@@ -205,7 +205,7 @@ async def errors() -> None:
     await client.connect()
     try:
         await client.query("Sleep for a minute")
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(0.5):
             async for message in client.receive_response():
                 if isinstance(message, SystemMessage | AssistantMessage):
                     continue

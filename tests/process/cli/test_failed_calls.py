@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from typing import Any
 
 import pytest
 
 from parley.models.fake.script import read_script
 from parley.testing.model_server import running
+from tests.helpers.ports import free_port
 
 
 @pytest.fixture
 def closed_port() -> int:
     """A port on which nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_port()
 
 
 def failing(status: int, message: str) -> Any:

@@ -20,9 +20,12 @@ PATIENCE_SECONDS = 90
 ONE_SHOT = ("-p", "--verbose", "--output-format", "stream-json", "--model", "offline")
 
 
-@pytest.mark.parametrize("state", host_death.STATES)
-def test_a_host_that_is_killed_leaves_nothing_behind_and_its_session_resumes(state: str) -> None:
-    assert host_death.play(state, seed=1).problems == ()
+def test_a_host_that_is_killed_leaves_nothing_behind_and_its_session_resumes() -> None:
+    """Several at a time, because they wait much; how soon it happens is not asked of a busy machine."""
+    seen = host_death.run_all([*host_death.STATES], runs=1, jobs=4, within_seconds=PATIENCE_SECONDS)
+
+    assert [one.state for one in seen] == [*host_death.STATES]
+    assert [problem for one in seen for problem in one.problems] == []
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,20 +57,42 @@ def results(engine: subprocess.Popen[str]) -> list[Any]:
     return [line.get("terminal_reason") for line in told if line["type"] == "result"]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "told"),
-    [([signal.SIGTERM, signal.SIGTERM], ["aborted_tools"]), ([signal.SIGHUP, signal.SIGTERM], [])],
-)
-def test_a_signal_that_comes_twice_at_once_is_one_and_another_ends_the_process(
-    tmp_path: Path, environment: dict[str, str], numbers: list[signal.Signals], told: list[str]
-) -> None:
-    """`timeout` sends its signal to the process, and then to the group that it is in."""
-    slow = "trap 'sleep 0.3; exit' TERM; touch begun; while :; do sleep 0.05; done"
-    with at_work(tmp_path, environment, {"command": slow}) as engine:
-        for number in numbers:
+SLOW = {"command": "trap 'sleep 0.3; exit' TERM; touch begun; while :; do sleep 0.05; done"}
+
+
+def is_pending(pid: int, number: signal.Signals) -> bool:
+    masks = re.findall(r"(?m)^S..Pnd:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return any(int(mask, 16) >> number - 1 & 1 for mask in masks)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path, environment: dict[str, str]) -> None:
+    """`timeout` sends its signal to the process, and then to the group that it is in.
+
+    On a busy machine the second may come too late to be taken for the first, so there are several attempts.
+    """
+    told: list[Any] = []
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with at_work(folder, environment, SLOW) as engine:
+            engine.send_signal(signal.SIGTERM)
+            while is_pending(engine.pid, signal.SIGTERM):
+                pass  # or the system merges the two signals
+            engine.send_signal(signal.SIGTERM)
+            told = results(engine)
+            assert engine.wait(PATIENCE_SECONDS) == 143
+        if told:
+            break
+    assert told == ["aborted_tools"]
+
+
+def test_another_signal_ends_the_process(tmp_path: Path, environment: dict[str, str]) -> None:
+    with at_work(tmp_path, environment, SLOW) as engine:
+        # It is stopped meanwhile, so that it receives both before it does anything else.
+        for number in (signal.SIGSTOP, signal.SIGHUP, signal.SIGTERM, signal.SIGCONT):
             engine.send_signal(number)
-            time.sleep(0.005)  # so that the system does not merge the two signals
-        assert results(engine) == told
+        assert results(engine) == []
         assert engine.wait(PATIENCE_SECONDS) == 143
 
 

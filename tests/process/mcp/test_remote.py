@@ -16,7 +16,7 @@ from parley.mcp.server_connection import McpServer
 from parley.protocol.base import Json
 
 FACTS = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
-SECONDS = 30
+SECONDS = 90
 
 
 class Far(http.server.ThreadingHTTPServer):

@@ -327,7 +327,7 @@ when = "begin"
 tools = [{ name = "Agent", input = { description = "d", prompt = "WORK", run_in_background = true } }]
 [[turn]]
 when = "WORK"
-delay_ms = 300
+delay_ms = 1000
 tools = [{ name = "Write", input = { file_path = "note.txt", content = "a" } },
          { name = "mcp__mine__add", input = { a = 1, b = 2 } }]
 [[turn]]

@@ -45,7 +45,7 @@ def nothing_is_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     gc.collect()
     for thread in threading.enumerate():
         if thread.name.startswith("parley"):
-            thread.join(20)
+            thread.join(60)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert children() <= before
 
@@ -220,7 +220,7 @@ def test_a_session_that_was_left_can_be_taken_up_at_once(harness: ClientHarness,
     session = run(loop, leave, harness.options("local", BUSY))
     for thread in threading.enumerate():
         if thread.name.startswith("parley"):
-            thread.join(20)
+            thread.join(60)
 
     assert run(loop, take_up, harness.options("local", resume=session)) == "Hello."
 

@@ -18,12 +18,14 @@ ANSWER = ScriptedTurn(text="Hello there.", tools=[ScriptedCall(name="Read", inpu
 SCRIPT = Script(turn=[ANSWER], at_end="repeat")
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
 BODY = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "input": "Hi"}
+PATIENCE_SECONDS = 60
+SILENCE_SECONDS = 0.3
 MOST_EVENTS = {"responses": 2}
 """How many events of an API one event of the Messages API is."""
 
 
 class Heard:
-    """The bytes received until the connection ended or was silent for a moment."""
+    """The bytes received until the connection ended, `until` came, or it was silent after so many events."""
 
     def __init__(
         self,
@@ -32,17 +34,21 @@ class Heard:
         *,
         stream: bool = True,
         until: bytes = b"0\r\n\r\n",
-        patience_seconds: float = 5,
+        silent_after: int | None = None,
     ) -> None:
         self.data, self.reset, self.silent = b"", False, False
         address = urlsplit(server.url)
         content = json.dumps({**BODY, "stream": stream}).encode()
         head = f"POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(content)}\r\n\r\n"
-        with socket.create_connection((address.hostname or "", address.port or 0), timeout=patience_seconds) as line:
+        with socket.create_connection((address.hostname or "", address.port or 0), timeout=PATIENCE_SECONDS) as line:
             line.sendall(head.encode() + content)
             try:
                 # The server keeps connections open, so the last chunk is the end of an answer.
-                while until not in self.data and (more := line.recv(65_536)):
+                while until not in self.data:
+                    if silent_after is not None and self.events >= silent_after:
+                        line.settimeout(SILENCE_SECONDS)
+                    if not (more := line.recv(65_536)):
+                        break
                     self.data += more
             except ConnectionResetError:
                 self.reset = True
@@ -85,7 +91,7 @@ def test_a_reset_at_a_byte_is_at_that_byte() -> None:
 
 @pytest.mark.parametrize(("fault", "events"), [("stall-first-byte", 0), ("stall=3", 3)])
 def test_a_stall_leaves_the_line_open_and_silent(fault: str, events: int) -> None:
-    stalled = heard(fault, patience_seconds=0.3)
+    stalled = heard(fault, silent_after=events)
 
     assert (stalled.silent, stalled.reset, stalled.events) == (True, False, events)
     assert (stalled.data == b"") == (events == 0)
@@ -125,7 +131,7 @@ def test_a_malformed_event_is_not_json(api: str) -> None:
 )
 def test_a_refusal_is_a_status(api: str, fault: str, status: int, wait: bool) -> None:
     with running(SCRIPT, plan=FaultPlan.read([fault], "here")) as server:
-        refused = Heard(server, PATHS[api], patience_seconds=0.3)
+        refused = Heard(server, PATHS[api], until=b"}}")
 
     assert refused.data.startswith(f"HTTP/1.1 {status} ".encode())
     assert (b"retry-after: 7" in refused.data) == wait

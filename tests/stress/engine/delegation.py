@@ -33,7 +33,7 @@ TOKENS = 150
 USAGE = "usage = { input_tokens = 100, output_tokens = 50 }"
 USD = TOKENS / 1_000_000
 INTERRUPT_SECONDS = 1.0
-GONE_SECONDS = 5.0
+GONE_SECONDS = 60.0
 LIMITS = ("usd", "tokens", "calls", "turns")
 DEEPEST = 3
 

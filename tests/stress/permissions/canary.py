@@ -48,7 +48,7 @@ OTHERS = "git npm pytest make cargo go docker rm touch env sudo timeout nice noh
 FILES = ("a.txt", "b.py", "a b", "-o", "-exec", "--pre=canary", "$(canary)", ";canary", "`canary`")
 DOCUMENT = "$(cat <<"
 NOBODY = "65534"
-LIMIT_SECONDS = 2.0
+LIMIT_SECONDS = 20.0
 HELD_DESCRIPTOR = 200
 # One write, so that programs of a pipeline do not interleave their records.
 STUB = '#!/bin/sh\nprintf "%s\\0" "$#" "${0##*/}" "$@" >> "$CANARY_LOG"\n'

@@ -30,7 +30,7 @@ from parley.permissions.rules import RuleSet
 from tests.stress.permissions import canary
 
 CONTENT, NAME, SIZE = "CONTENT-TOKEN-7f3a", "NAME-TOKEN-91c4", 77_777
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 20.0
 FILES = ("a.txt", "b.py", "src/m.py", "src/n.py", "clean/x", "clean/d/y", "sub/a.txt", "sub/deep/z", "-R", "-L", "[x]")
 LINKS = {
     "link": "out/kept", "sub/dir": "out", "sub/deep/a.txt": "out/kept", "clean/in": "in/a.txt", "to-sub": "in/sub",

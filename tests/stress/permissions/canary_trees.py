@@ -37,7 +37,7 @@ DENY = ("Read(.env)", "Read(docs/secret.md)")
 LEAKS = (b"SECRET-OUT", b"SECRET-HOME", b"SECRET-DENIED", b"SECRETNAME")
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 MODES = ("default", "acceptEdits")
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 20.0
 
 CDS = (
     "cd", "cd --", "cd -", "cd -P", "cd -L --", "cd src", "cd ..", "cd linkdir", "cd inner", "cd ~", "cd /", "cd ''",

@@ -70,7 +70,7 @@ BY_PREFIX = (
 )  # fmt: skip
 RULES = ("ln:*", "install:*", "cp:*", "mv:*", "dd:*", "chmod *", "tee:*")
 LINES_A_SESSION = 30
-LIMIT_SECONDS = 10
+LIMIT_SECONDS = 60
 
 
 class Session:

@@ -1,4 +1,4 @@
-"""A thousand allowed commands in a real bash; tests/stress/permissions/canary.py runs as many as you like."""
+"""Hundreds of allowed commands in a real bash; tests/stress/permissions/canary.py runs as many as you like."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def ground() -> Iterator[canary.Ground]:
 
 
 def test_no_allowed_command_runs_the_canary_writes_or_gets_other_words_than_were_judged() -> None:
-    summary = canary.run(count=1_000, seed=1)
+    summary = canary.run(count=500, seed=1)
 
     assert summary.broken == []
-    assert summary.allowed == {"contexts": 500, "everyday": 500}
-    assert summary.programs > 500
+    assert summary.allowed == {"contexts": 250, "everyday": 250}
+    assert summary.programs > 250
 
 
 def test_no_allowed_command_in_a_hostile_tree_leaks_runs_or_changes_anything() -> None:
-    summary = canary_trees.run(count=1_000, seed=1)
+    summary = canary_trees.run(count=500, seed=1)
 
     assert summary.broken == []
-    assert summary.generated >= 990
+    assert summary.generated >= 490
     assert sum(summary.allowed.values()) > 20
 
 

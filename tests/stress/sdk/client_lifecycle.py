@@ -21,7 +21,7 @@ def settled() -> set[int]:
     gc.collect()
     for thread in threading.enumerate():
         if thread.name.startswith("parley"):
-            thread.join(20)
+            thread.join(60)
     return children()
 
 

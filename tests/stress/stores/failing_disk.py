@@ -46,7 +46,7 @@ OPERATIONS = ("open", "write", "pwrite", "fsync", "fdatasync", "rename", "replac
 FLAWS = (errno.ENOSPC, errno.EIO, errno.EROFS)
 LENGTHS = (1, 3, sys.maxsize)
 """How many operations in a row fail."""
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 PROMPT = {"type": "user", "message": {"role": "user", "content": "go on"}}
 
 

@@ -4,7 +4,7 @@
     python -m tests.stress.workspace.surviving_processes --rounds 20 --under-load # 2,000 runs with every core busy
 
 Each run starts a real engine with the offline model, lets it run a command of a shape (process_shapes.py),
-ends it, and looks up to 5 s later for the processes that enrolled, and for whatever else was below
+ends it, and looks up to 20 s later for the processes that enrolled, and for whatever else was below
 the engine at its end: by pid and start time, never by name. The exit code is 0 if none was found.
 """
 
@@ -34,8 +34,8 @@ FLAGS = (
     "--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json",
     "--model", "offline", "--allowedTools", "Bash", "--no-session-persistence",
 )  # fmt: skip
-DEADLINE_SECONDS = 30.0
-GONE_SECONDS = 5.0
+DEADLINE_SECONDS = 60.0
+GONE_SECONDS = 20.0
 
 Process = tuple[int, int]
 """A pid and when it started: a pid alone may belong to somebody else a moment later."""

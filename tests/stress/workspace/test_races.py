@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from parley.workspace import syscalls
+from tests.helpers.small_process import run_in_small_process
 from tests.stress.workspace import random_rewinds, symlink_races, torn_writes
 
 
@@ -39,11 +40,13 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("job", ["create", "replace", "rewind"])
 def test_a_writer_killed_at_any_call_leaves_the_old_file_or_the_new_one(in_memory: Path, job: str) -> None:
-    assert torn_writes.run_every_call(in_memory, [job], torn=False)[job] > 20
+    deaths = run_in_small_process(torn_writes.run_every_call, in_memory, [job], torn=False)
+
+    assert deaths[job] > 20
 
 
 def test_a_writer_killed_at_any_time_leaves_a_whole_file(in_memory: Path) -> None:
-    torn_writes.run_random_kills(in_memory, kills=20, dice=Random(1))
+    run_in_small_process(torn_writes.run_random_kills, in_memory, kills=20, dice=Random(1))
 
 
 def test_files_and_model_stay_equal_through_edits_and_rewinds(in_memory: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import tomllib
 from pathlib import Path
@@ -17,6 +16,7 @@ from parley.models.fake.script import read_script
 from parley.testing.model_server import running
 from parley.version import __version__
 from tests.helpers.paths import ROOT
+from tests.helpers.ports import free_port
 
 WORKSHOP = str(Path(__file__).parents[3] / "helpers" / "mcp_servers" / "workshop.py")
 KEY = "sk-ant-very-secret"
@@ -108,8 +108,7 @@ def test_a_server_is_contacted_only_if_it_is_configured_and_no_tokens_are_spent(
 
 
 def test_a_server_that_does_not_answer_is_an_error(run: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     variables = {"ANTHROPIC_MODEL": "openai:m", "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
     done = run("doctor", "--json", **variables)
 

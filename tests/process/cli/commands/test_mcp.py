@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-WORKSHOP = str(Path(__file__).parents[3] / "helpers" / "mcp_servers" / "workshop.py")
+from tests.helpers import paths
+
+SERVER = str(paths.MCP_SERVERS / "plain.py")
 FOREIGN = """{
     "numStartups": 7,
     "big": 123456789012345678901234567890.50,
@@ -32,8 +34,8 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def add_workshop(run: Any, *options: str, name: str = "shop") -> None:
-    done = run("mcp", "add", *options, name, "--", sys.executable, WORKSHOP, "stdio")
+def add_server(run: Any, *options: str, name: str = "shop") -> None:
+    done = run("mcp", "add", *options, name, "--", sys.executable, SERVER, "well")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -87,7 +89,7 @@ def test_the_project_is_the_root_of_the_repository_and_the_config_directory_move
 def test_foreign_keys_keep_their_text(run: Any, tmp_path: Path) -> None:
     user_file(tmp_path).write_text(FOREIGN % tmp_path)
 
-    add_workshop(run)
+    add_server(run)
     run("mcp", "add", "-s", "user", "other", "cmd")
     run("mcp", "remove", "shop")
     run("mcp", "remove", "other")
@@ -222,7 +224,7 @@ def test_a_name_is_added_once_per_scope_and_removed_from_the_one_that_has_it(run
 def test_list_connects_to_every_server_and_says_how_it_went(run: Any, tmp_path: Path) -> None:
     assert run("mcp", "list").stdout == "No MCP servers configured. Use `parley mcp add` to add a server.\n"
     assert json.loads(run("mcp", "list", "--json").stdout) == []
-    add_workshop(run)
+    add_server(run)
     run("mcp", "add", "-s", "user", "gone", "--", "/nonexistent/server")
     run("mcp", "add", "-t", "http", "far", "http://user:secret@127.0.0.1:9/mcp?token=hidden")
     run("mcp", "add", "-s", "project", "tree", "touch", "ran")
@@ -230,7 +232,7 @@ def test_list_connects_to_every_server_and_says_how_it_went(run: Any, tmp_path: 
     done = run("mcp", "list")
     lines = done.stdout.splitlines()
     assert lines[0] == "Checking MCP server health…"
-    assert f"shop: {sys.executable} {WORKSHOP} stdio - ✔ Connected" in lines
+    assert f"shop: {sys.executable} {SERVER} well - ✔ Connected" in lines
     assert any(line.startswith("gone: /nonexistent/server - ✘ Failed to connect — ") for line in lines)
     assert any(line.startswith("far: http://127.0.0.1:9/mcp (HTTP) - ✘ Failed to connect") for line in lines)
     assert f"tree: touch ran - ⏸ Pending approval (run `parley trust {tmp_path}` to approve)" in lines
@@ -245,11 +247,11 @@ def test_list_connects_to_every_server_and_says_how_it_went(run: Any, tmp_path: 
         "far": ("failed", "local"),
         "tree": ("pending-approval", "project"),
     }
-    assert "add" in states["shop"]["tools"]
+    assert "echo" in states["shop"]["tools"]
 
 
 def test_get_shows_a_server_without_its_secrets(run: Any) -> None:
-    add_workshop(run, "-e", "API_KEY=sk-secret")
+    add_server(run, "-e", "API_KEY=sk-secret")
     done = run("mcp", "get", "shop")
 
     assert done.stdout.splitlines()[:8] == [
@@ -258,7 +260,7 @@ def test_get_shows_a_server_without_its_secrets(run: Any) -> None:
         "  Status: ✔ Connected",
         "  Type: stdio",
         f"  Command: {sys.executable}",
-        f"  Args: {WORKSHOP} stdio",
+        f"  Args: {SERVER} well",
         "  Environment:",
         "    API_KEY=***",
     ]
@@ -274,8 +276,8 @@ def test_get_shows_a_server_without_its_secrets(run: Any) -> None:
 
 
 def test_a_session_has_the_servers_of_the_file_as_far_as_their_scope_is_selected(run: Any, tmp_path: Path) -> None:
-    add_workshop(run, name="mine")
-    add_workshop(run, "-s", "user", name="all")
+    add_server(run, name="mine")
+    add_server(run, "-s", "user", name="all")
     both = {"mine": ("connected", "local"), "all": ("connected", "user")}
 
     assert init_servers(run) == both
@@ -300,7 +302,7 @@ def test_a_session_has_the_servers_of_the_file_as_far_as_their_scope_is_selected
 
 
 def test_servers_of_the_project_take_effect_when_trusted_and_the_choice_can_be_reset(run: Any, tmp_path: Path) -> None:
-    add_workshop(run, "-s", "project", name="tree")
+    add_server(run, "-s", "project", name="tree")
     assert init_servers(run) == {}
     run("trust", ".")
     assert init_servers(run) == {"tree": ("connected", "project")}

@@ -234,7 +234,7 @@ def test_a_replay_from_elsewhere_sees_paths_from_where_the_session_worked(
     program = "import os, sys; os.chdir(sys.argv.pop(1)); from parley.cli.main import run; run()"
     home = {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
     argv = [sys.executable, "-c", program, str(elsewhere), "permissions", "replay", session, "--settings", file]
-    done = subprocess.run(argv, capture_output=True, text=True, env=home, timeout=30, check=True)
+    done = subprocess.run(argv, capture_output=True, text=True, env=home, timeout=60, check=True)
 
     assert "-> deny   " in done.stdout.splitlines()[1]
 

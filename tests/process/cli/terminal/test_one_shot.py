@@ -48,7 +48,8 @@ def test_an_answer_is_formatted_and_the_run_summarized(tmp_path: Path) -> None:
 def test_a_finished_paragraph_is_on_the_screen_while_the_next_arrives(tmp_path: Path) -> None:
     script = write_script(
         tmp_path,
-        '[[turn]]\ntext = "First paragraph.\\n\\nSecond one goes on and on."\nchunk_chars = 4\nevent_delay_ms = 400',
+        f'[[turn]]\ntext = "First paragraph.\\n\\nSecond one goes on{" and on" * 100}."\n'
+        "chunk_chars = 4\nevent_delay_ms = 150",
     )
     with TerminalHarness(tmp_path, *script, "go") as terminal:
         terminal.wait_for("First par")
@@ -293,7 +294,7 @@ def test_a_signal_ends_the_run_and_the_terminal_is_restored(tmp_path: Path, numb
 def test_a_key_interrupts_a_running_command(tmp_path: Path, key: str) -> None:
     prompt = 'call Bash {"command": "sleep 100"}'
     with TerminalHarness(tmp_path, *OFFLINE, "--allowedTools", "Bash", "--", prompt) as terminal:
-        terminal.wait_for("Running sleep 100 · 1 s")
+        terminal.wait_until(lambda: re.search(r"Running sleep 100 · \d+ s", terminal.emulator.text) is not None)
         terminal.type(key)
         assert terminal.wait() == 130
 

@@ -58,7 +58,7 @@ class Engine:
         self._process.communicate()
 
     def end(self) -> list[Json]:
-        rest, _ = self._process.communicate(timeout=30)
+        rest, _ = self._process.communicate(timeout=60)
         self.lines += [json.loads(line) for line in rest.splitlines()]
         return self.lines
 

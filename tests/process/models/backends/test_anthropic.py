@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import shutil
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -35,6 +34,7 @@ from tests.helpers.http_server import (
     whole,
 )
 from tests.helpers.models import asking, assistant, heard, problem, refusal, text, user
+from tests.helpers.ports import free_port
 
 START = b'{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":3}}}'
 DELTA = '{ "type": "content_block_delta",  "index": 0, "delta": {"type":"text_delta","text":"Grüße"} }'.encode()
@@ -344,9 +344,7 @@ async def test_a_redirect_is_not_followed_and_the_key_stays_here() -> None:
 
 
 async def test_a_refused_connection_on_this_machine_is_named_and_tried_again_twice() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     endpoint = ModelEndpoint(base_url=f"http://me:hush@127.0.0.1:{port}", auth=KEY)
 
     text = f"connection refused by http://127.0.0.1:{port}: nothing listens there"

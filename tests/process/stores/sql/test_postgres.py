@@ -15,7 +15,8 @@ from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.sql.postgres import PostgresStore
 from tests.helpers import paths
-from tests.helpers.postgres import free_port, programs, server
+from tests.helpers.ports import free_port
+from tests.helpers.postgres import programs, server
 from tests.helpers.store_conformance import CONVERSATION, FIRST, SECOND, Place, every_claim, kept, user, write
 
 HOLD = """

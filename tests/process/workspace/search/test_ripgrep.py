@@ -49,7 +49,7 @@ def script(folder: Path, text: str) -> dict[str, str]:
 
 def gone(pid: int) -> bool:
     """Whether a process ends, given some time."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if not os.path.exists(f"/proc/{pid}"):
             return True

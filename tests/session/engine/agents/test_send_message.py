@@ -124,7 +124,7 @@ async def test_an_agent_that_runs_reads_a_message_before_its_next_step(tmp_path:
 
 async def test_a_message_that_comes_after_the_last_step_makes_it_continue(tmp_path: Path) -> None:
     script = AGENT % ("go", "t1", 'prompt = "ONE", name = "ann", run_in_background = true')
-    script += '[[turn]]\nwhen = "ONE"\ntext = "First."\ndelay_ms = 300\n'
+    script += '[[turn]]\nwhen = "ONE"\ntext = "First."\ndelay_ms = 1000\n'
     script += SEND % ("launched", "t2", "ann", "MORE") + TEXT % ("is running", "Sent.")
     script += TEXT % ("MORE", "Second.") + TEXT % ("Second.", "All told.")
 

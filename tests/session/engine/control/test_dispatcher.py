@@ -111,7 +111,7 @@ class Gate:
 
     def _rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
         self.started.append(user_message_id)
-        self.open.wait(10)
+        self.open.wait(60)
         return RewindReport(possible=True)
 
 

@@ -27,6 +27,7 @@ from tests.helpers.mcp import (
     visit,
     wait_for,
 )
+from tests.helpers.ports import free_port
 from tests.helpers.session import Json, SessionHarness
 
 EVERYTHING = script(
@@ -113,9 +114,7 @@ def is_open(port: int) -> bool:
 @contextmanager
 def listening(transport: str) -> Iterator[str]:
     """A server of the package on a port of this machine; its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([sys.executable, str(PROGRAMS / "workshop.py"), transport, str(port)])
     try:
         wait_for(lambda: is_open(port))

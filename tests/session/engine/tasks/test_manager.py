@@ -57,7 +57,7 @@ async def at(
 ) -> None:
     harness = SessionHarness(folder, turns, allowed_tools=ALLOWED)
     harness.environment |= environment
-    async with asyncio.timeout(30), harness:
+    async with asyncio.timeout(90), harness:
         await scenario(harness)
 
 
@@ -391,7 +391,7 @@ async def test_the_notification_of_a_task_is_never_joined_with_what_a_person_sai
 async def test_a_prompt_that_no_one_typed_is_not_replayed(tmp_path: Path) -> None:
     turns = script(background("true"), "Started.", "Over.")
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(90),
         SessionHarness(tmp_path, turns, allowed_tools=ALLOWED, replay_user_messages=True) as harness,
     ):
         harness.prompt("Go")
@@ -453,7 +453,7 @@ async def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> 
     session = Session(setup, Nobody(), ControlDispatcher)
     session.handle(User(message=UserContent(content="Go")))
     running = asyncio.create_task(session.run_turns())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await eventually(lambda: all(text_in(tmp_path / name).endswith("\n") for name in ("task", "call")))
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -1,0 +1,38 @@
+"""Runs drivers in forks of a process that has imported the SDK: the import takes longer than most tasks.
+
+Stdin is a socket. A request is one byte with three descriptors: the task (`{"argv", "environment", "cwd"}`), and the
+stdout and stderr of the driver. The reply is its exit code. At the end of the input the server ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import socket
+import sys
+
+import claude_agent_sdk  # noqa: F401
+
+with socket.socket(fileno=os.dup(sys.stdin.fileno())) as line:
+    while True:
+        descriptors = socket.recv_fds(line, 1, 3)[1]
+        if not descriptors:
+            sys.exit()
+        driver = os.fork()
+        if driver == 0:
+            break
+        for descriptor in descriptors:
+            os.close(descriptor)
+        line.sendall(f"{os.waitstatus_to_exitcode(os.waitpid(driver, 0)[1])}".encode())
+
+for number, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), *descriptors[1:])):
+    os.dup2(descriptor, number)
+    os.close(descriptor)
+with os.fdopen(descriptors[0], encoding="utf-8") as given:
+    task = json.load(given)
+os.environ.clear()
+os.environ.update(task["environment"])
+os.chdir(task["cwd"])
+sys.argv = task["argv"]
+runpy.run_path(sys.argv[0], run_name="__main__")
