@@ -22,8 +22,9 @@ from enum import Enum
 import msgspec
 
 from parley.errors import LocalProtocolError, UnexpectedAnswer
-from parley.protocol.base import Json, Message, Refused, Unknown, find_duplicate_key
+from parley.protocol.base import Json, Message, Refused, Unknown, encode_lines, find_duplicate_key
 from parley.protocol.dialects.base import Dialect, Reply
+from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverlongLine
 from parley.protocol.messages.control import (
     ControlCancelRequest,
@@ -107,6 +108,7 @@ class Connection:
         self.our_requests: set[RequestId] = set()
         self.peer_requests: set[RequestId] = set()
         self._dialect = dialect
+        self._is_canonical = type(dialect) is StreamJson
         self._framer = Framer(cap_bytes)
 
     @property
@@ -127,13 +129,16 @@ class Connection:
         """The messages of the last, unterminated line after the peer closed the stream."""
         return [message for line in self._framer.end() for message in self._handle_line(line)]
 
-    def send(self, message: Message) -> bytes:
-        """The bytes of a message. Raises LocalProtocolError if we may not send it."""
+    def send(self, *messages: Message) -> bytes:
+        """The bytes of messages. Raises LocalProtocolError if we may not send one."""
         # Stream events are frequent, sent by engines only, and open no request.
-        if type(message) is not StreamEvent or self.role is Role.HOST:
-            self._check(message)
-        lines = self._dialect.encode(message)
-        return lines[0] + b"\n" if len(lines) == 1 else b"".join(line + b"\n" for line in lines)
+        if self.role is Role.HOST or {*map(type, messages)} != {StreamEvent}:
+            for message in messages:
+                self._check(message)
+        elif self._is_canonical and len(messages) > 1:
+            return encode_lines(messages)
+        lines = [line for message in messages for line in self._dialect.encode(message)]
+        return b"\n".join([*lines, b""])
 
     def _check(self, message: Message) -> None:
         if not may_send(self.role, message):

@@ -12,7 +12,7 @@ from parley.errors import ModelError
 from parley.models.backends.rate_limits import parse_quota
 from parley.models.backends.reasoning_items import without_reasoning_items
 from parley.models.backends.unsupported_fields import UnsupportedFields
-from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, read_event
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, join_texts, read_event
 from parley.models.encoding import PrefixEncoder, encode_object
 from parley.models.endpoint import EndpointFinder, ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
@@ -77,7 +77,8 @@ class Anthropic:
                 content = self.encode_body(request, endpoint, self._dropped.names)
                 async with pool.post(endpoint.url("/v1/messages"), head, content, parse_error) as answer:
                     async for batch in answer.batches():
-                        for event in parse_events(batch):
+                        events = parse_events(batch)
+                        for event in join_texts(events) if request.joins_texts else events:
                             if event.type == "message_start":
                                 event.request_id = answer.headers.get("request-id")
                                 event.quota = parse_quota(answer.headers) if has_quota(endpoint) else None

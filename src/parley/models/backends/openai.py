@@ -18,7 +18,7 @@ from parley.models.backends import chat_request
 from parley.models.backends.chat_request import collect_call_ids
 from parley.models.backends.chat_stream import ChatStream
 from parley.models.backends.unsupported_fields import UnsupportedFields
-from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, join_texts
 from parley.models.encoding import Convert, PrefixEncoder, encode_object
 from parley.models.endpoint import EndpointFinder, ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal, read_error
@@ -114,12 +114,12 @@ class OpenAI:
                     endpoint.url(self.path), build_headers(request, endpoint), content, parse_error
                 ) as answer:
                     async for batch in answer.batches():
-                        for data in batch:
-                            for event in stream.feed(data):
-                                if event.type == "message_start":
-                                    event.request_id = answer.headers.get("x-request-id")
-                                answer.has_content = True
-                                yield event
+                        events = (event for data in batch for event in stream.feed(data))
+                        for event in join_texts(events) if request.joins_texts else events:
+                            if event.type == "message_start":
+                                event.request_id = answer.headers.get("x-request-id")
+                            answer.has_content = True
+                            yield event
                         answer.is_finished = stream.is_done
                 for event in stream.end():
                     yield event
