@@ -194,13 +194,14 @@ PACKED: Json = {**THOUGHT, "signature": pack("m", {"id": "r1", "encrypted_conten
 PIXEL: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
 LOADED: Json = {**RESULT, "content": [{"type": "tool_reference", "tool_name": "Grep"}]}
 SHOWN: Json = {**RESULT, "content": [text("See"), PIXEL], "is_error": True}
+MEMORY = text("Contents of /a/CLAUDE.md:\n\nBe brief.")
 SAID = [text("a"), text(" "), text("é", citations=[]), {**text("f"), PHASE: "final_answer"}, THOUGHT, PACKED, CALL]
 BLOCKS = st.lists(st.sampled_from(SAID), max_size=3)
 LINES = st.one_of(
     st.tuples(st.just("assistant"), BLOCKS, st.sampled_from(["m1", "m2", "m3", None])),
     st.tuples(
         st.just("user"),
-        st.lists(st.sampled_from([text("b"), text(""), PIXEL, RESULT, LOADED, SHOWN]), max_size=3),
+        st.lists(st.sampled_from([text("b"), text(""), MEMORY, PIXEL, RESULT, LOADED, SHOWN]), max_size=3),
         st.none(),
     ),
     st.tuples(st.just("cut"), st.integers(0, 30), st.none()),
@@ -245,6 +246,9 @@ def test_messages_that_are_kept_are_those_that_would_be_made_again(
                     history.apply(step)
 
         assert kept.render(end) == fresh.render(end)
+        assert len(kept.memory_texts) == [block for part in kept.list_messages() for block in part.content].count(
+            MEMORY
+        )
         assert b"[%b]" % bytes(encoder.encode(kept.render())) == msgspec.json.encode(fresh.render())
 
 
