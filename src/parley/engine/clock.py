@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 
 from msgspec import field
 from msgspec.structs import replace
@@ -80,4 +81,9 @@ class Clock(Struct, frozen=True):
 
 def format_iso(seconds: float) -> str:
     whole, part = divmod(seconds, 1)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{int(part * 1000):03d}Z"
+    return f"{format_second(whole)}.{int(part * 1000):03d}Z"
+
+
+@lru_cache(maxsize=2)
+def format_second(whole: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))

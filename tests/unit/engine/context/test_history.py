@@ -246,9 +246,8 @@ def test_messages_that_are_kept_are_those_that_would_be_made_again(
                     history.apply(step)
 
         assert kept.render(end) == fresh.render(end)
-        assert len(kept.memory_texts) == [block for part in kept.list_messages() for block in part.content].count(
-            MEMORY
-        )
+        blocks = [block for part in kept.list_messages() for block in part.content]
+        assert len(kept.memory_texts) == blocks.count(MEMORY)
         assert b"[%b]" % bytes(encoder.encode(kept.render())) == msgspec.json.encode(fresh.render())
 
 
