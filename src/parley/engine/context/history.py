@@ -263,10 +263,11 @@ def with_cache_marker(messages: list[Json], ttl: str | None = None) -> list[Json
     """Put a cache marker on the last block; the next request reads the cache up to there."""
     if not messages:
         return messages
-    last = messages[-1]
-    *blocks, block = last["content"]
+    *blocks, block = messages[-1]["content"]
     marked_block = {**block, "cache_control": cache_marker(ttl)}
-    return [*messages[:-1], {**last, "content": [*blocks, marked_block]}]
+    marked = messages.copy()
+    marked[-1] = {**messages[-1], "content": [*blocks, marked_block]}
+    return marked
 
 
 def estimate_tokens(block: Json) -> int:
