@@ -22,9 +22,8 @@ from enum import Enum
 import msgspec
 
 from parley.errors import LocalProtocolError, UnexpectedAnswer
-from parley.protocol.base import Json, Message, Refused, Unknown, encode_lines, find_duplicate_key
+from parley.protocol.base import Json, Message, Refused, Unknown, find_duplicate_key
 from parley.protocol.dialects.base import Dialect, Reply
-from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverlongLine
 from parley.protocol.messages.control import (
     ControlCancelRequest,
@@ -108,7 +107,6 @@ class Connection:
         self.our_requests: set[RequestId] = set()
         self.peer_requests: set[RequestId] = set()
         self._dialect = dialect
-        self._is_canonical = type(dialect) is StreamJson
         self._framer = Framer(cap_bytes)
 
     @property
@@ -135,8 +133,9 @@ class Connection:
         if self.role is Role.HOST or {*map(type, messages)} != {StreamEvent}:
             for message in messages:
                 self._check(message)
-        elif self._is_canonical and len(messages) > 1:
-            return encode_lines(messages)
+        elif len(messages) > 1 and (encode_events := getattr(self._dialect, "encode_events", None)) is not None:
+            data: bytes = encode_events(messages)
+            return data
         lines = [line for message in messages for line in self._dialect.encode(message)]
         return b"\n".join([*lines, b""])
 
