@@ -25,7 +25,6 @@ from pathlib import Path
 
 from engine_process import Engine, EngineProcess, initialize_line, start_engine, user_line, wait
 from engines import STREAM, model, ms, result_time
-from instructions import SOURCES
 from long_sessions import SESSION, message
 from model_server import prompt, read_prompt
 
@@ -34,6 +33,7 @@ BACKENDS = {
     "chat": ("--model", "openai:bench"),
     "responses": ("--model", "openai-responses:bench"),
 }
+SOURCES = Path(__file__).parents[1] / "src"
 RUN = ("-c", "from parley.cli.main import run; run()")
 FEW, MANY = 5, 25
 """How many turns are run for a difference."""
