@@ -175,11 +175,12 @@ class CollectingHost:
         self.results: asyncio.Queue[Result] = asyncio.Queue()
         self.consolidations: list[Consolidation] = []
 
-    def send(self, message: Message) -> None:
-        if isinstance(message, Result):
-            self.results.put_nowait(message)
-        elif isinstance(message, Consolidation):
-            self.consolidations.append(message)
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            if isinstance(message, Result):
+                self.results.put_nowait(message)
+            elif isinstance(message, Consolidation):
+                self.consolidations.append(message)
 
     async def request(self, request: object, request_id: str | None = None) -> Any:
         raise NotImplementedError

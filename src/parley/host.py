@@ -20,9 +20,14 @@ class HostError(Exception):
     """The client replied with an error."""
 
 
+class SendMessages(Protocol):
+    def __call__(self, *messages: Message) -> None:
+        """Send messages, several if they are ready together. Never waits."""
+
+
 class Host(Protocol):
-    def send(self, message: Message) -> None:
-        """Send a message. Never waits."""
+    def send(self, *messages: Message) -> None:
+        """Send messages, several if they are ready together. Never waits."""
 
     async def request(self, request: Request, request_id: str | None = None) -> Any:
         """Send a request and return the payload of the reply. Raises HostGone or HostError.

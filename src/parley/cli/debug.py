@@ -180,10 +180,11 @@ class LoggedPump(Pump):
         super().__init__(connection, transport, new_id)
         self._debug = debug
 
-    def send(self, message: Message) -> None:
-        if type(message) not in DIALECT_EVENTS:
-            self._debug.write("wire", f"> {describe_message(message)}")
-        super().send(message)
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            if type(message) not in DIALECT_EVENTS:
+                self._debug.write("wire", f"> {describe_message(message)}")
+        super().send(*messages)
 
     def handle_all(self, messages: Iterable[Message], session: Session) -> None:
         super().handle_all(self._log_each(messages), session)

@@ -112,9 +112,13 @@ class ResultPrinter:
         self._printed: bool | None = None
         self._last: Result | None = None
 
-    def send(self, message: Message) -> None:
+    def send(self, *messages: Message) -> None:
         if self._everything:
-            self._messages.append(message)
+            self._messages += messages
+        for message in messages:
+            self._note(message)
+
+    def _note(self, message: Message) -> None:
         if isinstance(message, Result):
             # A finished background task may start another turn with its own result; the last one is printed.
             self._last = message

@@ -130,10 +130,11 @@ class AcceptedRequests:
         self._host = host
         self.ids: set[Any] = set()
 
-    def send(self, message: Message) -> None:
-        if isinstance(message, ControlResponse) and isinstance(message.response, Success):
-            self.ids.add(message.response.request_id)
-        self._host.send(message)
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            if isinstance(message, ControlResponse) and isinstance(message.response, Success):
+                self.ids.add(message.response.request_id)
+        self._host.send(*messages)
 
     async def request(self, request: requests.Request, request_id: str | None = None) -> Any:
         return await self._host.request(request, request_id)

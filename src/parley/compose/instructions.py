@@ -93,6 +93,9 @@ def plan_rules(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
 
 def nested_memory(launch: LaunchContext, path: str, denies: Callable[[str], bool]) -> list[tuple[str, str]]:
     """The memory files between the working directory and a file, each with the mark it starts with."""
+    folder, name = os.path.split(os.path.join(launch.started_in, path))
+    if folder == launch.started_in and name not in ("", ".", "..") and not os.path.islink(os.path.join(folder, name)):
+        return []  # the usual case: nothing is between them
     from parley.settings.files.memory_files import heading_for
 
     found = launch.settings.memory_between(path, launch.started_in, launch.additional_directories(), denies)

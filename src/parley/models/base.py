@@ -1,19 +1,21 @@
 """The interface of a model: a request goes in, Messages API stream events come out.
 
 `Model.stream(request)` yields `ModelEvent`s. The Messages API events are canonical because `stream_event` lines
-contain them. Every backend streams; partial messages are filtered out where the client did not ask for them.
+contain them. Every backend streams; partial messages are filtered out where the client did not ask for them. Text
+deltas that arrive together may be one event (`join_texts`), for callers that ask for it.
 
 See also: implementations in `backends/`, `fake/` and `recording/`; `accumulator.py` builds a message from the events.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from parley.errors import ModelError
 from parley.protocol.base import Json, Struct, replace_lone_surrogates
 from parley.protocol.messages.notices import RateLimitInfo
 
@@ -41,7 +43,7 @@ class Delta(Struct, gc=False):
 
 
 class ModelEvent(Struct, gc=False):
-    """One event of the stream. `raw` is its JSON, byte for byte."""
+    """One event of the stream, or several text deltas. `raw` is its JSON, byte for byte."""
 
     type: str
     index: int = 0
@@ -56,6 +58,8 @@ class ModelEvent(Struct, gc=False):
     """The backend's request id, on message_start."""
     quota: RateLimitInfo | None = msgspec.field(default=None, name="parley:quota")
     """The rate limit status on message_start, if the backend reports it."""
+    joined: tuple[bytes, ...] = msgspec.field(default=(), name="parley:joined")
+    """The JSON of each text delta, if the event is several; `raw` is then empty and `delta` has the whole text."""
 
 
 class _EventHead(Struct):
@@ -102,8 +106,41 @@ def read_event(data: bytes) -> ModelEvent:
             raise
         return read_event(repaired)
     # The event is embedded in a line, and JSON may contain newlines between tokens.
-    event.raw = data.replace(b"\n", b" ") if b"\n" in data else data
+    event.raw = data if data.find(b"\n") < 0 else data.replace(b"\n", b" ")
     return event
+
+
+def join_texts(events: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
+    """The events that arrived together, with consecutive text deltas of one block as one event.
+
+    If reading an event raises ModelError, the events before it come first.
+    """
+    run: list[ModelEvent] = []
+    try:
+        for event in events:
+            delta = event.delta
+            is_text = delta is not None and delta.type == "text_delta"
+            if run and not (is_text and event.index == run[0].index):
+                yield join_run(run)
+                run = []
+            if is_text:
+                run.append(event)
+            else:
+                yield event
+    except ModelError:
+        if run:
+            yield join_run(run)
+        raise
+    if run:
+        yield join_run(run)
+
+
+def join_run(run: list[ModelEvent]) -> ModelEvent:
+    if len(run) == 1:
+        return run[0]
+    text = "".join([event.delta.text for event in run if event.delta is not None])
+    delta = Delta(type="text_delta", text=text)
+    return ModelEvent(run[0].type, run[0].index, delta=delta, joined=tuple([event.raw for event in run]))
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
@@ -124,6 +161,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """JSON Schema of the answer, for models that support one."""
     headers: dict[str, str] = {}
     """Additional HTTP headers."""
+    joins_texts: bool = False
+    """Whether text deltas that arrive together may be one event. It is not sent."""
 
 
 class Model(Protocol):

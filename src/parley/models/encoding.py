@@ -1,8 +1,8 @@
 """Encode a conversation without encoding again what was encoded for the request before.
 
     encoder = PrefixEncoder()
-    encode_object(fields, {"messages": encoder.encode(messages)})
-    encode_object(fields, {"messages": encoder.encode([*messages, more])})      # encodes `more`, copies the rest
+    encode_object(fields, {"messages": [encoder.encode(messages)]})
+    encode_object(fields, {"messages": [encoder.encode([*messages, more])]})      # encodes `more`, copies the rest
 
 An item is recognised by its identity, so an item that was passed must not change. A few conversations are remembered,
 because the agents of a session share a backend.
@@ -11,7 +11,7 @@ because the agents of a session share a backend.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, count
 from operator import is_not
 
@@ -24,6 +24,8 @@ CONVERSATIONS = 4
 
 Convert = Callable[[Json], list[Json]]
 """The items that are sent for an item; depends on nothing else."""
+Collect = Callable[[Json], Iterable[str]]
+"""The names in an item, for example the ids of its tool calls."""
 
 
 class EncodedPrefix:
@@ -34,24 +36,31 @@ class EncodedPrefix:
         self._ends = array("q")
         """Where the JSON of each item ends."""
         self._data = bytearray()
+        self.names: dict[str, int] = {}
+        """The names in the items, each with the number of the first item that has it; the numbers rise."""
 
-    def encode(self, items: Sequence[Json], convert: Convert | None) -> bytearray:
+    def encode(self, items: Sequence[Json], convert: Convert | None, collect: Collect | None) -> bytearray:
         kept = next(compress(count(), map(is_not, self.items, items)), min(len(self.items), len(items)))
         del self.items[kept:], self._ends[kept:]
         del self._data[self._ends[-1] if kept else 0 :]
+        while self.names and next(reversed(self.names.values())) >= kept:
+            self.names.popitem()
         for item in items[kept:]:
             for converted in (item,) if convert is None else convert(item):
                 if self._data:
                     self._data += b","
                 self._data += msgspec.json.encode(converted)
+            for name in () if collect is None else collect(item):
+                self.names.setdefault(name, len(self.items))
             self.items.append(item)
             self._ends.append(len(self._data))
         return self._data
 
 
 class PrefixEncoder:
-    def __init__(self, convert: Convert | None = None) -> None:
+    def __init__(self, convert: Convert | None = None, collect: Collect | None = None) -> None:
         self._convert = convert
+        self._collect = collect
         self._prefixes: list[EncodedPrefix] = []
         """The last used first."""
 
@@ -62,7 +71,11 @@ class PrefixEncoder:
         prefix = self._find(items[0])
         self._prefixes.insert(0, prefix)
         del self._prefixes[CONVERSATIONS:]
-        return prefix.encode(items, self._convert)
+        return prefix.encode(items, self._convert, self._collect)
+
+    def list_names(self) -> frozenset[str]:
+        """The names in the items of the last call."""
+        return frozenset(self._prefixes[0].names) if self._prefixes else frozenset()
 
     def _find(self, first: Json) -> EncodedPrefix:
         """Take the conversation with this first item out of the list, or start one."""
@@ -72,11 +85,19 @@ class PrefixEncoder:
         return EncodedPrefix()
 
 
-def encode_object(fields: Json, lists: Mapping[str, bytearray]) -> bytes:
+def encode_object(fields: Json, lists: Mapping[str, Sequence[bytes | bytearray]]) -> bytes:
     """The JSON object with these fields. `lists` has the items of some of them, encoded; they are copied once."""
     pieces: list[bytes | bytearray] = []
     for name, value in fields.items():
         pieces += (b",", msgspec.json.encode(name), b":")
-        pieces += (b"[", lists[name], b"]") if name in lists else (msgspec.json.encode(value),)
+        if name not in lists:
+            pieces.append(msgspec.json.encode(value))
+            continue
+        separator = b"["
+        for items in lists[name]:
+            if items:
+                pieces += (separator, items)
+                separator = b","
+        pieces.append(b"]" if separator == b"," else b"[]")
     pieces[0] = b"{"
     return b"".join([*pieces, b"}"])

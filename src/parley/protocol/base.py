@@ -15,7 +15,7 @@ See also: `framing.py` splits bytes into lines, `connection.py` says who may sen
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -253,8 +253,16 @@ def encode_json(value: Any) -> bytes:
 
     The line and paragraph separators are escaped, because some line readers split at them.
     """
-    text = _encoder.encode(value)
-    if b"\xe2\x80" in text:
+    return escape_separators(_encoder.encode(value))
+
+
+def encode_lines(messages: Sequence[Message]) -> bytes:
+    """The lines of messages that were created here, each with its line feed."""
+    return escape_separators(_encoder.encode_lines(messages))
+
+
+def escape_separators(text: bytes) -> bytes:
+    if not text.isascii() and b"\xe2\x80" in text:
         text = text.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return text
 
@@ -376,6 +384,7 @@ __all__ = [
     "decoder",
     "encode",
     "encode_json",
+    "encode_lines",
     "find_duplicate_key",
     "is_too_deep",
     "message",

@@ -127,13 +127,17 @@ class Connection:
         """The messages of the last, unterminated line after the peer closed the stream."""
         return [message for line in self._framer.end() for message in self._handle_line(line)]
 
-    def send(self, message: Message) -> bytes:
-        """The bytes of a message. Raises LocalProtocolError if we may not send it."""
+    def send(self, *messages: Message) -> bytes:
+        """The bytes of messages. Raises LocalProtocolError if we may not send one."""
         # Stream events are frequent, sent by engines only, and open no request.
-        if type(message) is not StreamEvent or self.role is Role.HOST:
-            self._check(message)
-        lines = self._dialect.encode(message)
-        return lines[0] + b"\n" if len(lines) == 1 else b"".join(line + b"\n" for line in lines)
+        if self.role is Role.HOST or {*map(type, messages)} != {StreamEvent}:
+            for message in messages:
+                self._check(message)
+        elif len(messages) > 1 and (encode_events := getattr(self._dialect, "encode_events", None)) is not None:
+            data: bytes = encode_events(messages)
+            return data
+        lines = [line for message in messages for line in self._dialect.encode(message)]
+        return b"\n".join([*lines, b""])
 
     def _check(self, message: Message) -> None:
         if not may_send(self.role, message):

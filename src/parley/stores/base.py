@@ -214,6 +214,8 @@ def later_time(at: str, last: str) -> str:
     """Return `at`, or one millisecond after `last` if `at` is not later. Both are ISO 8601 strings."""
     if at > last:
         return at
+    if last[19:20] == "." and last[23:] == "Z" and last[20:23] < "999" and last[20:23].isdecimal():
+        return f"{last[:20]}{int(last[20:23]) + 1:03d}Z"  # the usual form, without a carry
     from datetime import datetime, timedelta
 
     try:

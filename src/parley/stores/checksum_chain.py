@@ -10,8 +10,8 @@ rewritten with other whitespace, escapes or field order is still recognized. `ow
 that a copy in another program's fork is intact although its neighbours are missing.
 
     chain = ChecksumChain()
-    record = chain.seal(b'{"type":"user"}')  # {"type":"user","own":"…","sum":"…","check":"…"}
-    chain.verify(record)                     # True: it continues the chain
+    record = chain.append(b'{"type":"user"}')    # {"type":"user","own":"…","sum":"…","check":"…"}
+    ChecksumChain().verify(record)               # True: it continues the chain
 
 A program that rewrites a record may reorder its fields (databases sort them), write 1.0 as 1 (JavaScript has one
 number type) and use other escapes. The canonical form ignores all of that:
@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -91,14 +92,17 @@ class ChecksumChain:
         chain.__dict__.update(self.__dict__)
         return chain
 
-    def seal(self, body: bytes) -> bytes:
+    def append(self, body: bytes) -> bytes:
         """Return the next record: `body`, a non-empty JSON object, with the checksums as its last fields.
 
-        The record becomes part of the chain with `verify`, because its write may fail.
+        It is part of the chain from now on; append to a `copy` if its write may fail.
         """
         body, canonical = add_own_checksum(body)
-        body = b'%b,"sum":"%08x"}' % (body[:-1], zlib.crc32(canonical, self._content()))
-        return b"%b%b%08x%b" % (body[:-1], PREFIX, zlib.crc32(body, self._sum), SUFFIX)
+        self._content_sum = self._last_content = zlib.crc32(canonical, self._content())
+        body = b'%b,"sum":"%08x"}' % (body[:-1], self._content_sum)
+        self._sum = self._last_stored = zlib.crc32(body, self._sum)
+        self._seen.add(self._sum)
+        return b"%b%b%08x%b" % (body[:-1], PREFIX, self._sum, SUFFIX)
 
     def verify(self, line: bytes) -> bool:
         """Whether a line is our next record. Raises ChainBroken if it continues from a damaged or missing record."""
@@ -218,6 +222,7 @@ def compute_own_checksum(record: Json, session: str = "") -> str:
     return f"{zlib.crc32(session.encode() + msgspec.json.encode(covered, order='deterministic')):08x}{session}"
 
 
+@lru_cache(maxsize=16)
 def session_checksum(session_id: str) -> str:
     return f"{zlib.crc32(session_id.encode(errors='replace')):08x}"
 

@@ -233,14 +233,6 @@ class Tool(Protocol):
 
 
 @runtime_checkable
-class PreparesInput(Protocol):
-    """A tool that completes its input before the permission decision."""
-
-    def prepare(self, input: Json, context: Context) -> Json:
-        """The input as it is shown, approved and run. Never raises: an invalid input is returned unchanged."""
-
-
-@runtime_checkable
 class ListsSkills(Protocol):
     """A tool whose description lists the skills of a session."""
 
@@ -262,6 +254,16 @@ class TakesOptions(Protocol):
 
     def with_options(self, options: CliOptions) -> Tool:
         """The tool for a session with these options."""
+
+
+def prepare_input(tool: Tool | None, input: Json, context: Context) -> Json:
+    """The input as it is shown, approved and run.
+
+    A tool with a method `prepare(input, context)` completes it. The method never raises: it returns an invalid input
+    unchanged.
+    """
+    prepare: Callable[[Json, Context], Json] | None = getattr(tool, "prepare", None)
+    return input if prepare is None else prepare(input, context)
 
 
 def always_asks(tool: Tool) -> bool:

@@ -86,20 +86,28 @@ def open_folder(
     parts = Path(path).parts
     at = max(len(parts) - below, 1 if os.path.isabs(path) else 0)
     top = Path(*parts[:at])
-    if make:
+    kind = LIST if to_list else TRAVERSE
+    try:
+        folder = os.open(top, kind)
+    except FileNotFoundError:
+        if not make:
+            raise
         with suppress(FileExistsError):  # not a folder: reported below
             top.mkdir(parents=True, exist_ok=True, mode=mode)
-    kind = LIST if to_list else TRAVERSE
-    folder = os.open(top, kind)
+        folder = os.open(top, kind)
     try:
         owner = os.fstat(folder).st_uid
         for number, name in enumerate(parts[at:], at + 1):
             if name == "..":
                 raise refuse(path, "is outside its folder")
-            if make:
+            try:
+                inner = step(folder, name, parts[:number], kind, owner)
+            except FileNotFoundError:
+                if not make:
+                    raise
                 with suppress(FileExistsError):
                     os.mkdir(name, mode, dir_fd=folder)
-            inner = step(folder, name, Path(*parts[:number]), kind, owner)
+                inner = step(folder, name, parts[:number], kind, owner)
             os.close(folder)
             folder = inner
         yield folder, owner
@@ -107,8 +115,8 @@ def open_folder(
         os.close(folder)
 
 
-def step(folder: int, name: str, path: Path, kind: int, owner: int) -> int:
-    """Open a folder in an opened folder. Raises OSError, UnsafeFile."""
+def step(folder: int, name: str, parts: tuple[str, ...], kind: int, owner: int) -> int:
+    """Open a folder in an opened folder. `parts` is its path, for errors. Raises OSError, UnsafeFile."""
     try:
         inner = os.open(name, kind | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as exc:
@@ -117,9 +125,9 @@ def step(folder: int, name: str, path: Path, kind: int, owner: int) -> int:
             raise
         if not stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             raise
-        raise refuse(path, "is a symbolic link, not a folder") from None
+        raise refuse(Path(*parts), "is a symbolic link, not a folder") from None
     try:
-        check_owner(os.fstat(inner), path, owner)
+        check_owner(os.fstat(inner), parts, owner)
     except BaseException:
         os.close(inner)
         raise
@@ -140,7 +148,9 @@ def kind_of(status: os.stat_result) -> str:
     return next((words for test, words in KINDS if test(status.st_mode)), "")
 
 
-def check_owner(status: os.stat_result, path: str | Path, owner: int, *, writes: bool = False) -> None:
+def check_owner(
+    status: os.stat_result, path: str | Path | tuple[str, ...], owner: int, *, writes: bool = False
+) -> None:
     """Raises UnsafeFile if it belongs to another user.
 
     Root may also use what belongs to the owner of the folder that the user named. Others may also read that, and what
@@ -149,7 +159,8 @@ def check_owner(status: os.stat_result, path: str | Path, owner: int, *, writes:
     me = os.getuid()
     others = (owner,) if me == 0 else () if writes else (0, owner)
     if status.st_uid != me and status.st_uid not in others:
-        raise refuse(path, f"belongs to another user (uid {status.st_uid})")
+        named = Path(*path) if isinstance(path, tuple) else path
+        raise refuse(named, f"belongs to another user (uid {status.st_uid})")
 
 
 def stat_file(path: str | Path, *, below: int = 0, writes: bool = False) -> os.stat_result:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from parley.models.base import Delta, ModelEvent, read_event
+from parley.errors import ModelError
+from parley.models.base import Delta, ModelEvent, join_texts, read_event
 
 
 def test_an_event_keeps_its_bytes() -> None:
@@ -60,3 +66,57 @@ def test_an_event_spread_over_several_lines_is_written_on_one() -> None:
 def test_an_event_that_is_nested_too_deep_cannot_be_read() -> None:
     with pytest.raises(msgspec.DecodeError):
         read_event(b'{"type":"x","a":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+EVENTS = [
+    read_event(data)
+    for data in (
+        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}',
+        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"b","new":1}}',
+        b'{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"c"}}',
+        b'{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"d"}}',
+        b'{"type":"content_block_stop","index":0}',
+        b'{"type":"ping"}',
+    )
+]
+Said = list[tuple[int, str]]
+
+
+def collect_text(events: Iterable[ModelEvent]) -> Said:
+    """The text of each block, in the order of the stream."""
+    said: Said = []
+    for event in events:
+        text = event.delta.text if event.delta is not None else ""
+        if said and text and said[-1][0] == event.index:
+            text = said.pop()[1] + text
+        said.append((event.index, text))
+    return said
+
+
+@given(st.lists(st.sampled_from(EVENTS)))
+def test_text_deltas_that_arrive_together_are_one_event(events: list[ModelEvent]) -> None:
+    joined = list(join_texts(events))
+
+    assert [raw for event in joined for raw in event.joined or (event.raw,)] == [event.raw for event in events]
+    assert collect_text(joined) == collect_text(events)
+    assert all(len(event.joined) != 1 for event in joined)
+    assert all(
+        not (one.delta and other.delta and one.delta.text and other.delta.text and one.index == other.index)
+        for one, other in pairwise(joined)
+    )
+
+
+def test_a_text_delta_that_arrives_alone_stays_as_it_is() -> None:
+    assert list(join_texts(EVENTS[:1])) == EVENTS[:1]
+
+
+def test_text_before_an_invalid_event_is_not_lost() -> None:
+    def events() -> Iterator[ModelEvent]:
+        yield from EVENTS[:2]
+        raise ModelError("invalid")
+
+    received: list[tuple[bytes, ...]] = []
+    with pytest.raises(ModelError):
+        received.extend(event.joined for event in join_texts(events()))
+
+    assert received == [(EVENTS[0].raw, EVENTS[1].raw)]

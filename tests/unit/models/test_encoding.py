@@ -74,4 +74,15 @@ def test_several_conversations_are_remembered() -> None:
 def test_an_object_is_assembled_from_encoded_lists(fields: Json, items: list[Json]) -> None:
     for name in fields:
         body = fields | {name: items}
-        assert encode_object(body, {name: PrefixEncoder().encode(items)}) == msgspec.json.encode(body)
+        assert encode_object(body, {name: [PrefixEncoder().encode(items)]}) == msgspec.json.encode(body)
+        parts = [PrefixEncoder().encode(part) for part in (items[:1], items[1:2], items[2:])]
+        assert encode_object(body, {name: parts}) == msgspec.json.encode(body)
+
+
+@given(st.lists(st.lists(st.sampled_from(ITEMS), max_size=8), max_size=20))
+def test_the_names_are_those_in_the_items(requests: list[list[Json]]) -> None:
+    encoder = PrefixEncoder(collect=lambda item: [str(item["number"] // 2), "all"])
+
+    for items in filter(None, requests):
+        encoder.encode(items)
+        assert encoder.list_names() == {str(item["number"] // 2) for item in items} | {"all"}

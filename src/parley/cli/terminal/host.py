@@ -101,11 +101,12 @@ class TerminalHost:
 
     # The interface of a host.
 
-    def send(self, message: Message) -> None:
-        show = SHOWN.get(type(message))
-        if show is not None:
-            show(self, message)
-            self._schedule()
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            show = SHOWN.get(type(message))
+            if show is not None:
+                show(self, message)
+                self._schedule()
 
     async def request(self, request: Request, request_id: str | None = None) -> Any:
         if not isinstance(request, CanUseTool | Elicitation):

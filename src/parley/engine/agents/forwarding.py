@@ -51,13 +51,14 @@ class SubagentForwarder:
         """Forward nothing more: the client was told that the agent ended."""
         self._is_muted = True
 
-    def forward(self, message: Message) -> None:
-        if isinstance(message, Assistant):
-            self._append_output(message)
-        if isinstance(message, ApiRetry) and not self._is_muted:
-            self._send(self._describe_retry(message))
-        if not self._is_muted and self._is_forwarded(message):
-            self._send(self._attribute(message))
+    def forward(self, *messages: Message) -> None:
+        for message in messages:
+            if isinstance(message, Assistant):
+                self._append_output(message)
+            if isinstance(message, ApiRetry) and not self._is_muted:
+                self._send(self._describe_retry(message))
+            if not self._is_muted and self._is_forwarded(message):
+                self._send(self._attribute(message))
 
     def _describe_retry(self, retry: ApiRetry) -> ToolProgress:
         """The progress of the call that started the agent: its model call failed and will be retried."""

@@ -12,7 +12,7 @@ See also: `turn/model_call.py` for model calls, `turn/turn.py` for turns, `sessi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
+from parley.host import SendMessages
 from parley.models.base import Model, ModelRequest
 from parley.models.catalog import ModelInfo, ModelRef
 from parley.observer import NULL_OBSERVER, Observer
@@ -104,7 +105,7 @@ class Conversation:
         self,
         config: SessionConfig,
         journal: Journal,
-        send: Callable[[Message], None],
+        send: SendMessages,
         tool_executor: ToolExecutor,
         services: ConversationServices,
         parent_tool_use_id: str | None = None,
@@ -182,13 +183,16 @@ class Conversation:
             system,
             self.journal.history.render(),
             schema.schema if schema is not None and known.supports_schemas else None,
+            joins_texts=True,
         )
 
     def build_side_request(self, messages: list[Json]) -> ModelRequest:
         """A call with these messages that is not part of the conversation. Nothing is journalled."""
         return self._make_request(self.journal.system_text or render(self.instructions), messages)
 
-    def _make_request(self, system: str, messages: list[Json], output_schema: Json | None = None) -> ModelRequest:
+    def _make_request(
+        self, system: str, messages: list[Json], output_schema: Json | None = None, *, joins_texts: bool = False
+    ) -> ModelRequest:
         known = self.config.model.get_info(self.model)
         max_tokens = self.options.max_output_tokens or known.max_output_tokens
         cache_ttl = self.options.cache_ttl
@@ -205,6 +209,7 @@ class Conversation:
             task_budget=self.options.task_budget if known.supports_task_budget else None,
             session_id=self.config.identity.id,
             output_schema=output_schema,
+            joins_texts=joins_texts,
         )
 
     # Context window.
@@ -344,23 +349,32 @@ class Conversation:
         """Send a message that is not written to the journal."""
         self._send_to_host(self.clock.stamp_message(message, self.config.identity.id))
 
-    def send_event(
-        self,
-        raw: bytes,
-        message_id: str,
-        **fields: Any,
-    ) -> None:
-        """Send one event of a stream. An answer has thousands, so it is built in one step."""
-        self._send_to_host(
+    def send_event(self, raw: bytes, message_id: str, **fields: Any) -> None:
+        """Send one event of a stream."""
+        event = StreamEvent(
+            event=msgspec.Raw(raw),
+            session_id=self.config.identity.id,
+            parent_tool_use_id=self.parent_tool_use_id,
+            uuid=self.clock.new_uuid(),
+            api_message_id=message_id,
+            **fields,
+        )
+        self._send_to_host(event)
+
+    def send_deltas(self, raws: Sequence[bytes], message_id: str) -> None:
+        """Send events that arrived together. An answer has thousands, so there are no optional fields to unpack."""
+        session_id, parent, new_uuid = self.config.identity.id, self.parent_tool_use_id, self.clock.new_uuid
+        events = [
             StreamEvent(
                 event=msgspec.Raw(raw),
-                session_id=self.config.identity.id,
-                parent_tool_use_id=self.parent_tool_use_id,
-                uuid=self.clock.new_uuid(),
+                session_id=session_id,
+                parent_tool_use_id=parent,
+                uuid=new_uuid(),
                 api_message_id=message_id,
-                **fields,
             )
-        )
+            for raw in raws
+        ]
+        self._send_to_host(*events)
 
     def send_rate_limit(self, limits: object) -> None:
         """Send the rate limit if it has changed, to clients that understand it."""

@@ -25,6 +25,8 @@ from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry
 
+MEMORY_MARK = "Contents of /"
+"""How the line before the text of a memory file begins."""
 THOUGHTS = ("thinking", "redacted_thinking")
 MEDIA = ("image", "document")
 IMAGE_TOKENS = 1_600
@@ -102,6 +104,8 @@ class History:
         self.last_prompt: HistoryEntry | None = None
         """The last prompt, also if it is no longer part of the conversation."""
         self._open_calls: dict[str, Json] = {}
+        self.memory_texts: list[str] = []
+        """The texts of the user or the engine that may contain memory files."""
 
     def open_calls(self) -> dict[str, str]:
         """The tool names of calls without a result, by call id. Backends reject a request with such a call."""
@@ -157,6 +161,7 @@ class History:
         self._entries, self._messages, self._boundary, self.tokens, self.media_tokens = [], [], None, 0, 0
         self._settled, self._settled_parts = [], 0
         self._open_calls.clear()
+        self.memory_texts.clear()
         for line in lines:
             self._add(line)
 
@@ -176,6 +181,8 @@ class History:
             elif kind == "tool_result":
                 self._open_calls.pop(str(block.get("tool_use_id")), None)
                 closes = True
+            elif kind == "text" and line.role == "user" and MEMORY_MARK in str(block.get("text")):
+                self.memory_texts.append(str(block["text"]))
         last = self._messages[-1] if self._messages else None
         if (
             last is None
@@ -256,10 +263,11 @@ def with_cache_marker(messages: list[Json], ttl: str | None = None) -> list[Json
     """Put a cache marker on the last block; the next request reads the cache up to there."""
     if not messages:
         return messages
-    last = messages[-1]
-    *blocks, block = last["content"]
+    *blocks, block = messages[-1]["content"]
     marked_block = {**block, "cache_control": cache_marker(ttl)}
-    return [*messages[:-1], {**last, "content": [*blocks, marked_block]}]
+    marked = messages.copy()
+    marked[-1] = {**messages[-1], "content": [*blocks, marked_block]}
+    return marked
 
 
 def estimate_tokens(block: Json) -> int:

@@ -7,11 +7,9 @@ whose instructions have no memory files gets none of these.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from parley.engine.context.system_prompt import is_replaced
-from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
 from parley.tools.catalog import find_traits
 
@@ -52,11 +50,4 @@ async def report_instructions(dispatcher: HookDispatcher, call: ToolUse, texts: 
 
 
 def is_sent(conversation: Conversation, mark: str) -> bool:
-    return any(mark in text for text in texts(conversation.journal.history.render()))
-
-
-def texts(messages: list[Json]) -> Iterator[str]:
-    for message in messages:
-        for block in message["content"] if message["role"] == "user" else ():
-            if block.get("type") == "text":
-                yield str(block["text"])
+    return any(mark in text for text in conversation.journal.history.memory_texts)

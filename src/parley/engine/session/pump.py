@@ -40,10 +40,10 @@ class Pump:
         self._is_closed = False
         self._is_unread = False
 
-    def send(self, message: Message) -> None:
-        if isinstance(message, ControlResponse) and not self._is_expected(message):
-            return
-        self._write(self._connection.send(message))
+    def send(self, *messages: Message) -> None:
+        if ControlResponse in map(type, messages):
+            messages = tuple(message for message in messages if self._is_expected(message))
+        self._write(self._connection.send(*messages))
 
     def _write(self, data: bytes) -> None:
         try:
@@ -121,9 +121,11 @@ class Pump:
         else:
             answer.set_result(response.response)
 
-    def _is_expected(self, message: ControlResponse) -> bool:
+    def _is_expected(self, message: Message) -> bool:
         """A request may be cancelled by the time its reply arrives."""
-        return message.response.request_id in self._connection.peer_requests
+        return not isinstance(message, ControlResponse) or (
+            message.response.request_id in self._connection.peer_requests
+        )
 
 
 async def serve(transport: Transport, pump: Pump, session: Session, received: Iterable[Message] = ()) -> None:

@@ -319,7 +319,10 @@ class ModelCall:
             self._idle_timer.checks = 0
             if event.delta is not None and event.delta.type == "thinking_delta":
                 self._send_thinking(len(event.delta.thinking))
-            conversation.send_event(event.raw, accumulator.id, **fields)
+            if event.joined:
+                conversation.send_deltas(event.joined, accumulator.id)
+            else:
+                conversation.send_event(event.raw, accumulator.id, **fields)
 
     def _send_thinking(self, chars: int) -> None:
         """Report the progress of thinking, which the client may not show."""

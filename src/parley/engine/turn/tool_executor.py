@@ -29,11 +29,11 @@ from parley.protocol.blocks import Block, ToolUse
 from parley.tools.base import (
     Context,
     InvalidInput,
-    PreparesInput,
     Tool,
     ToolOutput,
     ToolRegistry,
     always_asks,
+    prepare_input,
     read_input,
     runs_elsewhere,
 )
@@ -168,9 +168,9 @@ class ToolExecutor:
         return self._prepare(self._find(call.name), call)
 
     def _prepare(self, tool: Tool | None, call: ToolUse) -> ToolUse:
-        if not isinstance(tool, PreparesInput) or is_unreadable(call):
-            return call
-        return ToolUse({**call.json, "input": tool.prepare(call.input, self.context)})
+        given = call.input
+        prepared = given if is_unreadable(call) else prepare_input(tool, given, self.context)
+        return call if prepared is given else ToolUse({**call.json, "input": prepared})
 
     def call_meta(self, block: Block) -> list[Json] | None:
         """How a client may show a call, if its tool says so."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,9 +12,9 @@ from parley.errors import ModelError
 from parley.models.backends.rate_limits import parse_quota
 from parley.models.backends.reasoning_items import without_reasoning_items
 from parley.models.backends.unsupported_fields import UnsupportedFields
-from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, read_event
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, join_texts, read_event
 from parley.models.encoding import PrefixEncoder, encode_object
-from parley.models.endpoint import ModelEndpoint
+from parley.models.endpoint import EndpointFinder, ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
 from parley.models.tool_references import DEFER, REFERENCE, replace_references
 from parley.protocol.base import Json
@@ -31,11 +31,7 @@ TOOL_SEARCH_BETA = "advanced-tool-use-2025-11-20"
 
 
 class Anthropic:
-    """A Messages API server.
-
-    `endpoint` may be a function, because a key helper can be slow. It is called in a thread for the first request and
-    again after a key was rejected.
-    """
+    """A Messages API server."""
 
     def __init__(
         self,
@@ -45,14 +41,15 @@ class Anthropic:
         trust: Trust | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._find = endpoint if callable(endpoint) else None
-        self._endpoint: ModelEndpoint | None = None if callable(endpoint) else endpoint
+        self._endpoint = EndpointFinder(endpoint)
         self._deadlines = deadlines
         self._trust = trust
         self._environment = environment
         self._pool: ConnectionPool | None = None
         self._dropped = UnsupportedFields(warn)
-        self._messages = PrefixEncoder(without_reasoning_items)
+        self._converts_for: frozenset[str] = frozenset()
+        """The dropped fields that messages and tools are converted for."""
+        self._messages = PrefixEncoder(convert_message)
         self._tools = PrefixEncoder()
 
     @classmethod
@@ -67,23 +64,21 @@ class Anthropic:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream the events of one answer. Raises ModelError."""
-        endpoint = await self._resolve_endpoint()
+        endpoint = await self._endpoint.find()
         pool = self._pool = self._pool or ConnectionPool(
             endpoint.base_url, self._deadlines, self._trust, self._environment
         )
         while True:
-            dropped = self._dropped.names
-            fields, betas = (
-                drop_fields(build_body(request, endpoint.extra_body), dropped),
-                collect_betas(request, dropped),
-            )
+            betas = collect_betas(request, self._dropped.names)
             head = build_headers(request, endpoint)
             if betas:
                 head[BETA_HEADER] = ",".join(betas)
             try:
-                async with pool.post(endpoint.url("/v1/messages"), head, self._encode(fields), parse_error) as answer:
+                content = self.encode_body(request, endpoint, self._dropped.names)
+                async with pool.post(endpoint.url("/v1/messages"), head, content, parse_error) as answer:
                     async for batch in answer.batches():
-                        for event in parse_events(batch):
+                        events = parse_events(batch)
+                        for event in join_texts(events) if request.joins_texts else events:
                             if event.type == "message_start":
                                 event.request_id = answer.headers.get("request-id")
                                 event.quota = parse_quota(answer.headers) if has_quota(endpoint) else None
@@ -96,32 +91,31 @@ class Anthropic:
                 exc.message = endpoint.without_key(exc.message)
                 if not has_quota(endpoint):
                     exc.quota = None
-                if exc.status == 401 and self._find is not None:
-                    self._endpoint = None
+                if exc.status == 401:
+                    self._endpoint.forget()
                 if exc.status is not None:
                     from parley.models.advice import add_advice
 
                     add_advice(exc, endpoint, request.model)
+                fields = drop_fields(build_body(request, endpoint.extra_body), self._dropped.names)
                 self._dropped.record(exc, optional_fields(fields, betas))
 
-    def _encode(self, fields: Json) -> bytes:
-        """The JSON of a body. Its long lists have changed little since the request before."""
-        lists = {"messages": self._messages.encode(fields["messages"])}
-        if "tools" in fields:
-            lists["tools"] = self._tools.encode(fields["tools"])
+    def encode_body(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> bytes:
+        """The JSON of a body without the dropped fields. Its long lists are mostly those of the request before."""
+        if dropped != self._converts_for:
+            self._converts_for = dropped = frozenset(dropped)
+            self._messages = PrefixEncoder(partial(convert_message, dropped=dropped))
+            self._tools = PrefixEncoder(partial(convert_tool, dropped=dropped))
+        body = build_body(request, endpoint.extra_body)
+        encoders = {"messages": self._messages, "tools": self._tools}
+        lists = {name: [encoder.encode(body[name])] for name, encoder in encoders.items() if name in body}
+        fields = drop_fields({name: [] if name in lists else value for name, value in body.items()}, dropped)
         return encode_object(fields, lists)
 
     async def close(self) -> None:
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
-
-    async def _resolve_endpoint(self) -> ModelEndpoint:
-        """Raises ModelError."""
-        if self._endpoint is None and self._find is not None:
-            self._endpoint = await asyncio.to_thread(self._find)
-        assert self._endpoint is not None
-        return self._endpoint
 
 
 def build_body(request: ModelRequest, extra: Json) -> Json:
@@ -167,9 +161,27 @@ def drop_fields(fields: Json, dropped: Collection[str]) -> Json:
         return fields
     remaining = {name: value for name, value in fields.items() if name not in dropped}
     if drops_deferral(dropped):
-        remaining["tools"] = [{key: tool[key] for key in tool if key != DEFER} for tool in fields.get("tools", ())]
+        remaining["tools"] = [without_deferral(tool) for tool in fields.get("tools", ())]
         remaining["messages"] = replace_references(fields["messages"])
     return without_cache_mark(remaining) if CACHE_MARK in dropped else remaining
+
+
+def convert_message(message: Json, dropped: Collection[str] = ()) -> list[Json]:
+    """What is sent for a message: without what only the Responses API takes back, and without unsupported fields."""
+    found = without_reasoning_items(message)
+    if drops_deferral(dropped):
+        found = replace_references(found)
+    return [without_cache_mark(one) for one in found] if CACHE_MARK in dropped else found
+
+
+def convert_tool(tool: Json, dropped: Collection[str]) -> list[Json]:
+    """What is sent for a tool: without unsupported fields."""
+    found = without_deferral(tool) if drops_deferral(dropped) else tool
+    return [without_cache_mark(found) if CACHE_MARK in dropped else found]
+
+
+def without_deferral(tool: Json) -> Json:
+    return {key: value for key, value in tool.items() if key != DEFER}
 
 
 def drops_deferral(dropped: Collection[str]) -> bool:

@@ -2,6 +2,8 @@
 
     build_body(request, "gpt-5", declared)     -> the JSON object to send
 
+`build_fields` is the same with the tools and messages not converted yet, for a backend that keeps converted ones.
+
 One of our messages becomes one or more chat messages: tool results are separate messages, and images in tool results
 follow in a user message. The conversion of a message depends only on that message, so the prefix of a request does
 not change and prompt caches stay valid.
@@ -9,7 +11,7 @@ not change and prompt caches stay valid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
@@ -24,6 +26,16 @@ OPTIONAL = (USAGE, "max_tokens", "max_completion_tokens", "reasoning_effort", "r
 
 def build_body(request: ModelRequest, name: str, declared: Collection[str], dropped: Collection[str] = ()) -> Json:
     """The request body."""
+    fields = build_fields(request, name, declared, dropped)
+    keeps = keeps_reasoning(declared, dropped)
+    if "tools" in fields:
+        fields["tools"] = [converted for tool in request.tools for converted in convert_tool(tool)]
+    messages = (converted for message in request.messages for converted in convert_message(message, keeps))
+    return {**fields, "messages": [*system_messages(request), *messages]}
+
+
+def build_fields(request: ModelRequest, name: str, declared: Collection[str], dropped: Collection[str]) -> Json:
+    """The request body, with `tools` and `messages` as they are in the request."""
     fields: Json = {"model": name, "stream": True}
     if USAGE not in dropped:
         fields[USAGE] = {"include_usage": True}
@@ -33,10 +45,14 @@ def build_body(request: ModelRequest, name: str, declared: Collection[str], drop
     if request.output_schema is not None:
         schema = {"name": "answer", "schema": request.output_schema}
         fields["response_format"] = {"type": "json_schema", "json_schema": schema}
-    if tools := [convert_tool(tool) for tool in request.tools if "input_schema" in tool]:
-        fields["tools"] = tools
-    keeps = "reasoning_content" in declared and "reasoning_content" not in dropped
-    return {**fields, "messages": convert_messages(request, keeps_reasoning=keeps)}
+    if any("input_schema" in tool for tool in request.tools):
+        fields["tools"] = request.tools
+    return {**fields, "messages": request.messages}
+
+
+def keeps_reasoning(declared: Collection[str], dropped: Collection[str]) -> bool:
+    """Whether the server takes reasoning back."""
+    return "reasoning_content" in declared and "reasoning_content" not in dropped
 
 
 def max_tokens_field(request: ModelRequest, declared: Collection[str], dropped: Collection[str]) -> Json:
@@ -50,23 +66,33 @@ def max_tokens_field(request: ModelRequest, declared: Collection[str], dropped: 
     return next(({name: request.max_tokens} for name in names if name not in dropped), {})
 
 
-def convert_tool(tool: Json) -> Json:
+def convert_tool(tool: Json) -> list[Json]:
+    """A tool. Server tools of another backend are left out."""
+    if "input_schema" not in tool:
+        return []
     function = {"name": tool["name"], "description": tool.get("description", ""), "parameters": tool["input_schema"]}
-    return {"type": "function", "function": function}
+    return [{"type": "function", "function": function}]
 
 
-def convert_messages(request: ModelRequest, *, keeps_reasoning: bool = False) -> list[Json]:
-    """The conversation as chat messages."""
+def system_messages(request: ModelRequest) -> list[Json]:
+    """The messages before the conversation."""
     system = "\n\n".join(block["text"] for block in request.system if block.get("text"))
-    found: list[Json] = [{"role": "system", "content": system}] if system else []
-    for message in request.messages:
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        if message["role"] == "assistant":
-            found += convert_assistant(blocks, keeps_reasoning)
-        else:
-            found += convert_user(blocks)
-    return found
+    return [{"role": "system", "content": system}] if system else []
+
+
+def convert_message(message: Json, keeps_reasoning: bool = False) -> list[Json]:
+    """One message of the conversation as chat messages."""
+    content = message["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return convert_assistant(blocks, keeps_reasoning) if message["role"] == "assistant" else convert_user(blocks)
+
+
+def collect_call_ids(message: Json) -> Iterator[str]:
+    """The ids of the tool calls in a message."""
+    content = message["content"]
+    for block in content if isinstance(content, list) else ():
+        if block.get("type") == "tool_use":
+            yield block["id"]
 
 
 def convert_assistant(blocks: list[Json], keeps_reasoning: bool) -> list[Json]:

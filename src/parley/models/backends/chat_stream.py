@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.base import ModelEvent, read_event
+from parley.models.base import Delta, ModelEvent, read_event
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json, Struct, replace_lone_surrogates
 
@@ -291,7 +291,9 @@ def message_start(id: str, model: str, usage: Json) -> ModelEvent:
 
 
 def delta_event(index: int, delta: Json) -> ModelEvent:
-    return make_event({"type": "content_block_delta", "index": index, "delta": delta})
+    """An answer has thousands of them, so it is not read from its JSON again."""
+    raw = msgspec.json.encode({"type": "content_block_delta", "index": index, "delta": delta})
+    return ModelEvent("content_block_delta", index, delta=Delta(**delta), raw=raw)
 
 
 def make_event(event: Json) -> ModelEvent:

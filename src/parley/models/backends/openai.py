@@ -7,18 +7,20 @@ The server and its key come from the environment. They never come from the model
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import ClassVar, Protocol
 
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.backends.chat_request import OPTIONAL, build_body
+from parley.models.backends import chat_request
+from parley.models.backends.chat_request import collect_call_ids
 from parley.models.backends.chat_stream import ChatStream
 from parley.models.backends.unsupported_fields import UnsupportedFields
-from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
-from parley.models.endpoint import ModelEndpoint
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, join_texts
+from parley.models.encoding import Convert, PrefixEncoder, encode_object
+from parley.models.endpoint import EndpointFinder, ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal, read_error
 from parley.protocol.base import Json
 
@@ -61,6 +63,7 @@ class OpenAI:
 
     service: ClassVar[str] = "openai"
     path: ClassVar[str] = "/chat/completions"
+    conversation_field: ClassVar[str] = "messages"
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class OpenAI:
         trust: Trust | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._find = endpoint if callable(endpoint) else lambda: endpoint
+        self._endpoint = EndpointFinder(endpoint)
         self._name = name
         self._new_id = new_id
         self._deadlines = deadlines
@@ -80,6 +83,10 @@ class OpenAI:
         self._environment = environment
         self._pool: ConnectionPool | None = None
         self._dropped = UnsupportedFields(warn)
+        self._tools = PrefixEncoder(self._convert_tool)
+        self._messages = PrefixEncoder()
+        self._converts_for: tuple[frozenset[str], frozenset[str]] | None = None
+        """The declared and dropped fields that messages are converted for."""
 
     @classmethod
     def open(cls, setup: ModelSetup, name: str) -> Model:
@@ -95,25 +102,24 @@ class OpenAI:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream the events of one answer. Raises ModelError."""
-        endpoint = await asyncio.to_thread(self._find)
+        endpoint = await self._endpoint.find()
         pool = self._pool = self._pool or ConnectionPool(
             endpoint.base_url, self._deadlines, self._trust, self._environment
         )
         while True:
-            fields = {**self._build_body(request, endpoint), **endpoint.extra_body}
-            content = msgspec.json.encode(fields)
-            stream = self._open_stream(request, len(content))
+            content = self.encode_body(request, endpoint, self._dropped.names)
+            stream = self._open_stream(self._messages.list_names(), len(content))
             try:
                 async with pool.post(
                     endpoint.url(self.path), build_headers(request, endpoint), content, parse_error
                 ) as answer:
                     async for batch in answer.batches():
-                        for data in batch:
-                            for event in stream.feed(data):
-                                if event.type == "message_start":
-                                    event.request_id = answer.headers.get("x-request-id")
-                                answer.has_content = True
-                                yield event
+                        events = (event for data in batch for event in stream.feed(data))
+                        for event in join_texts(events) if request.joins_texts else events:
+                            if event.type == "message_start":
+                                event.request_id = answer.headers.get("x-request-id")
+                            answer.has_content = True
+                            yield event
                         answer.is_finished = stream.is_done
                 for event in stream.end():
                     yield event
@@ -129,18 +135,48 @@ class OpenAI:
                     from parley.models.advice import add_advice
 
                     add_advice(exc, endpoint, self._name)
-                self._dropped.record(exc, self._optional_fields(fields))
+                if exc.status == 401:
+                    self._endpoint.forget()
+                self._dropped.record(exc, self._optional_fields(request, endpoint))
 
-    def _build_body(self, request: ModelRequest, endpoint: ModelEndpoint) -> Json:
-        return build_body(request, self._name, endpoint.declared, self._dropped.names)
+    def encode_body(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> bytes:
+        """The JSON of a body without the dropped fields. Its long lists are mostly those of the request before."""
+        options = endpoint.declared, frozenset(dropped)
+        if options != self._converts_for:
+            self._converts_for = options
+            self._messages = PrefixEncoder(self._make_convert(*options), collect_call_ids)
+        fields = {**self._build_fields(request, endpoint, dropped), **endpoint.extra_body}
+        opening = [msgspec.json.encode(message) for message in self._opening(request)]
+        lists: dict[str, list[bytes | bytearray]] = {
+            self.conversation_field: [*opening, self._messages.encode(request.messages)]
+        }
+        if "tools" in fields:
+            lists["tools"] = [self._tools.encode(request.tools)]
+        return encode_object(fields, {name: lists[name] for name in lists if name not in endpoint.extra_body})
 
-    def _open_stream(self, request: ModelRequest, input_chars: int) -> AnswerStream:
-        taken = collect_ids(request.messages)
+    def _build_fields(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> Json:
+        """The body with the tools and messages not converted."""
+        return chat_request.build_fields(request, self._name, endpoint.declared, dropped)
+
+    def _make_convert(self, declared: Collection[str], dropped: Collection[str]) -> Convert:
+        """The conversion of messages."""
+        keeps = chat_request.keeps_reasoning(declared, dropped)
+        return partial(chat_request.convert_message, keeps_reasoning=keeps)
+
+    def _convert_tool(self, tool: Json) -> list[Json]:
+        return chat_request.convert_tool(tool)
+
+    def _opening(self, request: ModelRequest) -> list[Json]:
+        """The converted messages before the conversation."""
+        return chat_request.system_messages(request)
+
+    def _open_stream(self, taken: Collection[str], input_chars: int) -> AnswerStream:
         return ChatStream(model=self._name, new_id=self._new_id, taken=taken, input_chars=input_chars)
 
-    def _optional_fields(self, fields: Json) -> Iterable[str]:
+    def _optional_fields(self, request: ModelRequest, endpoint: ModelEndpoint) -> Iterable[str]:
         """The optional fields of a body."""
-        return [field for field in OPTIONAL if field in fields]
+        fields = {**self._build_fields(request, endpoint, self._dropped.names), **endpoint.extra_body}
+        return [field for field in chat_request.OPTIONAL if field in fields]
 
     def _locate(self, exc: ModelError, stream: AnswerStream) -> str:
         """The text of an error, with what is known of its place in the stream."""
@@ -175,9 +211,3 @@ def parse_error(status: int, headers: Mapping[str, str], content: bytes) -> Mode
     elif status in KINDS:
         error.kind = KINDS[status]
     return error
-
-
-def collect_ids(messages: list[Json]) -> set[str]:
-    """The ids of the tool calls in the conversation."""
-    blocks = [block for message in messages if isinstance(message["content"], list) for block in message["content"]]
-    return {block["id"] for block in blocks if block.get("type") == "tool_use"}

@@ -2,6 +2,8 @@
 
     build_body(request, "gpt-5")     -> the JSON object to send
 
+`build_fields` is the same with the tools and messages not converted yet, for a backend that keeps converted ones.
+
 Nothing is stored on the server, so every request has the whole conversation, reasoning items included. The conversion
 of a message depends only on that message and the model, so the prefix of a request does not change and prompt caches
 stay valid.
@@ -37,6 +39,16 @@ EFFORTS = ((4_000, "low"), (10_000, "medium"))
 
 def build_body(request: ModelRequest, name: str, dropped: Collection[str] = ()) -> Json:
     """The request body."""
+    fields = build_fields(request, name, dropped)
+    if "tools" in fields:
+        fields["tools"] = [converted for tool in request.tools for converted in convert_tool(tool)]
+    has_phase = "phase" not in dropped
+    items = (item for message in request.messages for item in convert_message(message, name, has_phase))
+    return {**fields, "input": list(items)}
+
+
+def build_fields(request: ModelRequest, name: str, dropped: Collection[str]) -> Json:
+    """The request body, with `tools` and `input` as they are in the request."""
     fields: Json = {"model": name, "stream": True, "store": False}
     if request.session_id:
         fields["prompt_cache_key"] = request.session_id
@@ -51,10 +63,10 @@ def build_body(request: ModelRequest, name: str, dropped: Collection[str] = ()) 
         fields["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.output_schema}}
     if system := "\n\n".join(block["text"] for block in request.system if block.get("text")):
         fields["instructions"] = system
-    if tools := [convert_tool(tool) for tool in request.tools if "input_schema" in tool]:
-        fields["tools"] = tools
+    if any("input_schema" in tool for tool in request.tools):
+        fields["tools"] = request.tools
     kept = {key: value for key, value in fields.items() if key not in dropped}
-    return {**kept, "input": list(convert_messages(request.messages, name, has_phase="phase" not in dropped))}
+    return {**kept, "input": request.messages}
 
 
 def optional_fields(fields: Json) -> Iterator[str]:
@@ -85,21 +97,20 @@ def choose_effort(request: ModelRequest) -> str | None:
     return next((effort for most, effort in EFFORTS if budget <= most), "high")
 
 
-def convert_tool(tool: Json) -> Json:
+def convert_tool(tool: Json) -> list[Json]:
+    """A tool. Server tools of another backend are left out."""
+    if "input_schema" not in tool:
+        return []
     # Without `strict`, the API would make every parameter required.
     function = {"name": tool["name"], "description": tool.get("description", ""), "parameters": tool["input_schema"]}
-    return {"type": "function", **function, "strict": False}
+    return [{"type": "function", **function, "strict": False}]
 
 
-def convert_messages(messages: list[Json], model: str, *, has_phase: bool = True) -> Iterator[Json]:
-    """The conversation as input items."""
-    for message in messages:
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        if message["role"] == "assistant":
-            yield from convert_assistant(blocks, model, has_phase)
-        else:
-            yield from convert_user(blocks)
+def convert_message(message: Json, model: str, has_phase: bool = True) -> list[Json]:
+    """One message of the conversation as input items."""
+    content = message["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return convert_assistant(blocks, model, has_phase) if message["role"] == "assistant" else convert_user(blocks)
 
 
 def convert_assistant(blocks: list[Json], model: str, has_phase: bool) -> list[Json]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
+import msgspec
+
 from parley.errors import ModelError
 from parley.models.backends.anthropic import is_content, parse_event
 from parley.models.base import Model, ModelEvent, ModelRequest
@@ -27,10 +29,12 @@ class FaultyModel:
         self._deadlines = deadlines
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        events: AsyncGenerator[ModelEvent, None] = self._model.stream(request)
         fault = self._plan.next()
-        if fault is not None:
-            events = apply_fault(events, fault, self._deadlines)
+        if fault is None:
+            events = self._model.stream(request)
+        else:
+            each = msgspec.structs.replace(request, joins_texts=False)  # faults count events
+            events = apply_fault(self._model.stream(each), fault, self._deadlines)
         async with aclosing(events) as stream:
             async for event in stream:
                 yield event

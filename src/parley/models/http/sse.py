@@ -57,9 +57,7 @@ def event_data(event: bytes) -> bytes | None:
     first = event.find(b"data:")
     if first < 0:
         return None
-    if event.find(b"\ndata:", first) < 0 and (first == 0 or event[first - 1] == 0x0A):
-        # The usual case: one data line at the end.
-        end = event.find(b"\n", first)
-        return event[first + 5 : end if end >= 0 else None].strip()
+    if event.find(b"\n", first) < 0 and (first == 0 or event[first - 1] == 0x0A):
+        return event[first + 5 :].strip()  # the usual case: one data line at the end
     lines = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]
     return b"\n".join(lines) if lines else None

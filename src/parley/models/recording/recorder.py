@@ -120,6 +120,7 @@ class Recorder:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         answer = ResponseRecorder(self._writer, self._writer.write_request(request))
+        request = msgspec.structs.replace(request, joins_texts=False)  # every event is recorded
         try:
             async with aclosing(self._model.stream(request)) as events:
                 async for event in events:

@@ -6,6 +6,9 @@ A dialect may keep state: there is one object per connection, it sees every line
 decoded only after the engine has taken the ones before it. What it can answer by itself it returns as a `Reply`
 instead of a message. Time and ids come from a `DialectContext`.
 
+A dialect may also have `encode_events(events) -> bytes`: the lines of several new stream events, each with its line
+feed. They must be those of `encode`, only made faster.
+
 Events that only some dialects report are sent to all of them (`DIALECT_EVENTS` in messages/dialects.py); the
 canonical dialect writes no line for those.
 

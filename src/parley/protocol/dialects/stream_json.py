@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from parley.protocol.base import Message, decode, encode
+from parley.protocol.base import Message, decode, encode, encode_lines
 from parley.protocol.dialects.base import DialectContext, DialectProfile
+from parley.protocol.messages.conversation import StreamEvent
 from parley.protocol.messages.dialects import DIALECT_EVENTS
 
 
@@ -22,3 +24,6 @@ class StreamJson:
 
     def encode(self, message: Message) -> list[bytes]:
         return [] if type(message) in DIALECT_EVENTS else [encode(message)]
+
+    def encode_events(self, events: Sequence[StreamEvent]) -> bytes:
+        return encode_lines(events)

@@ -431,7 +431,7 @@ async def test_a_long_call_gives_signs_of_life() -> None:
 class Nobody:
     """A host that does not listen."""
 
-    def send(self, message: Message) -> None:
+    def send(self, *messages: Message) -> None:
         pass
 
     async def request(self, request: Request, request_id: str | None = None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -19,9 +19,17 @@ from parley.engine.context.history import (
     is_paired,
     make_policy,
     threshold,
+    with_cache_marker,
 )
 from parley.errors import UsageError
+from parley.models.backends import anthropic, chat_request, responses_request
+from parley.models.backends.anthropic import Anthropic
+from parley.models.backends.openai import OpenAI
+from parley.models.backends.reasoning_items import PHASE, pack, without_reasoning_items
+from parley.models.backends.responses import OpenAIResponses
+from parley.models.base import ModelRequest
 from parley.models.encoding import PrefixEncoder
+from parley.models.endpoint import ModelEndpoint
 from parley.protocol.base import Json
 from parley.stores.base import Entry
 
@@ -182,10 +190,20 @@ def test_results_stand_in_the_order_of_their_calls_and_before_what_else_was_said
 
 
 THOUGHT: Json = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-BLOCKS = st.lists(st.sampled_from([text("a"), text(" "), text("é", citations=[]), THOUGHT, CALL]), max_size=3)
+PACKED: Json = {**THOUGHT, "signature": pack("m", {"id": "r1", "encrypted_content": "e"})}
+PIXEL: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+LOADED: Json = {**RESULT, "content": [{"type": "tool_reference", "tool_name": "Grep"}]}
+SHOWN: Json = {**RESULT, "content": [text("See"), PIXEL], "is_error": True}
+MEMORY = text("Contents of /a/CLAUDE.md:\n\nBe brief.")
+SAID = [text("a"), text(" "), text("é", citations=[]), {**text("f"), PHASE: "final_answer"}, THOUGHT, PACKED, CALL]
+BLOCKS = st.lists(st.sampled_from(SAID), max_size=3)
 LINES = st.one_of(
     st.tuples(st.just("assistant"), BLOCKS, st.sampled_from(["m1", "m2", "m3", None])),
-    st.tuples(st.just("user"), st.lists(st.sampled_from([text("b"), text(""), RESULT]), max_size=3), st.none()),
+    st.tuples(
+        st.just("user"),
+        st.lists(st.sampled_from([text("b"), text(""), MEMORY, PIXEL, RESULT, LOADED, SHOWN]), max_size=3),
+        st.none(),
+    ),
     st.tuples(st.just("cut"), st.integers(0, 30), st.none()),
     st.tuples(st.just("boundary"), st.integers(0, 30), st.none()),
     st.tuples(st.just("reset"), st.none(), st.none()),
@@ -228,7 +246,73 @@ def test_messages_that_are_kept_are_those_that_would_be_made_again(
                     history.apply(step)
 
         assert kept.render(end) == fresh.render(end)
+        blocks = [block for part in kept.list_messages() for block in part.content]
+        assert len(kept.memory_texts) == blocks.count(MEMORY)
         assert b"[%b]" % bytes(encoder.encode(kept.render())) == msgspec.json.encode(fresh.render())
+
+
+ENDPOINT = ModelEndpoint(
+    base_url="", auth=None, extra_body={"top_k": 3}, declared=frozenset({"reasoning_content", "reasoning_effort"})
+)
+TOOLS: list[Json] = [
+    {"name": "Read", "description": "Reads.", "input_schema": {}, "cache_control": {"type": "ephemeral"}},
+    {"name": "Grep", "description": "Finds.", "input_schema": {}, "defer_loading": True},
+    {"type": "web_search_20250305", "name": "web_search"},
+]
+DROPPED = st.frozensets(
+    st.sampled_from(["thinking", "metadata", "cache_control", "defer_loading", "phase", "reasoning_content"])
+)
+
+
+def make_request(messages: list[Json], number: int) -> ModelRequest:
+    return ModelRequest(
+        model="m",
+        system=[text("Be brief.")] if number % 3 else [],
+        messages=with_cache_marker(messages),
+        tools=TOOLS if number % 2 else [],
+        max_tokens=100,
+        thinking={"type": "adaptive"},
+        session_id="s",
+    )
+
+
+def messages_body(request: ModelRequest, dropped: frozenset[str]) -> Json:
+    body = anthropic.drop_fields(anthropic.build_body(request, ENDPOINT.extra_body), dropped)
+    return {**body, "messages": [one for message in body["messages"] for one in without_reasoning_items(message)]}
+
+
+def chat_body(request: ModelRequest, dropped: frozenset[str]) -> Json:
+    return {**chat_request.build_body(request, "m", ENDPOINT.declared, dropped), **ENDPOINT.extra_body}
+
+
+def responses_body(request: ModelRequest, dropped: frozenset[str]) -> Json:
+    return {**responses_request.build_body(request, "m", dropped), **ENDPOINT.extra_body}
+
+
+@given(st.lists(LINES, max_size=20), st.lists(DROPPED, min_size=1, max_size=3), st.integers(0, 20))
+def test_bodies_that_reuse_what_was_sent_are_those_of_a_new_process(
+    lines: list[tuple[str, Any, str | None]], dropped: list[frozenset[str]], end: int
+) -> None:
+    """Byte for byte, whatever was cut, summarized, repaired, reset or asked beside, and what a server rejects."""
+    backends: list[tuple[Anthropic | OpenAI, Callable[[ModelRequest, frozenset[str]], Json]]] = [
+        (Anthropic(ENDPOINT), messages_body),
+        (OpenAI(ENDPOINT, "m", str), chat_body),
+        (OpenAIResponses(ENDPOINT, "m", str), responses_body),
+    ]
+    history = History()
+    for number, step in enumerate(make_entries(lines)):
+        if isinstance(step, str):
+            history.repair(step)
+        else:
+            history.apply(step)
+        fields = dropped[number * len(dropped) // (2 * len(lines))]
+        for messages in (history.render(), history.render(end)):
+            for backend, build_body in backends:
+                request = make_request(messages, number // 4)
+
+                found = backend.encode_body(request, ENDPOINT, fields)
+
+                assert found == msgspec.json.encode(build_body(request, fields))
 
 
 def test_messages_before_the_last_answer_are_the_same_objects_every_time() -> None:

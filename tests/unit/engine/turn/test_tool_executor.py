@@ -65,7 +65,7 @@ class Answering:
         self.answer = answer
         self.asked: list[CanUseTool] = []
 
-    def send(self, message: Message) -> None:
+    def send(self, *messages: Message) -> None:
         pass
 
     async def request(self, request: Request, request_id: str | None = None) -> Any:

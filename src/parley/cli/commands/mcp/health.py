@@ -189,7 +189,7 @@ class NoListener:
 class NoHost:
     """A `Host` without a client."""
 
-    def send(self, message: object) -> None:
+    def send(self, *messages: object) -> None:
         pass
 
     async def request(self, request: object, request_id: str | None = None) -> Any:
