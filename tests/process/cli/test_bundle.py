@@ -15,7 +15,7 @@ import parley
 TURN = "from parley.cli.main import main; main(['--print', '--model', 'offline', 'say Hi'])\n"
 LOADERS = TURN + (
     "import sys; from collections import Counter\n"
-    "loaded = [module for name, module in sys.modules.items() if name.startswith('parley.')]\n"
+    "loaded = [module for name, module in sys.modules.items() if name.startswith(('parley.', 'asyncio.'))]\n"
     "count = Counter(type(module.__loader__).__name__ for module in loaded)\n"
     "print(count['BundleLoader'] > 100, count['SourceFileLoader'] < 12)\n"
 )
@@ -60,10 +60,20 @@ def test_the_second_run_loads_its_modules_from_the_file(installed: Path) -> None
 
 def test_a_changed_module_is_loaded_from_its_source(installed: Path) -> None:
     run(installed, TURN)
-    source = installed / "engine" / "text.py"
+    source = installed / "engine" / "clock.py"
     source.write_text(source.read_text() + "\nADDED = 'new'\n")
-    program = TURN + "from parley.engine import text; print(text.ADDED, type(text.__loader__).__name__)"
+    program = TURN + "from parley.engine import clock; print(clock.ADDED, type(clock.__loader__).__name__)"
     assert run(installed, program) == "Hi\nnew SourceFileLoader\n"
+
+
+def test_a_module_in_the_place_of_one_of_the_standard_library_is_not_kept(installed: Path) -> None:
+    own = installed.parents[1] / "shadows"
+    own.mkdir()
+    (own / "heapq.py").write_text("from _heapq import *; SHADOW = True\n")
+    program = TURN + "import heapq; print(hasattr(heapq, 'SHADOW'))"
+    path = f"{own}{os.pathsep}{installed.parent}"
+    assert run(installed, program, PYTHONPATH=path) == "Hi\nTrue\n"
+    assert run(installed, program) == "Hi\nFalse\n"
 
 
 def test_tracebacks_and_inspect_show_the_source(installed: Path) -> None:
