@@ -22,8 +22,7 @@ BUDGETS = {
 }
 """The most that parley may load until the reply to `initialize`, and until the result of a first prompt over HTTP.
 
-About 3 % more than it loads. Modules, classes and bytecode (in bytes) are those of parley; patterns are all that are
-compiled.
+About 3 % more than it loads. Modules, classes, compiled patterns and bytecode (in bytes) are those of parley.
 """
 ADVICE = (
     "The start has become slower. Import what not every session needs in the function that uses it, and pass patterns "
@@ -41,7 +40,10 @@ def count_class(body, *args, **options):
     return build_class(body, *args, **options)
 
 def count_pattern(*args):
-    counts["patterns"] += 1
+    frame = sys._getframe(1)
+    while frame.f_globals["__name__"] in ("re", "functools"):
+        frame = frame.f_back
+    counts["patterns"] += frame.f_globals["__name__"].startswith("parley.")
     return compile_pattern(*args)
 
 def bytes_of(code):

@@ -19,7 +19,7 @@ from parley.errors import UsageError
 from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
-from parley.tools.base import InvalidInput, PreparesInput, Tool, make_context, read_input
+from parley.tools.base import InvalidInput, Tool, make_context, prepares_input, read_input
 from parley.tools.catalog import canonical_name
 
 VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
@@ -91,7 +91,7 @@ class PermissionChecker:
         """Return the input in the form that is decided on. Raises UsageError if it is invalid for the tool."""
         if tool is None:
             return input
-        if isinstance(tool, PreparesInput):
+        if prepares_input(tool):
             input = tool.prepare(input, self._context)
         try:
             read_input(tool, input)

@@ -29,11 +29,11 @@ from parley.protocol.blocks import Block, ToolUse
 from parley.tools.base import (
     Context,
     InvalidInput,
-    PreparesInput,
     Tool,
     ToolOutput,
     ToolRegistry,
     always_asks,
+    prepares_input,
     read_input,
     runs_elsewhere,
 )
@@ -168,7 +168,7 @@ class ToolExecutor:
         return self._prepare(self._find(call.name), call)
 
     def _prepare(self, tool: Tool | None, call: ToolUse) -> ToolUse:
-        if not isinstance(tool, PreparesInput) or is_unreadable(call):
+        if tool is None or not prepares_input(tool) or is_unreadable(call):
             return call
         return ToolUse({**call.json, "input": tool.prepare(call.input, self.context)})
 
