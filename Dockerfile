@@ -7,7 +7,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY src src
 # Bytecode is compiled here: the user of the image cannot write it, and a start without it takes twice as long.
 RUN python -m venv /opt/parley \
-    && /opt/parley/bin/pip install --no-cache-dir --compile ".${EXTRAS:+[$EXTRAS]}"
+    && /opt/parley/bin/pip install --no-cache-dir --compile ".${EXTRAS:+[$EXTRAS]}" \
+    && /opt/parley/bin/parley --print --model offline "say Hello"
 
 FROM python:3.13-slim
 # Agents use git; rg comes with Parley. The home directory is writable for `docker run --user`, as /tmp is.

@@ -442,6 +442,8 @@ def main() -> int:
             ca_file=str(certificate),
             runs=options.runs or plan.runs,
         )
+        # One run of each engine that is not killed: an engine may write compiled code when it exits.
+        measure(options.engines, plan, one_shot, 0)
         for name in options.only.split(","):
             title, take, divisor = MEASURES[name]
             measured[name] = measure(options.engines, plan, take, max(1, plan.runs // divisor))

@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
+    from traceback import StackSummary
+    from types import FrameType
 
 DEFERRED = {
     "asyncio.sslproto",
     "asyncio.staggered",
+    "concurrent.futures",
     "hashlib",
     "idna",
     "importlib.metadata",
@@ -30,6 +33,7 @@ DEFERRED = {
     "ipaddress",
     "linecache",
     "locale",
+    "logging",
     "msgspec.inspect",
     "msgspec.toml",
     "msgspec.yaml",
@@ -37,6 +41,7 @@ DEFERRED = {
     "ssl",
     "subprocess",
     "textwrap",
+    "traceback",
     "trio",
     "truststore",
     "urllib.parse",
@@ -156,15 +161,47 @@ def quote_from_bytes(data: bytes) -> str:
     return quote(data)
 
 
+class LazyLogger:
+    """For asyncio and concurrent.futures, which create their loggers on import.
+
+    Loads `logging` when it is used. Debug messages do not count as use: until then, they are not enabled.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def debug(self, *args: object, **options: object) -> None:
+        if type(sys.modules["logging"]) is not LazyModule:
+            self.__getattr__("debug")(*args, **options)
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        from logging import Logger  # loads the module
+
+        found: Callable[..., object] = getattr(Logger.manager.getLogger(self._name), name)
+        return found
+
+
+def extract_stack(frame: FrameType | None = None, limit: int | None = None) -> StackSummary:
+    """For asyncio, which looks it up on import but uses it only in debug mode."""
+    from traceback import StackSummary, walk_stack  # loads the module
+
+    stack = StackSummary.extract(walk_stack(frame or sys._getframe(1)), limit=limit)
+    stack.reverse()
+    return stack
+
+
 class SSLSocket:
     """For asyncio, which refuses such sockets. There are none before `ssl` is loaded, which replaces this class."""
 
 
-KNOWN: dict[str, dict[str, Callable[..., object] | int]] = {
+KNOWN: dict[str, dict[str, Callable[..., object] | int | str]] = {
+    "concurrent.futures": {name: name for name in ("FIRST_COMPLETED", "FIRST_EXCEPTION", "ALL_COMPLETED")},
     "importlib.metadata": {"version": version},
+    "logging": {"DEBUG": 10, "getLogger": LazyLogger},
     "platform": {"system": system} if hasattr(os, "uname") else {},
     "ssl": {"SSLSocket": SSLSocket},
     "subprocess": {"PIPE": -1, "STDOUT": -2, "DEVNULL": -3},
+    "traceback": {"extract_stack": extract_stack},
     "urllib.parse": {"quote_from_bytes": quote_from_bytes},
 }
 """Attributes that are used during start-up and available without loading the module."""

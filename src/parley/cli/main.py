@@ -118,6 +118,9 @@ def main(argv: list[str]) -> int:
             wait_for_sigterm()
         return code
     gc.disable()  # collecting while modules load finds nothing and takes 5 ms
+    from parley.cli.bundle import install
+
+    install()
     from parley.cli.lazy_imports import defer
 
     defer()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Trust = Callable[[], "ssl.SSLContext"]
 EXTRA = "NODE_EXTRA_CA_CERTS"
-HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]")
+HASHED_NAME = r"[0-9a-f]{8}\.[0-9]"
 """A certificate that OpenSSL finds by its name."""
 BUNDLES = (
     "/etc/ssl/cert.pem",
@@ -74,6 +74,6 @@ def make_system_context() -> ssl.SSLContext:
 def is_hashed_folder(folder: str) -> bool:
     try:
         with os.scandir(folder) as entries:
-            return any(HASHED_NAME.fullmatch(entry.name) for entry in entries)
+            return any(re.fullmatch(HASHED_NAME, entry.name) for entry in entries)
     except OSError:
         return False

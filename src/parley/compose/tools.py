@@ -25,7 +25,7 @@ from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
 from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
-from parley.tools.base import ListsAgents, TakesOptions, Tool, ToolRegistry, Workspace
+from parley.tools.base import Tool, ToolRegistry, Workspace, lists_agents, takes_options
 from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, canonical_name, find_traits, load_external
 from parley.tools.selection import ToolSelection, select_tools
 from parley.workspace.checkpoint.store import CheckpointStore
@@ -132,9 +132,9 @@ def list_tools(launch: LaunchContext | None = None) -> tuple[str, ...]:
 def make_tool(name: str, agents: Callable[[], AgentRegistry] | None = None, options: CliOptions | None = None) -> Tool:
     """Raises UsageError if there is no such tool."""
     tool = load_tool(name)()
-    if options is not None and isinstance(tool, TakesOptions):
+    if options is not None and takes_options(tool):
         tool = tool.with_options(options)
-    return tool.with_agents(agents().to_json) if agents is not None and isinstance(tool, ListsAgents) else tool
+    return tool.with_agents(agents().to_json) if agents is not None and lists_agents(tool) else tool
 
 
 def find_definition(name: str) -> Json | None:

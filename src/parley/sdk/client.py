@@ -17,43 +17,33 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import AsyncIterable
-from types import TracebackType
-from typing import Any, Generic, Literal, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
-from parley.protocol.base import Json
-from parley.protocol.messages import requests as wire
-from parley.sdk.budget import BudgetMeter, limit_options
 from parley.sdk.controls import Controls
 from parley.sdk.errors import CLIConnectionError, NotConnected, Unfit
 from parley.sdk.hooks import Registry
-from parley.sdk.launch.args import LaunchSpec, build_launch
-from parley.sdk.launch.handshake import build_initialize, stream_close_seconds
-from parley.sdk.launch.in_process import InProcessEngine, connect_in_process
 from parley.sdk.launch.validation import check_types
 from parley.sdk.options import Options
-from parley.sdk.runtime.background import Job, start
-from parley.sdk.runtime.connection import LINE_CAP_BYTES, EngineConnection
-from parley.sdk.runtime.mcp_servers import HostedServer, to_hosted
-from parley.sdk.runtime.message_router import MessageRouter, end_error
-from parley.sdk.runtime.prompts import (
-    Prompt,
-    build_line,
-    build_user,
-    check_prompt,
-    later,
-    new_uuid,
-    send_prompt,
-    send_prompts,
-)
-from parley.sdk.runtime.request_handlers import RequestHandler
-from parley.sdk.runtime.streams import MessageStream, ResponseStream
-from parley.sdk.runtime.transport import CustomWire, Ended, Transport, Wire, write_stderr
-from parley.sdk.runtime.turns import Turn, TurnRecord
-from parley.sdk.store.stored_session import StoredSession
-from parley.sdk.structured import parser_of
 from parley.sdk.types.generic import OutputT
-from parley.sdk.types.results import RunResult
+
+# What a connection needs is imported when one is made: it takes as long as everything else together.
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable
+    from types import TracebackType
+
+    from parley.protocol.base import Json
+    from parley.protocol.messages import requests as wire
+    from parley.sdk.launch.args import LaunchSpec
+    from parley.sdk.runtime.background import Job
+    from parley.sdk.runtime.connection import EngineConnection
+    from parley.sdk.runtime.mcp_servers import HostedServer
+    from parley.sdk.runtime.prompts import Prompt
+    from parley.sdk.runtime.request_handlers import RequestHandler
+    from parley.sdk.runtime.streams import MessageStream, ResponseStream
+    from parley.sdk.runtime.transport import Transport, Wire
+    from parley.sdk.runtime.turns import Turn
+    from parley.sdk.store.stored_session import StoredSession
+    from parley.sdk.types.results import RunResult
 
 DRAIN_SECONDS = 1.0
 """How long to wait for the remaining output of an engine that failed during the handshake."""
@@ -75,6 +65,9 @@ class Client(Controls, Generic[OutputT]):
 
     def __init__(self, options: Options[OutputT] | None = None, transport: Transport | Wire | None = None) -> None:
         """Raises TypeError or ValueError for invalid options. `transport` replaces the engine's process."""
+        from parley.sdk.runtime.message_router import MessageRouter
+        from parley.sdk.runtime.request_handlers import RequestHandler
+
         self.options: Options[OutputT] = check_types(options)
         self._transport = transport
         self._connection: EngineConnection | None = None
@@ -95,6 +88,9 @@ class Client(Controls, Generic[OutputT]):
         Raises CLIConnectionError, ProcessError, ControlError, and BudgetExceeded if the shared budget is spent. If
         connecting fails, the engine and its children are ended first.
         """
+        from parley.sdk.runtime.background import start
+        from parley.sdk.runtime.prompts import check_prompt, send_prompts
+
         if prompt is not None:
             check_prompt(prompt)
         if self._connection is not None:
@@ -127,10 +123,20 @@ class Client(Controls, Generic[OutputT]):
         options = self.options
         if options.session_store is None:
             return options
+        from parley.sdk.store.stored_session import StoredSession
+
         self._stored_session = StoredSession(options)
         return options if self._transport is not None else await self._stored_session.resume_options()
 
     def _build_connection(self, options: Options[OutputT]) -> tuple[EngineConnection, LaunchSpec]:
+        from parley.sdk.budget import BudgetMeter, limit_options
+        from parley.sdk.launch.args import build_launch
+        from parley.sdk.runtime.connection import LINE_CAP_BYTES, EngineConnection
+        from parley.sdk.runtime.mcp_servers import to_hosted
+        from parley.sdk.runtime.message_router import MessageRouter, end_error
+        from parley.sdk.runtime.request_handlers import RequestHandler
+        from parley.sdk.runtime.transport import Ended
+
         router = MessageRouter()
         self.router = router
         if options.budget is not None:
@@ -159,14 +165,18 @@ class Client(Controls, Generic[OutputT]):
         return link, spec
 
     def _open_wire(self, spec: LaunchSpec, options: Options[OutputT]) -> Wire:
+        from parley.sdk.runtime.transport import CustomWire, write_stderr
+
         if self._transport is not None:
             spec.remove_files()
-            return cast(Wire, self._transport) if hasattr(self._transport, "chunks") else CustomWire(self._transport)
+            return cast("Wire", self._transport) if hasattr(self._transport, "chunks") else CustomWire(self._transport)
         cwd = os.path.abspath(options.cwd or os.curdir)
         on_stderr = options.stderr or write_stderr
         if options.engine == "local":
             if not os.path.isdir(cwd):
                 raise CLIConnectionError(f"the working directory does not exist: {cwd}")
+            from parley.sdk.launch.in_process import InProcessEngine, connect_in_process
+
             return connect_in_process(InProcessEngine(spec.argv, cwd, spec.environment, on_stderr, spec.remove_files))
         from parley.sdk.launch.find_cli import find_engine
         from parley.sdk.launch.process import EngineProcess
@@ -175,6 +185,8 @@ class Client(Controls, Generic[OutputT]):
         return EngineProcess(argv, cwd, spec.environment, on_stderr, options.user, spec.remove_files)
 
     async def _handshake(self, link: EngineConnection, initialize: wire.Initialize, handler: RequestHandler) -> Json:
+        from parley.sdk.launch.handshake import stream_close_seconds
+
         timeout_seconds = max(self.options.control_timeout_seconds, stream_close_seconds(self.options.env))
         info = await link.request(initialize, timeout_seconds)
         info = info if isinstance(info, dict) else {}
@@ -189,6 +201,8 @@ class Client(Controls, Generic[OutputT]):
 
         Raises the error that the engine reported, if any, because it explains why the connection was lost.
         """
+        from parley.sdk.runtime.message_router import end_error
+
         if isinstance(error, CLIConnectionError) and not isinstance(error, Unfit):
             await link.wait_finished(DRAIN_SECONDS)
         before, link.closing = link.end, True
@@ -249,6 +263,9 @@ class Client(Controls, Generic[OutputT]):
         `uuid` is the id of the prompt; ValueError is raised if another prompt with it is waiting. Raises BudgetExceeded
         if the shared budget is spent, NotConnected, and CLIConnectionError if the engine has exited.
         """
+        from parley.sdk.runtime.prompts import build_user, later, new_uuid
+        from parley.sdk.runtime.turns import Turn, TurnRecord
+
         link, router = self.connected(), self.router
         record = TurnRecord(uuid or new_uuid(), self._parser())
         # Built now, so that an invalid prompt is an error here.
@@ -288,6 +305,8 @@ class Client(Controls, Generic[OutputT]):
         `output_type` that the output does not match. Raises what `ask` raises. Cancelling the call withdraws a prompt
         that waits; a turn that runs continues until `interrupt`.
         """
+        from parley.sdk.types.results import RunResult
+
         turn = await self.ask(prompt)
         try:
             await turn.text(check=check)
@@ -300,7 +319,11 @@ class Client(Controls, Generic[OutputT]):
         return result
 
     def _parser(self) -> Any:
-        return None if self.options.output_type is None else parser_of(self.options.output_type)
+        if self.options.output_type is None:
+            return None
+        from parley.sdk.structured import parser_of
+
+        return parser_of(self.options.output_type)
 
     async def cancel(self, turn: Turn[Any]) -> bool:
         """Withdraw a waiting prompt. Returns whether it was still waiting."""
@@ -327,6 +350,8 @@ class Client(Controls, Generic[OutputT]):
 
         Prompts sent during a turn join it, or wait and are answered together. Use `ask` to keep them apart.
         """
+        from parley.sdk.runtime.prompts import build_line, check_prompt, send_prompt
+
         check_prompt(prompt)
         link = self.connected()
         if self.options.budget is not None:
@@ -348,11 +373,15 @@ class Client(Controls, Generic[OutputT]):
 
     def receive_messages(self) -> MessageStream:
         """All messages that do not belong to an `ask`, until the session ends."""
+        from parley.sdk.runtime.streams import MessageStream
+
         self._check_was_connected()
         return MessageStream(self.router.common)
 
     def receive_response(self) -> ResponseStream:
         """The same as `receive_messages()`, up to and including the next result."""
+        from parley.sdk.runtime.streams import ResponseStream
+
         self._check_was_connected()
         return ResponseStream(self.router.common)
 
@@ -366,6 +395,8 @@ class Client(Controls, Generic[OutputT]):
 
     async def reinitialize(self) -> Json:
         """Send `initialize` again with the current options (hooks, agents, prompts); returns the reply."""
+        from parley.sdk.launch.handshake import build_initialize
+
         link = self.connected()
         self.request_handler.hooks = Registry(self.options.hooks)
         request = build_initialize(self.options, self.request_handler.hooks, self.servers)

@@ -7,13 +7,15 @@ parser_of(City)(value)       the value as a City
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from parley.protocol.base import Json
 from parley.sdk.errors import MessageParseError
-from parley.sdk.types.messages import ResultMessage
+
+if TYPE_CHECKING:
+    from parley.sdk.types.messages import ResultMessage
 
 
 def is_pydantic(kind: Any) -> bool:

@@ -28,8 +28,8 @@ from parley.protocol.messages.requests import Request
 from parley.sdk.client import Client, Priority
 from parley.sdk.errors import NotConnected
 from parley.sdk.options import Options
-from parley.sdk.query import QueryStream
 from parley.sdk.runtime.prompts import Prompt
+from parley.sdk.runtime.query_stream import QueryStream
 from parley.sdk.runtime.transport import Transport, Wire
 from parley.sdk.runtime.turns import State, Turn
 from parley.sdk.types import messages as ours

@@ -27,7 +27,6 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.sdk import schema
-from parley.sdk.runtime.background import maybe_await
 from parley.sdk.types.shapes import McpSdkServerConfig
 
 T = TypeVar("T")
@@ -138,6 +137,8 @@ class FunctionTool(SdkMcpTool[Any], Generic[P, R]):
         if inspect.iscoroutinefunction(function):
             return convert_content(await function(**values))
         from anyio import to_thread
+
+        from parley.sdk.runtime.background import maybe_await
 
         return convert_content(await maybe_await(await to_thread.run_sync(partial(function, **values))))
 

@@ -37,11 +37,12 @@ from parley.protocol.base import Json
 PREFIX, SUFFIX = b',"check":"', b'"}'
 DIGITS = 8
 LENGTH = len(PREFIX) + DIGITS + len(SUFFIX)
-SUM, SUM_LENGTH = re.compile(rb',"sum":"([0-9a-f]{8})"'), 17
-CHECKSUM_END = re.compile(rb',"[^"]{5}":"[0-9a-f]{8}"}\Z')
+# Patterns are compiled on first use: a new session needs none of them.
+SUM, SUM_LENGTH = rb',"sum":"([0-9a-f]{8})"', 17
+CHECKSUM_END = rb',"[^"]{5}":"[0-9a-f]{8}"}\Z'
 """How a record ends, even if the name of the field is damaged."""
 CHECKSUM_FIELDS = ("sum", "check")
-HEX_DIGITS = re.compile(r"[0-9a-f]{8}")
+HEX_DIGITS = r"[0-9a-f]{8}"
 OWN = "own"
 COPIED_FIELDS = (
     "at",
@@ -153,7 +154,7 @@ class ChecksumChain:
     def _content(self) -> int:
         """The checksum of the canonical forms so far. It is rarely needed, so it is computed on demand."""
         if self._last:
-            found = SUM.fullmatch(self._last[-LENGTH - SUM_LENGTH : -LENGTH])
+            found = re.fullmatch(SUM, self._last[-LENGTH - SUM_LENGTH : -LENGTH])
             self._content_sum = int(found[1], 16) if found else 0
             self._last_content, self._last = self._content_sum, b""
         return self._content_sum
@@ -172,7 +173,7 @@ def reformat(line: bytes) -> bytes:
 
 def has_checksum_fields(line: bytes) -> bool:
     """Whether a line ends with a field that has the shape of our checksum."""
-    return CHECKSUM_END.search(line, max(0, len(line) - LENGTH)) is not None
+    return re.compile(CHECKSUM_END).search(line, max(0, len(line) - LENGTH)) is not None
 
 
 def read_checksum(line: bytes) -> int | None:
@@ -251,4 +252,8 @@ def find_checksums(line: bytes) -> tuple[int, int] | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     total, check = (str(record.get(name)) for name in CHECKSUM_FIELDS)
-    return (int(total, 16), int(check, 16)) if HEX_DIGITS.fullmatch(total) and HEX_DIGITS.fullmatch(check) else None
+    return (
+        (int(total, 16), int(check, 16))
+        if re.fullmatch(HEX_DIGITS, total) and re.fullmatch(HEX_DIGITS, check)
+        else None
+    )

@@ -16,7 +16,7 @@ import functools
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -232,24 +232,21 @@ class Tool(Protocol):
         """Do the work, within `reach`. Raises ToolError."""
 
 
-@runtime_checkable
-class ListsSkills(Protocol):
+class ListsSkills(Tool, Protocol):
     """A tool whose description lists the skills of a session."""
 
     def with_skills(self, skills: Sequence[tuple[str, str]]) -> Tool:
         """The tool for these skills: names and descriptions."""
 
 
-@runtime_checkable
-class ListsAgents(Protocol):
+class ListsAgents(Tool, Protocol):
     """A tool whose description lists the agents of a session."""
 
     def with_agents(self, kinds: Callable[[], list[Json]]) -> Tool:
         """The tool for these agents: their names and descriptions."""
 
 
-@runtime_checkable
-class TakesOptions(Protocol):
+class TakesOptions(Tool, Protocol):
     """A tool that options of the session change."""
 
     def with_options(self, options: CliOptions) -> Tool:
@@ -264,6 +261,21 @@ def prepare_input(tool: Tool | None, input: Json, context: Context) -> Json:
     """
     prepare: Callable[[Json, Context], Json] | None = getattr(tool, "prepare", None)
     return input if prepare is None else prepare(input, context)
+
+
+# Not `isinstance`: for a protocol, that imports `inspect` since Python 3.12.
+
+
+def lists_skills(tool: Tool) -> TypeGuard[ListsSkills]:
+    return hasattr(tool, "with_skills")
+
+
+def lists_agents(tool: Tool) -> TypeGuard[ListsAgents]:
+    return hasattr(tool, "with_agents")
+
+
+def takes_options(tool: Tool) -> TypeGuard[TakesOptions]:
+    return hasattr(tool, "with_options")
 
 
 def always_asks(tool: Tool) -> bool:

@@ -21,6 +21,10 @@ BEGIN = "import sys; from parley.cli.lazy_imports import DEFERRED, LazyModule, d
 
 
 def told_by(program: str, cwd: Path) -> str:
+    return run_python(program, cwd).stdout
+
+
+def run_python(program: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {"HOME": str(cwd), "PATH": os.environ["PATH"]}
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -32,7 +36,7 @@ def told_by(program: str, cwd: Path) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done
 
 
 def certify(host: str, folder: Path) -> None:
@@ -173,6 +177,39 @@ def test_what_the_standard_library_asks_on_the_way_is_what_the_modules_say(tmp_p
         "print(type(subprocess) is LazyModule, asked == [subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL])\n"
     )
     assert told_by(program, tmp_path) == "True True\nhi\n file:///a%20b/%C3%A4\nFalse True\n"
+
+
+def test_loggers_of_the_standard_library_work_once_logging_is_used(tmp_path: Path) -> None:
+    program = (
+        BEGIN + "import asyncio\n"
+        "from asyncio.log import logger; logger.debug('dropped')\n"
+        "import logging; print(type(logging) is LazyModule)\n"
+        "logger.warning('before %s', 'configuration')\n"
+        "logging.basicConfig(level=logging.DEBUG, format='%(name)s %(message)s'); logger.debug('shown')\n"
+        "from concurrent.futures import Future; future = Future()\n"
+        "future.add_done_callback(lambda _: 1 / 0); future.set_result(None)\n"
+        "print(type(logging) is LazyModule, asyncio.FIRST_COMPLETED, asyncio.futures.STACK_DEBUG)\n"
+    )
+    done = run_python(program, tmp_path)
+    assert done.stdout == "True\nFalse FIRST_COMPLETED 9\n"
+    lines = done.stderr.splitlines()
+    assert lines[:2] == ["before configuration", "asyncio shown"]
+    assert lines[2].startswith("concurrent.futures exception calling callback for <Future")
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_asyncio_says_where_a_task_was_created_in_debug_mode(tmp_path: Path) -> None:
+    program = (
+        BEGIN + "import asyncio\n"
+        "async def main():\n"
+        "    async def fail(): 1 / 0\n"
+        "    task = asyncio.create_task(fail())\n"
+        "    await asyncio.wait([task]); del task\n"
+        "asyncio.run(main(), debug=True)\n"
+    )
+    told = run_python(program, tmp_path).stderr
+    assert "source_traceback: Object created at (most recent call last):" in told
+    assert "extract_stack" not in told
 
 
 def test_a_program_that_imports_parley_keeps_its_modules(tmp_path: Path) -> None:

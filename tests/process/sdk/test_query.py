@@ -11,7 +11,7 @@ import pytest
 
 from parley import Client, Message, ResultMessage, query, query_sync
 from parley.protocol.base import decode
-from parley.sdk.query import QueryProgress
+from parley.sdk.runtime.query_stream import QueryProgress
 from tests.helpers.sdk import ClientHarness, run
 from tests.unit.sdk.runtime.test_turns import ANSWER, DONE, INIT, life
 

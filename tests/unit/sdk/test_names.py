@@ -63,6 +63,14 @@ def test_importing_the_package_loads_nothing_else() -> None:
     assert set(loaded) - {"typing", "__future__"} - standard(loaded) == LIGHT
 
 
+def test_the_usual_names_do_not_load_what_a_connection_needs() -> None:
+    script = "import sys; from parley import Client, Options, query, tool; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+
+    assert "parley.sdk.client" in loaded
+    assert {"asyncio", "anyio", "parley.sdk.types.messages", "parley.sdk.runtime", "parley.engine"}.isdisjoint(loaded)
+
+
 def standard(modules: list[str]) -> set[str]:
     return {name for name in modules if name.split(".")[0] in sys.stdlib_module_names}
 

@@ -30,7 +30,7 @@ from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import Assistant, AssistantContent
 from parley.protocol.messages.system import Informational
 from parley.settings.base import PromptTemplate
-from parley.tools.base import ListsSkills
+from parley.tools.base import lists_skills
 
 if TYPE_CHECKING:
     from parley.engine.commands.turn_overrides import TurnOverrides
@@ -144,7 +144,7 @@ class Commands:
         offered = [(template.name, template.description) for template in self._for_model().values()]
         tool = registry.builtin(SKILL) if offered else None
         # Python 3.12 loads `inspect` for the check of a protocol.
-        if tool is not None and isinstance(tool, ListsSkills):
+        if tool is not None and lists_skills(tool):
             registry.add(tool.with_skills(offered))
 
     async def run_skill(self, name: str, arguments: str) -> str | list[Json]:

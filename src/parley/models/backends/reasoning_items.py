@@ -13,7 +13,6 @@ Other backends leave such blocks out. `responses_request.py` sends the items, `r
 from __future__ import annotations
 
 import binascii
-from base64 import b64decode, b64encode
 
 import msgspec
 
@@ -34,6 +33,8 @@ def pack(model: str, item: Json) -> str:
     """The signature for an item; empty if the server cannot use the item again, because it holds no reasoning."""
     if not (item.get("encrypted_content") or item.get("content")):
         return ""
+    from base64 import b64encode
+
     kept = {name: item[name] for name in FIELDS if item.get(name) is not None}
     packed = _Packed(model, {"type": "reasoning", "summary": [], **kept})
     return PREFIX + b64encode(msgspec.json.encode(packed)).decode()
@@ -43,6 +44,8 @@ def unpack(block: Json, model: str) -> Json | None:
     """The item in a thinking block; None if it has none, or if another model made it."""
     if not is_packed(block):
         return None
+    from base64 import b64decode
+
     try:
         packed = msgspec.json.decode(b64decode(packed_text(block).removeprefix(PREFIX)), type=_Packed)
     except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError):

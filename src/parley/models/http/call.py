@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley._threads import run_in_thread
 from parley.errors import ModelError
 from parley.models.endpoint import without_userinfo
 from parley.models.http.connection import Address, HttpConnection, connect
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 RETRYABLE = frozenset({401, 408, 409, 429, 500, 502, 503, 504, 529})
 """Includes 401: a key helper or gateway may have refreshed the key."""
-INVALID_REQUEST = re.compile(r"""['"]loc['"]: ?[(\[]|\bvalidation errors? for \w|RequestValidationError""")
+INVALID_REQUEST = r"""['"]loc['"]: ?[(\[]|\bvalidation errors? for \w|RequestValidationError"""
 """Some servers report a request that they cannot validate as 500. It gets the same answer if it is repeated."""
 BAD_PROXY = (
     "cannot reach the model: the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is invalid "
@@ -52,8 +53,8 @@ ERROR_BODY_BYTES = 1024 * 1024
 """How much of the body of an error response is read."""
 DECOMPRESSED_BYTES = 1024 * 1024
 """How much compressed data may grow at a time."""
-HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-HEADER_VALUE = re.compile(r"[!-~](?:[\t -~]*[!-~])?|")
+HEADER_NAME = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
+"""The characters of a header name in lower case."""
 EVENT_STREAM = {
     "content-type": "application/json",
     "accept": "text/event-stream",
@@ -312,7 +313,7 @@ class ConnectionPool:
         """The TLS context, made in a thread: reading the machine's certificates is slow. Raises ModelError."""
         if self._context is None:
             try:
-                self._context = await asyncio.to_thread(self._trust or default_trust)
+                self._context = await run_in_thread(self._trust or default_trust)
             except OSError as exc:
                 raise ModelError(f"{BAD_CERTIFICATES}: {exc}", kind="certificates") from None
         return self._context
@@ -335,11 +336,17 @@ def build_head(address: Address, headers: Mapping[str, str], content_bytes: int,
         if credentials := proxy.basic_auth:
             fields["proxy-authorization"] = credentials
     for name, value in fields.items():
-        if not HEADER_NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
+        if not is_header(name, value):
             raise ModelError("cannot send the request: a header has an invalid value")
     ours = {"host": address.authority, "connection": "keep-alive", "content-length": str(content_bytes)}
     lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in (ours | fields).items())]
     return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+def is_header(name: str, value: str) -> bool:
+    """Whether a header can be sent: a value consists of visible characters, with spaces and tabs only inside."""
+    is_value = value.isascii() and value.replace("\t", " ").isprintable() and value == value.strip(" \t")
+    return bool(name) and HEADER_NAME.issuperset(name) and is_value
 
 
 def parse_refusal(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
@@ -352,7 +359,7 @@ def parse_refusal(status: int, headers: Mapping[str, str], content: bytes) -> Mo
         text,
         status=status,
         kind=str(error.get("type") or "api_error"),
-        retryable=(status in RETRYABLE or status >= 500) and not (status == 500 and INVALID_REQUEST.search(text)),
+        retryable=(status in RETRYABLE or status >= 500) and not (status == 500 and re.search(INVALID_REQUEST, text)),
         retry_after_seconds=parse_retry_after(headers.get("retry-after")),
         request_id=headers.get("request-id") or headers.get("x-request-id"),
     )

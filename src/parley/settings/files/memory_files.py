@@ -48,6 +48,10 @@ class MemoryPaths(Struct, frozen=True, kw_only=True):
     managed: str = ""
     """Instructions of the organization, which come first and cannot be excluded."""
 
+    def names(self) -> tuple[str, ...]:
+        """The files to look for in a folder."""
+        return (*(NAMES if self.project else ()), *((LOCAL_NAME,) if self.local else ()))
+
     def excludes(self, path: str) -> bool:
         from fnmatch import fnmatchcase
 
@@ -72,13 +76,14 @@ def load_memory(paths: MemoryPaths, denies: Callable[[str], bool] = lambda path:
     loader = MemoryLoader(denies, paths.excludes if paths.excluded else None)
     if paths.managed.strip():
         loader.add_text(f"{MANAGED_HEADING}\n\n{paths.managed.strip()}")
+    chain = folders(paths.cwd)
+    roots = (chain[0], *paths.more_roots)
     if paths.user:
-        own = (str(paths.config), str(paths.home), *project_roots(paths))
+        own = (str(paths.config), str(paths.home), *roots)
         loader.add_file(paths.config / "CLAUDE.md", None, own, paths.home)
-    for folder in folders(paths.cwd):
-        names = NAMES if paths.project else ()
-        for name in (*names, *((LOCAL_NAME,) if paths.local else ())):
-            loader.add_file(Path(folder, name), project_roots(paths), project_roots(paths), paths.home)
+    for folder in chain:
+        for name in paths.names():
+            loader.add_file(Path(folder, name), roots, roots, paths.home)
     return loader.result()
 
 
@@ -87,14 +92,14 @@ def load_between(paths: MemoryPaths, path: str, denies: Callable[[str], bool]) -
     top, inner = os.path.realpath(paths.cwd), os.path.dirname(os.path.realpath(os.path.join(paths.cwd, path)))
     if not inner.startswith(top.rstrip("/") + "/"):
         return []
-    names = [*(NAMES if paths.project else ()), *((LOCAL_NAME,) if paths.local else ())]
+    roots = (folders(paths.cwd)[0], *paths.more_roots)
     found: list[MemoryText] = []
     for folder in [Path(inner), *Path(inner).parents]:
         if str(folder) == top:
             break
         loader = MemoryLoader(denies, paths.excludes if paths.excluded else None)
-        for name in names:
-            loader.add_file(folder / name, project_roots(paths), project_roots(paths), paths.home)
+        for name in paths.names():
+            loader.add_file(folder / name, roots, roots, paths.home)
         found.insert(0, loader.result())
     return [memory for memory in found if memory.files or memory.problems]
 
@@ -102,10 +107,6 @@ def load_between(paths: MemoryPaths, path: str, denies: Callable[[str], bool]) -
 def normalize_glob(pattern: str) -> str:
     """`**/x` also matches at the root; `*` of fnmatch crosses slashes, so `**` is `*`."""
     return pattern.replace("**/", "*/" if pattern.startswith("/") else "*").replace("**", "*")
-
-
-def project_roots(paths: MemoryPaths) -> tuple[str, ...]:
-    return (folders(paths.cwd)[0], *paths.more_roots)
 
 
 def folders(cwd: str) -> list[str]:

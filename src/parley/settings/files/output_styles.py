@@ -70,5 +70,6 @@ def list_styles(config: Path | None, project: str | None) -> list[str]:
     found = set(BUILT_IN)
     for folder in folders:
         with suppress(OSError):
-            found |= {name.removesuffix(".md") for name in os.listdir(folder) if name.endswith(".md")}
-    return [DEFAULT_STYLE, *sorted(name for name in found - {DEFAULT_STYLE} if re.fullmatch(NAME, name))]
+            names = {name.removesuffix(".md") for name in os.listdir(folder) if name.endswith(".md")}
+            found |= {name for name in names if re.fullmatch(NAME, name)}
+    return [DEFAULT_STYLE, *sorted(found - {DEFAULT_STYLE})]

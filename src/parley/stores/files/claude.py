@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,6 @@ from parley.stores.files.transcript import BELOW, Transcript, TranscriptReader
 from parley.workspace import private_files
 
 LONGEST_KEY = 200
-SESSION = re.compile(rf"(?!agent-){ID_PATTERN.pattern}")
 """Older versions of Claude Code store the transcripts of subagents alongside those of sessions."""
 
 
@@ -118,7 +116,8 @@ class ClaudeStore(FileStore):
         folder = "*" if project is None else project_key(project)
         with translate_os_errors():
             found = sort_by_age(self._projects.glob(f"{folder}/*.jsonl"), self._warn)
-        return [(file.stem, file) for file in found if SESSION.fullmatch(file.stem)]
+        names = [(file.stem, file) for file in found if not file.stem.startswith("agent-")]
+        return [(name, file) for name, file in names if ID_PATTERN.fullmatch(name)]
 
     def path(self, session_id: str) -> str:
         return str(self._find(session_id) or self._folder / f"{session_id}.jsonl")
@@ -145,7 +144,7 @@ class ClaudeStore(FileStore):
 def project_key(cwd: str) -> str:
     """The directory name of a project: its path with dashes for all characters but letters and digits."""
     path = normalize(os.path.realpath(cwd))
-    key = re.sub(r"[^A-Za-z0-9]", "-", path)
+    key = "".join(char if char.isascii() and char.isalnum() else "-" for char in path)
     return key if len(key) <= LONGEST_KEY else f"{key[:LONGEST_KEY]}-{base36(abs(hash32(path)))}"
 
 
