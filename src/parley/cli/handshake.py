@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from parley._launched import end_if_killed
 from parley.cli.stdio import CHUNK_BYTES, wait_until_ready, write
 from parley.compose.registry import (
     AUTO,
@@ -185,5 +186,6 @@ def chunks() -> Iterator[bytes]:
         except OSError as exc:
             raise UsageError(f"cannot read stdin: {exc.strerror}") from None
         if not chunk:
+            end_if_killed()
             return
         yield chunk

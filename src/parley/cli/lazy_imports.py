@@ -55,6 +55,8 @@ LOCK = RLock()
 
 def defer() -> None:
     """Defer modules that are imported from now on. Loaded modules are not changed."""
+    if LazyFinder in sys.meta_path:
+        return
     sys.meta_path.insert(0, LazyFinder)
     import_without(ABSENT, "msgspec")
 

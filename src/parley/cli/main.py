@@ -17,6 +17,7 @@ from parley.version import PROTOCOL_LEVEL, __version__
 
 TYPE_CHECKING = False  # importing typing takes 10 ms, during which Ctrl-C would print a traceback
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from parley.protocol.options import CliOptions, ParsedArgs
@@ -39,6 +40,7 @@ SUBCOMMANDS = {
     "permissions": "parley.cli.commands.permissions",
     "plugin": "parley.cli.commands.plugin",
     "plugins": "parley.cli.commands.plugin",
+    "resident": "parley.cli.commands.resident",
     "sessions": "parley.cli.commands.sessions",
     "trust": "parley.cli.commands.trust",
     "update": "parley.cli.commands.setup.update",
@@ -74,8 +76,15 @@ SIGTERM_WAIT_MILLISECONDS = 50
 """How long `-v` stays alive after its answer. Without other work, a client needs less than 1 ms."""
 
 
+RESIDENT = "PARLEY_RESIDENT"
+"""Set to 1 by clients whose sessions a resident engine may run (`resident/`)."""
+
+
 def run() -> None:
-    leave(main([decode_word(word) for word in sys.argv[1:]]))
+    words = [decode_word(word) for word in sys.argv[1:]]
+    if RESIDENT in os.environ:
+        try_resident(words)
+    leave(main(words))
 
 
 def run_miriad() -> None:
@@ -85,11 +94,39 @@ def run_miriad() -> None:
         from parley.cli.help import MIRIAD_HELP
 
         leave(write_text(MIRIAD_HELP))
-    leave(main(["--stdio", *words]))
+    words = ["--stdio", *words]
+    if RESIDENT in os.environ:
+        try_resident(words)
+    leave(main(words))
 
 
-def leave(code: int) -> NoReturn:
-    """Exit without clearing all modules, which takes as long as a turn. Exit handlers run as usual."""
+def try_resident(words: list[str]) -> None:
+    """Run a session in a resident engine if the client asks for it. Returns if this process must run the words."""
+    if words and (words[0] in SUBCOMMANDS or words[0] in REFUSED or words[0] in ("--version", "-v")):
+        return
+    wanted = os.environ.pop(RESIDENT)  # what the session starts does not inherit it
+    if wanted not in ("", "0", "1"):
+        warn(f"warning: {RESIDENT} must be 0 or 1; starting without a resident engine")
+    if wanted == "1" and sys.platform == "linux":
+        from parley.resident.launcher import launch
+
+        launch(words, hide_secrets)
+
+
+def hide_secrets() -> None:
+    """Hide the secrets of a process that only waits for a session, as a session hides its own."""
+    from parley.cli.process_secrets import erase
+    from parley.workspace.process.tree import hide_memory
+
+    erase()
+    hide_memory()
+
+
+def leave(code: int, report: Callable[[int], None] | None = None) -> NoReturn:
+    """Exit without clearing all modules, which takes as long as a turn. Exit handlers run as usual.
+
+    `report` is called with the exit code right before the end.
+    """
     if (threading := sys.modules.get("threading")) is not None:
         others = set(threading.enumerate()) - {threading.main_thread()}
         if not all(thread.daemon for thread in others):
@@ -100,6 +137,8 @@ def leave(code: int) -> NoReturn:
         sys.stderr.flush()
     except (OSError, ValueError):
         sys.exit(code)  # reports it
+    if report is not None:
+        report(code)
     os._exit(code)
 
 

@@ -15,6 +15,8 @@ import select
 import stat
 from collections.abc import Callable
 
+from parley._launched import end_if_killed
+
 POLL_SECONDS = 0.25
 """How often the descriptor is polled without epoll."""
 
@@ -47,6 +49,7 @@ class ReaderWatch:
             self._timer = None
 
     def _report(self) -> None:
+        end_if_killed()
         self.close()
         self._on_gone()
 

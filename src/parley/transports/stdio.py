@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from itertools import islice
 
+from parley._launched import end_if_killed
+
 CHUNK_BYTES = 256 * 1024
 MAX_PIECES = 512
 """How many chunks go into one system call. The kernel's limit is 1024."""
@@ -58,6 +60,7 @@ class StdioTransport:
                 except BlockingIOError:
                     continue
                 if not chunk:
+                    end_if_killed()
                     return
                 yield chunk
         finally:
@@ -103,6 +106,7 @@ class StdioTransport:
             asyncio.get_running_loop().add_writer(self._stdout, self._resume)
             return
         except OSError as exc:
+            end_if_killed()
             self.error = None if isinstance(exc, BrokenPipeError | ConnectionResetError) else exc
             self._give_up()
         self._scheduled = False

@@ -404,6 +404,15 @@ ROWS: tuple[Command, ...] = (
         },
     ),
     Command(
+        name="resident",
+        help="Manage the server that runs sessions of clients which set PARLEY_RESIDENT=1 (Linux).",
+        actions={
+            "start": Action("Start the server now; otherwise the first session starts it."),
+            "status": Action("Show the servers, and whether they would run a session started here.", "", (JSON,)),
+            "stop": Action("Stop the servers of all versions. Running sessions continue."),
+        },
+    ),
+    Command(
         name="sessions",
         help="List, read, search and manage stored sessions.",
         actions={

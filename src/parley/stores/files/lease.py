@@ -26,6 +26,7 @@ from typing import Any, Self
 
 import msgspec
 
+from parley._launched import launched_parent_pid, launched_pid
 from parley.errors import SessionBusy, SessionError
 from parley.protocol.base import Json
 from parley.workspace import private_files
@@ -143,8 +144,8 @@ def take_yielded(path: Path, pause: Callable[[float], None]) -> bool:
     try:
         with open_locked_folder(path.parent, pause) as folder:
             owner: Any = msgspec.json.decode(private_files.read(path, below=BELOW))
-            is_sibling = owner["host"] == os.uname().nodename and owner["pid"] != os.getpid()
-            if not is_sibling or owner.get("yields_to") != os.getppid():
+            is_sibling = owner["host"] == os.uname().nodename and owner["pid"] != launched_pid()
+            if not is_sibling or owner.get("yields_to") != launched_parent_pid():
                 return False
             os.unlink(path.name, dir_fd=folder)
     except FileNotFoundError:
@@ -212,9 +213,10 @@ def lock(file: int) -> bool:
 
 def write_holder(file: int, *, yields: bool = False) -> None:
     """Write our pid, host and start time to the file, and the process whose children we yield to. Raises OSError."""
-    owner: Json = {"pid": os.getpid(), "host": os.uname().nodename, "begun": process_start_time(os.getpid())}
+    pid = launched_pid()
+    owner: Json = {"pid": pid, "host": os.uname().nodename, "begun": process_start_time(pid)}
     if yields:
-        owner["yields_to"] = os.getppid()
+        owner["yields_to"] = launched_parent_pid()
     os.ftruncate(file, 0)
     os.pwrite(file, msgspec.json.encode(owner), 0)
 

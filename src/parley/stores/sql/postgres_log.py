@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from parley._launched import launched_pid
 from parley.errors import SessionBusy, SessionError, UsageError
 from parley.protocol.base import encode_json
 from parley.stores.base import TAKEN_OVER, Entry
@@ -265,7 +266,7 @@ class PostgresAgentLog(PostgresLog):
 
 
 def holder_signature() -> str:
-    return f"process {os.getpid()} on {os.uname().nodename}"
+    return f"process {launched_pid()} on {os.uname().nodename}"
 
 
 def entries(address: str, key: str, after: int) -> Iterator[Entry]:

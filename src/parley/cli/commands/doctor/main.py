@@ -2,7 +2,7 @@
 
 A check is ok, a warning, or an error that keeps a session from working. Keys are named, never shown.
 
-See also: `installation.py`, `configuration.py` and `store.py` for the checks.
+See also: `installation.py`, `resident.py`, `configuration.py` and `store.py` for the checks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.doctor.base import Check, Level
 from parley.cli.commands.doctor.configuration import check_configuration
 from parley.cli.commands.doctor.installation import check_bytecode, check_installation
+from parley.cli.commands.doctor.resident import check_resident
 from parley.cli.commands.doctor.store import check_store
 from parley.cli.commands.launch import open_launch
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
@@ -55,6 +56,7 @@ def format_check(check: Check, style: Style) -> str:
 
 def run_checks() -> Iterator[Check]:
     yield from check_installation()
+    yield from check_resident()
     try:
         launch = open_launch()
     except (UsageError, SessionError) as exc:

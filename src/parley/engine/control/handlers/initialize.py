@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley._launched import launched_pid
 from parley.engine.context.system_prompt import is_replaced
 from parley.engine.session.session import CAPABILITIES
 from parley.errors import NotPossible, UsageError
@@ -91,7 +92,7 @@ def build_answer(session: Session, request: requests.Initialize, *, hooks_applie
             "apiKeySource": session.config.model.api_key_source,
             "apiProvider": "firstParty",
         },
-        pid=os.getpid(),
+        pid=launched_pid(),
         claude_code_version=PROTOCOL_LEVEL,
         parley_version=__version__,
         current_permission_mode=session.mode,

@@ -1,0 +1,122 @@
+"""`parley resident`: start, show and stop the servers that run sessions of clients with PARLEY_RESIDENT=1.
+
+`parley resident serve FOLDER NAME` is the server itself. It is not listed, because launchers start it with a lock.
+
+See also: `resident/` for how it works.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from parley.cli.commands.catalog import COMMANDS
+from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
+from parley.errors import UsageError
+
+if TYPE_CHECKING:
+    from parley.resident.control import FoundServer
+
+IDLE_SECONDS = 600.0
+MAX_IDLE_SECONDS = 30 * 24 * 3600
+
+
+def main(argv: list[str]) -> int:
+    """Raises UsageError."""
+    if sys.platform != "linux":
+        raise UsageError("resident engines need Linux")
+    if argv[:1] == ["serve"] and len(argv) == 3:
+        return serve(argv[1], argv[2])
+    return run_command(COMMANDS["resident"], argv, {"start": run_start, "status": run_status, "stop": run_stop})
+
+
+def run_start(_given: GivenArgs) -> int:
+    from parley.resident.control import start
+
+    read_idle_seconds()
+    try:
+        started = start()
+    except OSError as exc:
+        raise UsageError(f"cannot start a resident engine: {exc}") from None
+    return write_lines(["started" if started else "already running"])
+
+
+def run_status(given: GivenArgs) -> int:
+    servers = list_servers()
+    if given.has("json"):
+        rows = [{"pid": one.pid, "name": one.name, "served": one.served, "refusal": one.refusal} for one in servers]
+        return write_json({"servers": rows})
+    lines = [f"{describe(server)} (connections so far: {server.served})" for server in servers]
+    return write_lines(lines or ["no resident engine is running"])
+
+
+def run_stop(_given: GivenArgs) -> int:
+    from parley.resident.control import stop
+
+    servers = list_servers()
+    for server in servers:
+        try:
+            stop(server)
+        except OSError as exc:
+            raise UsageError(f"cannot stop a resident engine: {exc}") from None
+    return write_lines([f"stopped {server.name} (process {server.pid})" for server in servers] or ["nothing to stop"])
+
+
+def list_servers() -> list[FoundServer]:
+    """Raises UsageError."""
+    from parley.resident.control import find_servers
+
+    try:
+        return list(find_servers())
+    except OSError as exc:
+        raise UsageError(f"cannot look for resident engines: {exc}") from None
+
+
+def describe(server: FoundServer) -> str:
+    if server.refusal:
+        state = f"refuses sessions that are started here: {server.refusal}"
+    elif server.is_ours:
+        state = "runs sessions that are started here"
+    else:
+        state = "belongs to another version, installation or environment"
+    return f"{server.name} (process {server.pid}): {state}"
+
+
+def read_idle_seconds() -> float:
+    """How long a server without sessions stays. Raises UsageError."""
+    from parley.resident.address import IDLE_VARIABLE
+
+    text = os.environ.get(IDLE_VARIABLE, "")
+    try:
+        seconds = float(text) if text else IDLE_SECONDS
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds <= MAX_IDLE_SECONDS:
+        raise UsageError(f"{IDLE_VARIABLE} is {text!r:.100}, but must be a number of seconds, 0 to {MAX_IDLE_SECONDS}")
+    return seconds
+
+
+def serve(folder_path: str, name: str) -> int:
+    """Run the server; in a process that it forks, a session. Raises UsageError."""
+    import parley.cli.handshake
+    import parley.cli.run  # noqa: F401  # a session needs both
+    from parley.cli import main as executable
+    from parley.compose.preload import preload
+    from parley.resident.launcher import LOCK_DESCRIPTOR
+    from parley.resident.server import Server, report_code
+
+    idle_seconds = read_idle_seconds()
+    try:
+        folder = os.open(folder_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        os.set_inheritable(LOCK_DESCRIPTOR, False)
+    except OSError as exc:
+        raise UsageError(f"`parley resident serve` is started by launchers: {exc}") from None
+    preload()
+    gc.freeze()  # a collection in a forked process would copy all of it
+    found = Server(folder, name, LOCK_DESCRIPTOR).serve(idle_seconds)
+    if found is None:
+        return 0
+    launch, connection = found
+    return executable.leave(executable.main(launch.words), lambda code: report_code(connection, code))

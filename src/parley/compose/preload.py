@@ -1,0 +1,25 @@
+"""Import what a session imports up to its first result, before there is a session: for a resident engine."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+MODULES = (
+    "parley.compose.certificates",
+    "parley.engine.control.handlers.initialize",
+    "parley.engine.turn.structured_output",
+    "parley.engine.turn.turn",
+    "parley.models.backends.anthropic",
+    "parley.protocol.dialects.stream_json",
+    "parley.settings.files.memory_files",
+    "parley.settings.files.output_styles",
+    "parley.tools.delegation.agent",
+    "concurrent.futures.thread",
+    "json",
+)
+"""None of them may read the environment, start a thread or open a file that stays open."""
+
+
+def preload() -> None:
+    for name in MODULES:
+        import_module(name)

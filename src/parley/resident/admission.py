@@ -1,0 +1,87 @@
+"""Whether a forked process may act for a launcher: both must be confined in the same way.
+
+A session inherits what confines the server, not what confines its launcher. So the forked process reads everything that
+/proc shows of both, and refuses at the first difference; the launcher then starts cold. Nothing that the launcher
+says of itself is believed: a process in a sandbox must not escape from it through the server.
+
+/proc shows how many seccomp filters a process has, but not which, and nothing of Landlock. Both need privileges or
+`no_new_privs`. So a launcher that has filters or `no_new_privs` is refused unless process 1 has the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+
+STATUS_FIELDS = (
+    "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp",
+    "Seccomp_filters", "Speculation_Store_Bypass", "SpeculationIndirectBranch", "Mems_allowed",
+)  # fmt: skip
+INHERITED_FIELDS = ("NoNewPrivs", "Seccomp", "Seccomp_filters")
+FILES = ("cgroup", "cpuset", "attr/current", "attr/exec", "loginuid", "sessionid", "personality", "coredump_filter")
+INIT = 1
+SO_PEERPIDFD = 77
+
+
+def find_difference(pid: int) -> str:
+    """What differs between this process and a launcher; empty if nothing does. Raises OSError if it cannot be read."""
+    ours, theirs = read_status(os.getpid()), read_status(pid)
+    for field in STATUS_FIELDS:
+        if ours.get(field) != theirs.get(field):
+            return field
+    if any(theirs.get(field, "0") != "0" for field in INHERITED_FIELDS):
+        init = read_status(INIT)
+        for field in INHERITED_FIELDS:
+            if theirs.get(field) != init.get(field):
+                return f"{field} (set after process 1 was started)"
+    for space in os.listdir("/proc/self/ns"):
+        if os.readlink(f"/proc/self/ns/{space}") != os.readlink(f"/proc/{pid}/ns/{space}"):
+            return f"namespace {space}"
+    root, their_root = os.stat("/proc/self/root"), os.stat(f"/proc/{pid}/root")
+    if (root.st_dev, root.st_ino) != (their_root.st_dev, their_root.st_ino):
+        return "root"
+    for name in FILES:
+        if read_bytes(f"/proc/self/{name}") != read_bytes(f"/proc/{pid}/{name}"):
+            return name
+    if scheduling(0) != scheduling(pid):
+        return "scheduling policy"
+    return ""
+
+
+def is_peer_alive(connection: socket.socket) -> bool:
+    """Whether the process that connected still runs. If it does, its pid has not been given to another process.
+
+    Linux 6.5 or later; on others, the pid is trusted.
+    """
+    try:
+        peer = connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+    except OSError as exc:
+        return exc.errno == errno.ENOPROTOOPT  # otherwise the process is gone
+    try:
+        poll = select.poll()
+        poll.register(peer, select.POLLIN)
+        return not poll.poll(0)
+    finally:
+        os.close(peer)
+
+
+def read_status(pid: int) -> dict[str, str]:
+    """The fields of /proc/PID/status. Raises OSError."""
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="surrogateescape") as file:
+        fields = (line.partition(":") for line in file)
+        return {name: value.strip() for name, _, value in fields}
+
+
+def read_bytes(path: str) -> bytes | int | None:
+    """The content of a file of /proc, or why it cannot be read: what this kernel does not have is equal for all."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as exc:
+        return exc.errno
+
+
+def scheduling(pid: int) -> tuple[int, int]:
+    return os.sched_getscheduler(pid), os.sched_getparam(pid).sched_priority

@@ -1,0 +1,35 @@
+"""What a server does before it forks must not depend on a session, nor keep anything that a fork would share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+PROGRAM = """
+import os, threading
+read = []
+class Recorded(type(os.environ)):
+    def __getitem__(self, name):
+        read.append(name)
+        return super().__getitem__(name)
+os.environ.__class__ = Recorded
+before = os.listdir("/proc/self/fd")
+from parley.cli.lazy_imports import defer
+defer()
+import parley.cli.handshake, parley.cli.run
+from parley.compose.preload import preload
+preload()
+print(sorted(name for name in set(read) if not name.startswith("PYTHON")), threading.active_count())
+print(os.listdir("/proc/self/fd") == before)
+"""
+
+
+def test_preloading_reads_no_variable_and_leaves_no_thread_and_no_file() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["[] 1", "True"]
