@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.session.outbox import keep_alive
+from parley.engine.session.outbox import StatusHeartbeat
 from parley.engine.session.prompts import (
     Prompt,
     RejectedPrompt,
@@ -160,7 +160,7 @@ class TurnRunner:
         """Wait for servers and file changes, collect what the model has to know, and expand commands."""
         session = self._session
         session.ledger.begin_turn()
-        with keep_alive(session.outbox.send, session.limits.heartbeat_seconds):
+        with StatusHeartbeat(session.outbox.send, session.limits.heartbeat_seconds):
             await session.control.wait_changes()
             if turn.stop_cause is None:
                 await session.servers.wait_ready()
