@@ -14,8 +14,9 @@ from typing import Any
 import anyio
 
 from parley import Message, Options
+from parley.sdk.launch.worker_pool import get_pool
 
-ENGINES = ("process", "local")
+ENGINES = ("process", "local", "workers")
 LOOPS = ("asyncio", "trio", "uvloop")
 PATIENCE_SECONDS = 60
 HELLO = 'at_end = "repeat"\n[[turn]]\ntext = "Hello."\n'
@@ -40,9 +41,10 @@ class ClientHarness:
             "IS_SANDBOX": "1",
             **given.pop("env", {}),
         }
+        where = {"engine": "local", "workers": 1} if engine == "workers" else {"engine": engine}
         return Options(
             **{
-                "engine": engine,
+                **where,
                 "model": f"scripted:{self.folder / 'script.toml'}",
                 "cwd": work,
                 "env": environment,
@@ -70,7 +72,10 @@ def kinds(messages: list[Message]) -> list[str]:
 
 
 def children() -> set[int]:
-    """The processes that this one has started and that are still there, so far as the system tells."""
+    """The processes that this one has started and that are still there, so far as the system tells.
+
+    Without the worker processes, which stay until this one ends.
+    """
     found: set[int] = set()
     if not os.path.isdir("/proc/self/task"):
         return found
@@ -79,4 +84,4 @@ def children() -> set[int]:
             found |= {int(pid) for pid in Path(f"/proc/{os.getpid()}/task/{task}/children").read_text().split()}
         except OSError:
             continue
-    return found
+    return found - {worker.child.pid for worker in get_pool().workers}

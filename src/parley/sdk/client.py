@@ -175,6 +175,12 @@ class Client(Controls, Generic[OutputT]):
         if options.engine == "local":
             if not os.path.isdir(cwd):
                 raise CLIConnectionError(f"the working directory does not exist: {cwd}")
+            if options.workers is not None:
+                from parley.sdk.launch.frames import SessionLaunch
+                from parley.sdk.launch.worker_pool import WorkerWire
+
+                launch = SessionLaunch(spec.argv, cwd, dict(spec.environment))
+                return WorkerWire(options.workers, launch, on_stderr, spec.remove_files)
             from parley.sdk.launch.in_process import InProcessEngine, connect_in_process
 
             return connect_in_process(InProcessEngine(spec.argv, cwd, spec.environment, on_stderr, spec.remove_files))

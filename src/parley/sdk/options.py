@@ -211,6 +211,9 @@ class Options(Generic[OutputT]):
     # Only in Parley.
     engine: Literal["process", "local"] = "process"
     """`local`: run the engine in this process instead of a subprocess."""
+    workers: int | None = None
+    """With `engine="local"`: run the engine in one of at most this many worker processes, which all clients of this
+    process share. A worker runs many sessions; it starts when it is needed and ends with this process."""
     output_type: type[OutputT] | None = None
     """The type of the structured output: a msgspec Struct, dataclass, TypedDict or pydantic model."""
     on_question: OnQuestion | None = None

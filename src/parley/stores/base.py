@@ -110,7 +110,7 @@ class Log(Protocol):
         """
 
     def sync(self) -> None:
-        """Wait until all appended entries are on disk. Raises SessionError."""
+        """Wait until all appended entries are on disk. Raises SessionError. May be called in another thread."""
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         """Yield the entries with `seq > after`, in order. Raises SessionError, DamagedSession."""

@@ -1,4 +1,4 @@
-"""Fixtures for tests of the client: both kinds of engine."""
+"""Fixtures for tests of the client: every kind of engine."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.helpers.sdk import ENGINES
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
-    """Runs a test with an engine in a subprocess and with one in this process."""
+    """Runs a test with an engine in a subprocess, in this process, and in a worker process."""
     return str(request.param)

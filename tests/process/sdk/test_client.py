@@ -64,7 +64,7 @@ def test_a_client_runs_turn_after_turn_in_one_session(harness: ClientHarness, en
                 await client.query(prompt)
                 assert kinds([message async for message in client.receive_response()]) == TURN
                 ids.append(client.session_id)
-            assert (client.pid is None) == (options.engine == "local")
+            assert (client.pid is None) == (options.engine == "local" and options.workers is None)
             return ids
 
     ids = run(loop, play, harness.options(engine))

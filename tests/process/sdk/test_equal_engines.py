@@ -1,4 +1,4 @@
-"""An engine in this process sends the same messages as a subprocess, except for ids and times."""
+"""An engine in this process or in a worker sends the same messages as a subprocess, except for ids and times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley import HookJSONOutput, HookMatcher, Options, PermissionResultAllow, create_sdk_mcp_server, query
-from tests.helpers.sdk import HELLO, ClientHarness, run
+from tests.helpers.sdk import ENGINES, HELLO, ClientHarness, run
 from tests.process.sdk.test_callbacks import WRITE, add, calls
 
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b(msg|toolu|req)_[0-9a-zA-Z]{8,}|\b[ab][0-9a-z]{8,16}\b")
@@ -67,10 +67,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 def test_both_engines_send_the_same_lines_and_keys(harness: ClientHarness, case: str) -> None:
     script, given = CASES[case]
     said = {}
-    for engine in ("process", "local"):
+    for engine in ENGINES:
         for left in (harness.folder / "work").glob("*"):
             left.unlink()
         said[engine] = run("asyncio", lines, harness.options(engine, script, **given))
 
-    assert said["process"] == said["local"]
+    assert said["process"] == said["local"] == said["workers"]
     assert len(said["local"]) >= 3

@@ -1,7 +1,7 @@
 """However a program leaves a client, no process stays and no warning is issued. Warnings are errors here.
 
-Each row is a way to leave. It is tried on every event loop, with an engine in a subprocess and with one in this
-process, during a turn whose model would take a minute.
+Each row is a way to leave. It is tried on every event loop, with an engine in a subprocess, in this process and in a
+worker process, during a turn whose model would take a minute.
 """
 
 from __future__ import annotations
@@ -285,7 +285,8 @@ import asyncio, sys
 from parley import Client, Options
 async def main():
     global client
-    client = Client(Options(model="offline", env={"HOME": sys.argv[1]}, engine=sys.argv[2]))
+    where = {"engine": "local", "workers": 1} if sys.argv[2] == "workers" else {"engine": sys.argv[2]}
+    client = Client(Options(model="offline", env={"HOME": sys.argv[1]}, **where))
     await client.connect()
     print(client.pid or 0, flush=True)
 asyncio.run(main())

@@ -234,6 +234,7 @@ class ApprovalGate:
             stop_reason=stop_reason,
         )
         self.record(approval, tool, agent)
+        await self._journal.wait_synced()
         return approval
 
     def _ask_anyone(self, question: Ask, pending: PendingCall) -> Awaitable[Allow | Deny]:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from parley.engine.context.compactor import make_compactor
-from parley.engine.session.outbox import keep_alive
+from parley.engine.session.outbox import StatusHeartbeat
 from parley.engine.turn import outcome
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.engine.turn.turn import Turn
@@ -81,7 +81,7 @@ async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> Tu
     conversation = turn.conversation
     clock, dispatcher = conversation.clock, conversation.hooks.dispatcher
     if dispatcher is not None:
-        with keep_alive(conversation.send, conversation.limits.heartbeat_seconds):
+        with StatusHeartbeat(conversation.send, conversation.limits.heartbeat_seconds):
             await dispatcher.fire("SessionEnd", {"reason": "clear"})
     id, prompt, begin = clock.new_uuid(), turn.prompts[0], conversation.config.storage.begin_session
     reset = ConversationReset(
@@ -103,7 +103,7 @@ async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> Tu
     conversation.ledger.restart()
     conversation.gauge.reset(0)
     if dispatcher is not None:
-        with keep_alive(conversation.send, conversation.limits.heartbeat_seconds):
+        with StatusHeartbeat(conversation.send, conversation.limits.heartbeat_seconds):
             started = await dispatcher.turn_hooks.start_session("clear")
         conversation.append_contexts([format_context("SessionStart:clear", text) for text in started.contexts])
     send_init()

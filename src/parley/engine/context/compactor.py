@@ -31,7 +31,7 @@ from parley.engine.context.history import (
     with_cache_marker,
 )
 from parley.engine.context.system_prompt import DATE
-from parley.engine.session.outbox import Ticker
+from parley.engine.session.outbox import StatusHeartbeat
 from parley.engine.side.retry import call_with_retry, is_about_length, is_about_request
 from parley.engine.turn import outcome
 from parley.errors import BudgetSpent, ModelError
@@ -127,7 +127,7 @@ class Compactor:
         """None if there is too little to compact or a hook blocks it. Raises ModelError, BudgetSpent."""
         self._send(Status(status="compacting", compact_output_chars=0 if trigger == "auto" else UNSET))
         try:
-            with Ticker(lambda: self._send(Status(status="compacting")), self._conversation.limits.heartbeat_seconds):
+            with StatusHeartbeat(self._send, self._conversation.limits.heartbeat_seconds, "compacting"):
                 done = await self._compact(trigger, instructions)
         except asyncio.CancelledError:
             self._send_end("interrupted")

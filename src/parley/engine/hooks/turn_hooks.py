@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from parley.engine.hooks.tool_hooks import model_contexts
-from parley.engine.session.outbox import Ticker
+from parley.engine.session.outbox import StatusHeartbeat
 from parley.engine.session.prompts import Prompt, join_content
 from parley.engine.turn import outcome
 from parley.errors import ModelError
@@ -21,7 +21,7 @@ from parley.hooks.output import shorten
 from parley.models.catalog import resolve
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import ToolUse
-from parley.protocol.messages.system import Informational, Status
+from parley.protocol.messages.system import Informational
 from parley.tools.base import ToolOutput
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class TurnHooks:
         with nullcontext() if agent is not None else self._keep_alive():
             return await self._dispatcher.fire(event, details, agent=agent, **how)
 
-    def _keep_alive(self) -> Ticker:
+    def _keep_alive(self) -> StatusHeartbeat:
         dispatcher = self._dispatcher
-        return Ticker(lambda: dispatcher.outbox.send(Status(status=None)), dispatcher.config.limits.heartbeat_seconds)
+        return StatusHeartbeat(dispatcher.outbox.send, dispatcher.config.limits.heartbeat_seconds)
 
     # Start.
 

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 
 class Journal:
-    def __init__(self, log: Log, clock: Clock, grants: Grants, sync: str = SYNC_OFF) -> None:
+    def __init__(
+        self, log: Log, clock: Clock, grants: Grants, sync: str = SYNC_OFF, *, sync_in_thread: bool = False
+    ) -> None:
         self.grants = grants
         self.carried: list[Callable[[], list[tuple[str, Json]]]] = [grants.take_records]
         """What the log of the next session starts with: kinds and records."""
@@ -47,6 +49,9 @@ class Journal:
         """The uuids of received messages. A duplicate is not run again."""
         self._clock = clock
         self._sync = sync
+        self._sync_in_thread = sync_in_thread
+        self._is_sync_due = False
+        """A milestone was appended that `wait_synced` has to sync."""
         self._start(log)
 
     def _start(self, log: Log) -> None:
@@ -147,12 +152,30 @@ class Journal:
     def _write(self, entry: Entry) -> None:
         try:
             self.log.append(entry)
-            if self._sync == SYNC_ALWAYS or (self._sync == SYNC_TURN and is_milestone(entry)):
+            if self._sync == SYNC_TURN and self._sync_in_thread:
+                self._is_sync_due = self._is_sync_due or is_milestone(entry)
+            elif self._sync == SYNC_ALWAYS or (self._sync == SYNC_TURN and is_milestone(entry)):
                 self.log.sync()
         except SessionError as exc:
             self.report_lost(exc)
             raise
         self._fold(entry)
+
+    async def wait_synced(self) -> None:
+        """Wait until the appended milestones are on the device. Raises SessionError.
+
+        Call it after an entry that may be a milestone, before the effect or the result that follows.
+        """
+        if not self._is_sync_due:
+            return
+        from parley._threads import run_in_thread
+
+        self._is_sync_due = False
+        try:
+            await run_in_thread(self.log.sync)
+        except SessionError as exc:
+            self.report_lost(exc)
+            raise
 
     def _remember_uuid(self, uuid: object) -> None:
         if isinstance(uuid, str):

@@ -5,7 +5,7 @@
     outbox.send_state("idle")   sends `session_state_changed`, if the client reads it
     outbox.send_notices()       sends the warnings about the configuration, once
     activity.waiting()          the state is `requires_action` while something waits for the client
-    keep_alive(send, seconds)   sends heartbeats while something takes long, so that a slow engine does not look dead
+    StatusHeartbeat(...)        sends heartbeats while something takes long, so that a slow engine does not look dead
 
 Messages of the conversation are journalled before they are sent: see `context/conversation.py`.
 """
@@ -132,10 +132,9 @@ class Activity:
 
 
 class Ticker:
-    """`with Ticker(callback):` calls `callback` at every interval; never if `every_seconds` is None."""
+    """`with ticker:` calls `_beat` at every interval; never if `every_seconds` is None."""
 
-    def __init__(self, callback: Callable[[], None], every_seconds: float | None = INTERVAL_SECONDS) -> None:
-        self._callback = callback
+    def __init__(self, every_seconds: float | None = INTERVAL_SECONDS) -> None:
         self._every_seconds = every_seconds
         self._timer: asyncio.TimerHandle | None = None
 
@@ -145,19 +144,31 @@ class Ticker:
     def __exit__(self, *exception: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def _schedule(self) -> None:
         if self._every_seconds is not None:
             self._timer = asyncio.get_running_loop().call_later(self._every_seconds, self._tick)
 
     def _tick(self) -> None:
-        self._callback()
+        self._beat()
         self._schedule()
 
+    def _beat(self) -> None:
+        """One interval has passed."""
+        raise NotImplementedError
 
-def keep_alive(send: Callable[[Message], None], every_seconds: float | None) -> Ticker:
-    """Sends a heartbeat while the turn waits for a hook or a server, and not for the model or a tool."""
-    return Ticker(lambda: send(Status(status=None)), every_seconds)
+
+class StatusHeartbeat(Ticker):
+    """`with StatusHeartbeat(...):` while the turn waits for something else than the model or a tool."""
+
+    def __init__(self, send: Callable[[Message], None], every_seconds: float | None, status: str | None = None) -> None:
+        super().__init__(every_seconds)
+        self._send = send
+        self._status = status
+
+    def _beat(self) -> None:
+        self._send(Status(status=self._status))
 
 
 class IdleTimer(Ticker):
@@ -167,7 +178,7 @@ class IdleTimer(Ticker):
     """
 
     def __init__(self, send: Callable[[Message], None], max_seconds: float | None) -> None:
-        super().__init__(self._check, None if max_seconds is None else max_seconds / CHECKS_PER_INTERVAL)
+        super().__init__(None if max_seconds is None else max_seconds / CHECKS_PER_INTERVAL)
         self._send = send
         self.checks = 0
         """Checks since the last message was sent."""
@@ -176,7 +187,7 @@ class IdleTimer(Ticker):
         self.checks = 0
         super().__enter__()
 
-    def _check(self) -> None:
+    def _beat(self) -> None:
         self.checks += 1
         if self.checks == CHECKS_PER_INTERVAL:
             self.checks = 0
@@ -189,12 +200,12 @@ class ToolHeartbeat(Ticker):
     def __init__(
         self, send: Callable[[Message], None], call: ToolUse, every_seconds: float | None = INTERVAL_SECONDS
     ) -> None:
-        super().__init__(self._send_progress, every_seconds)
+        super().__init__(every_seconds)
         self._send = send
         self._tool_use = call
         self._beats = 0
 
-    def _send_progress(self) -> None:
+    def _beat(self) -> None:
         call, beat = self._tool_use, self._beats
         self._beats += 1
         self._send(

@@ -141,7 +141,10 @@ class Session:
 
         # The log, and the state that follows from it.
         grants = Grants(config.identity, config.cwd)
-        self.journal = Journal(config.storage.log, config.clock, grants, config.options.fsync)
+        storage = config.storage
+        self.journal = Journal(
+            storage.log, config.clock, grants, config.options.fsync, sync_in_thread=storage.sync_in_thread
+        )
         self.journal.report_lost = self.outbox.send_lost_write
         self.ledger = Ledger(
             config.model.prices,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.session.outbox import keep_alive
+from parley.engine.session.outbox import StatusHeartbeat
 from parley.engine.session.prompts import (
     Prompt,
     RejectedPrompt,
@@ -47,6 +47,8 @@ class TurnRunner:
         self._session = session
         self.current: Turn | None = None
         self._task: asyncio.Task[TurnOutcome] | None = None
+        self._is_ending = False
+        """The last turn has ended, and its result is about to be sent."""
         self.results = 0
         self.last_result: Result | None = None
         self._orphaned_tasks = load_orphaned_tasks(session)
@@ -64,10 +66,10 @@ class TurnRunner:
             if isinstance(item, RejectedPrompt):
                 session.ledger.begin_turn()
                 refused = outcome.failed(f"The prompt was refused: {item.reason}", "validation_error")
-                self._end(self._make_turn([]), refused, [] if item.uuid is None else [item.uuid])
+                await self._end(self._make_turn([]), refused, [] if item.uuid is None else [item.uuid])
             else:
                 turn = self._make_turn(item)
-                self._end(turn, await self._run_task(turn))
+                await self._end(turn, await self._run_task(turn))
             # Prompts that arrived during that turn make up the next one together.
             merge = session.config.client.merge_prompts and len(session.prompt_queue) > 0
 
@@ -158,7 +160,7 @@ class TurnRunner:
         """Wait for servers and file changes, collect what the model has to know, and expand commands."""
         session = self._session
         session.ledger.begin_turn()
-        with keep_alive(session.outbox.send, session.limits.heartbeat_seconds):
+        with StatusHeartbeat(session.outbox.send, session.limits.heartbeat_seconds):
             await session.control.wait_changes()
             if turn.stop_cause is None:
                 await session.servers.wait_ready()
@@ -296,7 +298,7 @@ class TurnRunner:
             session.prompts.send_lifecycle(prompt, "cancelled")
         return []
 
-    def _end(self, turn: Turn, ended: TurnOutcome, refused_ids: Sequence[str] = ()) -> None:
+    async def _end(self, turn: Turn, ended: TurnOutcome, refused_ids: Sequence[str] = ()) -> None:
         """Send the one result of a turn. `refused_ids` are the prompts that could not be read."""
         session = self._session
         session.commands.end_turn()
@@ -305,8 +307,12 @@ class TurnRunner:
         self.results += 1
         try:
             session.journal.append(result)
+            self._is_ending = True
+            await session.journal.wait_synced()
         except SessionError as exc:
             session.config.warn(str(exc))
+        finally:
+            self._is_ending = False
         session.outbox.send_raw(result)
         for prompt in turn.prompts:
             session.prompts.send_lifecycle(prompt, "cancelled" if ended.is_aborted else "completed")
@@ -369,6 +375,8 @@ class TurnRunner:
 
     def abort(self) -> None:
         """Stop the running turn, or the next one."""
+        if self._is_ending:
+            return
         if self.current is None or self._task is None:
             self._session.prompt_queue.abort_next = self._session.prompt_queue.next_uuid()
         else:

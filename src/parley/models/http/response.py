@@ -55,6 +55,8 @@ class ResponseParser:
             if not self.is_complete:
                 raise BadResponse(self._problem or f"the answer is not valid HTTP: {exc}") from None
             self.is_reusable = False  # what follows the response is invalid
+        if self.is_complete:
+            del self._parser  # it refers to this object: both are freed without the garbage collector
         pieces, self._pieces = self._pieces, []
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._overhead_bytes = 0 if body else self._overhead_bytes + len(data)

@@ -83,6 +83,8 @@ def check_options(options: Options[Any]) -> None:
         raise ValueError("enable_file_checkpointing and session_store cannot be used together; set only one")
     if options.engine not in ("process", "local"):
         raise ValueError(f"engine must be 'process' or 'local', not {options.engine!r}")
+    if options.workers is not None and options.engine != "local":
+        raise ValueError(f"workers needs engine='local', but engine is {options.engine!r}")
     for skill in options.skills if isinstance(options.skills, list) else ():
         if not isinstance(skill, str) or not SKILL_NAME.fullmatch(skill):
             raise ValueError(

@@ -83,7 +83,7 @@ class InProcessEngine:
             connection = Connection(Role.ENGINE, make_dialect(options, clock))
             pump = Pump(connection, transport, clock.new_uuid)
             config = Composer(options, self._environment, self._cwd, clock).make_config(self.warn, parsed.warnings)
-            session = self.session = hub.open(config, pump)
+            session = self.session = hub.open(config.with_shared_loop(), pump)
         except UsageError as exc:
             self.warn(f"Error: {exc}")
         except (SessionError, OSError) as exc:
@@ -104,6 +104,11 @@ class InProcessEngine:
         """Stop the session, even during a turn."""
         if self.session is not None:
             self.session.stop()
+
+    def abandon(self) -> None:
+        """Stop the session at once, because its client is gone."""
+        if self.session is not None:
+            self.session.abandon()
 
 
 class SameLoop:

@@ -122,6 +122,11 @@ RULES: dict[str, OptionRule] = {
     **{one.name: KINDS[kind] for one in fields(Options) if (kind := str(one.type).removesuffix(" | None")) in KINDS},
     **dict.fromkeys(("settings", "debug_file", "store", "database", "record"), PATH),
     **dict.fromkeys(("max_buffer_size", "load_timeout_ms", "control_timeout_seconds"), SDK_NUMBER),
+    "workers": OptionRule(
+        "a whole number, 1 or more",
+        lambda value: isinstance(value, int) and not isinstance(value, bool),
+        lambda value: value >= 1,
+    ),
     "system_prompt": OptionRule("a string or a dict", instance_of(str, Mapping)),
     **dict.fromkeys(("allowed_tools", "disallowed_tools", "betas", "setting_sources"), STRINGS),
     **dict.fromkeys(("supported_dialog_kinds", "faults"), STRINGS),

@@ -1,11 +1,14 @@
-"""When the device is waited for (PARLEY_FSYNC)."""
+"""When the device is waited for (PARLEY_FSYNC), and where."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
+from parley.engine.session.config import SessionConfig
 from parley.errors import SessionError, UsageError
 from parley.protocol.options import CliOptions
 from parley.settings.option_values import OptionValues
@@ -22,16 +25,25 @@ text = 'Done.'
 """
 
 
-def harness(folder: Path, policy: str) -> SessionHarness:
-    made = SessionHarness(folder, SCRIPT, permission_mode="bypassPermissions")
+class SharedLoop(SessionHarness):
+    def furnish(self, setup: SessionConfig) -> SessionConfig:
+        return setup.with_shared_loop()
+
+
+Kind = type[SessionHarness]
+every_kind = pytest.mark.parametrize("kind", [SessionHarness, SharedLoop])
+
+
+def harness(folder: Path, policy: str, kind: Kind = SessionHarness) -> SessionHarness:
+    made = kind(folder, SCRIPT, permission_mode="bypassPermissions")
     made.environment["PARLEY_FSYNC"] = policy
     return made
 
 
-async def kinds_at_syncs(folder: Path, policy: str) -> list[str]:
+async def kinds_at_syncs(folder: Path, policy: str, kind: Kind) -> list[str]:
     """What stood last in the log each time the device was waited for."""
 
-    async with harness(folder, policy) as live:
+    async with harness(folder, policy, kind) as live:
         log, synced = live.session.config.storage.log, []
         log.sync = lambda: synced.append(list(log.entries())[-1].kind)  # type: ignore[method-assign]
         live.prompt("go")
@@ -39,24 +51,79 @@ async def kinds_at_syncs(folder: Path, policy: str) -> list[str]:
         return synced
 
 
-async def test_turn_waits_before_an_effect_and_before_the_result(tmp_path: Path) -> None:
-    assert await kinds_at_syncs(tmp_path, "turn") == ["permission", "result"]
+@every_kind
+async def test_turn_waits_before_an_effect_and_before_the_result(tmp_path: Path, kind: Kind) -> None:
+    assert await kinds_at_syncs(tmp_path, "turn", kind) == ["permission", "result"]
 
 
-async def test_always_waits_at_every_record(tmp_path: Path) -> None:
-    synced = await kinds_at_syncs(tmp_path, "always")
+@every_kind
+async def test_always_waits_at_every_record(tmp_path: Path, kind: Kind) -> None:
+    synced = await kinds_at_syncs(tmp_path, "always", kind)
 
     assert synced.count("permission") == 2
     assert synced.count("assistant") == 3
     assert synced[-1] == "result"
 
 
-async def test_off_never_waits(tmp_path: Path) -> None:
-    assert await kinds_at_syncs(tmp_path, "off") == []
+@every_kind
+async def test_off_never_waits(tmp_path: Path, kind: Kind) -> None:
+    assert await kinds_at_syncs(tmp_path, "off", kind) == []
 
 
-async def test_what_cannot_be_made_durable_does_not_run(tmp_path: Path) -> None:
-    async with harness(tmp_path, "turn") as live:
+async def test_on_a_shared_loop_others_continue_while_the_device_is_waited_for(tmp_path: Path) -> None:
+    """Nothing that depends on the record happens meanwhile: no effect, no result."""
+    async with harness(tmp_path, "turn", SharedLoop) as live:
+        log = live.session.config.storage.log
+        sync, waiting, ready = log.sync, asyncio.Semaphore(0), threading.Semaphore(0)
+        loop = asyncio.get_running_loop()
+
+        def slow() -> None:
+            loop.call_soon_threadsafe(waiting.release)
+            ready.acquire()
+            sync()
+
+        log.sync = slow  # type: ignore[method-assign]
+        live.prompt("go")
+        await waiting.acquire()
+        await live.request("mcp_status")
+        had_effect = (tmp_path / "made").exists()
+        ready.release()
+        await waiting.acquire()
+        await live.request("mcp_status")
+        had_result = any(live.messages("result"))
+        ready.release()
+        await live.receive("result")
+
+    assert (had_effect, had_result) == (False, False)
+    assert (tmp_path / "made").exists()
+
+
+async def test_an_interrupt_while_the_result_is_made_durable_does_not_stop_the_next_turn(tmp_path: Path) -> None:
+    script = "[[turn]]\ntext = 'One.'\n[[turn]]\ntext = 'Two.'"
+    live = SharedLoop(tmp_path, script)
+    live.environment["PARLEY_FSYNC"] = "turn"
+    async with live:
+        log = live.session.config.storage.log
+        waiting, ready, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
+
+        def slow() -> None:
+            loop.call_soon_threadsafe(waiting.set)
+            ready.wait()
+
+        log.sync = slow  # type: ignore[method-assign]
+        live.prompt("first")
+        await waiting.wait()
+        live.prompt("second")
+        await live.request("interrupt")
+        ready.set()
+        results = [(await live.receive("result"))["result"] for _ in range(2)]
+
+    assert results == ["One.", "Two."]
+
+
+@every_kind
+async def test_what_cannot_be_made_durable_does_not_run(tmp_path: Path, kind: Kind) -> None:
+    async with harness(tmp_path, "turn", kind) as live:
         log = live.session.config.storage.log
         sync = log.sync
 

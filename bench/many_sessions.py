@@ -1,0 +1,181 @@
+"""Measure many active sessions in one process: turns per second, how long a turn takes, and memory.
+
+    python bench/many_sessions.py --sessions 1000 --turns 3000 --at-once 16
+    python bench/many_sessions.py --tune-gc                  # with parley.tune_gc()
+    python bench/many_sessions.py --workers 2                # in two worker processes
+    python bench/many_sessions.py --profile out.prof         # the measured turns, for pstats
+
+A turn is a Read trip: the model calls Read, and answers when it has the file. The model is a process of its own.
+The clock says little on a busy machine, so processor time is measured as well: turns per second of it, and how much of
+it this process uses from the start of a turn to its end, which is how long the turn would take on an idle core. With
+workers, the busiest process counts, because it limits the throughput when there are enough cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from model_server import read_prompt
+
+from parley import Client, Options
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def serve_model() -> Iterator[str]:
+    """The address of a model in another process."""
+    argv = [sys.executable, str(Path(__file__).with_name("model_server.py"))]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        server.stdin.close()
+
+
+def make_options(folder: Path, url: str, workers: int, fsync: str) -> Options:
+    env = {
+        "HOME": str(folder),
+        "CLAUDE_CONFIG_DIR": str(folder / "config"),
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "bench",
+        "PARLEY_FSYNC": fsync,
+    }
+    return Options(engine="local", model="sonnet", cwd=folder, env=env, workers=workers or None)
+
+
+def resident_bytes(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds(pid: int) -> float:
+    """The processor time of a process. The name in the line may contain spaces."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / TICKS_PER_SECOND
+
+
+class Collections:
+    """The processor time of each run of the garbage collector."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._started = 0.0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._started = time.thread_time()
+        else:
+            self.seconds.append(time.thread_time() - self._started)
+
+
+async def run_turns(clients: list[Client], turns: int, at_once: int, path: str) -> list[tuple[float, float]]:
+    """Run turns in one session after the other, some at the same time; returns the time and CPU time of each."""
+    seconds: list[tuple[float, float]] = []
+    pending = iter(range(turns))
+
+    async def work() -> None:
+        for number in pending:
+            started, used = time.perf_counter(), time.process_time()
+            result = await clients[number % len(clients)].run(read_prompt(path))
+            seconds.append((time.perf_counter() - started, time.process_time() - used))
+            if result.message.num_turns != 2:
+                raise RuntimeError(f"expected two model calls, not {result.message.num_turns}: {result.text}")
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(at_once):
+            group.create_task(work())
+    return seconds
+
+
+async def measure(args: argparse.Namespace, folder: Path, url: str) -> None:
+    path = folder / "notes.txt"
+    path.write_text("A line of notes.\n" * 20)
+    if args.tune_gc:
+        from parley import tune_gc
+
+        tune_gc()
+    clients = [Client(make_options(folder, url, args.workers, args.fsync)) for _ in range(args.sessions)]
+    first, rest = clients[: max(1, args.workers)], clients[max(1, args.workers) :]
+    for client in first:  # load what is imported late
+        await client.connect()
+    await run_turns(first, len(first), 1, str(path))
+    pids = list(dict.fromkeys([os.getpid(), *(client.pid for client in clients if client.pid)]))
+    gc.collect()
+    before = sum(map(resident_bytes, pids))
+    for client in rest:
+        await client.connect()
+    await run_turns(rest, len(rest), args.at_once, str(path))
+    gc.collect()
+    held = sum(map(resident_bytes, pids)) - before
+
+    collections = Collections()
+    used = {pid: cpu_seconds(pid) for pid in pids}
+    started = time.perf_counter()
+    with profiled(args.profile):
+        seconds = await run_turns(clients, args.turns, args.at_once, str(path))
+    elapsed = time.perf_counter() - started
+    busy = [cpu_seconds(pid) - used[pid] for pid in pids]
+    grown = sum(map(resident_bytes, pids)) - before
+    write = sys.stdout.write
+    write(f"turns                 {args.turns / elapsed:7.0f} per second\n")
+    write(f"turns per CPU second  {args.turns / max(busy):7.0f} of the busiest process, ")
+    write(f"{args.turns / sum(busy):.0f} of all\n")
+    write(f"CPU seconds           {', '.join(f'{one:.2f}' for one in busy)} (this process, then the workers)\n")
+    for name, times in zip(("turn, by the clock", "turn, CPU of this"), zip(*seconds, strict=True), strict=True):
+        cuts = statistics.quantiles(times, n=100)
+        write(f"{name:21} {1000 * cuts[49]:7.1f} ms median, {1000 * cuts[98]:.1f} p99, ")
+        write(f"{1000 * max(times):.1f} longest\n")
+    collecting = sorted(collections.seconds) or [0.0]
+    write(f"garbage collection    {1000 * sum(collecting) / args.turns:7.2f} ms of CPU per turn, ")
+    write(f"{len(collections.seconds)} runs, the longest {1000 * collecting[-1]:.0f} ms\n")
+    write(f"memory of a session   {held / len(rest) / 1e6:7.3f} MB after one turn, ")
+    write(f"{grown / len(rest) / 1e6:.3f} MB at the end\n")
+    sys.stdout.flush()
+    for client in clients:
+        await client.close()
+
+
+@contextlib.contextmanager
+def profiled(path: str | None) -> Iterator[None]:
+    if path is None:
+        yield
+        return
+    import cProfile
+
+    profile = cProfile.Profile()
+    profile.enable()
+    yield
+    profile.disable()
+    profile.dump_stats(path)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--sessions", type=int, default=1000)
+    parser.add_argument("--turns", type=int, default=3000)
+    parser.add_argument("--at-once", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=0, help="0: in this process")
+    parser.add_argument("--fsync", default="turn")
+    parser.add_argument("--tune-gc", action="store_true")
+    parser.add_argument("--profile", metavar="FILE")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, serve_model() as url:
+        asyncio.run(measure(args, Path(folder), url))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

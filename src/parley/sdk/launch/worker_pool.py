@@ -1,0 +1,368 @@
+"""Run engines in a few long-lived worker processes, which many sessions share.
+
+    wire = WorkerWire(4, SessionLaunch(argv, cwd, environment), on_stderr, cleanup)
+
+A session goes to the worker with the fewest sessions; a worker is started when a session needs it. Each session has
+a socket of its own, so clients on different loops and in different threads share a worker without sharing anything
+here. A worker that dies ends its own sessions only, and another takes its place. Workers end with the program.
+
+See also: `worker_process.py` for the other side, `frames.py` for what is sent.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from parley.sdk.errors import CLIConnectionError
+from parley.sdk.launch.frames import FrameKind, FrameReader, SessionLaunch, encode_frame
+from parley.sdk.launch.pipes import ON_WINDOWS, read, wait_exited, wait_writable
+from parley.sdk.runtime.background import Job, log, start
+from parley.sdk.runtime.transport import Ended
+from parley.settings.secret_variables import without_secrets
+
+if TYPE_CHECKING:
+    from anyio import Event
+
+STOP_SECONDS = 5.0
+"""How long an engine has to finish by itself, again after it was told to stop, and a worker to exit."""
+STDERR_CHARS = 64 * 1024
+"""How much of stderr an error contains."""
+BOOT = """\
+import json, os, sys
+sys.path[:], environment = json.load(sys.stdin)
+os.environ.update(environment)
+from parley.sdk.launch.worker_process import main
+main(int(sys.argv[1]), int(sys.argv[2]))
+"""
+"""Secrets of the program's environment come over stdin, because other processes can read `environ` in /proc."""
+
+
+class Worker:
+    """A worker process."""
+
+    def __init__(self) -> None:
+        """Start it. Raises CLIConnectionError."""
+        self.sessions = 0
+        self._control, theirs = socket.socketpair()
+        argv = [sys.executable, "-c", BOOT, str(theirs.fileno()), str(os.getpid())]
+        try:
+            self.child = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                cwd=os.sep,
+                env=without_secrets(os.environ),
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as exc:
+            self._control.close()
+            raise CLIConnectionError(f"cannot start a worker process with {sys.executable!r}: {exc}") from None
+        finally:
+            theirs.close()
+        path = [os.path.abspath(folder) for folder in sys.path]
+        assert self.child.stdin is not None
+        with suppress(BrokenPipeError), self.child.stdin as stdin:
+            stdin.write(json.dumps([path, dict(os.environ)]).encode())
+
+    @property
+    def is_alive(self) -> bool:
+        return self.child.poll() is None
+
+    def accept(self) -> socket.socket:
+        """A connection to a new session. Raises OSError if the worker is gone."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self._control, [b"s"], [theirs.fileno()])
+            except BaseException:
+                ours.close()
+                raise
+        ours.setblocking(False)
+        return ours
+
+    def disconnect(self) -> None:
+        """Accept no more sessions. If this process started the worker, it ends its sessions and exits."""
+        self._control.close()
+
+    def wait(self) -> None:
+        """Wait until the worker has exited, and kill it if it does not."""
+        with suppress(subprocess.TimeoutExpired):
+            self.child.wait(STOP_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        with suppress(OSError):
+            os.killpg(self.child.pid, signal.SIGKILL)
+        self.child.wait()
+
+
+class WorkerPool:
+    """The worker processes of a program."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        """The process that the workers belong to."""
+        self.workers: list[Worker] = []
+        self._lock = threading.RLock()  # the collector may release a session while another connects
+        atexit.register(self.close)
+
+    def connect(self, count: int) -> tuple[Worker, socket.socket]:
+        """Start a session in one of the first `count` workers. Raises CLIConnectionError."""
+        with self._lock:
+            while True:
+                worker = self._choose(count)
+                try:
+                    connection = worker.accept()
+                except ConnectionError:
+                    worker.kill()  # it is exiting
+                    continue
+                except OSError as exc:
+                    raise CLIConnectionError(f"cannot connect to a worker process: {exc.strerror}") from None
+                worker.sessions += 1
+                return worker, connection
+
+    def _choose(self, count: int) -> Worker:
+        """The worker with the fewest sessions. A new one, if all are in use and there may be more."""
+        for gone in [worker for worker in self.workers if not worker.is_alive]:
+            gone.disconnect()
+            self.workers.remove(gone)
+        usable = self.workers[:count]
+        least = min(usable, key=lambda worker: worker.sessions, default=None)
+        if least is None or (least.sessions and len(usable) < count):
+            least = Worker()
+            self.workers.append(least)
+        return least
+
+    def release(self, worker: Worker) -> None:
+        """A session of the worker has ended."""
+        with self._lock:
+            worker.sessions -= 1
+
+    def close(self) -> None:
+        """End all workers."""
+        if self.pid != os.getpid():
+            return  # a process that this one forked exits
+        for worker in self.workers:
+            worker.disconnect()
+        for worker in self.workers:
+            worker.wait()
+
+    def forget(self) -> None:
+        """After a fork: the workers belong to the parent."""
+        for worker in self.workers:
+            worker.disconnect()
+
+
+_pool: WorkerPool | None = None
+_pool_lock = threading.Lock()
+
+
+def get_pool() -> WorkerPool:
+    """The workers of this process."""
+    global _pool
+    with _pool_lock:
+        if _pool is None:
+            _pool = WorkerPool()
+        return _pool
+
+
+def forget_pool() -> None:
+    """In a process that was forked from this one. Another thread may have held the lock."""
+    global _pool, _pool_lock
+    _pool_lock = threading.Lock()
+    if _pool is not None:
+        _pool.forget()
+        _pool = None
+
+
+if not ON_WINDOWS:
+    os.register_at_fork(after_in_child=forget_pool)
+
+
+class WorkerWire:
+    """A `Wire` to a session in a worker process."""
+
+    def __init__(
+        self, count: int, launch: SessionLaunch, on_stderr: Callable[[str], None], cleanup: Callable[[], None]
+    ) -> None:
+        self._count = count
+        self._launch = launch
+        self._on_stderr = on_stderr
+        self._cleanup = cleanup
+        self._worker: Worker | None = None
+        self._connection: socket.socket | None = None
+        self._finished: Event | None = None
+        self._held = bytearray()
+        self._writing: Job | None = None
+        self._stderr = ""
+        self._exit_code: int | None = None
+        self._is_abandoned = False
+        self._is_released = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._worker is None else self._worker.child.pid
+
+    async def open(self) -> None:
+        from anyio import Event
+
+        if ON_WINDOWS:
+            self._cleanup()
+            raise CLIConnectionError("workers are not available on Windows, because sockets cannot be passed there")
+        self._finished = Event()
+        self._pool = get_pool()
+        try:
+            self._worker, self._connection = self._pool.connect(self._count)
+        except CLIConnectionError:
+            self._cleanup()
+            raise
+        self._write(FrameKind.LAUNCH, self._launch.encode())
+
+    # Reading.
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        from anyio import notify_closing
+
+        assert self._connection is not None
+        assert self._finished is not None
+        frames = FrameReader()
+        try:
+            while chunk := await read(self._connection.fileno()):
+                for kind, payload in frames.feed(chunk):
+                    if kind == FrameKind.DATA:
+                        yield payload
+                    elif kind == FrameKind.STDERR:
+                        self._report(payload.decode(errors="replace"))
+                    elif kind == FrameKind.ENDED:
+                        self._exit_code = int(payload)
+        finally:
+            notify_closing(self._connection)
+            self._connection.close()
+            self._finished.set()
+
+    def _report(self, line: str) -> None:
+        self._stderr = f"{self._stderr}{line}\n"[-STDERR_CHARS:]
+        try:
+            self._on_stderr(line)
+        except Exception:
+            log.exception("the stderr callback raised an exception")
+
+    # Writing.
+
+    def write(self, data: bytes) -> None:
+        self._write(FrameKind.DATA, data)
+
+    def _write(self, kind: FrameKind, payload: bytes = b"") -> None:
+        if self._connection is None or self._connection.fileno() < 0:
+            raise CLIConnectionError("the engine no longer reads its input")
+        self._held += encode_frame(kind, payload)
+        if self._writing is None and not self._write_some(self._connection):
+            self._writing = start(self._write_held)
+
+    def _write_some(self, connection: socket.socket) -> bool:
+        """Write as much as possible without waiting; returns whether nothing is left. Raises CLIConnectionError."""
+        try:
+            while self._held:
+                del self._held[: connection.send(self._held)]
+        except BlockingIOError:
+            return False
+        except OSError as exc:
+            self._held.clear()
+            gone = self._worker is not None and not self._worker.is_alive
+            why = describe_death(self._worker.child) if self._worker is not None and gone else exc.strerror
+            raise CLIConnectionError(f"the engine no longer reads its input: {why}") from None
+        return True
+
+    async def _write_held(self) -> None:
+        assert self._connection is not None
+        try:
+            with suppress(CLIConnectionError):  # the reader sees the end of the worker
+                await wait_writable(self._connection.fileno())
+                while not self._write_some(self._connection):
+                    await wait_writable(self._connection.fileno())
+        finally:
+            self._writing = None
+
+    async def flush(self) -> None:
+        while (job := self._writing) is not None:
+            await job.wait()
+
+    async def end_input(self) -> None:
+        with suppress(CLIConnectionError):
+            self._write(FrameKind.END_INPUT)
+            await self.flush()
+
+    # Ending.
+
+    async def ended(self) -> Ended:
+        """How the engine exited. If it did not say, the worker has died."""
+        from anyio import move_on_after
+
+        if self._exit_code is None and self._worker is not None and not self._is_abandoned:
+            child = self._worker.child
+            with move_on_after(STOP_SECONDS):
+                await wait_exited(child)
+            self._exit_code = child.returncode or 1
+            self._stderr += describe_death(child)
+        self._release()
+        return self._end()
+
+    async def close(self, busy: bool) -> Ended:
+        from anyio import CancelScope, move_on_after
+
+        if self._finished is None or self._connection is None:
+            return Ended()
+        try:
+            with CancelScope(shield=True):
+                for stops in (busy, True):
+                    with suppress(CLIConnectionError):
+                        if stops:
+                            self._write(FrameKind.STOP)
+                        self._write(FrameKind.END_INPUT)
+                    with move_on_after(STOP_SECONDS):
+                        await self._finished.wait()
+                        break
+        except BaseException:
+            # The shield does not stop asyncio's own cancellation.
+            self.abandon()
+            raise
+        self.abandon()
+        return self._end()
+
+    def abandon(self) -> None:
+        self._is_abandoned = True
+        if self._connection is not None:
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)  # the worker ends the session, and our reader ends
+        self._release()
+
+    def _release(self) -> None:
+        if self._is_released.acquire(blocking=False) and self._worker is not None:
+            self._pool.release(self._worker)
+            self._cleanup()
+
+    def _end(self) -> Ended:
+        return Ended(self._exit_code, self._stderr.strip(), tuple(self._launch.argv))
+
+
+def describe_death(child: subprocess.Popen[bytes]) -> str:
+    if child.returncode is None:
+        how = "closed the connection to this session"
+    elif child.returncode < 0:
+        with suppress(ValueError):
+            return f"the worker process {child.pid} was killed by {signal.Signals(-child.returncode).name}"
+        how = f"was killed by signal {-child.returncode}"
+    else:
+        how = f"exited with code {child.returncode}"
+    return f"the worker process {child.pid} {how}"
