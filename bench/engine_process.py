@@ -233,10 +233,10 @@ def wait(processes: Sequence[EngineProcess], done: Callable[[EngineProcess], boo
 
 
 def process_tree(processes: Sequence[EngineProcess]) -> set[int]:
-    """The processes of engines: those we started, their sessions and descendants, and whoever holds their output.
+    """The processes of engines: those we started, their sessions and descendants, and the holders of their output.
 
-    A resident engine is no descendant: it gets the pipes from the process that we started. What it was forked from is
-    part of the engine too, so the ancestors of a holder belong to the tree, unless they are ours.
+    A resident engine is not a descendant: it gets the pipes from the process that we started. What it was forked from
+    is part of the engine too, so the ancestors of a holder belong to the tree, unless they are ours.
     """
     roots = {live.process.pid for live in processes}
     pipes = {f"pipe:[{os.fstat(live.stdout.fileno()).st_ino}]" for live in processes}

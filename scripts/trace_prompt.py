@@ -112,7 +112,8 @@ def is_prompt_read(frame: FrameType, code: CodeType) -> bool:
 
 
 def is_result_sent(frame: FrameType, code: CodeType) -> bool:
-    return code.co_qualname == "Pump.send" and type(frame.f_locals.get("message")).__name__ == "Result"
+    sent = frame.f_locals.get("messages", ()) if code.co_qualname == "Pump.send" else ()
+    return any(type(message).__name__ == "Result" for message in sent)
 
 
 def is_permission_request(frame: FrameType, code: CodeType) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,9 @@ from parley.compose.instructions import make_instructions
 from parley.compose.launch_context import LaunchContext
 from parley.compose.mcp import parse_plugin_servers, server_sources
 from parley.compose.models import ModelFactory
-from parley.compose.observers import list_unused_exporters, make_observer
 from parley.compose.paths import task_output_directory
 from parley.compose.plugins import PluginLoader
-from parley.compose.registry import get_profile, list_problems
+from parley.compose.registry import OBSERVERS, get_profile, list_problems, load
 from parley.compose.stores import SessionStores
 from parley.engine.clock import Clock
 from parley.engine.session.config import (
@@ -31,13 +31,15 @@ from parley.engine.session.config import (
 from parley.engine.session.identity import SessionIdentity
 from parley.errors import ModelForbidden, StartRefused, UsageError
 from parley.models.catalog import Prices
+from parley.observer import NULL_OBSERVER, Observer
 from parley.permissions.base import Policy
 from parley.protocol.options import FIELDS, CliOptions
 from parley.settings import credentials
 from parley.settings.base import OutputStyle
-from parley.settings.env_vars import state_events, takes_rate_limits
+from parley.settings.env_vars import is_truthy, state_events, takes_rate_limits
 from parley.stores.base import Log
 from parley.tools.base import ToolRegistry, Workspace
+from parley.version import how_to_install
 from parley.workspace.base import Worktree
 from parley.workspace.local import LocalFiles
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 UNSUPPORTED_RESTRICTIONS = ("plugin_urls",)
 SAFE_MODE_IGNORED = ("mcp_config", "plugin_dirs", "plugin_dirs_no_mcp", "agents")
 """Options that `--safe-mode` ignores."""
+UNUSED_EXPORTERS = ("OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER")
 
 
 class Composer:
@@ -267,3 +270,25 @@ def warn_unsupported(options: CliOptions) -> list[str]:
 def random() -> float:
     """A number in [0, 1); the standard library's module costs 3 ms at start-up."""
     return int.from_bytes(os.urandom(4)) / 2**32
+
+
+def list_unused_exporters(environment: Mapping[str, str]) -> list[str]:
+    """A warning for every exporter that CLAUDE_CODE_ENABLE_TELEMETRY would start in Claude Code, and not here."""
+    if not is_truthy(environment.get("CLAUDE_CODE_ENABLE_TELEMETRY")):
+        return []
+    wanted = [name for name in UNUSED_EXPORTERS if environment.get(name, "none").strip() not in ("", "none")]
+    return [f"{name} has no effect: only traces are exported (OTEL_TRACES_EXPORTER)" for name in wanted]
+
+
+def make_observer(environment: Mapping[str, str], warn: Callable[[str], None]) -> Observer:
+    """Spans are made if the program uses OpenTelemetry itself, or the environment names an exporter."""
+    names_one = environment.get("OTEL_TRACES_EXPORTER", "none").strip() not in ("", "none")
+    if is_truthy(environment.get("OTEL_SDK_DISABLED")) or not (names_one or "opentelemetry.trace" in sys.modules):
+        return NULL_OBSERVER
+    try:
+        make = load(OBSERVERS, "opentelemetry", "observer")
+    except ImportError:
+        warn(f"OTEL_TRACES_EXPORTER is set, but OpenTelemetry is not installed: {how_to_install('otel')}")
+        return NULL_OBSERVER
+    found: Observer | None = make(environment, warn)
+    return found or NULL_OBSERVER

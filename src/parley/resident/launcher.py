@@ -205,7 +205,7 @@ def start_server(folder: int, name: str, script: str) -> bool:
     if child == 0:
         try:
             os.setsid()
-            if os.fork() == 0:  # so that the server is nobody's child
+            if os.fork() == 0:  # so that the server is not our child
                 null = os.open(os.devnull, os.O_RDWR)
                 for descriptor in (0, 1, 2):
                     os.dup2(null, descriptor)
@@ -243,7 +243,7 @@ def wait_for_end(connection: socket, session: int) -> NoReturn:
                     exit_like(int(number))
                 if kind == CODE:
                     code = int(number)
-            if not data:  # the server was killed, so nobody has seen how the session ended
+            if not data:  # the server was killed, so how the session ended is unknown
                 exit_like(_signal.SIGKILL if code is None else code << 8)
         received = _signal.sigwaitinfo(WAITED).si_signo
         if received == _signal.SIGIO:

@@ -103,7 +103,7 @@ class Server:
             return None
         try:
             connection = self._listener.accept()[0]
-        except OSError:  # nobody waits, or whoever waited is gone
+        except OSError:  # no launcher waits, or the one that waited has ended
             return None
         return connection
 

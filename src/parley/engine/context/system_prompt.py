@@ -7,6 +7,7 @@ on another day.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from parley.protocol.base import Json, Struct
 
@@ -103,8 +104,12 @@ def find_date(text: str) -> str | None:
     return rest[:10] if found else None
 
 
+@lru_cache(maxsize=16)
 def system_blocks(text: str, cache_ttl: str | None = None) -> list[Json]:
-    """The `system` field of a request. The cache marker is at its end, or where the user's prompt has the boundary."""
+    """The `system` field of a request. The cache marker is at its end, or where the user's prompt has the boundary.
+
+    The same blocks are returned for the same text, so they must not be changed.
+    """
     if BOUNDARY not in text:
         return cached_block(text, cache_ttl)
     parts: list[list[str]] = [[]]
@@ -125,6 +130,7 @@ def cached_block(text: str, cache_ttl: str | None) -> list[Json]:
     return [{"type": "text", "text": text, "cache_control": cache_marker(cache_ttl)}] if text else []
 
 
+@lru_cache(maxsize=16)
 def cache_marker(ttl: str | None) -> Json:
-    """`ttl` is how long the cache lives; None for the server's default."""
+    """`ttl` is how long the cache lives; None for the server's default. The result must not be changed."""
     return {"type": "ephemeral", **({"ttl": ttl} if ttl else {})}

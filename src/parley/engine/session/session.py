@@ -140,18 +140,14 @@ class Session:
         self.control = make_control(self)
 
         # The log, and the state that follows from it.
-        grants = Grants(config.identity, config.cwd)
-        storage = config.storage
+        grants, storage = Grants(config.identity, config.cwd), config.storage
         self.journal = Journal(
             storage.log, config.clock, grants, config.options.fsync, sync_in_thread=storage.sync_in_thread
         )
         self.journal.report_lost = self.outbox.send_lost_write
-        self.ledger = Ledger(
-            config.model.prices,
-            SpendingLimits.from_options(config.options),
-            config.clock.monotonic,
-            cache(lambda name: config.model.get_info(config.model.resolve(name))),
-        )
+        get_info = cache(lambda name: config.model.get_info(config.model.resolve(name)))
+        limits = SpendingLimits.from_options(config.options)
+        self.ledger = Ledger(config.model.prices, limits, config.clock.monotonic, get_info)
         pending = PendingApprovals(self.journal, config.clock.new_uuid)
         self.journal.load(self.ledger, config.warn)
         grants.restore(config.permissions.policy, config.warn)
