@@ -44,7 +44,7 @@ def nothing_is_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
     gc.collect()
     for thread in threading.enumerate():
-        if thread.name.startswith("parley"):
+        if thread.name.startswith("parley "):  # not the idle threads of tools
             thread.join(60)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert children() <= before
@@ -219,7 +219,7 @@ def test_a_session_that_was_left_can_be_taken_up_at_once(harness: ClientHarness,
 
     session = run(loop, leave, harness.options("local", BUSY))
     for thread in threading.enumerate():
-        if thread.name.startswith("parley"):
+        if thread.name.startswith("parley "):  # not the idle threads of tools
             thread.join(60)
 
     assert run(loop, take_up, harness.options("local", resume=session)) == "Hello."

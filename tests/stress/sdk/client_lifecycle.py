@@ -20,7 +20,7 @@ def settled() -> set[int]:
     """The child processes that remain after the reapers have finished."""
     gc.collect()
     for thread in threading.enumerate():
-        if thread.name.startswith("parley"):
+        if thread.name.startswith("parley "):
             thread.join(60)
     return children()
 
