@@ -41,6 +41,7 @@ SUBCOMMANDS = {
     "plugin": "parley.cli.commands.plugin",
     "plugins": "parley.cli.commands.plugin",
     "resident": "parley.cli.commands.resident",
+    "serve": "parley.cli.commands.serve",
     "sessions": "parley.cli.commands.sessions",
     "trust": "parley.cli.commands.trust",
     "update": "parley.cli.commands.setup.update",

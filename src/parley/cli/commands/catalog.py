@@ -413,6 +413,36 @@ ROWS: tuple[Command, ...] = (
         },
     ),
     Command(
+        name="serve",
+        help="Serve sessions over HTTP and WebSocket.",
+        actions={
+            "": Action(
+                "Serve many sessions in one process. Options of a session are the defaults of new sessions.",
+                flags=(
+                    Flag("--listen", "Listen on this address, or on unix:PATH.", "HOST:PORT"),
+                    Flag("--token-file", "The file with the administrator's token. A missing file is created.", "FILE"),
+                    Flag("--root", "Where sessions may work (default: the current directory).", "DIR"),
+                    Flag("--state", "Where the server keeps its files (default: gateway in the config folder).", "DIR"),
+                    Flag(
+                        "--isolation",
+                        "Run sessions as tasks of one process (default), or each in a process.",
+                        "HOW",
+                        choices=("task", "process"),
+                    ),
+                    Flag("--idle-seconds", "Unload a session that nobody uses after this time (default: 300).", "N"),
+                    Flag("--question-seconds", "Deny questions that are open for this time (default: never).", "N"),
+                    Flag("--drain-seconds", "How long running turns may take to finish at SIGTERM (default: 30).", "N"),
+                    Flag("--allow-origin", "Let pages of this origin connect. Repeatable.", "ORIGIN"),
+                    Flag("--allow-host", "Answer to this host name. Repeatable.", "NAME"),
+                    Flag("--tls-cert", "The certificate chain for HTTPS (PEM).", "FILE"),
+                    Flag("--tls-key", "The private key of the certificate (PEM).", "FILE"),
+                ),
+                takes_options=True,
+            )
+        },
+        notes="`parley serve` requires the extra: pip install 'parley-agent[gateway]'.",
+    ),
+    Command(
         name="sessions",
         help="List, read, search and manage stored sessions.",
         actions={

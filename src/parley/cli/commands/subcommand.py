@@ -35,6 +35,8 @@ class GivenArgs(Struct, frozen=True, kw_only=True):
     words: tuple[str, ...]
     values: dict[str, list[str]]
     options: CliOptions = CliOptions()
+    option_words: tuple[str, ...] = ()
+    """The options of a session as they were given, and the other words."""
 
     def has(self, key: str) -> bool:
         return key in self.values
@@ -113,11 +115,11 @@ def parse_args(command: Command, name: str, argv: Sequence[str]) -> GivenArgs:
     """Raises UsageError."""
     action = command.actions[name]
     words, values = split_flags(action, argv)
-    options = CliOptions()
+    options, option_words = CliOptions(), tuple(words)
     if action.takes_options:
         words, options = parse_options(action, words)
     check_arguments(action, words)
-    return GivenArgs(action=name, words=tuple(words), values=values, options=options)
+    return GivenArgs(action=name, words=tuple(words), values=values, options=options, option_words=option_words)
 
 
 def split_flags(action: Action, argv: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:

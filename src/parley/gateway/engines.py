@@ -1,0 +1,235 @@
+"""Start the engine of a session: in this process, or in a process of its own.
+
+Both read the same lines as an engine on stdin and write the same lines as one on stdout. In this process, sessions
+share the memory and the event loop; in processes, one session cannot harm another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Protocol
+
+from parley.errors import SessionError, StartRefused, UsageError
+from parley.protocol.base import UNSET, Struct
+
+STREAM = ("--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+CHUNK_BYTES = 256 * 1024
+STDERR_BYTES = 64 * 1024
+STOP_SECONDS = 5.0
+"""How long an engine has to end by itself after its input has ended, and again after it was stopped."""
+
+
+class EngineStart(Struct, frozen=True):
+    """What an engine is started with."""
+
+    argv: tuple[str, ...]
+    """The options of the session."""
+    cwd: str
+    environment: Mapping[str, str]
+    on_lines: Callable[[bytes], None]
+    """Receives whole lines."""
+    on_end: Callable[[str], None]
+    """Called once, after the last line, with what the engine wrote to stderr."""
+
+
+class Engine(Protocol):
+    def write(self, data: bytes) -> None:
+        """Give it lines. Never waits."""
+
+    async def close(self) -> None:
+        """End its input and wait until it has ended. Requests to the client that are still open fail."""
+
+    def stop(self) -> None:
+        """Interrupt its turn. It ends after the result."""
+
+    async def kill(self) -> None:
+        """End it at once. A request that is open stays open, and is sent again when the session is resumed."""
+
+
+class EngineTask:
+    """An engine in this process."""
+
+    def __init__(self, start: EngineStart) -> None:
+        self._start = start
+        self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._errors: list[str] = []
+        self._is_killed = False
+        self._stop: Callable[[], None] = lambda: None
+        self._task = asyncio.create_task(self._run())
+
+    # The transport that the engine is served on.
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while (chunk := await self._incoming.get()) is not None:
+            yield chunk
+
+    def write_lines(self, data: bytes) -> None:
+        if not self._is_killed:
+            self._start.on_lines(data)
+
+    # What the gateway calls.
+
+    def write(self, data: bytes) -> None:
+        self._incoming.put_nowait(data)
+
+    def stop(self) -> None:
+        self._stop()
+
+    async def close(self) -> None:
+        self._incoming.put_nowait(None)
+        for give_up in (self._stop, self._task.cancel):
+            done, _ = await asyncio.wait([self._task], timeout=STOP_SECONDS)
+            if done:
+                return
+            give_up()
+        await asyncio.wait([self._task])
+
+    async def kill(self) -> None:
+        self._is_killed = True
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        try:
+            await self._serve()
+        except Exception as exc:
+            self._errors.append(f"internal error: {type(exc).__name__}: {exc}")
+        finally:
+            if not self._is_killed:
+                self._start.on_end("\n".join(self._errors)[-STDERR_BYTES:])
+
+    async def _serve(self) -> None:
+        from parley.compose.composer import Composer
+        from parley.compose.registry import make_dialect
+        from parley.engine.clock import Clock
+        from parley.engine.session.hub import Hub
+        from parley.engine.session.no_session import no_session_result
+        from parley.engine.session.pump import Pump, serve
+        from parley.protocol.connection import Connection, Role
+        from parley.protocol.options import parse
+
+        start, warn, clock, hub = self._start, self._errors.append, Clock(), Hub()
+        transport = TaskTransport(self)
+        try:
+            parsed = parse([*STREAM, *start.argv])
+            options = parsed.options
+            connection = Connection(Role.ENGINE, make_dialect(options, clock))
+            pump = Pump(connection, transport, clock.new_uuid)
+            config = Composer(options, dict(start.environment), start.cwd, clock).make_config(warn, parsed.warnings)
+            session = hub.open(config, pump)
+        except UsageError as exc:
+            warn(str(exc))
+        except (SessionError, OSError) as exc:
+            warn(str(exc))
+            session_id = options.resume or options.session_id or clock.new_uuid()
+            reason = exc.reason if isinstance(exc, StartRefused) else UNSET
+            refusal = no_session_result(str(exc), session_id, clock, startup_failure_reason=reason)
+            self.write_lines(connection.send(refusal))
+        else:
+            self._stop = session.stop
+            try:
+                await serve(transport, pump, session)
+            finally:
+                hub.close(session)
+
+
+class TaskTransport:
+    """The engine's end of an `EngineTask`."""
+
+    def __init__(self, task: EngineTask) -> None:
+        self.chunks = task.chunks
+        self.write = task.write_lines
+
+    async def drain(self) -> None:
+        """Nothing is buffered."""
+
+    def close(self) -> None:
+        """The task ends with the session."""
+
+
+class EngineProcess:
+    """An engine in a process of its own."""
+
+    def __init__(self, start: EngineStart) -> None:
+        self._start = start
+        self._process: asyncio.subprocess.Process | None = None
+        self._early: list[bytes] = []
+        """What was written before the process was there."""
+        self._is_killed = False
+        self._task = asyncio.create_task(self._run())
+
+    def write(self, data: bytes) -> None:
+        if self._process is None:
+            self._early.append(data)
+        elif self._process.stdin is not None and not self._process.stdin.is_closing():
+            self._process.stdin.write(data)
+
+    def stop(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    async def close(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            done, _ = await asyncio.wait([self._task], timeout=STOP_SECONDS)
+            if done:
+                return
+            self._signal(number)
+        await asyncio.wait([self._task])
+
+    async def kill(self) -> None:
+        self._is_killed = True
+        self._signal(signal.SIGKILL)
+        if self._process is None:
+            self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None and self._process.returncode is None:
+            os.kill(self._process.pid, number)  # not send_signal, which may take the exit status from the loop
+
+    async def _run(self) -> None:
+        errors = ""
+        try:
+            errors = await self._serve()
+        except OSError as exc:
+            errors = f"cannot start the engine: {exc}"
+        finally:
+            if not self._is_killed:
+                self._start.on_end(errors)
+
+    async def _serve(self) -> str:
+        start = self._start
+        process = self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "parley", *STREAM, *start.argv),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=start.cwd,
+            env=dict(start.environment),
+        )
+        assert process.stdin is not None
+        process.stdin.write(b"".join(self._early))
+        _, errors = await asyncio.gather(self._read_lines(process), self._read_errors(process))
+        await process.wait()
+        return errors
+
+    async def _read_lines(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        rest = b""
+        while chunk := await process.stdout.read(CHUNK_BYTES):
+            whole, end, rest = (rest + chunk).rpartition(b"\n")
+            if end and not self._is_killed:
+                self._start.on_lines(whole + end)
+
+    async def _read_errors(self, process: asyncio.subprocess.Process) -> str:
+        assert process.stderr is not None
+        kept = b""
+        while chunk := await process.stderr.read(CHUNK_BYTES):
+            kept = (kept + chunk)[-STDERR_BYTES:]
+        return kept.decode(errors="replace").strip()

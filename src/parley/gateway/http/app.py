@@ -1,0 +1,211 @@
+"""The routes of the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from parley.errors import SessionError, UsageError
+from parley.gateway.access import Principal, Scope
+from parley.gateway.http.auth import Gate
+from parley.gateway.http.errors import error_response
+from parley.gateway.http.sockets import attach, serve_socket
+from parley.gateway.hub import SessionHub
+from parley.gateway.live_session import LiveSession, Refusal
+from parley.gateway.session_options import require
+from parley.protocol.base import Json
+
+BODY_BYTES = 64 * 1024 * 1024
+"""The longest body of a request."""
+SSE_COMMENT_SECONDS = 15
+"""How often an idle event stream sends a comment, so that both ends notice a dead connection."""
+
+Handler = Callable[[Request, Principal], Awaitable[Response]]
+
+
+class Api:
+    """The handlers of the routes."""
+
+    def __init__(self, gate: Gate, hub: SessionHub) -> None:
+        self._gate = gate
+        self._hub = hub
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                WebSocketRoute("/ws", self.socket),
+                WebSocketRoute("/sessions/{session_id}/ws", self.socket),
+                self._route("GET", "/sessions", self.list_sessions),
+                self._route("POST", "/sessions", self.create_session),
+                self._route("GET", "/sessions/{session_id}", self.get_session),
+                self._route("DELETE", "/sessions/{session_id}", self.delete_session),
+                self._route("POST", "/sessions/{session_id}/prompts", self.send_prompt),
+                self._route("POST", "/sessions/{session_id}/control", self.send_request),
+                self._route("GET", "/sessions/{session_id}/events", self.stream_events),
+                self._route("GET", "/questions", self.list_questions),
+                self._route("GET", "/questions/{session_id}/{request_id}", self.get_question),
+                self._route("POST", "/questions/{session_id}/{request_id}/answer", self.answer_question),
+                self._route("POST", "/questions/{session_id}/{request_id}/delegate", self.delegate_question),
+                Route("/healthz", self.health),
+                Route("/readyz", self.ready),
+            ]
+        )
+
+    def _route(self, method: str, path: str, handler: Handler) -> Route:
+        async def endpoint(request: Request) -> Response:
+            try:
+                return await handler(request, self._gate.require(request))
+            except Refusal as refusal:
+                return error_response(refusal)
+            except (SessionError, UsageError) as exc:
+                return error_response(Refusal("storage_error", str(exc)))
+
+        return Route(path, endpoint, methods=[method])
+
+    async def socket(self, socket: WebSocket) -> None:
+        await serve_socket(socket, self._gate, self._hub)
+
+    # Sessions.
+
+    async def list_sessions(self, request: Request, principal: Principal) -> Response:
+        require(principal, Scope.VIEW, "listing sessions")
+        return json_response({"sessions": self._hub.list(principal)})
+
+    async def create_session(self, request: Request, principal: Principal) -> Response:
+        session = self._hub.create(principal, await read_body(request))
+        url = request.url_for("socket", session_id=session.id)
+        scheme = "wss" if request.url.scheme == "https" else "ws"
+        info = self._hub.describe(principal, session.id)
+        return json_response(
+            {"session_id": session.id, "ws_url": str(url.replace(scheme=scheme)), "work_dir": info.cwd}, 201
+        )
+
+    async def get_session(self, request: Request, principal: Principal) -> Response:
+        require(principal, Scope.VIEW, "reading a session")
+        return json_response(self._hub.describe(principal, request.path_params["session_id"]))
+
+    async def delete_session(self, request: Request, principal: Principal) -> Response:
+        await self._hub.delete(principal, request.path_params["session_id"])
+        return Response(status_code=204)
+
+    async def send_prompt(self, request: Request, principal: Principal) -> Response:
+        body = await read_body(request)
+        if "content" not in body:
+            raise Refusal("invalid_body", "a prompt needs `content`: a text, or a list of content blocks")
+        message: Json = {"type": "user", "message": {"role": "user", "content": body["content"]}}
+        if body.get("uuid"):
+            message["uuid"] = body["uuid"]
+        uuid = self._session(request, principal).prompt(principal, msgspec.json.encode(message))
+        return json_response({"uuid": uuid}, 202)
+
+    async def send_request(self, request: Request, principal: Principal) -> Response:
+        body = await read_body(request)
+        reply = await self._session(request, principal).request(principal, body)
+        response = msgspec.json.decode(reply)["response"]
+        if response["subtype"] == "error":
+            raise Refusal(str(response.get("error_code") or "failed"), str(response.get("error")))
+        return json_response({"response": response.get("response")})
+
+    async def stream_events(self, request: Request, principal: Principal) -> Response:
+        """Server-sent events: the lines of a session after `?after=N` or `Last-Event-ID`."""
+        require(principal, Scope.VIEW, "reading a session")
+        session = self._session(request, principal)
+        query = request.query_params
+        last = request.headers.get("last-event-id")
+        if last is not None:
+            query = type(query)({**query, "after": last})
+        client = attach(type(query)({**query, "numbered": "true"}), session, principal, self._hub)
+
+        async def events() -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    try:
+                        async with asyncio.timeout(SSE_COMMENT_SECONDS):
+                            lines = await client.subscriber.take()
+                    except TimeoutError:
+                        yield b": idle\n\n"
+                        continue
+                    if not lines:
+                        return
+                    yield b"".join(
+                        (b"id: %d\n" % number if number else b"") + b"data: " + line + b"\n\n" for number, line in lines
+                    )
+            finally:
+                session.detach(client)
+
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(events(), headers=headers, media_type="text/event-stream")
+
+    # Questions.
+
+    async def list_questions(self, request: Request, principal: Principal) -> Response:
+        require(principal, Scope.VIEW, "reading questions")
+        found = self._hub.questions.list_open(principal, request.query_params.get("session"))
+        return json_response({"questions": found})
+
+    async def get_question(self, request: Request, principal: Principal) -> Response:
+        require(principal, Scope.VIEW, "reading questions")
+        session, request_id = self._session(request, principal), request.path_params["request_id"]
+        question = self._hub.questions.find(session.id, request_id)
+        if question is None:
+            raise Refusal("unknown_question", f"the session has not asked {request_id!r}")
+        return json_response(question)
+
+    async def answer_question(self, request: Request, principal: Principal) -> Response:
+        session, request_id = self._session(request, principal), request.path_params["request_id"]
+        body = await read_body(request)
+        response = {"subtype": "success", "request_id": request_id, "response": body}
+        session.answer(principal, request_id, msgspec.json.encode({"type": "control_response", "response": response}))
+        return json_response(self._hub.questions.find(session.id, request_id))
+
+    async def delegate_question(self, request: Request, principal: Principal) -> Response:
+        require(principal, Scope.APPROVE, "delegating a question")
+        session, request_id = self._session(request, principal), request.path_params["request_id"]
+        name = (await read_body(request)).get("to")
+        if not isinstance(name, str) or not name:
+            raise Refusal("invalid_body", "`to` must be the name of a token")
+        if not self._hub.questions.delegate(session.id, request_id, name):
+            raise Refusal("unknown_question", f"the session has no open question {request_id!r}")
+        return json_response(self._hub.questions.find(session.id, request_id))
+
+    # The server itself.
+
+    async def health(self, request: Request) -> Response:
+        return json_response({"status": "ok"})
+
+    async def ready(self, request: Request) -> Response:
+        draining = self._hub.is_draining
+        return json_response({"status": "draining" if draining else "ready"}, 503 if draining else 200)
+
+    def _session(self, request: Request, principal: Principal) -> LiveSession:
+        return self._hub.get(principal, request.path_params["session_id"])
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+async def read_body(request: Request) -> Json:
+    """The JSON object of a request; empty without a body. Raises Refusal."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES:
+            raise Refusal("too_large", f"the body is longer than {BODY_BYTES} bytes")
+    if not body.strip():
+        return {}
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise Refusal("invalid_body", f"the body is not JSON: {exc}") from None
+    if not isinstance(found, dict):
+        raise Refusal("invalid_body", "the body must be a JSON object")
+    return found

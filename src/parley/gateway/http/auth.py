@@ -1,0 +1,82 @@
+"""Who sends a request: the token, the origin of the page and the host name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from starlette.requests import HTTPConnection
+
+from parley.gateway.access import Principal
+from parley.gateway.live_session import Refusal
+from parley.gateway.tokens import Tokens
+from parley.protocol.base import Json, Struct
+
+SUBPROTOCOL = "parley"
+TOKEN_SUBPROTOCOL = "parley.token."
+"""Browsers cannot set headers of a WebSocket: they offer the protocols `parley` and `parley.token.TOKEN`."""
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Gate(Struct, frozen=True):
+    """Lets requests in."""
+
+    tokens: Tokens
+    is_open: bool = False
+    """Whether everybody is the administrator: on a Unix socket that only its owner can connect to."""
+    hosts: frozenset[str] | None = None
+    """The host names that the server answers to; None for all."""
+    origins: frozenset[str] = frozenset()
+    """The origins of pages that may connect, besides the server's own."""
+
+    def check_headers(self, connection: HTTPConnection) -> None:
+        """Refuse pages of other sites, and names that were made to point here. Raises Refusal."""
+        host = connection.headers.get("host", "")
+        if self.hosts is not None and (urlsplit(f"//{host}").hostname or "") not in self.hosts:
+            raise Refusal("forbidden_host", f"this server does not answer to the host name {host!r}")
+        origin = connection.headers.get("origin")
+        if origin is None or origin in self.origins:
+            return
+        if urlsplit(origin).netloc != host:
+            raise Refusal("forbidden_origin", f"pages of {origin!r} may not connect; see --allow-origin")
+
+    def authenticate(self, connection: HTTPConnection) -> Principal | None:
+        """Who sends a request; None if it has no token. Raises Refusal if the token is wrong."""
+        if self.is_open:
+            return Principal.administrator("local")
+        token = find_token(connection.headers, connection.scope.get("subprotocols") or ())
+        return None if token is None else self.check_token(token)
+
+    def require(self, connection: HTTPConnection) -> Principal:
+        """Raises Refusal."""
+        self.check_headers(connection)
+        principal = self.authenticate(connection)
+        if principal is None:
+            raise Refusal("unauthorized", "a token is required: Authorization: Bearer TOKEN")
+        return principal
+
+    def check_token(self, token: str) -> Principal:
+        """Raises Refusal."""
+        principal = self.tokens.find(token)
+        if principal is None:
+            raise Refusal("unauthorized", "the token is unknown or has expired")
+        return principal
+
+
+def find_token(headers: Mapping[str, str], subprotocols: Sequence[str]) -> str | None:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token:
+        return token.strip()
+    for offered in subprotocols:
+        if offered.startswith(TOKEN_SUBPROTOCOL):
+            return offered.removeprefix(TOKEN_SUBPROTOCOL)
+    return None
+
+
+def token_in_message(message: Json) -> str | None:
+    """The token of an `auth` message, the first frame of official clients that cannot set headers."""
+    credential = message.get("credential")
+    if message.get("type") != "auth" or not isinstance(credential, dict):
+        return None
+    token = credential.get("token")
+    return token if isinstance(token, str) else None

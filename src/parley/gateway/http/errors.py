@@ -1,0 +1,58 @@
+"""The errors of the API: a code, and the HTTP status and WebSocket close code that go with it."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from parley.gateway.live_session import Refusal
+
+STATUS = {
+    "already_decided": 409,
+    "callbacks_taken": 409,
+    "cursor_in_the_future": 409,
+    "delegated": 409,
+    "duplicate_request": 409,
+    "engine_ended": 502,
+    "forbidden": 403,
+    "forbidden_host": 421,
+    "forbidden_origin": 403,
+    "internal_error": 500,
+    "invalid_body": 400,
+    "invalid_cursor": 400,
+    "invalid_line": 400,
+    "invalid_options": 400,
+    "not_found": 404,
+    "outside_roots": 403,
+    "question_withdrawn": 409,
+    "quota_exceeded": 429,
+    "rate_limited": 429,
+    "shutting_down": 503,
+    "storage_error": 500,
+    "too_large": 413,
+    "unauthorized": 401,
+    "unknown_directory": 404,
+    "unknown_question": 404,
+    "unknown_session": 404,
+}
+"""The HTTP status of each code."""
+CLOSE = {401: 4401, 403: 4403, 404: 4404, 409: 4409, 413: 1009, 429: 4429, 503: 1012}
+"""The close code of a WebSocket, by HTTP status."""
+
+
+def status_of(code: str) -> int:
+    return STATUS.get(code, 400)
+
+
+def close_code(code: str) -> int:
+    return CLOSE.get(status_of(code), 4400)
+
+
+def error_body(code: str, text: str) -> bytes:
+    return msgspec.json.encode({"error": {"code": code, "message": text}})
+
+
+def error_response(refusal: Refusal) -> Response:
+    status = status_of(refusal.code)
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    return Response(error_body(refusal.code, str(refusal)), status, headers, "application/json")

@@ -1,0 +1,152 @@
+"""A client on a WebSocket: one protocol line per frame, with its line end, in both directions.
+
+/ws                     a new session
+/sessions/ID/ws         an existing one
+    ?after=N            first the lines after line N; without it, new lines only
+    ?numbered=true      every frame is `N<TAB>LINE`; N is empty for lines that are not stored
+    ?partial=true       with stream events
+    ?cwd=DIR            the directory of a new session
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from parley.errors import SessionError, UsageError
+from parley.gateway.access import Principal
+from parley.gateway.http.auth import SUBPROTOCOL, Gate, token_in_message
+from parley.gateway.http.errors import close_code
+from parley.gateway.hub import SessionHub
+from parley.gateway.live_session import REQUESTING, Client, LiveSession, Refusal
+
+AUTH_SECONDS = 10
+"""How long a client without a token in its headers has to send one."""
+STREAM_EVENT = b'{"type":"stream_event"'
+GATEWAY = b'{"type":"gateway"'
+STATE = b'{"type":"system","subtype":"session_state_changed"'
+
+
+class LineFilter:
+    """Which lines a client gets. Clients that do not number lines are official ones, which know no lines of ours."""
+
+    def __init__(self, *, numbered: bool, partial: bool, state_events: bool) -> None:
+        left_out = [] if partial else [STREAM_EVENT, REQUESTING]
+        if not numbered:
+            left_out.append(GATEWAY)
+            if not state_events:
+                left_out.append(STATE)
+        self._left_out = tuple(left_out)
+
+    def __call__(self, line: bytes) -> bool:
+        return not line.startswith(self._left_out)
+
+
+async def serve_socket(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
+    """Serve one connection until either end closes it."""
+    try:
+        gate.check_headers(socket)
+        principal = gate.authenticate(socket)
+    except Refusal as refusal:
+        await refuse(socket, refusal)
+        return
+    await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None)
+    try:
+        if principal is None:
+            principal = await receive_token(socket, gate)
+        session = open_session(socket, hub, principal)
+        client = attach(socket.query_params, session, principal, hub)
+    except (Refusal, SessionError, UsageError) as exc:
+        await refuse(socket, exc if isinstance(exc, Refusal) else Refusal("storage_error", str(exc)))
+        return
+    except WebSocketDisconnect:
+        return
+    try:
+        await relay(socket, session, client)
+    finally:
+        session.detach(client)
+
+
+async def receive_token(socket: WebSocket, gate: Gate) -> Principal:
+    """Raises Refusal, WebSocketDisconnect."""
+    try:
+        async with asyncio.timeout(AUTH_SECONDS):
+            first = await receive(socket)
+    except TimeoutError:
+        raise Refusal("unauthorized", f"no token came within {AUTH_SECONDS} seconds") from None
+    try:
+        token = token_in_message(msgspec.json.decode(first, type=dict))
+    except msgspec.DecodeError:
+        token = None
+    if token is None:
+        raise Refusal("unauthorized", "a token is required: as a header, a subprotocol or the first message")
+    return gate.check_token(token)
+
+
+def open_session(socket: WebSocket, hub: SessionHub, principal: Principal) -> LiveSession:
+    """Raises Refusal, SessionError."""
+    session_id = socket.path_params.get("session_id")
+    if session_id is not None:
+        return hub.get(principal, session_id)
+    return hub.create(principal, {"cwd": socket.query_params.get("cwd")})
+
+
+def attach(query: QueryParams, session: LiveSession, principal: Principal, hub: SessionHub) -> Client:
+    """Raises Refusal, SessionError."""
+    given = query.get("after")
+    if given is not None and not (given.isascii() and given.isdigit()):
+        raise Refusal("invalid_cursor", f"after must be the number of a line, not {given!r:.50}")
+    wants = LineFilter(
+        numbered=is_on(query, "numbered"), partial=is_on(query, "partial"), state_events=hub.settings.sends_states
+    )
+    return session.attach(principal, None if given is None else int(given), wants)
+
+
+def is_on(query: QueryParams, name: str) -> bool:
+    return query.get(name, "").lower() in ("1", "true", "yes")
+
+
+async def relay(socket: WebSocket, session: LiveSession, client: Client) -> None:
+    """Pass lines in both directions. The reader notices a disconnect while the writer waits for lines."""
+    writer = asyncio.create_task(write_lines(socket, client))
+    try:
+        with suppress(WebSocketDisconnect):
+            while True:
+                session.receive(client, await receive(socket))
+                if writer.done():
+                    break
+    finally:
+        client.subscriber.close()
+        writer.cancel()
+        await asyncio.gather(writer, return_exceptions=True)
+
+
+async def write_lines(socket: WebSocket, client: Client) -> None:
+    numbered, subscriber = is_on(socket.query_params, "numbered"), client.subscriber
+    resyncs = 0
+    while lines := await subscriber.take():
+        for number, line in lines:
+            text = line.decode()
+            await socket.send_text(f"{number or ''}\t{text}\n" if numbered else f"{text}\n")
+        if numbered and subscriber.resyncs != resyncs:
+            resyncs = subscriber.resyncs
+            await socket.send_text(f'\t{{"type":"gateway","subtype":"resync","after":{subscriber.cursor}}}\n')
+    await socket.close(1012)
+
+
+async def receive(socket: WebSocket) -> bytes:
+    """The next frame. Raises WebSocketDisconnect."""
+    message = await socket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message["code"])
+    text = message.get("text")
+    return text.encode(errors="replace") if text is not None else message.get("bytes") or b""
+
+
+async def refuse(socket: WebSocket, refusal: Refusal) -> None:
+    with suppress(RuntimeError, WebSocketDisconnect):
+        await socket.close(close_code(refusal.code), f"{refusal.code}: {refusal}"[:120])

@@ -1,0 +1,312 @@
+"""All sessions of a server: create, find, list, delete, evict.
+
+A session is loaded when somebody connects to it or sends it something, and evicted when it has been idle for a while
+and nobody is connected. An evicted session costs nothing but its files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from sqlite3 import Row
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from parley.errors import SessionError
+from parley.gateway.access import Principal, Scope
+from parley.gateway.database import Database
+from parley.gateway.engines import Engine, EngineProcess, EngineStart, EngineTask
+from parley.gateway.line_log import LineLog
+from parley.gateway.live_session import LiveSession, Refusal
+from parley.gateway.questions import Questions
+from parley.gateway.session_options import parse_options, require
+from parley.protocol.base import Json, Struct
+from parley.settings.env_vars import is_truthy
+from parley.stores.base import Entry
+
+STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
+ASKS_CLIENTS = ("--permission-prompt-tool", "stdio", "--include-partial-messages")
+SERVER = Principal.administrator("server")
+DENIAL = "No answer came in time."
+
+
+class HubSettings(Struct, frozen=True, kw_only=True):
+    state: Path
+    """Where the gateway keeps its files."""
+    root: str
+    """Where sessions may work."""
+    argv: tuple[str, ...] = ()
+    """The options of new sessions."""
+    environment: Mapping[str, str] = {}
+    isolation: str = "task"
+    idle_seconds: float = 300
+    question_seconds: float | None = None
+
+    @property
+    def sends_states(self) -> bool:
+        """Whether every client gets `session_state_changed`, as the environment says."""
+        return is_truthy(self.environment.get(STATE_EVENTS))
+
+
+class SessionInfo(Struct, frozen=True, kw_only=True):
+    """A session in a list."""
+
+    id: str
+    cwd: str
+    title: str
+    state: str
+    is_loaded: bool
+    clients: int
+    open_questions: int
+    last_line: int | None
+    """The number of the last line; None if the session is not loaded."""
+    created_at: float
+    used_at: float
+
+
+class SessionHub:
+    def __init__(self, settings: HubSettings) -> None:
+        """Raises SessionError."""
+        self.settings = settings
+        try:
+            (settings.state / "lines").mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            raise SessionError(f"cannot create {settings.state}: {exc.strerror}") from None
+        self.database = Database(settings.state / "gateway.db")
+        self.questions = Questions(self.database, settings.question_seconds)
+        self.is_draining = False
+        self._sessions: dict[str, LiveSession] = {}
+
+    # Sessions.
+
+    def create(self, principal: Principal, given: Json) -> LiveSession:
+        """Create a session. Raises Refusal or SessionError."""
+        require(principal, Scope.CREATE, "creating a session")
+        self._check_draining()
+        cwd = self._find_directory(given.get("cwd"), principal)
+        argv = parse_options(given.get("options"), principal)
+        session_id = str(uuid4())
+        now = time.time()
+        self.database.change(
+            "INSERT INTO sessions (id, tenant, cwd, options, engine_id, title, created_at, used_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            *(session_id, principal.tenant, cwd, msgspec.json.encode(argv), session_id),
+            *(str(given.get("title") or ""), now, now),
+        )
+        return self.get(principal, session_id)
+
+    def get(self, principal: Principal, session_id: str) -> LiveSession:
+        """A session that somebody may see. Its engine may not run. Raises Refusal or SessionError."""
+        self._row(principal, session_id)
+        live = self._sessions.get(session_id)
+        if live is None:
+            log = LineLog(self._log_path(session_id))
+            live = LiveSession(session_id, log, self.database, self.questions, self._load)
+            self._sessions[session_id] = live
+        return live
+
+    def list(self, principal: Principal) -> list[SessionInfo]:
+        """The sessions that somebody may see, the last used first."""
+        rows = self.database.rows(
+            "SELECT *, (SELECT count(*) FROM questions WHERE session=id AND questions.state='open') AS open_questions"
+            " FROM sessions ORDER BY used_at DESC"
+        )
+        return [self._describe(row) for row in rows if principal.may_see(row["tenant"])]
+
+    def describe(self, principal: Principal, session_id: str) -> SessionInfo:
+        """Raises Refusal."""
+        row = self._row(principal, session_id)
+        return self._describe(row)
+
+    async def delete(self, principal: Principal, session_id: str) -> None:
+        """Stop a session and forget it. Its transcript stays in the store. Raises Refusal."""
+        require(principal, Scope.CREATE, "deleting a session")
+        self._row(principal, session_id)
+        live = self._sessions.pop(session_id, None)
+        if live is not None:
+            if live.engine is not None:
+                live.engine.stop()
+                await live.engine.close()
+            for client in list(live.clients):
+                live.detach(client)
+            live.log.close()
+        self.database.change("DELETE FROM sessions WHERE id=?", session_id)
+        self._log_path(session_id).unlink(missing_ok=True)
+
+    def _describe(self, row: Row) -> SessionInfo:
+        live = self._sessions.get(row["id"])
+        open_questions = row["open_questions"]
+        state = "requires_action" if open_questions else "idle"
+        if live is not None and live.engine is not None:
+            state = live.state
+        return SessionInfo(
+            id=row["id"],
+            cwd=row["cwd"],
+            title=row["title"],
+            state=state,
+            is_loaded=live is not None and live.engine is not None,
+            clients=0 if live is None else len(live.clients),
+            open_questions=open_questions,
+            last_line=None if live is None else live.log.last,
+            created_at=row["created_at"],
+            used_at=row["used_at"],
+        )
+
+    def _row(self, principal: Principal, session_id: str) -> Row:
+        """Raises Refusal. A session of another tenant is as unknown as one that does not exist."""
+        row = self.database.row(
+            "SELECT *, (SELECT count(*) FROM questions WHERE session=id AND questions.state='open') AS open_questions"
+            " FROM sessions WHERE id=?",
+            session_id,
+        )
+        if row is None or not principal.may_see(row["tenant"]):
+            raise Refusal("unknown_session", f"there is no session {session_id!r}")
+        return row
+
+    def _log_path(self, session_id: str) -> Path:
+        return self.settings.state / "lines" / f"{session_id}.jsonl"
+
+    def _find_directory(self, given: Any, principal: Principal) -> str:
+        """Where a new session works, without symbolic links. Raises Refusal."""
+        if given is not None and not isinstance(given, str):
+            raise Refusal("invalid_options", "cwd must be a string")
+        path = os.path.realpath(os.path.join(self.settings.root, given or "."))
+        roots = [os.path.realpath(root) for root in principal.roots or (self.settings.root,)]
+        if not any(path == root or path.startswith(os.path.join(root, "")) for root in roots):
+            raise Refusal("outside_roots", f"the directory {given!r} is outside the roots of the token")
+        if not os.path.isdir(path):
+            raise Refusal("unknown_directory", f"there is no directory {given!r}")
+        return path
+
+    def _check_draining(self) -> None:
+        if self.is_draining:
+            raise Refusal("shutting_down", "the server is shutting down; connect again to continue")
+
+    # Engines.
+
+    def _load(self, live: LiveSession) -> Engine:
+        """Start the engine of a session, and let it continue where an earlier one was killed. Raises SessionError."""
+        self._check_draining()
+        row = self.database.row("SELECT * FROM sessions WHERE id=?", live.id)
+        if row is None:
+            raise Refusal("unknown_session", f"there is no session {live.id!r}")
+        start = EngineStart(
+            argv=(*self.settings.argv, *msgspec.json.decode(row["options"], type=list[str])),
+            cwd=row["cwd"],
+            environment={**self.settings.environment, STATE_EVENTS: "1"},
+            on_lines=live.on_lines,
+            on_end=live.on_end,
+        )
+        is_stored, unsent = self._restore(live, start, row)
+        which = "--resume" if is_stored else "--session-id"
+        start = msgspec.structs.replace(start, argv=(*start.argv, *ASKS_CLIENTS, which, row["engine_id"]))
+        engine = EngineProcess(start) if self.settings.isolation == "process" else EngineTask(start)
+        self.database.change("UPDATE sessions SET is_loaded=1, used_at=? WHERE id=?", time.time(), live.id)
+        if is_stored or row["initialize"]:
+            declared = msgspec.json.decode(row["initialize"]) if row["initialize"] else {"subtype": "initialize"}
+            first = {"type": "control_request", "request_id": f"load-{uuid4()}", "request": declared}
+            engine.write(msgspec.json.encode(first) + b"\n")
+        for line in unsent:
+            engine.write(line + b"\n")
+        return engine
+
+    def _restore(self, live: LiveSession, start: EngineStart, row: Row) -> tuple[bool, Sequence[bytes]]:
+        """Whether the session has a transcript, and the prompts that are not in it.
+
+        If the last engine was killed, the messages that it did not send are published now, and the turn that it
+        cannot continue is ended.
+        """
+        from parley.gateway.transcript import missing_lines, open_transcript
+
+        entries = open_transcript(start, row["engine_id"])
+        waiting = live.unfinished_prompts()
+        if not row["is_loaded"] and not waiting:
+            return entries is not None, ()
+        stored = [] if entries is None else list(entries)
+        for line in missing_lines(iter(stored), live.log):
+            live.publish_missing(line)
+        known = {uuid for entry in stored for uuid in (entry.message.get("uuid"), *listed_uuids(entry.message))}
+        started = [uuid for uuid, _ in live.unfinished_prompts() if uuid in known]
+        if started and not waits_for_answer(stored):
+            live.fail_prompts("the server was stopped during this turn", started)
+        return entries is not None, [line for uuid, line in live.unfinished_prompts() if uuid not in known]
+
+    def load_interrupted(self) -> None:
+        """Load the sessions that were busy when the server was killed, so that their turns end."""
+        for row in self.database.rows(
+            "SELECT id FROM sessions WHERE is_loaded=1 AND (EXISTS (SELECT 1 FROM prompts WHERE session=id))"
+        ):
+            self.get(SERVER, row["id"]).ensure_loaded()
+
+    async def evict_idle(self) -> None:
+        """Unload sessions that nobody uses."""
+        now = time.monotonic()
+        for session_id, live in list(self._sessions.items()):
+            is_idle = not live.clients and now - live.used_at > self.settings.idle_seconds
+            if not is_idle or live.state != "idle" or live.is_busy:
+                continue
+            engine = live.engine
+            if engine is not None:
+                await engine.close()
+            if not live.clients and live.engine is None:
+                self._sessions.pop(session_id, None)
+                live.log.close()
+
+    def expire_questions(self) -> None:
+        """Deny the questions whose time is over."""
+        for question in self.questions.list_expired():
+            denial: Json = {"behavior": "deny", "message": DENIAL}
+            if question.kind != "can_use_tool":
+                denial = {"action": "cancel"}
+            response = {"subtype": "success", "request_id": question.request_id, "response": denial}
+            line = msgspec.json.encode({"type": "control_response", "response": response})
+            self.get(SERVER, question.session).expire(question.request_id, line)
+
+    async def drain(self, seconds: float) -> None:
+        """Stop: no new turns, running ones get time to finish. A session that waits for an answer stays as it is."""
+        self.is_draining = True
+        loaded = [live for live in self._sessions.values() if live.engine is not None]
+        for live in loaded:
+            live.announce_shutdown()
+        deadline = time.monotonic() + seconds
+        while any(live.is_busy and live.state != "requires_action" for live in loaded):
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.05)
+        for live in loaded:
+            engine = live.engine
+            if engine is None:
+                continue
+            if live.state == "requires_action":
+                await engine.kill()
+            else:
+                engine.stop()
+                await engine.close()
+
+    def close(self) -> None:
+        for live in self._sessions.values():
+            live.log.close()
+        self.database.close()
+
+
+def listed_uuids(message: Json) -> list[str]:
+    found = message.get("user_message_uuids")
+    return found if isinstance(found, list) else []
+
+
+def waits_for_answer(entries: Sequence[Entry]) -> bool:
+    """Whether the last turn of a transcript waits for an answer, so that a resumed engine continues it."""
+    open_ids: set[Any] = set()
+    for entry in entries:
+        if entry.kind == "question":
+            open_ids.add(entry.message.get("request_id"))
+        elif entry.kind == "answered":
+            open_ids.discard(entry.message.get("request_id"))
+        elif entry.kind == "result":
+            open_ids.clear()
+    return bool(open_ids)

@@ -1,0 +1,511 @@
+"""One session on the network: its engine, its log, and the clients that are connected to it.
+
+The engine speaks as it does on a pipe, and so does every client. In between, lines are routed:
+
+    engine -> clients
+        messages               numbered, logged, then sent to every subscriber
+        stream events          sent to the subscribers that want them, not logged
+        control responses      sent to the client that asked, under its own id
+        hook and MCP requests  sent to the client that declared the callbacks
+        other requests         are questions: recorded, then sent to every client; the first answer counts
+    clients -> engine
+        prompts                recorded, logged and shown to the other clients
+        control requests       under an id of ours, because two clients may use the same
+        control responses      if they answer an open question
+
+See also: `hub.py` for all sessions, `subscriber.py` for slow readers, `questions.py` for decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from parley.errors import SessionError
+from parley.gateway.access import Principal, Scope, scope_of_request
+from parley.gateway.database import Database
+from parley.gateway.engines import Engine
+from parley.gateway.line_log import LineLog
+from parley.gateway.questions import EXPIRED, Questions
+from parley.gateway.subscriber import Subscriber
+from parley.protocol.base import UNSET, Json, Struct, encode
+from parley.protocol.messages.occasional import WorkerShuttingDown
+
+LIVE_ONLY = frozenset({"stream_event", "keep_alive", "tool_progress"})
+"""Messages that are not logged: parts of others, and signs of life."""
+REQUESTING = b'{"type":"system","subtype":"status","status":"requesting"'
+"""Engines send this before each model call if they send stream events."""
+CALLBACKS = frozenset({"hook_callback", "mcp_message"})
+"""Requests that only the client can answer that declared the callback or the server."""
+DECLARATIONS = frozenset({"hooks", "sdkMcpServers", "sdkMcpServerConfigs", "sdkMcpServerManifests", "clientTools"})
+"""The fields of `initialize` by which a client promises to answer requests."""
+STATES = frozenset({"idle", "running", "requires_action"})
+
+
+class Head(Struct):
+    """What routing needs to know of a line."""
+
+    type: Any = UNSET
+    subtype: Any = UNSET
+    request_id: Any = UNSET
+    request: Any = UNSET
+    response: Any = UNSET
+    uuid: Any = UNSET
+    session_id: Any = UNSET
+    state: Any = UNSET
+    command_uuid: Any = UNSET
+    user_message_uuids: Any = UNSET
+
+
+_head = msgspec.json.Decoder(Head)
+
+
+class Refusal(Exception):
+    """A line of a client that is not passed on."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Client:
+    """One connection to a session."""
+
+    def __init__(self, number: int, principal: Principal, subscriber: Subscriber) -> None:
+        self.number = number
+        self.principal = principal
+        self.subscriber = subscriber
+
+    def request_key(self, request_id: object) -> str:
+        """The id of a request of this client, as the engine knows it."""
+        return f"{self.number}-{request_id}"
+
+
+class PendingRequest(Struct):
+    """A control request that the engine has not answered."""
+
+    reply: Callable[[bytes], None]
+    placeholder: bytes
+    """The id as the engine knows it."""
+    original: bytes
+    """The id as the client knows it."""
+
+    def send(self, line: bytes) -> None:
+        """Pass a line of the engine about the request on to the client."""
+        self.reply(line.replace(self.placeholder, self.original, 1))
+
+
+class LiveSession:
+    def __init__(
+        self,
+        id: str,
+        log: LineLog,
+        database: Database,
+        questions: Questions,
+        load: Callable[[LiveSession], Engine],
+    ) -> None:
+        """`load` starts the engine."""
+        self.id = id
+        self.log = log
+        self.questions = questions
+        self.state = "idle"
+        """`idle`, `running` or `requires_action`."""
+        self.clients: list[Client] = []
+        self.engine: Engine | None = None
+        self.used_at = time.monotonic()
+        self._database = database
+        self._load = load
+        self._requests: dict[str, PendingRequest] = {}
+        """The open control requests of clients, by the id that the engine knows."""
+        self._clients_seen = 0
+        self._owner: Client | None = None
+        """The client that declared callbacks."""
+        self._callbacks: dict[str, bytes] = {}
+        """The open requests to the owner."""
+        self._own_uuids: set[str] = set()
+        """The ids that we gave to prompts without one."""
+        self._subscribers: list[Subscriber] = []
+
+    # Clients.
+
+    def attach(self, principal: Principal, after: int | None, wants: Callable[[bytes], bool]) -> Client:
+        """Connect a client: with the lines after a number, or with new lines only. Raises Refusal."""
+        if after is not None and after > self.log.last:
+            text = f"the session has {self.log.last} lines, so it cannot continue after line {after}"
+            raise Refusal("cursor_in_the_future", text)
+        self._clients_seen += 1
+        client = Client(
+            self._clients_seen, principal, Subscriber(self.log, self.log.last if after is None else after, wants)
+        )
+        self.clients.append(client)
+        self._subscribers.append(client.subscriber)
+        return client
+
+    def detach(self, client: Client) -> None:
+        """Disconnect a client. Its callbacks wait for it to come back."""
+        client.subscriber.close()
+        if client in self.clients:
+            self.clients.remove(client)
+            self._subscribers.remove(client.subscriber)
+        if self._owner is client:
+            self._owner = None
+        self.used_at = time.monotonic()
+
+    def receive(self, client: Client, data: bytes) -> None:
+        """Handle lines of a client. What is wrong with one is reported to it."""
+        self.used_at = time.monotonic()
+        for line in data.split(b"\n"):
+            if line := line.strip():
+                self._receive_line(client, line)
+
+    def _receive_line(self, client: Client, line: bytes) -> None:
+        try:
+            head = _head.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            self._report(client, Refusal("invalid_line", f"the line is not a JSON object: {exc}"))
+            return
+        try:
+            match head.type:
+                case "user":
+                    self.prompt(client.principal, line, sender=client)
+                case "control_request":
+                    self._receive_request(client, head, line)
+                case "control_response":
+                    self._receive_response(client, head, line)
+                case "control_cancel_request":
+                    self._cancel_request(client, head)
+                case "keep_alive":
+                    pass
+                case _:
+                    self._check(client.principal, Scope.PROMPT)
+                    self._write(line)
+        except Refusal as refusal:
+            self._reject(client, head, refusal)
+
+    def _receive_request(self, client: Client, head: Head, line: bytes) -> None:
+        request = head.request
+        if not (isinstance(request, dict) and isinstance(request.get("subtype"), str)):
+            raise Refusal("invalid_line", "a control request needs a `request` with a `subtype`")
+        if not isinstance(head.request_id, str | int) or isinstance(head.request_id, bool):
+            raise Refusal("invalid_line", "a control request needs a `request_id`")
+        self._check(client.principal, scope_of_request(request["subtype"], request.get("mode")))
+        if request["subtype"] == "initialize":
+            request = self._declare(client, request)
+        asked = head.request_id
+
+        def reply(response: bytes) -> None:
+            client.subscriber.send(response)
+            if self._owner is client and request["subtype"] == "initialize":
+                for waiting in self._callbacks.values():
+                    client.subscriber.send(waiting)
+
+        self._send_request(request, reply, asked, client.request_key(asked))
+
+    def _declare(self, client: Client, request: Json) -> Json:
+        """The `initialize` request as the engine gets it. Raises Refusal."""
+        declares = any(request.get(field) for field in DECLARATIONS)
+        if declares and not client.principal.may(Scope.PROMPT):
+            raise Refusal("forbidden", "declaring hooks, tools or MCP servers needs the scope 'prompt'")
+        if not client.principal.may(Scope.PROMPT) or (self._owner not in (None, client) and not declares):
+            return {"subtype": "initialize"}
+        if declares and self._owner not in (None, client) and self._owner.principal.name != client.principal.name:
+            name = self._owner.principal.name
+            raise Refusal("callbacks_taken", f"the hooks and MCP servers of this session belong to {name!r}")
+        if declares or self._owner is None:
+            self._owner = client
+            self._database.change(
+                "UPDATE sessions SET initialize=?, callbacks_of=? WHERE id=?",
+                *(msgspec.json.encode(request), client.principal.name, self.id),
+            )
+        return request
+
+    def request(self, principal: Principal, request: Json) -> asyncio.Future[bytes]:
+        """Send a control request without a connection; the future gets the line of the reply. Raises Refusal."""
+        if not isinstance(request.get("subtype"), str):
+            raise Refusal("invalid_line", "a control request needs a `subtype`")
+        self._check(principal, scope_of_request(request["subtype"], request.get("mode")))
+        if request["subtype"] == "initialize":
+            request = {"subtype": "initialize"}  # nobody is there to answer callbacks
+        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def resolve(line: bytes) -> None:
+            if not reply.done():
+                reply.set_result(line)
+
+        self._send_request(request, resolve, "", uuid4().hex)
+        return reply
+
+    def _send_request(self, request: Json, reply: Callable[[bytes], None], asked: str | int, key: str) -> None:
+        """Send a control request to the engine. `asked`: the id that the client gave it."""
+        if key in self._requests:
+            raise Refusal("duplicate_request", f"the request id {asked!r} is still open")
+        self._requests[key] = PendingRequest(reply, msgspec.json.encode(key), msgspec.json.encode(asked))
+        self._write(msgspec.json.encode({"type": "control_request", "request_id": key, "request": request}))
+
+    def _cancel_request(self, client: Client, head: Head) -> None:
+        key = client.request_key(head.request_id)
+        if key in self._requests:
+            self._write(msgspec.json.encode({"type": "control_cancel_request", "request_id": key}))
+
+    def _receive_response(self, client: Client, head: Head, line: bytes) -> None:
+        response = head.response if isinstance(head.response, dict) else {}
+        request_id = response.get("request_id")
+        if not isinstance(request_id, str):
+            raise Refusal("invalid_line", "a control response needs the `request_id` of a question")
+        if request_id in self._callbacks:
+            if client is not self._owner:
+                raise Refusal("forbidden", "only the client that declared the callback can answer it")
+            del self._callbacks[request_id]
+            self._write(line)
+        elif response.get("subtype") == "error":
+            # A client without a callback for questions says so. Others may have one.
+            if self.questions.find(self.id, request_id) is None:
+                raise Refusal("unknown_question", f"the session has not asked {request_id!r}")
+        else:
+            self.answer(client.principal, request_id, line, client)
+
+    def answer(self, principal: Principal, request_id: str, line: bytes, sender: Client | None = None) -> None:
+        """Decide a question. Raises Refusal if somebody else has decided it before."""
+        self._check(principal, Scope.APPROVE)
+        self._decide(request_id, line, principal.name, sender)
+
+    def expire(self, request_id: str, line: bytes) -> None:
+        """Decide a question that was not answered in time."""
+        self._decide(request_id, line, EXPIRED, None)
+
+    def _decide(self, request_id: str, line: bytes, who: str, sender: Client | None) -> None:
+        question = self.questions.find(self.id, request_id)
+        if question is None:
+            raise Refusal("unknown_question", f"the session has not asked {request_id!r}")
+        if question.delegate not in (None, who, EXPIRED) and who != EXPIRED:
+            raise Refusal("delegated", f"this question was left to {question.delegate!r}")
+        if not self.questions.decide(self.id, request_id, line, who):
+            question = self.questions.find(self.id, request_id)
+            if question is None or question.decided_by is None:
+                raise Refusal("question_withdrawn", "the session no longer waits for an answer to this question")
+            raise Refusal("already_decided", f"this question was decided by {question.decided_by!r}")
+        if self.engine is None:
+            self.ensure_loaded()  # it asks again and gets the recorded answer
+        else:
+            self.engine.write(line + b"\n")
+        decided = self.questions.find(self.id, request_id)
+        self._publish_own(
+            "question_decided", request_id=request_id, decided_by=who, behavior=decided and decided.behavior
+        )
+        withdrawn = msgspec.json.encode({"type": "control_cancel_request", "request_id": request_id})
+        for client in self.clients:
+            if client is not sender:
+                client.subscriber.send(withdrawn)
+
+    # Prompts.
+
+    def prompt(self, principal: Principal, line: bytes, sender: Client | None = None) -> str:
+        """Take a prompt; returns its id. A repeated prompt is not run again. Raises Refusal."""
+        self._check(principal, Scope.PROMPT)
+        message = msgspec.json.decode(line)
+        uuid = message.get("uuid")
+        if not isinstance(uuid, str) or not uuid:
+            uuid = str(uuid4())
+            self._own_uuids.add(uuid)
+            message.pop("uuid", None)
+            line = msgspec.json.encode({**message, "uuid": uuid})
+        if not isinstance(message.get("message"), dict):
+            raise Refusal("invalid_line", "a prompt needs a `message` with its content")
+        if not self._database.change(
+            "INSERT OR IGNORE INTO prompts (session, uuid, line) VALUES (?, ?, ?)", self.id, uuid, line
+        ):
+            return uuid  # it is still running
+        self._publish(line, sender)
+        self._write(line)
+        return uuid
+
+    def _finish_prompts(self, uuids: object) -> None:
+        if not isinstance(uuids, list):
+            return
+        for uuid in uuids:
+            self._finish_prompt(uuid)
+
+    def _finish_prompt(self, uuid: object) -> None:
+        self._database.change("DELETE FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
+        self._own_uuids.discard(str(uuid))
+
+    def unfinished_prompts(self) -> list[tuple[str, bytes]]:
+        """The prompts without a result, oldest first: id and line."""
+        rows = self._database.rows("SELECT uuid, line FROM prompts WHERE session=? ORDER BY rowid", self.id)
+        return [(row["uuid"], bytes(row["line"])) for row in rows]
+
+    # The engine.
+
+    def ensure_loaded(self) -> Engine:
+        """Start the engine if it does not run. Raises SessionError."""
+        if self.engine is None:
+            self.engine = self._load(self)
+        return self.engine
+
+    def _write(self, line: bytes) -> None:
+        self.ensure_loaded().write(line + b"\n")
+
+    def on_lines(self, data: bytes) -> None:
+        """Handle lines of the engine."""
+        for line in data.split(b"\n"):
+            if line:
+                self._on_line(line)
+
+    def _on_line(self, line: bytes) -> None:
+        head = _head.decode(line)
+        kind = head.type
+        if kind in LIVE_ONLY or line.startswith(REQUESTING):
+            for subscriber in self._subscribers:
+                subscriber.offer(None, line)
+        elif kind == "control_response":
+            self._on_response(head, line)
+        elif kind == "control_request":
+            self._on_request(head, line)
+        elif head.subtype == "control_request_progress":
+            if (pending := self._requests.get(head.request_id)) is not None:
+                pending.send(line)
+        elif kind == "command_lifecycle" and head.command_uuid in self._own_uuids:
+            if head.state in ("completed", "cancelled"):
+                self._finish_prompt(head.command_uuid)
+        else:
+            self._track(head)
+            self._publish(line)
+
+    def _track(self, head: Head) -> None:
+        """Keep up with what a message says about the session."""
+        match head.type, head.subtype:
+            case "system", "session_state_changed":
+                self.state = head.state if head.state in STATES else self.state
+            case "system", "init" if isinstance(head.session_id, str):
+                self._database.change(
+                    "UPDATE sessions SET engine_id=? WHERE id=? AND engine_id<>?",
+                    *(head.session_id, self.id, head.session_id),
+                )
+            case "result", _:
+                self._finish_prompts(head.user_message_uuids)
+            case "command_lifecycle", _ if head.state in ("completed", "cancelled"):
+                self._finish_prompt(head.command_uuid)
+            case "control_cancel_request", _:
+                self._callbacks.pop(str(head.request_id), None)
+                self.questions.withdraw(self.id, str(head.request_id))
+
+    def _on_response(self, head: Head, line: bytes) -> None:
+        request_id = head.response.get("request_id")
+        pending = self._requests.pop(request_id, None)
+        if pending is not None:
+            pending.send(line)
+
+    def _on_request(self, head: Head, line: bytes) -> None:
+        subtype, request_id = str(head.request.get("subtype")), str(head.request_id)
+        if subtype in CALLBACKS:
+            self._callbacks[request_id] = line
+            if self._owner is not None:
+                self._owner.subscriber.send(line)
+            return
+        answer = self.questions.ask(self.id, request_id, subtype, line)
+        if answer is None:
+            self._publish(line)
+        elif self.engine is not None:
+            self.engine.write(answer + b"\n")
+
+    def on_end(self, errors: str) -> None:
+        """The engine has ended. What still waits for it gets an error."""
+        self.engine, self.state = None, "idle"
+        reason = errors.strip().rpartition("\n")[2] or "the engine has ended"
+        requests, self._requests = self._requests, {}
+        for key, pending in requests.items():
+            failure = {"subtype": "error", "request_id": key, "error": reason, "error_code": "engine_ended"}
+            pending.send(msgspec.json.encode({"type": "control_response", "response": failure}))
+        self._callbacks.clear()
+        self.questions.withdraw_all(self.id)
+        self.fail_prompts(reason)
+        self._database.change("UPDATE sessions SET is_loaded=0 WHERE id=?", self.id)
+
+    def fail_prompts(self, reason: str, uuids: list[str] | None = None) -> None:
+        """End the turns of prompts, by default of all that are unfinished."""
+        if uuids is None:
+            uuids = [uuid for uuid, _ in self.unfinished_prompts()]
+        if uuids:
+            self._publish(make_failure(reason, self.id, uuids))
+            self._finish_prompts(uuids)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs or waits to run."""
+        return self.state != "idle" or bool(self.unfinished_prompts())
+
+    def publish_missing(self, line: bytes) -> None:
+        """Publish a message that an earlier engine wrote to the transcript and could not send."""
+        self._track(_head.decode(line))
+        self._publish(line)
+
+    def announce_shutdown(self) -> None:
+        """Tell the clients that the server is about to stop, and that they can connect again."""
+        line = encode(WorkerShuttingDown(reason="host_exit", session_id=self.id, uuid=str(uuid4())))
+        for subscriber in self._subscribers:
+            subscriber.offer(None, line)
+
+    # Output.
+
+    def _publish(self, line: bytes, sender: Client | None = None) -> None:
+        """Log a line, then send it to all clients but its sender."""
+        try:
+            number = self.log.append(line)
+        except SessionError:
+            number = None  # the device is full: clients that are connected still get it
+        skipped = None if sender is None else sender.subscriber
+        for subscriber in self._subscribers:
+            if subscriber is not skipped:
+                subscriber.offer(number, line)
+
+    def _publish_own(self, subtype: str, **fields: Any) -> None:
+        """Log a line of the gateway itself, for clients that know them."""
+        self._publish(msgspec.json.encode({"type": "gateway", "subtype": subtype, **fields}))
+
+    def _reject(self, client: Client, head: Head, refusal: Refusal) -> None:
+        """Report a refusal in the form that the client waits for."""
+        if head.type == "control_request" and isinstance(head.request_id, str | int):
+            failure = {
+                "subtype": "error",
+                "request_id": head.request_id,
+                "error": str(refusal),
+                "error_code": refusal.code,
+            }
+            client.subscriber.send(msgspec.json.encode({"type": "control_response", "response": failure}))
+        elif head.type == "user":
+            uuids = [head.uuid] if isinstance(head.uuid, str) else []
+            client.subscriber.send(make_failure(str(refusal), self.id, uuids))
+        else:
+            self._report(client, refusal)
+
+    def _report(self, client: Client, refusal: Refusal) -> None:
+        client.subscriber.send(
+            msgspec.json.encode(
+                {
+                    "type": "system",
+                    "subtype": "informational",
+                    "content": str(refusal),
+                    "level": "warning",
+                    "code": refusal.code,
+                    "session_id": self.id,
+                    "uuid": str(uuid4()),
+                }
+            )
+        )
+
+    def _check(self, principal: Principal, scope: Scope) -> None:
+        if not principal.may(scope):
+            raise Refusal("forbidden", f"the token {principal.name!r} does not have the scope '{scope}'")
+
+
+def make_failure(reason: str, session_id: str, uuids: list[str]) -> bytes:
+    """The line of a result that says why a turn could not run to its end."""
+    from parley.engine.clock import Clock
+    from parley.engine.session.no_session import no_session_result
+
+    return encode(no_session_result(reason, session_id, Clock(), uuids or UNSET))

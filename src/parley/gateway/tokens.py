@@ -1,0 +1,149 @@
+"""Tokens: who may connect, and what they may do.
+
+A token is random and shown once; the database keeps its hash. It has scopes, a tenant, working directories, an expiry
+and quotas.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from parley.errors import UsageError
+from parley.gateway.access import Principal, Quotas, Scope, expand
+from parley.gateway.database import Database
+from parley.protocol.base import Struct
+
+BOOTSTRAP = "admin"
+"""The name of the token that the server was started with."""
+
+
+class Grants(Struct, frozen=True, kw_only=True):
+    """What a token allows, as the database keeps it."""
+
+    scopes: list[Scope]
+    roots: list[str] = []
+    quotas: Quotas = Quotas()
+
+
+class TokenInfo(Struct, frozen=True, kw_only=True):
+    """A token in a list."""
+
+    name: str
+    tenant: str
+    scopes: list[Scope]
+    roots: list[str]
+    quotas: Quotas
+    created_at: float
+    expires_at: float | None
+
+
+class Tokens:
+    def __init__(self, database: Database, bootstrap: str | None) -> None:
+        """`bootstrap`: the token of the administrator, which is not stored."""
+        self._database = database
+        self._bootstrap = None if bootstrap is None else digest(bootstrap)
+
+    def find(self, token: str) -> Principal | None:
+        """Who a token belongs to; None if it is unknown or expired."""
+        given = digest(token)
+        if self._bootstrap is not None and hmac.compare_digest(given, self._bootstrap):
+            return Principal.administrator(BOOTSTRAP)
+        # Looked up by its hash: how long that takes says nothing about the token.
+        row = self._database.row("SELECT * FROM tokens WHERE hash=?", given)
+        if row is None or (row["expires_at"] is not None and row["expires_at"] <= time.time()):
+            return None
+        grants = msgspec.json.decode(row["grants"], type=Grants)
+        scopes = expand(set(grants.scopes))
+        return Principal(row["name"], row["tenant"], scopes, tuple(grants.roots), grants.quotas)
+
+    def create(
+        self,
+        name: str,
+        scopes: Sequence[Scope],
+        *,
+        tenant: str = "",
+        roots: Sequence[str] = (),
+        seconds: float | None = None,
+        quotas: Quotas | None = None,
+    ) -> str:
+        """Make a token and return it. Raises UsageError."""
+        if not name or name == BOOTSTRAP:
+            raise UsageError(f"a token cannot be named {name!r}")
+        if self._database.row("SELECT 1 FROM tokens WHERE name=?", name) is not None:
+            raise UsageError(f"there is a token {name!r} already")
+        token = secrets.token_urlsafe(32)
+        grants = Grants(scopes=list(scopes), roots=list(roots), quotas=quotas or Quotas())
+        now = time.time()
+        self._database.change(
+            "INSERT INTO tokens (name, hash, tenant, grants, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
+            *(
+                name,
+                digest(token),
+                tenant,
+                msgspec.json.encode(grants),
+                now,
+                None if seconds is None else now + seconds,
+            ),
+        )
+        return token
+
+    def revoke(self, name: str) -> bool:
+        """Delete a token; False if there is none of this name."""
+        return self._database.change("DELETE FROM tokens WHERE name=?", name) == 1
+
+    def list(self) -> list[TokenInfo]:
+        return [read_info(row) for row in self._database.rows("SELECT * FROM tokens ORDER BY name")]
+
+
+def read_info(row: Any) -> TokenInfo:
+    grants = msgspec.json.decode(row["grants"], type=Grants)
+    return TokenInfo(
+        name=row["name"],
+        tenant=row["tenant"],
+        scopes=grants.scopes,
+        roots=grants.roots,
+        quotas=grants.quotas,
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+    )
+
+
+def digest(token: str) -> bytes:
+    """Tokens are random, so a fast hash is enough."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def read_token_file(path: str) -> tuple[str, bool]:
+    """The token in a file, and whether it was made now: a missing file is created. Raises UsageError."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        return read_existing(path), False
+    except OSError as exc:
+        raise UsageError(f"cannot create the token file {path}: {exc.strerror}") from None
+    token = secrets.token_urlsafe(32)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(token + "\n")
+    return token, True
+
+
+def read_existing(path: str) -> str:
+    try:
+        with open(path) as file:
+            token = file.read().strip()
+            mode = os.fstat(file.fileno()).st_mode
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"cannot read the token file {path}: {exc}") from None
+    if mode & 0o077:
+        raise UsageError(f"others can read the token file {path}; run: chmod 600 {path}")
+    if len(token) < 16:
+        raise UsageError(f"the token in {path} must have at least 16 characters")
+    return token

@@ -1,0 +1,49 @@
+"""What the transcript of a session says, for a log of lines that may have missed its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from parley.compose.launch_context import LaunchContext
+from parley.compose.stores import SessionStores
+from parley.gateway.engines import STREAM, EngineStart
+from parley.gateway.line_log import LineLog
+from parley.protocol.base import Struct, convert, encode_json
+from parley.protocol.messages.conversation import Assistant, User
+from parley.protocol.messages.result import Result
+from parley.protocol.options import parse
+from parley.stores.base import Entry
+
+KINDS = {"user": User, "assistant": Assistant, "result": Result}
+
+
+class _Ids(Struct):
+    uuid: str = ""
+
+
+_ids = msgspec.json.Decoder(_Ids)
+
+
+def open_transcript(start: EngineStart, session_id: str) -> Iterator[Entry] | None:
+    """The entries of a session; None if it has no transcript yet. Raises UsageError or SessionError."""
+    options = parse([*STREAM, *start.argv]).options
+    store = SessionStores(LaunchContext(options, dict(start.environment), start.cwd)).store(session_id)
+    return store.read(session_id) if store.exists(session_id) else None
+
+
+def missing_lines(entries: Iterator[Entry], log: LineLog) -> Iterator[bytes]:
+    """The messages of the transcript that are not in the log: the process died before they were sent."""
+    known: set[str] = set()
+    number = 0
+    while lines := log.read(number):
+        number = lines[-1][0]
+        known.update(_ids.decode(line).uuid for _, line in lines)
+    for entry in entries:
+        cls = KINDS.get(entry.kind)
+        if cls is not None and entry.message.get("uuid") not in known:
+            try:
+                yield encode_json(convert(entry.message, cls))
+            except msgspec.ValidationError:
+                yield encode_json(entry.message)
