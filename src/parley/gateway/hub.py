@@ -22,8 +22,9 @@ from parley.gateway.access import Principal, Scope
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine, EngineProcess, EngineStart, EngineTask
 from parley.gateway.line_log import LineLog
-from parley.gateway.live_session import LiveSession, Refusal
+from parley.gateway.live_session import LiveSession
 from parley.gateway.questions import Questions
+from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import parse_options, require
 from parley.protocol.base import Json, Struct
 from parley.settings.env_vars import is_truthy

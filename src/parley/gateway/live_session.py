@@ -32,6 +32,7 @@ from parley.gateway.database import Database
 from parley.gateway.engines import Engine
 from parley.gateway.line_log import LineLog
 from parley.gateway.questions import EXPIRED, Questions
+from parley.gateway.refusal import Refusal
 from parley.gateway.subscriber import Subscriber
 from parley.protocol.base import UNSET, Json, Struct, encode
 from parley.protocol.messages.occasional import WorkerShuttingDown
@@ -63,14 +64,6 @@ class Head(Struct):
 
 
 _head = msgspec.json.Decoder(Head)
-
-
-class Refusal(Exception):
-    """A line of a client that is not passed on."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
-        self.code = code
 
 
 class Client:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from parley.gateway.access import ASKING_MODES, Principal, Scope
-from parley.gateway.live_session import Refusal
+from parley.gateway.refusal import Refusal
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
 

@@ -11,7 +11,6 @@ import hmac
 import os
 import secrets
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ import msgspec
 from parley.errors import UsageError
 from parley.gateway.access import Principal, Quotas, Scope, expand
 from parley.gateway.database import Database
+from parley.gateway.refusal import Refusal
 from parley.protocol.base import Struct
 
 BOOTSTRAP = "admin"
@@ -31,6 +31,18 @@ class Grants(Struct, frozen=True, kw_only=True):
     scopes: list[Scope]
     roots: list[str] = []
     quotas: Quotas = Quotas()
+
+
+class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A token that somebody asks for."""
+
+    name: str
+    scopes: list[Scope]
+    tenant: str = ""
+    roots: list[str] = []
+    quotas: Quotas = Quotas()
+    expires_in: float | None = None
+    """Seconds; None for ever."""
 
 
 class TokenInfo(Struct, frozen=True, kw_only=True):
@@ -64,35 +76,19 @@ class Tokens:
         scopes = expand(set(grants.scopes))
         return Principal(row["name"], row["tenant"], scopes, tuple(grants.roots), grants.quotas)
 
-    def create(
-        self,
-        name: str,
-        scopes: Sequence[Scope],
-        *,
-        tenant: str = "",
-        roots: Sequence[str] = (),
-        seconds: float | None = None,
-        quotas: Quotas | None = None,
-    ) -> str:
-        """Make a token and return it. Raises UsageError."""
-        if not name or name == BOOTSTRAP:
-            raise UsageError(f"a token cannot be named {name!r}")
-        if self._database.row("SELECT 1 FROM tokens WHERE name=?", name) is not None:
-            raise UsageError(f"there is a token {name!r} already")
-        token = secrets.token_urlsafe(32)
-        grants = Grants(scopes=list(scopes), roots=list(roots), quotas=quotas or Quotas())
-        now = time.time()
-        self._database.change(
-            "INSERT INTO tokens (name, hash, tenant, grants, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
-            *(
-                name,
-                digest(token),
-                tenant,
-                msgspec.json.encode(grants),
-                now,
-                None if seconds is None else now + seconds,
-            ),
-        )
+    def create(self, wanted: TokenRequest) -> str:
+        """Make a token and return it. Raises Refusal."""
+        if not wanted.name or wanted.name == BOOTSTRAP:
+            raise Refusal("invalid_body", f"a token cannot be named {wanted.name!r}")
+        token, now = secrets.token_urlsafe(32), time.time()
+        grants = Grants(scopes=wanted.scopes, roots=wanted.roots, quotas=wanted.quotas)
+        expires_at = None if wanted.expires_in is None else now + wanted.expires_in
+        if not self._database.change(
+            "INSERT OR IGNORE INTO tokens (name, hash, tenant, grants, created_at, expires_at)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            *(wanted.name, digest(token), wanted.tenant, msgspec.json.encode(grants), now, expires_at),
+        ):
+            raise Refusal("name_taken", f"there is a token {wanted.name!r} already")
         return token
 
     def revoke(self, name: str) -> bool:

@@ -19,8 +19,10 @@ from parley.gateway.http.auth import Gate
 from parley.gateway.http.errors import error_response
 from parley.gateway.http.sockets import attach, serve_socket
 from parley.gateway.hub import SessionHub
-from parley.gateway.live_session import LiveSession, Refusal
+from parley.gateway.live_session import LiveSession
+from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import require
+from parley.gateway.tokens import TokenRequest
 from parley.protocol.base import Json
 
 BODY_BYTES = 64 * 1024 * 1024
@@ -54,6 +56,9 @@ class Api:
                 self._route("GET", "/questions/{session_id}/{request_id}", self.get_question),
                 self._route("POST", "/questions/{session_id}/{request_id}/answer", self.answer_question),
                 self._route("POST", "/questions/{session_id}/{request_id}/delegate", self.delegate_question),
+                self._route("GET", "/tokens", self.list_tokens),
+                self._route("POST", "/tokens", self.create_token),
+                self._route("DELETE", "/tokens/{name}", self.revoke_token),
                 Route("/healthz", self.health),
                 Route("/readyz", self.ready),
             ]
@@ -175,6 +180,26 @@ class Api:
         if not self._hub.questions.delegate(session.id, request_id, name):
             raise Refusal("unknown_question", f"the session has no open question {request_id!r}")
         return json_response(self._hub.questions.find(session.id, request_id))
+
+    # Tokens.
+
+    async def list_tokens(self, request: Request, principal: Principal) -> Response:
+        require(principal, Scope.ADMIN, "listing tokens")
+        return json_response({"tokens": self._gate.tokens.list()})
+
+    async def create_token(self, request: Request, principal: Principal) -> Response:
+        require(principal, Scope.ADMIN, "creating a token")
+        try:
+            wanted = msgspec.convert(await read_body(request), TokenRequest)
+        except msgspec.ValidationError as exc:
+            raise Refusal("invalid_body", str(exc)) from None
+        return json_response({"name": wanted.name, "token": self._gate.tokens.create(wanted)}, 201)
+
+    async def revoke_token(self, request: Request, principal: Principal) -> Response:
+        require(principal, Scope.ADMIN, "revoking a token")
+        if not self._gate.tokens.revoke(request.path_params["name"]):
+            raise Refusal("unknown_token", f"there is no token {request.path_params['name']!r}")
+        return Response(status_code=204)
 
     # The server itself.
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection
 
 from parley.gateway.access import Principal
-from parley.gateway.live_session import Refusal
+from parley.gateway.refusal import Refusal
 from parley.gateway.tokens import Tokens
 from parley.protocol.base import Json, Struct
 

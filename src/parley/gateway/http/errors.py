@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from parley.gateway.live_session import Refusal
+from parley.gateway.refusal import Refusal
 
 STATUS = {
     "already_decided": 409,
@@ -22,6 +22,7 @@ STATUS = {
     "invalid_cursor": 400,
     "invalid_line": 400,
     "invalid_options": 400,
+    "name_taken": 409,
     "not_found": 404,
     "outside_roots": 403,
     "question_withdrawn": 409,
@@ -34,6 +35,7 @@ STATUS = {
     "unknown_directory": 404,
     "unknown_question": 404,
     "unknown_session": 404,
+    "unknown_token": 404,
 }
 """The HTTP status of each code."""
 CLOSE = {401: 4401, 403: 4403, 404: 4404, 409: 4409, 413: 1009, 429: 4429, 503: 1012}

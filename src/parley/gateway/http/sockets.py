@@ -22,7 +22,8 @@ from parley.gateway.access import Principal
 from parley.gateway.http.auth import SUBPROTOCOL, Gate, token_in_message
 from parley.gateway.http.errors import close_code
 from parley.gateway.hub import SessionHub
-from parley.gateway.live_session import REQUESTING, Client, LiveSession, Refusal
+from parley.gateway.live_session import REQUESTING, Client, LiveSession
+from parley.gateway.refusal import Refusal
 
 AUTH_SECONDS = 10
 """How long a client without a token in its headers has to send one."""

@@ -1,0 +1,166 @@
+"""A real `parley serve`, and clients for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+import websockets
+from websockets.asyncio.client import ClientConnection, connect
+
+PARLEY = str(Path(sys.executable).with_name("parley"))
+PATIENCE_SECONDS = 90
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """`parley serve` in a process of its own, which can be killed and started again on the same port."""
+
+    def __init__(self, folder: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.root = folder / "root"
+        self.root.mkdir(exist_ok=True)
+        self.token_file = folder / "token"
+        self._options = options or ("--model", "offline")
+        self._environment = {
+            **os.environ,
+            "HOME": str(folder),
+            "CLAUDE_CONFIG_DIR": str(folder / "config"),
+            **(environment or {}),
+        }
+        self.process: asyncio.subprocess.Process | None = None
+        self.stderr: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()
+
+    async def start(self) -> None:
+        """Start it and wait until it listens."""
+        self.process = await asyncio.create_subprocess_exec(
+            PARLEY,
+            *("serve", "--listen", f"127.0.0.1:{self.port}", "--token-file", str(self.token_file)),
+            *("--root", str(self.root), *self._options),
+            stderr=asyncio.subprocess.PIPE,
+            env=self._environment,
+        )
+        assert self.process.stderr is not None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while line := (await self.process.stderr.readline()).decode():
+                self.stderr.append(line)
+                if line.startswith("listening on "):
+                    self._reader = asyncio.create_task(self._read_stderr(self.process.stderr))
+                    return
+        raise AssertionError(f"the server did not start: {''.join(self.stderr)}")
+
+    async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
+        while line := await stream.readline():
+            self.stderr.append(line.decode(errors="replace"))
+
+    async def kill(self, number: int = signal.SIGKILL) -> int:
+        """End it with a signal; returns the exit code."""
+        assert self.process is not None
+        if self.process.returncode is None:
+            os.kill(self.process.pid, number)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            code = await self.process.wait()
+            await self._reader
+        return code
+
+    @property
+    def token(self) -> str:
+        return self.token_file.read_text().strip()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def connect(self, path: str, token: str | None = None, **more: Any) -> ClientConnection:
+        headers = {"Authorization": f"Bearer {token or self.token}"}
+        return await connect(f"ws://127.0.0.1:{self.port}{path}", additional_headers=headers, max_size=None, **more)
+
+    async def request(self, method: str, path: str, body: object = None, token: str | None = None) -> tuple[int, Any]:
+        """The status and the JSON of a response."""
+        status, data = await asyncio.to_thread(self._request, method, path, body, token or self.token)
+        return status, json.loads(data) if data else None
+
+    def _request(self, method: str, path: str, body: object, token: str) -> tuple[int, bytes]:
+        from http.client import HTTPConnection
+
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, data, {"Authorization": f"Bearer {token}"})
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    async def create(self, **body: Any) -> str:
+        status, created = await self.request("POST", "/sessions", body)
+        assert status == 201, created
+        return str(created["session_id"])
+
+
+class Viewer:
+    """Collects the numbered lines of a session, over as many connections as it takes."""
+
+    def __init__(self, server: Server, session_id: str, *, partial: bool = False) -> None:
+        self._server = server
+        self._path = f"/sessions/{session_id}/ws?numbered=true" + ("&partial=true" if partial else "")
+        self.lines: list[tuple[int, str]] = []
+        """The stored lines, in the order in which they came."""
+        self.connection: ClientConnection | None = None
+        self.cuts = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def last(self) -> int:
+        return self.lines[-1][0] if self.lines else 0
+
+    def results(self) -> list[dict[str, Any]]:
+        found = [json.loads(line) for _, line in self.lines if line.startswith('{"type":"result"')]
+        return [result for result in found if result["type"] == "result"]
+
+    async def run(self) -> None:
+        """Read for ever; connect again after the last line when the connection ends."""
+        while True:
+            try:
+                self.connection = await self._server.connect(f"{self._path}&after={self.last}")
+                async for frame in self.connection:
+                    assert isinstance(frame, str)
+                    number, _, line = frame.rstrip("\n").partition("\t")
+                    if number and number != "0":
+                        self.lines.append((int(number), line))
+                    self._changed.set()
+            except (OSError, websockets.WebSocketException):
+                pass
+            self.cuts += 1
+            await asyncio.sleep(0.01)
+
+    def cut(self) -> None:
+        """Cut the connection without a word."""
+        if self.connection is not None:
+            self.connection.transport.abort()
+
+    async def wait_for(self, condition: Any) -> None:
+        """Wait until a condition on the lines holds."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()

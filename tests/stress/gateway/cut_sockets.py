@@ -1,0 +1,145 @@
+"""Sockets cut at random while turns stream, and the server killed among them: every viewer sees every line once.
+
+    python -m tests.stress.gateway.cut_sockets --cuts 1000 --kills 20 --seed 1
+
+Sessions get prompts without a pause: texts, tool calls, waits. Three viewers follow each session. Their sockets are cut
+at random moments, and sometimes the server dies with SIGKILL and starts again. At the end, every viewer must have the
+lines of the log: all of them, once, in order, byte for byte; and every prompt must have exactly one result. The exit
+code is 0 if that holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from tests.helpers.gateway import Server, Viewer
+
+VIEWERS = 3
+PROMPTS = (
+    "say {text}",
+    "think {text}\nsay {text}",
+    'call Read {{"file_path": "notes.txt"}}\nsay {text}',
+    "wait 0.05\nsay {text}\nwait 0.05",
+    'call Read {{"file_path": "notes.txt"}}\nwait 0.1\ncall Read {{"file_path": "notes.txt"}}\nsay {text}',
+)
+
+
+class Run:
+    """One session with its viewers and its stream of prompts."""
+
+    def __init__(self, server: Server, session_id: str, dice: Random) -> None:
+        self.session_id = session_id
+        self.viewers = [Viewer(server, session_id, partial=at == 0) for at in range(VIEWERS)]
+        self.sent: list[str] = []
+        self._server = server
+        self._dice = dice
+
+    async def prompt_for_ever(self) -> None:
+        """Send a prompt, wait for its result, send the next. A request that failed is repeated under the same id."""
+        while True:
+            uuid = str(UUID(int=self._dice.getrandbits(128), version=4))
+            text = " ".join(self._dice.choice(["alpha", "beta", "gamma"]) for _ in range(self._dice.randint(1, 60)))
+            content = self._dice.choice(PROMPTS).format(text=text)
+            self.sent.append(uuid)
+            await self._send({"content": content, "uuid": uuid})
+            viewer = self.viewers[0]
+            await viewer.wait_for(lambda uuid=uuid, viewer=viewer: uuid in finished(viewer))
+
+    async def _send(self, body: dict[str, Any]) -> None:
+        while True:
+            try:
+                status, answer = await self._server.request("POST", f"/sessions/{self.session_id}/prompts", body)
+            except OSError:
+                await asyncio.sleep(0.02)
+                continue
+            assert status == 202, answer
+            return
+
+    def problems(self) -> list[str]:
+        log = self._server.folder / "config" / "gateway" / "lines" / f"{self.session_id}.jsonl"
+        expected = list(enumerate(log.read_text().splitlines(), 1))
+        found = [
+            f"{self.session_id}: viewer {at} has {len(viewer.lines)} lines of {len(expected)}, first difference at"
+            f" {first_difference(viewer.lines, expected)}"
+            for at, viewer in enumerate(self.viewers)
+            if viewer.lines != expected
+        ]
+        results = Counter(uuid for viewer in self.viewers[:1] for uuid in finished(viewer))
+        found += [f"{self.session_id}: {uuid} has {results[uuid]} results" for uuid in self.sent if results[uuid] != 1]
+        return found
+
+
+def finished(viewer: Viewer) -> list[str]:
+    return [uuid for result in viewer.results() for uuid in result.get("user_message_uuids", [])]
+
+
+def first_difference(one: list[tuple[int, str]], other: list[tuple[int, str]]) -> object:
+    for at, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return at + 1, left[0], left[1][:100], right[1][:100]
+    return min(len(one), len(other)) + 1
+
+
+async def run(folder: Path, cuts: int, kills: int, sessions: int, seed: int) -> list[str]:
+    dice = Random(seed)
+    async with Server(folder, "--model", "offline") as server:
+        (server.root / "notes.txt").write_text("a\nb\n")
+        runs = [Run(server, await server.create(), Random(dice.random())) for _ in range(sessions)]
+        readers = [asyncio.create_task(viewer.run()) for one in runs for viewer in one.viewers]
+        prompting = [asyncio.create_task(one.prompt_for_ever()) for one in runs]
+        kill_at = set(dice.sample(range(cuts), kills))
+        for cut in range(cuts):
+            await asyncio.sleep(dice.random() * 0.05)
+            if cut in kill_at:
+                await server.kill()
+                await server.start()
+            else:
+                dice.choice(dice.choice(runs).viewers).cut()
+            for task in prompting:
+                if task.done():
+                    task.result()
+        # Let the last prompt of each session end, then let every viewer catch up.
+        for one, task in zip(runs, prompting, strict=True):
+            await one.viewers[0].wait_for(lambda one=one: one.sent[-1] in finished(one.viewers[0]))
+            task.cancel()
+        for one in runs:
+            if one.sent[-1] not in finished(one.viewers[0]):
+                await one.viewers[0].wait_for(lambda one=one: one.sent[-1] in finished(one.viewers[0]))
+            _, info = await server.request("GET", f"/sessions/{one.session_id}")
+            for viewer in one.viewers:
+                await viewer.wait_for(lambda viewer=viewer, info=info: viewer.last >= info["last_line"])
+        await server.kill(15)
+        for reader in readers:
+            reader.cancel()
+        prompts = sum(len(one.sent) for one in runs)
+        lines = sum(len(viewer.lines) for one in runs for viewer in one.viewers)
+        print(f"{cuts - kills} cuts, {kills} kills, {prompts} prompts, {lines} lines seen by {len(readers)} viewers")
+        return [problem for one in runs for problem in one.problems()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cuts", type=int, default=1000)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--sessions", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        problems = asyncio.run(run(Path(folder), given.cuts, given.kills, given.sessions, given.seed))
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
