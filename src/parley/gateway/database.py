@@ -30,9 +30,10 @@ CREATE TABLE sessions (
 CREATE TABLE prompts (
     session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
     uuid TEXT NOT NULL,
-    line BLOB NOT NULL,
+    line BLOB,
     PRIMARY KEY (session, uuid)
 );
+CREATE INDEX open_prompts ON prompts (session) WHERE line IS NOT NULL;
 CREATE TABLE questions (
     session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
     request_id TEXT NOT NULL,

@@ -240,7 +240,8 @@ class SessionHub:
     def load_interrupted(self) -> None:
         """Load the sessions that were busy when the server was killed, so that their turns end."""
         for row in self.database.rows(
-            "SELECT id FROM sessions WHERE is_loaded=1 AND (EXISTS (SELECT 1 FROM prompts WHERE session=id))"
+            "SELECT id FROM sessions WHERE is_loaded=1"
+            " AND EXISTS (SELECT 1 FROM prompts WHERE session=sessions.id AND line IS NOT NULL)"
         ):
             self.get(SERVER, row["id"]).ensure_loaded()
 

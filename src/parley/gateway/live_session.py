@@ -312,7 +312,7 @@ class LiveSession:
         if not self._database.change(
             "INSERT OR IGNORE INTO prompts (session, uuid, line) VALUES (?, ?, ?)", self.id, uuid, line
         ):
-            return uuid  # it is still running
+            return uuid
         self._publish(line, sender)
         self._write(line)
         return uuid
@@ -324,12 +324,21 @@ class LiveSession:
             self._finish_prompt(uuid)
 
     def _finish_prompt(self, uuid: object) -> None:
-        self._database.change("DELETE FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
+        """Its id stays known: a client that sends it again has missed the first reply."""
+        self._database.change("UPDATE prompts SET line=NULL WHERE session=? AND uuid=?", self.id, uuid)
         self._own_uuids.discard(str(uuid))
+
+    def _end_prompt(self, uuid: object, state: object) -> None:
+        if state == "completed":
+            self._finish_prompt(uuid)
+        elif state == "cancelled":  # it never ran, so it may be sent again
+            self._database.change("DELETE FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
 
     def unfinished_prompts(self) -> list[tuple[str, bytes]]:
         """The prompts without a result, oldest first: id and line."""
-        rows = self._database.rows("SELECT uuid, line FROM prompts WHERE session=? ORDER BY rowid", self.id)
+        rows = self._database.rows(
+            "SELECT uuid, line FROM prompts WHERE session=? AND line IS NOT NULL ORDER BY rowid", self.id
+        )
         return [(row["uuid"], bytes(row["line"])) for row in rows]
 
     # The engine.
@@ -363,8 +372,7 @@ class LiveSession:
             if (pending := self._requests.get(head.request_id)) is not None:
                 pending.send(line)
         elif kind == "command_lifecycle" and head.command_uuid in self._own_uuids:
-            if head.state in ("completed", "cancelled"):
-                self._finish_prompt(head.command_uuid)
+            self._end_prompt(head.command_uuid, head.state)
         else:
             self._track(head)
             self._publish(line)
@@ -381,8 +389,8 @@ class LiveSession:
                 )
             case "result", _:
                 self._finish_prompts(head.user_message_uuids)
-            case "command_lifecycle", _ if head.state in ("completed", "cancelled"):
-                self._finish_prompt(head.command_uuid)
+            case "command_lifecycle", _:
+                self._end_prompt(head.command_uuid, head.state)
             case "control_cancel_request", _:
                 self._callbacks.pop(str(head.request_id), None)
                 self.questions.withdraw(self.id, str(head.request_id))

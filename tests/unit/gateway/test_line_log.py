@@ -1,0 +1,71 @@
+"""The log of lines: numbers, cursors, torn ends, full devices."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parley.errors import SessionError
+from parley.gateway.line_log import INDEX_EVERY, LineLog
+
+LINES = st.lists(st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"")), max_size=3 * INDEX_EVERY)
+
+
+def read_all(log: LineLog, after: int = 0, max_bytes: int = 100) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+    while batch := log.read(found[-1][0] if found else after, max_bytes):
+        found += batch
+    return found
+
+
+@given(lines=LINES, after=st.integers(min_value=-1, max_value=800), max_bytes=st.integers(min_value=0, max_value=5000))
+def test_every_line_after_a_number_is_read_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], after: int, max_bytes: int
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "lines"
+    log = LineLog(path)
+    assert [log.append(line) for line in lines] == list(range(1, len(lines) + 1))
+    expected = list(enumerate(lines, 1))[max(after, 0) :]
+    assert read_all(log, after, max_bytes) == expected
+    log.close()
+    again = LineLog(path)
+    assert again.last == len(lines)
+    assert read_all(again, after, max_bytes) == expected
+    assert again.append(b"next") == len(lines) + 1
+    again.close()
+
+
+def test_lines_longer_than_a_read_are_whole(tmp_path: Path) -> None:
+    log = LineLog(tmp_path / "lines")
+    lines = [b"a" * 700_000, b"b", b"c" * 300_000]
+    for line in lines:
+        log.append(line)
+    assert read_all(log) == list(enumerate(lines, 1))
+    assert read_all(LineLog(tmp_path / "lines")) == list(enumerate(lines, 1))
+
+
+def test_a_torn_last_line_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntwo\nthr")
+    log = LineLog(path)
+    assert read_all(log) == [(1, b"one"), (2, b"two")]
+    assert log.append(b"three") == 3
+    assert path.read_bytes() == b"one\ntwo\nthree\n"
+
+
+def test_the_file_is_private(tmp_path: Path) -> None:
+    LineLog(tmp_path / "lines").append(b"x")
+    assert os.stat(tmp_path / "lines").st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_cannot_be_opened_or_written_says_why(tmp_path: Path) -> None:
+    with pytest.raises(SessionError, match="cannot open .*missing/lines: No such file or directory"):
+        LineLog(tmp_path / "missing" / "lines")
+    log = LineLog(tmp_path / "lines")
+    log.close()
+    with pytest.raises(SessionError, match="cannot write .*lines: Bad file descriptor"):
+        log.append(b"x")
