@@ -17,6 +17,7 @@ SCHEMA = """
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
     tenant TEXT NOT NULL,
+    creator TEXT NOT NULL,
     cwd TEXT NOT NULL,
     options TEXT NOT NULL,
     engine_id TEXT NOT NULL,
@@ -25,7 +26,14 @@ CREATE TABLE sessions (
     used_at REAL NOT NULL,
     is_loaded INTEGER NOT NULL DEFAULT 0,
     initialize BLOB,
-    callbacks_of TEXT
+    callbacks_of TEXT,
+    tokens_used INTEGER NOT NULL DEFAULT 0,
+    usd_used REAL NOT NULL DEFAULT 0
+);
+CREATE TABLE spending (
+    name TEXT PRIMARY KEY,
+    tokens INTEGER NOT NULL,
+    usd REAL NOT NULL
 );
 CREATE TABLE prompts (
     session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,

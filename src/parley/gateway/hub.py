@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Row
 from typing import Any
@@ -18,12 +18,15 @@ from uuid import uuid4
 import msgspec
 
 from parley.errors import SessionError
-from parley.gateway.access import Principal, Scope
+from parley.gateway.access import Principal, Quotas, Scope
+from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine, EngineProcess, EngineStart, EngineTask
 from parley.gateway.line_log import LineLog
-from parley.gateway.live_session import LiveSession
+from parley.gateway.live_session import LiveSession, Services
+from parley.gateway.metrics import Metrics
 from parley.gateway.questions import Questions
+from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import parse_options, require
 from parley.protocol.base import Json, Struct
@@ -80,7 +83,13 @@ class SessionHub:
             raise SessionError(f"cannot create {settings.state}: {exc.strerror}") from None
         self.database = Database(settings.state / "gateway.db")
         self.questions = Questions(self.database, settings.question_seconds)
+        self.audit = AuditLog(settings.state / "audit.jsonl")
+        self.spending = Spending(self.database)
+        self.metrics = Metrics()
+        self.find_quotas: Callable[[str], Quotas] = lambda name: Quotas()
+        """The quotas of a token, by its name."""
         self.is_draining = False
+        self._services = Services(self.database, self.questions, self.audit, self.spending, self.metrics)
         self._sessions: dict[str, LiveSession] = {}
 
     # Sessions.
@@ -91,12 +100,14 @@ class SessionHub:
         self._check_draining()
         cwd = self._find_directory(given.get("cwd"), principal)
         argv = parse_options(given.get("options"), principal)
+        self._check_session_quota(principal)
         session_id = str(uuid4())
         now = time.time()
+        self.audit.write("create", principal, session=session_id, cwd=cwd)
         self.database.change(
-            "INSERT INTO sessions (id, tenant, cwd, options, engine_id, title, created_at, used_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            *(session_id, principal.tenant, cwd, msgspec.json.encode(argv), session_id),
+            "INSERT INTO sessions (id, tenant, creator, cwd, options, engine_id, title, created_at, used_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *(session_id, principal.tenant, principal.name, cwd, msgspec.json.encode(argv), session_id),
             *(str(given.get("title") or ""), now, now),
         )
         return self.get(principal, session_id)
@@ -107,11 +118,11 @@ class SessionHub:
         live = self._sessions.get(session_id)
         if live is None:
             log = LineLog(self._log_path(session_id))
-            live = LiveSession(session_id, log, self.database, self.questions, self._load)
+            live = LiveSession(session_id, log, self._services, self._load, self._admit)
             self._sessions[session_id] = live
         return live
 
-    def list(self, principal: Principal) -> list[SessionInfo]:
+    def list_sessions(self, principal: Principal) -> list[SessionInfo]:
         """The sessions that somebody may see, the last used first."""
         rows = self.database.rows(
             "SELECT *, (SELECT count(*) FROM questions WHERE session=id AND questions.state='open') AS open_questions"
@@ -124,10 +135,15 @@ class SessionHub:
         row = self._row(principal, session_id)
         return self._describe(row)
 
+    def may_see(self, principal: Principal, session_id: str) -> bool:
+        row = self.database.row("SELECT tenant FROM sessions WHERE id=?", session_id)
+        return row is not None and principal.may_see(row["tenant"])
+
     async def delete(self, principal: Principal, session_id: str) -> None:
         """Stop a session and forget it. Its transcript stays in the store. Raises Refusal."""
         require(principal, Scope.CREATE, "deleting a session")
         self._row(principal, session_id)
+        self.audit.write("delete", principal, session=session_id)
         live = self._sessions.pop(session_id, None)
         if live is not None:
             if live.engine is not None:
@@ -184,6 +200,33 @@ class SessionHub:
             raise Refusal("unknown_directory", f"there is no directory {given!r}")
         return path
 
+    def _check_session_quota(self, principal: Principal) -> None:
+        most = principal.quotas.sessions
+        if most is None:
+            return
+        row = self.database.row("SELECT count(*) AS n FROM sessions WHERE creator=?", principal.name)
+        if row is not None and row["n"] >= most:
+            raise Refusal("quota_exceeded", f"the token {principal.name!r} has {most} sessions, which is its limit")
+
+    def _admit(self, live: LiveSession) -> None:
+        """Raises Refusal if a session may not take a prompt now."""
+        self._check_draining()
+        row = self.database.row("SELECT creator FROM sessions WHERE id=?", live.id)
+        if row is None:
+            raise Refusal("unknown_session", f"there is no session {live.id!r}")
+        creator = str(row["creator"])
+        quotas = self.find_quotas(creator)
+        self.spending.check(creator, quotas)
+        if quotas.concurrent_turns is not None and not live.is_busy:
+            busy = self.database.row(
+                "SELECT count(DISTINCT session) AS n FROM prompts JOIN sessions ON sessions.id = session"
+                " WHERE creator=? AND line IS NOT NULL",
+                creator,
+            )
+            if busy is not None and busy["n"] >= quotas.concurrent_turns:
+                text = f"the token {creator!r} may run {quotas.concurrent_turns} turns at a time"
+                raise Refusal("quota_exceeded", text)
+
     def _check_draining(self) -> None:
         if self.is_draining:
             raise Refusal("shutting_down", "the server is shutting down; connect again to continue")
@@ -207,6 +250,7 @@ class SessionHub:
         which = "--resume" if is_stored else "--session-id"
         start = msgspec.structs.replace(start, argv=(*start.argv, *ASKS_CLIENTS, which, row["engine_id"]))
         engine = EngineProcess(start) if self.settings.isolation == "process" else EngineTask(start)
+        self.metrics.count("parley_engine_starts_total")
         self.database.change("UPDATE sessions SET is_loaded=1, used_at=? WHERE id=?", time.time(), live.id)
         if is_stored or row["initialize"]:
             declared = msgspec.json.decode(row["initialize"]) if row["initialize"] else {"subtype": "initialize"}
@@ -290,7 +334,22 @@ class SessionHub:
                 engine.stop()
                 await engine.close()
 
+    def gauges(self) -> list[tuple[str, str, float]]:
+        """What `/metrics` shows of the present."""
+        live = self._sessions.values()
+        loaded = [one for one in live if one.engine is not None]
+        stored = self.database.row("SELECT count(*) AS n FROM sessions")
+        waiting = self.database.row("SELECT count(*) AS n FROM questions WHERE state='open'")
+        return [
+            ("parley_sessions", "Sessions that exist.", stored["n"] if stored else 0),
+            ("parley_sessions_loaded", "Sessions whose engine runs.", len(loaded)),
+            ("parley_turns_running", "Sessions in a turn.", sum(one.state != "idle" for one in loaded)),
+            ("parley_clients", "Clients that are connected.", sum(len(one.clients) for one in live)),
+            ("parley_questions_open", "Questions that wait for an answer.", waiting["n"] if waiting else 0),
+        ]
+
     def close(self) -> None:
+        self.audit.close()
         for live in self._sessions.values():
             live.log.close()
         self.database.close()

@@ -28,10 +28,13 @@ import msgspec
 
 from parley.errors import SessionError
 from parley.gateway.access import Principal, Scope, scope_of_request
+from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine
 from parley.gateway.line_log import LineLog
-from parley.gateway.questions import EXPIRED, Questions
+from parley.gateway.metrics import Metrics
+from parley.gateway.questions import EXPIRED, Questions, read_behavior
+from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
 from parley.gateway.subscriber import Subscriber
 from parley.protocol.base import UNSET, Json, Struct, encode
@@ -66,6 +69,16 @@ class Head(Struct):
 _head = msgspec.json.Decoder(Head)
 
 
+class Services(Struct, frozen=True):
+    """What the sessions of a server share."""
+
+    database: Database
+    questions: Questions
+    audit: AuditLog
+    spending: Spending
+    metrics: Metrics
+
+
 class Client:
     """One connection to a session."""
 
@@ -98,21 +111,23 @@ class LiveSession:
         self,
         id: str,
         log: LineLog,
-        database: Database,
-        questions: Questions,
+        services: Services,
         load: Callable[[LiveSession], Engine],
+        admit: Callable[[LiveSession], None],
     ) -> None:
-        """`load` starts the engine."""
+        """`load` starts the engine. `admit` raises Refusal if no prompt can be taken."""
         self.id = id
         self.log = log
-        self.questions = questions
+        self.questions = services.questions
         self.state = "idle"
         """`idle`, `running` or `requires_action`."""
         self.clients: list[Client] = []
         self.engine: Engine | None = None
         self.used_at = time.monotonic()
-        self._database = database
+        self._services = services
+        self._database = services.database
         self._load = load
+        self._admit = admit
         self._requests: dict[str, PendingRequest] = {}
         """The open control requests of clients, by the id that the engine knows."""
         self._clients_seen = 0
@@ -186,7 +201,7 @@ class LiveSession:
             raise Refusal("invalid_line", "a control request needs a `request` with a `subtype`")
         if not isinstance(head.request_id, str | int) or isinstance(head.request_id, bool):
             raise Refusal("invalid_line", "a control request needs a `request_id`")
-        self._check(client.principal, scope_of_request(request["subtype"], request.get("mode")))
+        self._check_request(client.principal, request)
         if request["subtype"] == "initialize":
             request = self._declare(client, request)
         asked = head.request_id
@@ -221,7 +236,7 @@ class LiveSession:
         """Send a control request without a connection; the future gets the line of the reply. Raises Refusal."""
         if not isinstance(request.get("subtype"), str):
             raise Refusal("invalid_line", "a control request needs a `subtype`")
-        self._check(principal, scope_of_request(request["subtype"], request.get("mode")))
+        self._check_request(principal, request)
         if request["subtype"] == "initialize":
             request = {"subtype": "initialize"}  # nobody is there to answer callbacks
         reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -265,6 +280,9 @@ class LiveSession:
     def answer(self, principal: Principal, request_id: str, line: bytes, sender: Client | None = None) -> None:
         """Decide a question. Raises Refusal if somebody else has decided it before."""
         self._check(principal, Scope.APPROVE)
+        self._services.audit.write(
+            "answer", principal, session=self.id, request_id=request_id, decision=read_behavior(line)
+        )
         self._decide(request_id, line, principal.name, sender)
 
     def expire(self, request_id: str, line: bytes) -> None:
@@ -286,10 +304,9 @@ class LiveSession:
             self.ensure_loaded()  # it asks again and gets the recorded answer
         else:
             self.engine.write(line + b"\n")
-        decided = self.questions.find(self.id, request_id)
-        self._publish_own(
-            "question_decided", request_id=request_id, decided_by=who, behavior=decided and decided.behavior
-        )
+        behavior = read_behavior(line)
+        self._services.metrics.count("parley_decisions_total", behavior=behavior or "other")
+        self._publish_own("question_decided", request_id=request_id, decided_by=who, behavior=behavior)
         withdrawn = msgspec.json.encode({"type": "control_cancel_request", "request_id": request_id})
         for client in self.clients:
             if client is not sender:
@@ -309,10 +326,13 @@ class LiveSession:
             line = msgspec.json.encode({**message, "uuid": uuid})
         if not isinstance(message.get("message"), dict):
             raise Refusal("invalid_line", "a prompt needs a `message` with its content")
+        self._admit(self)
+        self._services.audit.write("prompt", principal, session=self.id, uuid=uuid)
         if not self._database.change(
             "INSERT OR IGNORE INTO prompts (session, uuid, line) VALUES (?, ?, ?)", self.id, uuid, line
         ):
             return uuid
+        self._services.metrics.count("parley_prompts_total")
         self._publish(line, sender)
         self._write(line)
         return uuid
@@ -374,8 +394,15 @@ class LiveSession:
         elif kind == "command_lifecycle" and head.command_uuid in self._own_uuids:
             self._end_prompt(head.command_uuid, head.state)
         else:
+            if kind == "result":
+                self._on_result(line)
             self._track(head)
             self._publish(line)
+
+    def _on_result(self, line: bytes) -> None:
+        result = msgspec.json.decode(line)
+        self._services.spending.record(self.id, result)
+        self._services.metrics.count("parley_results_total", outcome=str(result.get("subtype")))
 
     def _track(self, head: Head) -> None:
         """Keep up with what a message says about the session."""
@@ -410,6 +437,7 @@ class LiveSession:
             return
         answer = self.questions.ask(self.id, request_id, subtype, line)
         if answer is None:
+            self._services.metrics.count("parley_questions_total", kind=subtype)
             self._publish(line)
         elif self.engine is not None:
             self.engine.write(answer + b"\n")
@@ -455,6 +483,7 @@ class LiveSession:
 
     def _publish(self, line: bytes, sender: Client | None = None) -> None:
         """Log a line, then send it to all clients but its sender."""
+        self._services.metrics.count("parley_lines_total")
         try:
             number = self.log.append(line)
         except SessionError:
@@ -498,6 +527,13 @@ class LiveSession:
                 }
             )
         )
+
+    def _check_request(self, principal: Principal, request: Json) -> None:
+        """Raises Refusal if the request needs another scope."""
+        scope = scope_of_request(request["subtype"], request.get("mode"))
+        self._check(principal, scope)
+        if scope is not Scope.VIEW:
+            self._services.audit.write("control", principal, session=self.id, request=request["subtype"])
 
     def _check(self, principal: Principal, scope: Scope) -> None:
         if not principal.may(scope):

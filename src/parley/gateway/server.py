@@ -129,9 +129,9 @@ async def serve(
     settings: ServerSettings, listener: socket.socket, token: str | None, report: Callable[[str], None]
 ) -> None:
     hub = SessionHub(settings.hub)
-    gate = Gate(
-        Tokens(hub.database, token), is_open=token is None, hosts=known_hosts(settings), origins=settings.origins
-    )
+    tokens = Tokens(hub.database, token)
+    hub.find_quotas = tokens.find_quotas
+    gate = Gate(tokens, is_open=token is None, hosts=known_hosts(settings), origins=settings.origins)
     config = uvicorn.Config(
         Api(gate, hub).app(),
         ws="websockets-sansio",

@@ -76,6 +76,11 @@ class Tokens:
         scopes = expand(set(grants.scopes))
         return Principal(row["name"], row["tenant"], scopes, tuple(grants.roots), grants.quotas)
 
+    def find_quotas(self, name: str) -> Quotas:
+        """The quotas of a token; those of the administrator and of a revoked token have no limits of their own."""
+        row = self._database.row("SELECT grants FROM tokens WHERE name=?", name)
+        return Quotas() if row is None else msgspec.json.decode(row["grants"], type=Grants).quotas
+
     def create(self, wanted: TokenRequest) -> str:
         """Make a token and return it. Raises Refusal."""
         if not wanted.name or wanted.name == BOOTSTRAP:

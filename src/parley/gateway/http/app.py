@@ -20,6 +20,7 @@ from parley.gateway.http.errors import error_response
 from parley.gateway.http.sockets import attach, serve_socket
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import LiveSession
+from parley.gateway.questions import Question
 from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import require
 from parley.gateway.tokens import TokenRequest
@@ -53,6 +54,7 @@ class Api:
                 self._route("POST", "/sessions/{session_id}/control", self.send_request),
                 self._route("GET", "/sessions/{session_id}/events", self.stream_events),
                 self._route("GET", "/questions", self.list_questions),
+                self._route("GET", "/questions/events", self.watch_questions),
                 self._route("GET", "/questions/{session_id}/{request_id}", self.get_question),
                 self._route("POST", "/questions/{session_id}/{request_id}/answer", self.answer_question),
                 self._route("POST", "/questions/{session_id}/{request_id}/delegate", self.delegate_question),
@@ -61,6 +63,7 @@ class Api:
                 self._route("DELETE", "/tokens/{name}", self.revoke_token),
                 Route("/healthz", self.health),
                 Route("/readyz", self.ready),
+                self._route("GET", "/metrics", self.show_metrics),
             ]
         )
 
@@ -69,6 +72,7 @@ class Api:
             try:
                 return await handler(request, self._gate.require(request))
             except Refusal as refusal:
+                self._hub.metrics.count("parley_refusals_total", code=refusal.code)
                 return error_response(refusal)
             except (SessionError, UsageError) as exc:
                 return error_response(Refusal("storage_error", str(exc)))
@@ -82,7 +86,7 @@ class Api:
 
     async def list_sessions(self, request: Request, principal: Principal) -> Response:
         require(principal, Scope.VIEW, "listing sessions")
-        return json_response({"sessions": self._hub.list(principal)})
+        return json_response({"sessions": self._hub.list_sessions(principal)})
 
     async def create_session(self, request: Request, principal: Principal) -> Response:
         session = self._hub.create(principal, await read_body(request))
@@ -129,25 +133,14 @@ class Api:
             query = type(query)({**query, "after": last})
         client = attach(type(query)({**query, "numbered": "true"}), session, principal, self._hub)
 
-        async def events() -> AsyncIterator[bytes]:
-            try:
-                while True:
-                    try:
-                        async with asyncio.timeout(SSE_COMMENT_SECONDS):
-                            lines = await client.subscriber.take()
-                    except TimeoutError:
-                        yield b": idle\n\n"
-                        continue
-                    if not lines:
-                        return
-                    yield b"".join(
-                        (b"id: %d\n" % number if number else b"") + b"data: " + line + b"\n\n" for number, line in lines
-                    )
-            finally:
-                session.detach(client)
+        def close() -> None:
+            session.detach(client)
 
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(events(), headers=headers, media_type="text/event-stream")
+        async def take() -> bytes | None:
+            lines = await client.subscriber.take()
+            return b"".join(format_event(line, number) for number, line in lines) if lines else None
+
+        return EventStream(take, close)
 
     # Questions.
 
@@ -155,6 +148,23 @@ class Api:
         require(principal, Scope.VIEW, "reading questions")
         found = self._hub.questions.list_open(principal, request.query_params.get("session"))
         return json_response({"questions": found})
+
+    async def watch_questions(self, request: Request, principal: Principal) -> Response:
+        """Server-sent events: the open questions, then every question that is asked or decided."""
+        require(principal, Scope.VIEW, "reading questions")
+        queue: asyncio.Queue[Question] = asyncio.Queue()
+        for question in self._hub.questions.list_open(principal):
+            queue.put_nowait(question)
+
+        def listen(question: Question) -> None:
+            if self._hub.may_see(principal, question.session):
+                queue.put_nowait(question)
+
+        async def take() -> bytes | None:
+            return format_event(msgspec.json.encode(await queue.get()))
+
+        self._hub.questions.listeners.append(listen)
+        return EventStream(take, lambda: self._hub.questions.listeners.remove(listen))
 
     async def get_question(self, request: Request, principal: Principal) -> Response:
         require(principal, Scope.VIEW, "reading questions")
@@ -193,10 +203,12 @@ class Api:
             wanted = msgspec.convert(await read_body(request), TokenRequest)
         except msgspec.ValidationError as exc:
             raise Refusal("invalid_body", str(exc)) from None
+        self._hub.audit.write("create_token", principal, name=wanted.name, scopes=wanted.scopes)
         return json_response({"name": wanted.name, "token": self._gate.tokens.create(wanted)}, 201)
 
     async def revoke_token(self, request: Request, principal: Principal) -> Response:
         require(principal, Scope.ADMIN, "revoking a token")
+        self._hub.audit.write("revoke_token", principal, name=request.path_params["name"])
         if not self._gate.tokens.revoke(request.path_params["name"]):
             raise Refusal("unknown_token", f"there is no token {request.path_params['name']!r}")
         return Response(status_code=204)
@@ -210,8 +222,44 @@ class Api:
         draining = self._hub.is_draining
         return json_response({"status": "draining" if draining else "ready"}, 503 if draining else 200)
 
+    async def show_metrics(self, request: Request, principal: Principal) -> Response:
+        require(principal, Scope.ADMIN, "reading metrics")
+        page = self._hub.metrics.render(self._hub.gauges())
+        return Response(page, media_type="text/plain; version=0.0.4")
+
     def _session(self, request: Request, principal: Principal) -> LiveSession:
         return self._hub.get(principal, request.path_params["session_id"])
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events, with a comment now and then so that both ends notice a dead connection."""
+
+    def __init__(self, take: Callable[[], Awaitable[bytes | None]], close: Callable[[], None]) -> None:
+        """`take` waits for the next events; None ends the stream. `close` is called at its end."""
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(self._iterate(take, close), headers=headers, media_type="text/event-stream")
+
+    async def _iterate(
+        self, take: Callable[[], Awaitable[bytes | None]], close: Callable[[], None]
+    ) -> AsyncIterator[bytes]:
+        try:
+            yield b": connected\n\n"
+            while True:
+                try:
+                    async with asyncio.timeout(SSE_COMMENT_SECONDS):
+                        events = await take()
+                except TimeoutError:
+                    yield b": idle\n\n"
+                    continue
+                if events is None:
+                    return
+                yield events
+        finally:
+            close()
+
+
+def format_event(data: bytes, number: int | None = None) -> bytes:
+    return (b"id: %d\n" % number if number else b"") + b"data: " + data + b"\n\n"
 
 
 def json_response(value: Any, status: int = 200) -> Response:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
+import msgspec
 from starlette.requests import HTTPConnection
 
 from parley.gateway.access import Principal
+from parley.gateway.quotas import RateLimiter
 from parley.gateway.refusal import Refusal
 from parley.gateway.tokens import Tokens
 from parley.protocol.base import Json, Struct
@@ -15,6 +17,10 @@ from parley.protocol.base import Json, Struct
 SUBPROTOCOL = "parley"
 TOKEN_SUBPROTOCOL = "parley.token."
 """Browsers cannot set headers of a WebSocket: they offer the protocols `parley` and `parley.token.TOKEN`."""
+WRONG_PER_MINUTE = 60
+"""How many wrong tokens an address may send."""
+REQUESTS_PER_MINUTE = 60_000
+"""How many requests and connections a token may make, unless its quota says otherwise."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -28,6 +34,7 @@ class Gate(Struct, frozen=True):
     """The host names that the server answers to; None for all."""
     origins: frozenset[str] = frozenset()
     """The origins of pages that may connect, besides the server's own."""
+    limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
 
     def check_headers(self, connection: HTTPConnection) -> None:
         """Refuse pages of other sites, and names that were made to point here. Raises Refusal."""
@@ -45,7 +52,7 @@ class Gate(Struct, frozen=True):
         if self.is_open:
             return Principal.administrator("local")
         token = find_token(connection.headers, connection.scope.get("subprotocols") or ())
-        return None if token is None else self.check_token(token)
+        return None if token is None else self.check_token(token, connection)
 
     def require(self, connection: HTTPConnection) -> Principal:
         """Raises Refusal."""
@@ -55,11 +62,17 @@ class Gate(Struct, frozen=True):
             raise Refusal("unauthorized", "a token is required: Authorization: Bearer TOKEN")
         return principal
 
-    def check_token(self, token: str) -> Principal:
+    def check_token(self, token: str, connection: HTTPConnection) -> Principal:
         """Raises Refusal."""
+        address = connection.client.host if connection.client else ""
         principal = self.tokens.find(token)
         if principal is None:
+            if not self.limiter.allow(f"address {address}", WRONG_PER_MINUTE):
+                raise Refusal("rate_limited", "too many wrong tokens came from this address; wait a minute")
             raise Refusal("unauthorized", "the token is unknown or has expired")
+        per_minute = principal.quotas.requests_per_minute or REQUESTS_PER_MINUTE
+        if not self.limiter.allow(f"token {principal.name}", per_minute):
+            raise Refusal("rate_limited", f"the token {principal.name!r} may send {per_minute} requests a minute")
         return principal
 
 

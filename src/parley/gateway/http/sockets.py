@@ -85,7 +85,7 @@ async def receive_token(socket: WebSocket, gate: Gate) -> Principal:
         token = None
     if token is None:
         raise Refusal("unauthorized", "a token is required: as a header, a subprotocol or the first message")
-    return gate.check_token(token)
+    return gate.check_token(token, socket)
 
 
 def open_session(socket: WebSocket, hub: SessionHub, principal: Principal) -> LiveSession:

@@ -1,0 +1,48 @@
+"""Figures of the server in the text format of Prometheus."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+Labels = tuple[tuple[str, str], ...]
+
+HELP = {
+    "parley_prompts_total": "Prompts that were taken.",
+    "parley_results_total": "Turns that ended, by outcome.",
+    "parley_lines_total": "Lines of engines that were logged.",
+    "parley_live_lines_total": "Lines of engines that were sent and not logged.",
+    "parley_resyncs_total": "Slow subscribers that had to read the log.",
+    "parley_questions_total": "Questions that sessions asked.",
+    "parley_decisions_total": "Questions that were decided.",
+    "parley_refusals_total": "Requests and lines that were refused, by code.",
+    "parley_engine_starts_total": "Engines that were started.",
+}
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, Labels]] = Counter()
+
+    def count(self, name: str, amount: int = 1, **labels: str) -> None:
+        self._counts[name, tuple(labels.items())] += amount
+
+    def render(self, gauges: Iterable[tuple[str, str, float]]) -> bytes:
+        """The page. `gauges`: names, descriptions and values of what is measured now."""
+        lines = []
+        for name, help in HELP.items():
+            lines += [f"# HELP {name} {help}", f"# TYPE {name} counter"]
+            found = {labels: value for (counted, labels), value in self._counts.items() if counted == name}
+            lines += [f"{name}{format_labels(labels)} {value}" for labels, value in (found or {(): 0}).items()]
+        for name, help, value in gauges:
+            lines += [f"# HELP {name} {help}", f"# TYPE {name} gauge", f"{name} {value:g}"]
+        return "".join(f"{line}\n" for line in lines).encode()
+
+
+def format_labels(labels: Labels) -> str:
+    pairs = ",".join(f'{name}="{escape(value)}"' for name, value in labels)
+    return f"{{{pairs}}}" if pairs else ""
+
+
+def escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
