@@ -21,6 +21,7 @@ from parley.errors import UsageError
 from parley.gateway.http.app import Api
 from parley.gateway.http.auth import LOOPBACK, Gate
 from parley.gateway.hub import HubSettings, SessionHub
+from parley.gateway.notifications import Notifier, NotifySettings
 from parley.gateway.tokens import Tokens, read_token_file
 from parley.protocol.base import Struct
 
@@ -59,6 +60,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     drain_seconds: float = 30
     certificate: str = ""
     key: str = ""
+    notify: NotifySettings = NotifySettings()
 
 
 def run_server(settings: ServerSettings, report: Callable[[str], None]) -> int:
@@ -151,7 +153,7 @@ async def serve(
     watch_signals(stop)
     hub.load_interrupted()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    upkeep = asyncio.create_task(keep_up(hub, report))
+    upkeep = asyncio.gather(keep_up(hub, report), notify(settings.notify, hub, report))
     report(f"listening on {describe(settings, listener)}")
     waiting = asyncio.create_task(stop.wait())
     await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -195,6 +197,14 @@ def watch_signals(stop: asyncio.Event) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+
+
+async def notify(settings: NotifySettings, hub: SessionHub, report: Callable[[str], None]) -> None:
+    """Tell other systems about questions, if they want to know."""
+    if settings.url or settings.command:
+        notifier = Notifier(settings, report)
+        hub.questions.listeners.append(notifier.on_question)
+        await notifier.run()
 
 
 async def keep_up(hub: SessionHub, report: Callable[[str], None]) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import gc
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, parse_number, run_command
 from parley.cli.stdio import warn
 from parley.errors import InvalidArguments, UsageError
+from parley.settings.env_vars import child_environment
 from parley.settings.sources import config_folder
+
+if TYPE_CHECKING:
+    from parley.gateway.notifications import NotifySettings
 
 DEFAULT_ADDRESS = "127.0.0.1:8787"
 
@@ -56,5 +61,26 @@ def serve(given: GivenArgs) -> int:
         drain_seconds=given.number("drain-seconds", 30),
         certificate=given.one("tls-cert"),
         key=given.one("tls-key"),
+        notify=read_notify(given, environment),
     )
     return run_server(settings, warn)
+
+
+def read_notify(given: GivenArgs, environment: dict[str, str]) -> NotifySettings:
+    """Raises UsageError."""
+    from parley.gateway.notifications import NotifySettings
+
+    url, path = given.one("notify-url"), given.one("notify-secret-file")
+    if url and not url.startswith(("http://", "https://")):
+        raise InvalidArguments(f"option '--notify-url' needs an http or https URL, not {url!r}")
+    if bool(url) != bool(path):
+        raise InvalidArguments("options '--notify-url' and '--notify-secret-file' need each other")
+    secret = b""
+    if path:
+        try:
+            secret = Path(path).read_bytes().strip()
+        except OSError as exc:
+            raise UsageError(f"cannot read the secret {path}: {exc.strerror}") from None
+        if len(secret) < 16:
+            raise UsageError(f"the secret in {path} must have at least 16 characters")
+    return NotifySettings(url, secret, given.one("notify-command"), child_environment(environment))
