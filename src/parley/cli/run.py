@@ -34,6 +34,7 @@ from parley.protocol.base import UNSET, Message, Struct, UnsetType
 from parley.protocol.connection import Connection, Role
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import CliOptions
+from parley.settings.env_vars import is_truthy
 from parley.transports.reader import ReaderWatch
 from parley.transports.stdio import StdioTransport
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from parley.cli.handshake import PendingConnection
     from parley.memory.base import MemoryWorker
 
+DIES_WITH_CLIENT = "PARLEY_DIES_WITH_CLIENT"
+"""Set by the gateway. If it is killed, the engine must not take the end of its input for an answer."""
 DENIED = 3
 """A call was denied, with --fail-on-denial."""
 INTERRUPTED = 128 + signal.SIGINT
@@ -215,6 +218,8 @@ async def stream(run: SessionRun, config: SessionConfig, prompt: str | None, deb
     hub, transport = Hub(), StdioTransport()
     try:
         pump = make_pump(run, transport, debug)
+        if is_truthy(os.environ.get(DIES_WITH_CLIENT)):
+            pump.on_disconnect = die
         session = open_session(hub, config, pump)
         with SignalHandler(session, transport, is_server=run.is_server) as stop:
             if prompt is None:
@@ -230,6 +235,11 @@ async def stream(run: SessionRun, config: SessionConfig, prompt: str | None, deb
         warn(f"Error: cannot write stdout: {transport.error.strerror}")
         return stop.exit_code() or 1
     return stop.exit_code()
+
+
+def die() -> NoReturn:
+    """Leave everything as it is, for the engine that resumes the session. The guard ends commands that still run."""
+    os._exit(1)
 
 
 def make_pump(run: SessionRun, transport: StdioTransport, debug: DebugLog | None) -> Pump:
@@ -287,7 +297,7 @@ class SignalHandler:
     def __enter__(self) -> Self:
         for number in self._signals:
             signal.signal(number, self._wake)
-        self._reader = ReaderWatch(1, self._abandon)
+        self._reader = ReaderWatch(1, die if is_truthy(os.environ.get(DIES_WITH_CLIENT)) else self._abandon)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,6 +17,7 @@ from parley.errors import SessionError, StartRefused, UsageError
 from parley.protocol.base import UNSET, Struct
 
 STREAM = ("--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+END_SESSION = b'{"type":"control_request","request_id":"close","request":{"subtype":"end_session"}}\n'
 CHUNK_BYTES = 256 * 1024
 STDERR_BYTES = 64 * 1024
 STOP_SECONDS = 5.0
@@ -172,8 +173,7 @@ class EngineProcess:
         self._signal(signal.SIGTERM)
 
     async def close(self) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
+        self.write(END_SESSION)
         for number in (signal.SIGTERM, signal.SIGKILL):
             done, _ = await asyncio.wait([self._task], timeout=STOP_SECONDS)
             if done:
@@ -211,7 +211,7 @@ class EngineProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=start.cwd,
-            env=dict(start.environment),
+            env={**start.environment, "PARLEY_DIES_WITH_CLIENT": "1"},
         )
         assert process.stdin is not None
         process.stdin.write(b"".join(self._early))

@@ -12,7 +12,7 @@ import signal
 import socket
 import stat
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 import uvicorn
@@ -167,8 +167,8 @@ async def serve(
 class QuietServer(uvicorn.Server):
     """Leaves signals to us."""
 
-    def install_signal_handlers(self) -> None:
-        """Nothing to install."""
+    def capture_signals(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def known_hosts(settings: ServerSettings) -> frozenset[str] | None:

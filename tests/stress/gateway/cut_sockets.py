@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 from collections import Counter
@@ -122,8 +121,13 @@ async def run(folder: Path, cuts: int, kills: int, sessions: int, seed: int) -> 
             reader.cancel()
         prompts = sum(len(one.sent) for one in runs)
         lines = sum(len(viewer.lines) for one in runs for viewer in one.viewers)
-        print(f"{cuts - kills} cuts, {kills} kills, {prompts} prompts, {lines} lines seen by {len(readers)} viewers")
+        report(f"{cuts - kills} cuts, {kills} kills, {prompts} prompts, {lines} lines seen by {len(readers)} viewers")
         return [problem for one in runs for problem in one.problems()]
+
+
+def report(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def main() -> int:
@@ -135,9 +139,8 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         problems = asyncio.run(run(Path(folder), given.cuts, given.kills, given.sessions, given.seed))
-    for problem in problems:
-        print(problem)
-    print(f"{len(problems)} problems")
+    for problem in (*problems, f"{len(problems)} problems"):
+        report(problem)
     return 1 if problems else 0
 
 

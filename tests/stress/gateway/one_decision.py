@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -61,7 +60,7 @@ class Rounds:
             self.problems.append(f"round {number}: recorded {recorded['decided_by']}, won by {winner}")
 
     async def _wait_for_question(self) -> str:
-        while not (found := await self._list_questions()):
+        while not (found := await self._list_questions()):  # noqa: ASYNC110  # it is in another process
             await asyncio.sleep(0.005)
         return found[0]
 
@@ -95,8 +94,13 @@ async def run(folder: Path, rounds: int, kills: int, seed: int) -> list[str]:
         for number in range(rounds):
             await play.play(number, kill=number in kill_at)
         reading.cancel()
-        print(f"{rounds} rounds, {kills} kills")
+        report(f"{rounds} rounds, {kills} kills")
         return play.problems
+
+
+def report(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def main() -> int:
@@ -107,7 +111,8 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         problems = asyncio.run(run(Path(folder), given.rounds, given.kills, given.seed))
-    print(*problems, f"{len(problems)} problems", sep="\n")
+    for problem in (*problems, f"{len(problems)} problems"):
+        report(problem)
     return 1 if problems else 0
 
 

@@ -39,6 +39,8 @@ class Pump:
         self._requests: dict[RequestId, ControlRequest] = {}
         self._is_closed = False
         self._is_unread = False
+        self.on_disconnect: Callable[[], None] | None = None
+        """Called instead of ending the session politely when the client closes its end without `end_session`."""
 
     def send(self, *messages: Message) -> None:
         if ControlResponse in map(type, messages):
@@ -90,6 +92,8 @@ class Pump:
     def close_input(self, session: Session) -> None:
         """The client closed its end: no more input, and no reply to open requests."""
         self.handle_all(self._connection.end(), session)
+        if self.on_disconnect is not None and not session.prompt_queue.is_closed:
+            self.on_disconnect()
         self.fail_requests(session)
         session.close_input()
 
