@@ -11,8 +11,8 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import uvicorn
@@ -167,8 +167,9 @@ async def serve(
 class QuietServer(uvicorn.Server):
     """Leaves signals to us."""
 
-    def capture_signals(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 def known_hosts(settings: ServerSettings) -> frozenset[str] | None:
