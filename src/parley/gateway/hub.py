@@ -345,6 +345,7 @@ class SessionHub:
             ("parley_sessions_loaded", "Sessions whose engine runs.", len(loaded)),
             ("parley_turns_running", "Sessions in a turn.", sum(one.state != "idle" for one in loaded)),
             ("parley_clients", "Clients that are connected.", sum(len(one.clients) for one in live)),
+            ("parley_loop_lag_p99_seconds", "How late the event loop is.", self.metrics.lag(0.99)),
             ("parley_questions_open", "Questions that wait for an answer.", waiting["n"] if waiting else 0),
         ]
 

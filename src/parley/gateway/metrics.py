@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 
 Labels = tuple[tuple[str, str], ...]
 
+LAG_SAMPLES = 1000
 HELP = {
     "parley_prompts_total": "Prompts that were taken.",
     "parley_results_total": "Turns that ended, by outcome.",
@@ -23,6 +24,16 @@ HELP = {
 class Metrics:
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, Labels]] = Counter()
+        self._lags: deque[float] = deque(maxlen=LAG_SAMPLES)
+
+    def record_lag(self, seconds: float) -> None:
+        """How late the event loop was."""
+        self._lags.append(seconds)
+
+    def lag(self, share: float) -> float:
+        """The lag that this share of the last samples did not exceed, in seconds."""
+        ordered = sorted(self._lags)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
     def count(self, name: str, amount: int = 1, **labels: str) -> None:
         self._counts[name, tuple(labels.items())] += amount

@@ -21,6 +21,7 @@ from parley.errors import UsageError
 from parley.gateway.http.app import Api
 from parley.gateway.http.auth import LOOPBACK, Gate
 from parley.gateway.hub import HubSettings, SessionHub
+from parley.gateway.metrics import Metrics
 from parley.gateway.notifications import Notifier, NotifySettings
 from parley.gateway.tokens import Tokens, read_token_file
 from parley.protocol.base import Struct
@@ -28,6 +29,8 @@ from parley.protocol.base import Struct
 FRAME_BYTES = 64 * 1024 * 1024
 """The longest frame of a WebSocket."""
 UPKEEP_SECONDS = 1.0
+LAG_SECONDS = 0.02
+"""How often the lag of the event loop is measured."""
 CLOSE_SECONDS = 5
 BACKLOG = 1024
 
@@ -153,7 +156,7 @@ async def serve(
     watch_signals(stop)
     hub.load_interrupted()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    upkeep = asyncio.gather(keep_up(hub, report), notify(settings.notify, hub, report))
+    upkeep = asyncio.gather(keep_up(hub, report), measure_lag(hub.metrics), notify(settings.notify, hub, report))
     report(f"listening on {describe(settings, listener)}")
     waiting = asyncio.create_task(stop.wait())
     await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -206,6 +209,15 @@ async def notify(settings: NotifySettings, hub: SessionHub, report: Callable[[st
         notifier = Notifier(settings, report)
         hub.questions.listeners.append(notifier.on_question)
         await notifier.run()
+
+
+async def measure_lag(metrics: Metrics) -> None:
+    """Measure how late the loop runs what is due."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + LAG_SECONDS
+        await asyncio.sleep(LAG_SECONDS)
+        metrics.record_lag(loop.time() - due)
 
 
 async def keep_up(hub: SessionHub, report: Callable[[str], None]) -> None:
