@@ -26,7 +26,7 @@ from uuid import uuid4
 
 import msgspec
 
-from parley.errors import SessionError
+from parley.errors import SessionError, UsageError
 from parley.gateway.access import Principal, Scope, scope_of_request
 from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
@@ -194,6 +194,8 @@ class LiveSession:
                     self._write(line)
         except Refusal as refusal:
             self._reject(client, head, refusal)
+        except (SessionError, UsageError) as exc:
+            self._reject(client, head, Refusal("storage_error", str(exc)))
 
     def _receive_request(self, client: Client, head: Head, line: bytes) -> None:
         request = head.request
@@ -375,15 +377,18 @@ class LiveSession:
     def on_lines(self, data: bytes) -> None:
         """Handle lines of the engine."""
         for line in data.split(b"\n"):
-            if line:
+            if not line:
+                continue
+            try:
                 self._on_line(line)
+            except SessionError as exc:  # a full device must not stop the engine
+                self._offer(None, self._make_notice("storage_error", str(exc)))
 
     def _on_line(self, line: bytes) -> None:
         head = _head.decode(line)
         kind = head.type
         if kind in LIVE_ONLY or line.startswith(REQUESTING):
-            for subscriber in self._subscribers:
-                subscriber.offer(None, line)
+            self._offer(None, line)
         elif kind == "control_response":
             self._on_response(head, line)
         elif kind == "control_request":
@@ -475,9 +480,7 @@ class LiveSession:
 
     def announce_shutdown(self) -> None:
         """Tell the clients that the server is about to stop, and that they can connect again."""
-        line = encode(WorkerShuttingDown(reason="host_exit", session_id=self.id, uuid=str(uuid4())))
-        for subscriber in self._subscribers:
-            subscriber.offer(None, line)
+        self._offer(None, encode(WorkerShuttingDown(reason="host_exit", session_id=self.id, uuid=str(uuid4()))))
 
     # Output.
 
@@ -488,7 +491,9 @@ class LiveSession:
             number = self.log.append(line)
         except SessionError:
             number = None  # the device is full: clients that are connected still get it
-        skipped = None if sender is None else sender.subscriber
+        self._offer(number, line, None if sender is None else sender.subscriber)
+
+    def _offer(self, number: int | None, line: bytes, skipped: Subscriber | None = None) -> None:
         for subscriber in self._subscribers:
             if subscriber is not skipped:
                 subscriber.offer(number, line)
@@ -514,19 +519,11 @@ class LiveSession:
             self._report(client, refusal)
 
     def _report(self, client: Client, refusal: Refusal) -> None:
-        client.subscriber.send(
-            msgspec.json.encode(
-                {
-                    "type": "system",
-                    "subtype": "informational",
-                    "content": str(refusal),
-                    "level": "warning",
-                    "code": refusal.code,
-                    "session_id": self.id,
-                    "uuid": str(uuid4()),
-                }
-            )
-        )
+        client.subscriber.send(self._make_notice(refusal.code, str(refusal)))
+
+    def _make_notice(self, code: str, text: str) -> bytes:
+        notice = {"type": "system", "subtype": "informational", "content": text, "level": "warning", "code": code}
+        return msgspec.json.encode({**notice, "session_id": self.id, "uuid": str(uuid4())})
 
     def _check_request(self, principal: Principal, request: Json) -> None:
         """Raises Refusal if the request needs another scope."""

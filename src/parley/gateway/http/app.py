@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
@@ -17,9 +18,15 @@ from parley.errors import SessionError, UsageError
 from parley.gateway.access import Principal, Scope
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.errors import error_response
+from parley.gateway.http.event_stream import (
+    EventStream,
+    format_client_event,
+    format_event,
+    read_client_events,
+)
 from parley.gateway.http.sockets import attach, serve_socket
 from parley.gateway.hub import SessionHub
-from parley.gateway.live_session import LiveSession
+from parley.gateway.live_session import Client, LiveSession
 from parley.gateway.questions import Question
 from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import require
@@ -28,8 +35,6 @@ from parley.protocol.base import Json
 
 BODY_BYTES = 64 * 1024 * 1024
 """The longest body of a request."""
-SSE_COMMENT_SECONDS = 15
-"""How often an idle event stream sends a comment, so that both ends notice a dead connection."""
 
 Handler = Callable[[Request, Principal], Awaitable[Response]]
 
@@ -40,6 +45,8 @@ class Api:
     def __init__(self, gate: Gate, hub: SessionHub) -> None:
         self._gate = gate
         self._hub = hub
+        self._streams: dict[tuple[str, str], Client] = {}
+        """The official clients on event streams, by session and token."""
 
     def app(self) -> Starlette:
         return Starlette(
@@ -53,6 +60,8 @@ class Api:
                 self._route("POST", "/sessions/{session_id}/prompts", self.send_prompt),
                 self._route("POST", "/sessions/{session_id}/control", self.send_request),
                 self._route("GET", "/sessions/{session_id}/events", self.stream_events),
+                self._route("GET", "/v1/code/sessions/{session_id}/events/stream", self.stream_client_events),
+                self._route("POST", "/v1/code/sessions/{session_id}/events", self.post_client_events),
                 self._route("GET", "/questions", self.list_questions),
                 self._route("GET", "/questions/events", self.watch_questions),
                 self._route("GET", "/questions/{session_id}/{request_id}", self.get_question),
@@ -136,11 +145,42 @@ class Api:
         def close() -> None:
             session.detach(client)
 
-        async def take() -> bytes | None:
-            lines = await client.subscriber.take()
-            return b"".join(format_event(line, number) for number, line in lines) if lines else None
+        async def take() -> bytes:
+            return b"".join(format_event(line, number) for number, line in await client.subscriber.take())
 
         return EventStream(take, close)
+
+    async def stream_client_events(self, request: Request, principal: Principal) -> Response:
+        """The same for the official browser client."""
+        require(principal, Scope.VIEW, "reading a session")
+        session = self._session(request, principal)
+        after = request.headers.get("last-event-id") or request.query_params.get("from_sequence_num") or "0"
+        client = attach(QueryParams({"after": after}), session, principal, self._hub)
+        key = session.id, principal.name
+        self._streams[key] = client
+
+        async def take() -> bytes:
+            return b"".join(map(format_client_event, await client.subscriber.take()))
+
+        def close() -> None:
+            session.detach(client)
+            if self._streams.get(key) is client:
+                del self._streams[key]
+
+        return EventStream(take, close)
+
+    async def post_client_events(self, request: Request, principal: Principal) -> Response:
+        session = self._session(request, principal)
+        try:
+            lines = read_client_events(await read_body(request))
+        except ValueError as exc:
+            raise Refusal("invalid_body", str(exc)) from None
+        client = self._streams.get((session.id, principal.name))
+        if client is None:
+            raise Refusal("no_stream", "open the event stream of the session first: it carries the replies")
+        for line in lines:
+            session.receive(client, line)
+        return json_response({}, 202)
 
     # Questions.
 
@@ -160,7 +200,7 @@ class Api:
             if self._hub.may_see(principal, question.session):
                 queue.put_nowait(question)
 
-        async def take() -> bytes | None:
+        async def take() -> bytes:
             return format_event(msgspec.json.encode(await queue.get()))
 
         self._hub.questions.listeners.append(listen)
@@ -229,37 +269,6 @@ class Api:
 
     def _session(self, request: Request, principal: Principal) -> LiveSession:
         return self._hub.get(principal, request.path_params["session_id"])
-
-
-class EventStream(StreamingResponse):
-    """Server-sent events, with a comment now and then so that both ends notice a dead connection."""
-
-    def __init__(self, take: Callable[[], Awaitable[bytes | None]], close: Callable[[], None]) -> None:
-        """`take` waits for the next events; None ends the stream. `close` is called at its end."""
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(self._iterate(take, close), headers=headers, media_type="text/event-stream")
-
-    async def _iterate(
-        self, take: Callable[[], Awaitable[bytes | None]], close: Callable[[], None]
-    ) -> AsyncIterator[bytes]:
-        try:
-            yield b": connected\n\n"
-            while True:
-                try:
-                    async with asyncio.timeout(SSE_COMMENT_SECONDS):
-                        events = await take()
-                except TimeoutError:
-                    yield b": idle\n\n"
-                    continue
-                if events is None:
-                    return
-                yield events
-        finally:
-            close()
-
-
-def format_event(data: bytes, number: int | None = None) -> bytes:
-    return (b"id: %d\n" % number if number else b"") + b"data: " + data + b"\n\n"
 
 
 def json_response(value: Any, status: int = 200) -> Response:

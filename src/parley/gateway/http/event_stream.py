@@ -1,0 +1,80 @@
+"""Server-sent events, and the event streams of the gateway.
+
+GET  /sessions/ID/events                   every line, with its number as the event's id
+GET  /questions/events                     the open questions, then every one that is asked or decided
+GET  /v1/code/sessions/ID/events/stream    lines in the envelopes that the official browser client reads
+POST /v1/code/sessions/ID/events           lines of that client
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+from starlette.responses import StreamingResponse
+
+from parley.gateway.subscriber import Numbered
+from parley.protocol.base import Json
+
+COMMENT_SECONDS = 15
+"""How often an idle stream sends a comment, so that both ends notice a dead connection."""
+
+
+class EventStream(StreamingResponse):
+    def __init__(self, take: Callable[[], Awaitable[bytes]], close: Callable[[], None]) -> None:
+        """`take` waits for the next events; an empty result ends the stream. `close` is called at its end."""
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(self._iterate(take, close), headers=headers, media_type="text/event-stream")
+
+    async def _iterate(self, take: Callable[[], Awaitable[bytes]], close: Callable[[], None]) -> AsyncIterator[bytes]:
+        try:
+            yield b": connected\n\n"
+            while True:
+                try:
+                    async with asyncio.timeout(COMMENT_SECONDS):
+                        events = await take()
+                except TimeoutError:
+                    yield b": idle\n\n"
+                    continue
+                if not events:
+                    return
+                yield events
+        finally:
+            close()
+
+
+def format_event(data: bytes, number: int | None = None) -> bytes:
+    return (b"id: %d\n" % number if number else b"") + b"data: " + data + b"\n\n"
+
+
+class _Ids(msgspec.Struct):
+    uuid: str = ""
+    request_id: str | int = ""
+
+
+_ids = msgspec.json.Decoder(_Ids)
+
+
+def format_client_event(numbered: Numbered) -> bytes:
+    """A line in the envelope of the official client. Replies have no number: they are not repeated."""
+    number, line = numbered
+    ids = _ids.decode(line)
+    event_id = msgspec.json.encode(ids.uuid or f"line-{number}-{ids.request_id}")
+    sequence = b'"sequence_num":%d,' % number if number else b""
+    head = b'{"event_id":' + event_id + b"," + sequence + b'"source":"worker","payload":'
+    return (b"id: %d\n" % number if number else b"") + b"event: client_event\ndata: " + head + line + b"}\n\n"
+
+
+def read_client_events(body: Json) -> list[bytes]:
+    """The lines in what the official client posts. Raises ValueError."""
+    events = body.get("events")
+    if not isinstance(events, list):
+        raise ValueError("the body needs a list `events`")
+    lines = []
+    for event in events:
+        payload = event.get("payload") if isinstance(event, dict) else None
+        if not isinstance(payload, dict):
+            raise ValueError("an event needs an object `payload`")
+        lines.append(msgspec.json.encode(payload))
+    return lines
