@@ -64,14 +64,16 @@ class Tokens:
         self._bootstrap = None if bootstrap is None else digest(bootstrap)
 
     def find(self, token: str) -> Principal | None:
-        """Who a token belongs to; None if it is unknown or expired."""
+        """Who a token belongs to; None if it is unknown. Raises Refusal if it has expired."""
         given = digest(token)
         if self._bootstrap is not None and hmac.compare_digest(given, self._bootstrap):
             return Principal.administrator(BOOTSTRAP)
         # Looked up by its hash: how long that takes says nothing about the token.
         row = self._database.row("SELECT * FROM tokens WHERE hash=?", given)
-        if row is None or (row["expires_at"] is not None and row["expires_at"] <= time.time()):
+        if row is None:
             return None
+        if row["expires_at"] is not None and row["expires_at"] <= time.time():
+            raise Refusal("unauthorized", "the token has expired")
         grants = msgspec.json.decode(row["grants"], type=Grants)
         scopes = expand(set(grants.scopes))
         return Principal(row["name"], row["tenant"], scopes, tuple(grants.roots), grants.quotas)

@@ -69,7 +69,7 @@ class Gate(Struct, frozen=True):
         if principal is None:
             if not self.limiter.allow(f"address {address}", WRONG_PER_MINUTE):
                 raise Refusal("rate_limited", "too many wrong tokens came from this address; wait a minute")
-            raise Refusal("unauthorized", "the token is unknown or has expired")
+            raise Refusal("unauthorized", "the token is unknown")
         per_minute = principal.quotas.requests_per_minute or REQUESTS_PER_MINUTE
         if not self.limiter.allow(f"token {principal.name}", per_minute):
             raise Refusal("rate_limited", f"the token {principal.name!r} may send {per_minute} requests a minute")
