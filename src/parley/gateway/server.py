@@ -144,6 +144,7 @@ async def serve(
         ws_ping_interval=20,
         ws_ping_timeout=20,
         log_config=None,
+        log_level="error",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=CLOSE_SECONDS,

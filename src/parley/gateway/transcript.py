@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -20,7 +21,7 @@ KINDS = {"user": User, "assistant": Assistant, "result": Result}
 
 
 class _Ids(Struct):
-    uuid: str = ""
+    uuid: Any = ""
 
 
 _ids = msgspec.json.Decoder(_Ids)
@@ -35,11 +36,11 @@ def open_transcript(start: EngineStart, session_id: str) -> Iterator[Entry] | No
 
 def missing_lines(entries: Iterator[Entry], log: LineLog) -> Iterator[bytes]:
     """The messages of the transcript that are not in the log: the process died before they were sent."""
-    known: set[str] = set()
+    known: set[object] = set()
     number = 0
     while lines := log.read(number):
         number = lines[-1][0]
-        known.update(_ids.decode(line).uuid for _, line in lines)
+        known.update(str(_ids.decode(line).uuid) for _, line in lines)
     for entry in entries:
         cls = KINDS.get(entry.kind)
         if cls is not None and entry.message.get("uuid") not in known:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import msgspec
 from starlette.responses import StreamingResponse
@@ -49,8 +50,8 @@ def format_event(data: bytes, number: int | None = None) -> bytes:
 
 
 class _Ids(msgspec.Struct):
-    uuid: str = ""
-    request_id: str | int = ""
+    uuid: Any = ""
+    request_id: Any = ""
 
 
 _ids = msgspec.json.Decoder(_Ids)
@@ -60,7 +61,7 @@ def format_client_event(numbered: Numbered) -> bytes:
     """A line in the envelope of the official client. Replies have no number: they are not repeated."""
     number, line = numbered
     ids = _ids.decode(line)
-    event_id = msgspec.json.encode(ids.uuid or f"line-{number}-{ids.request_id}")
+    event_id = msgspec.json.encode(str(ids.uuid or f"line-{number}-{ids.request_id}"))
     sequence = b'"sequence_num":%d,' % number if number else b""
     head = b'{"event_id":' + event_id + b"," + sequence + b'"source":"worker","payload":'
     return (b"id: %d\n" % number if number else b"") + b"event: client_event\ndata: " + head + line + b"}\n\n"
