@@ -13,8 +13,8 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol
 
-from parley.errors import SessionError, StartRefused, UsageError
-from parley.protocol.base import UNSET, Struct
+from parley.local_engine import LocalEngine
+from parley.protocol.base import Struct
 
 STREAM = ("--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 END_SESSION = b'{"type":"control_request","request_id":"close","request":{"subtype":"end_session"}}\n'
@@ -56,33 +56,20 @@ class EngineTask:
 
     def __init__(self, start: EngineStart) -> None:
         self._start = start
+        self._engine = LocalEngine([*STREAM, *start.argv], start.cwd, start.environment)
         self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._errors: list[str] = []
         self._is_killed = False
-        self._stop: Callable[[], None] = lambda: None
         self._task = asyncio.create_task(self._run())
-
-    # The transport that the engine is served on.
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        while (chunk := await self._incoming.get()) is not None:
-            yield chunk
-
-    def write_lines(self, data: bytes) -> None:
-        if not self._is_killed:
-            self._start.on_lines(data)
-
-    # What the gateway calls.
 
     def write(self, data: bytes) -> None:
         self._incoming.put_nowait(data)
 
     def stop(self) -> None:
-        self._stop()
+        self._engine.stop()
 
     async def close(self) -> None:
         self._incoming.put_nowait(None)
-        for give_up in (self._stop, self._task.cancel):
+        for give_up in (self._engine.stop, self._task.cancel):
             done, _ = await asyncio.wait([self._task], timeout=STOP_SECONDS)
             if done:
                 return
@@ -96,54 +83,28 @@ class EngineTask:
 
     async def _run(self) -> None:
         try:
-            await self._serve()
+            await self._engine.run(TaskTransport(self._incoming, self._on_lines))
         except Exception as exc:
-            self._errors.append(f"internal error: {type(exc).__name__}: {exc}")
+            self._engine.warn(f"internal error: {type(exc).__name__}: {exc}")
         finally:
             if not self._is_killed:
-                self._start.on_end("\n".join(self._errors)[-STDERR_BYTES:])
+                self._start.on_end(self._engine.stderr())
 
-    async def _serve(self) -> None:
-        from parley.compose.composer import Composer
-        from parley.compose.registry import make_dialect
-        from parley.engine.clock import Clock
-        from parley.engine.session.hub import Hub
-        from parley.engine.session.no_session import no_session_result
-        from parley.engine.session.pump import Pump, serve
-        from parley.protocol.connection import Connection, Role
-        from parley.protocol.options import parse
-
-        start, warn, clock, hub = self._start, self._errors.append, Clock(), Hub()
-        transport = TaskTransport(self)
-        try:
-            parsed = parse([*STREAM, *start.argv])
-            options = parsed.options
-            connection = Connection(Role.ENGINE, make_dialect(options, clock))
-            pump = Pump(connection, transport, clock.new_uuid)
-            config = Composer(options, dict(start.environment), start.cwd, clock).make_config(warn, parsed.warnings)
-            session = hub.open(config, pump)
-        except UsageError as exc:
-            warn(str(exc))
-        except (SessionError, OSError) as exc:
-            warn(str(exc))
-            session_id = options.resume or options.session_id or clock.new_uuid()
-            reason = exc.reason if isinstance(exc, StartRefused) else UNSET
-            refusal = no_session_result(str(exc), session_id, clock, startup_failure_reason=reason)
-            self.write_lines(connection.send(refusal))
-        else:
-            self._stop = session.stop
-            try:
-                await serve(transport, pump, session)
-            finally:
-                hub.close(session)
+    def _on_lines(self, data: bytes) -> None:
+        if not self._is_killed:
+            self._start.on_lines(data)
 
 
 class TaskTransport:
-    """The engine's end of an `EngineTask`."""
+    """The transport of an `EngineTask`."""
 
-    def __init__(self, task: EngineTask) -> None:
-        self.chunks = task.chunks
-        self.write = task.write_lines
+    def __init__(self, incoming: asyncio.Queue[bytes | None], write: Callable[[bytes], None]) -> None:
+        self._incoming = incoming
+        self.write = write
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while (chunk := await self._incoming.get()) is not None:
+            yield chunk
 
     async def drain(self) -> None:
         """Nothing is buffered."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, parse_number, run_command
 from parley.cli.stdio import warn
+from parley.compose.launch_context import LaunchContext
 from parley.errors import InvalidArguments, UsageError
 from parley.settings.env_vars import child_environment
-from parley.settings.sources import config_folder
 
 if TYPE_CHECKING:
     from parley.gateway.notifications import NotifySettings
@@ -40,7 +40,7 @@ def serve(given: GivenArgs) -> int:
     root = os.path.abspath(given.one("root", "."))
     if not os.path.isdir(root):
         raise InvalidArguments(f"option '--root': there is no directory {root}")
-    state = given.one("state") or str(config_folder(environment) / "gateway")
+    state = given.one("state") or str(LaunchContext(given.options, environment, root).config / "gateway")
     hub = HubSettings(
         state=Path(state).absolute(),
         root=root,

@@ -13,20 +13,20 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from parley.local_engine import LocalEngine
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.runtime.background import Job, log, on_trio, start
 from parley.sdk.runtime.transport import Ended, Wire
 
 if TYPE_CHECKING:
-    from parley.engine.session.session import Session
     from parley.transports.base import Transport
 
 STOP_SECONDS = 5.0
 """How long an engine has to finish by itself, and again after `stop()`."""
 
 
-class InProcessEngine:
-    """One engine in this process: its arguments, its session and its exit code."""
+class InProcessEngine(LocalEngine):
+    """An engine in this process, as the client sees it."""
 
     def __init__(
         self,
@@ -36,79 +36,26 @@ class InProcessEngine:
         on_stderr: Callable[[str], None],
         cleanup: Callable[[], None] = lambda: None,
     ) -> None:
-        self.argv = list(argv)
-        self.session: Session | None = None
-        self.exit_code: int | None = None
-        self._cwd = cwd
-        self._environment = dict(environment)
+        super().__init__(argv, cwd, environment)
         self._on_stderr = on_stderr
         self._cleanup = cleanup
-        self._warnings: list[str] = []
 
     def warn(self, text: str) -> None:
-        self._warnings.append(text)
+        super().warn(text)
         try:
             self._on_stderr(text)
         except Exception:
             log.exception("the stderr callback raised an exception")
 
     def ended(self) -> Ended:
-        return Ended(self.exit_code, "\n".join(self._warnings)[-64 * 1024 :], tuple(self.argv))
+        return Ended(self.exit_code, self.stderr(), tuple(self.argv))
 
     async def run(self, transport: Transport) -> None:
         """Serve the session until it ends."""
         try:
-            await self._serve(transport)
+            await super().run(transport)
         finally:
             self._cleanup()
-
-    async def _serve(self, transport: Transport) -> None:
-        from parley.compose.composer import Composer
-        from parley.compose.registry import make_dialect
-        from parley.engine.clock import Clock
-        from parley.engine.session.hub import Hub
-        from parley.engine.session.no_session import no_session_result
-        from parley.engine.session.pump import Pump, serve
-        from parley.errors import SessionError, StartRefused, UsageError
-        from parley.protocol.base import UNSET
-        from parley.protocol.connection import Connection, Role
-        from parley.protocol.options import parse
-
-        self.exit_code, clock, hub = 1, Clock(), Hub()
-        try:
-            parsed = parse(self.argv)
-            for warning in parsed.warnings:
-                self.warn(warning)
-            options = parsed.options
-            connection = Connection(Role.ENGINE, make_dialect(options, clock))
-            pump = Pump(connection, transport, clock.new_uuid)
-            config = Composer(options, self._environment, self._cwd, clock).make_config(self.warn, parsed.warnings)
-            session = self.session = hub.open(config.with_shared_loop(), pump)
-        except UsageError as exc:
-            self.warn(f"Error: {exc}")
-        except (SessionError, OSError) as exc:
-            self.warn(str(exc))
-            session_id = options.resume or options.session_id or clock.new_uuid()
-            reason = exc.reason if isinstance(exc, StartRefused) else UNSET
-            refusal = no_session_result(str(exc), session_id, clock, startup_failure_reason=reason)
-            transport.write(connection.send(refusal))
-        else:
-            try:
-                await serve(transport, pump, session)
-            finally:
-                hub.close(session)  # release the session for others, even if we are cancelled
-            last = session.runner.last_result
-            self.exit_code = 1 if last is not None and last.is_error is True else 0
-
-    def stop(self) -> None:
-        """Stop the session, even during a turn."""
-        if self.session is not None:
-            self.session.stop()
-
-    def abandon(self) -> None:
-        """Stop the session at once, because its client is gone."""
-        if self.session is not None:
-            self.session.abandon()
 
 
 class SameLoop:

@@ -1,0 +1,86 @@
+"""An engine in this process.
+
+It is built from the same command line and environment as a subprocess, sends the same messages, and ends the same way:
+with an exit code, and its warnings as stderr.
+
+See also: `sdk/launch/in_process.py` for the SDK, `gateway/engines.py` for the gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from parley.engine.session.session import Session
+    from parley.transports.base import Transport
+
+STDERR_CHARS = 64 * 1024
+
+
+class LocalEngine:
+    """One engine: its arguments, its session and its exit code."""
+
+    def __init__(self, argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> None:
+        self.argv = list(argv)
+        self.session: Session | None = None
+        self.exit_code: int | None = None
+        self._cwd = cwd
+        self._environment = dict(environment)
+        self._warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self._warnings.append(text)
+
+    def stderr(self) -> str:
+        """The end of what a subprocess would have written to stderr."""
+        return "\n".join(self._warnings)[-STDERR_CHARS:]
+
+    async def run(self, transport: Transport) -> None:
+        """Serve the session until it ends."""
+        from parley.compose.composer import Composer
+        from parley.compose.registry import make_dialect
+        from parley.engine.clock import Clock
+        from parley.engine.session.hub import Hub
+        from parley.engine.session.no_session import no_session_result
+        from parley.engine.session.pump import Pump, serve
+        from parley.errors import SessionError, StartRefused, UsageError
+        from parley.protocol.base import UNSET
+        from parley.protocol.connection import Connection, Role
+        from parley.protocol.options import parse
+
+        self.exit_code, clock, hub = 1, Clock(), Hub()
+        try:
+            parsed = parse(self.argv)
+            for warning in parsed.warnings:
+                self.warn(warning)
+            options = parsed.options
+            connection = Connection(Role.ENGINE, make_dialect(options, clock))
+            pump = Pump(connection, transport, clock.new_uuid)
+            config = Composer(options, self._environment, self._cwd, clock).make_config(self.warn, parsed.warnings)
+            session = self.session = hub.open(config.with_shared_loop(), pump)
+        except UsageError as exc:
+            self.warn(f"Error: {exc}")
+        except (SessionError, OSError) as exc:
+            self.warn(str(exc))
+            session_id = options.resume or options.session_id or clock.new_uuid()
+            reason = exc.reason if isinstance(exc, StartRefused) else UNSET
+            refusal = no_session_result(str(exc), session_id, clock, startup_failure_reason=reason)
+            transport.write(connection.send(refusal))
+        else:
+            try:
+                await serve(transport, pump, session)
+            finally:
+                hub.close(session)  # release the session for others, even if we are cancelled
+            last = session.runner.last_result
+            self.exit_code = 1 if last is not None and last.is_error is True else 0
+
+    def stop(self) -> None:
+        """Stop the session, even during a turn."""
+        if self.session is not None:
+            self.session.stop()
+
+    def abandon(self) -> None:
+        """Stop the session at once, because its client is gone."""
+        if self.session is not None:
+            self.session.abandon()
