@@ -24,7 +24,8 @@ FAMILIES = frozenset(
 LAYERS = (
     {"__init__", "__main__", "types", "_errors"},
     {"testing"},
-    {"cli", "sdk", "gateway"},
+    {"cli", "sdk"},
+    {"gateway"},
     {"resident"},
     {"local_engine"},
     {"compose"},
