@@ -80,6 +80,17 @@ class Client(Controls, Generic[OutputT]):
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._stored_session: StoredSession | None = None
 
+    @classmethod
+    def attach(cls, session_id: str, options: Options[OutputT]) -> Client[OutputT]:
+        """A client for a session that is on a gateway: `Client.attach(ID, Options(engine=URL, token=TOKEN))`."""
+        from dataclasses import replace
+
+        from parley.sdk.launch.args import is_gateway
+
+        if not is_gateway(options.engine):
+            raise ValueError(f"attach needs the URL of a gateway as engine, but engine is {options.engine!r}")
+        return cls(replace(options, resume=session_id))
+
     # Connecting and closing.
 
     async def connect(self, prompt: str | AsyncIterable[Json] | None = None) -> None:
@@ -165,11 +176,17 @@ class Client(Controls, Generic[OutputT]):
         return link, spec
 
     def _open_wire(self, spec: LaunchSpec, options: Options[OutputT]) -> Wire:
+        from parley.sdk.launch.args import is_gateway
         from parley.sdk.runtime.transport import CustomWire, write_stderr
 
         if self._transport is not None:
             spec.remove_files()
             return cast("Wire", self._transport) if hasattr(self._transport, "chunks") else CustomWire(self._transport)
+        if is_gateway(options.engine):
+            from parley.sdk.launch.network import NetworkWire, session_request
+
+            request, partial = session_request(options, spec.argv), options.include_partial_messages
+            return NetworkWire(options.engine, options.token, options.resume, request, partial=partial)
         cwd = os.path.abspath(options.cwd or os.curdir)
         on_stderr = options.stderr or write_stderr
         if options.engine == "local":

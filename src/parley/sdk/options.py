@@ -209,8 +209,10 @@ class Options(Generic[OutputT]):
     client_app: str | None = None
     """The name of your program, for the User-Agent header."""
     # Only in Parley.
-    engine: Literal["process", "local"] = "process"
-    """`local`: run the engine in this process instead of a subprocess."""
+    engine: Literal["process", "local"] | str = "process"
+    """`local`: run the engine in this process instead of a subprocess. A URL: use a session of this gateway."""
+    token: str | None = None
+    """The token for the gateway."""
     workers: int | None = None
     """With `engine="local"`: run the engine in one of at most this many worker processes, which all clients of this
     process share. A worker runs many sessions; it starts when it is needed and ends with this process."""

@@ -81,8 +81,14 @@ def check_options(options: Options[Any]) -> None:
         raise ValueError("can_use_tool and permission_prompt_tool_name cannot be used together; set only one")
     if options.session_store is not None and options.enable_file_checkpointing:
         raise ValueError("enable_file_checkpointing and session_store cannot be used together; set only one")
-    if options.engine not in ("process", "local"):
-        raise ValueError(f"engine must be 'process' or 'local', not {options.engine!r}")
+    if is_gateway(options.engine):
+        from parley.sdk.launch.network import check_network_options
+
+        check_network_options(options)
+    elif options.engine not in ("process", "local"):
+        raise ValueError(f"engine must be 'process', 'local' or the URL of a gateway, not {options.engine!r}")
+    elif options.token is not None:
+        raise ValueError(f"token needs the URL of a gateway as engine, but engine is {options.engine!r}")
     if options.workers is not None and options.engine != "local":
         raise ValueError(f"workers needs engine='local', but engine is {options.engine!r}")
     for skill in options.skills if isinstance(options.skills, list) else ():
@@ -93,6 +99,10 @@ def check_options(options: Options[Any]) -> None:
             )
     if options.can_use_tool is not None:
         warn_if_shadowed(options)
+
+
+def is_gateway(engine: str) -> bool:
+    return engine.startswith(("http://", "https://"))
 
 
 def warn_if_shadowed(options: Options[Any]) -> None:
@@ -245,9 +255,9 @@ def merge_settings(options: Options[Any]) -> str | Json | None:
 
 
 def write_private_file(value: Json, files: list[str], options: Options[Any]) -> str:
-    """Write a temporary file with mode 0600; returns its path, or the JSON itself for an engine in this process."""
+    """Write a temporary file with mode 0600; returns its path, or the JSON itself if the engine is no subprocess."""
     text = msgspec.json.encode(value)
-    return text.decode() if options.engine == "local" else write_temporary_file(text, files)
+    return write_temporary_file(text, files) if options.engine == "process" else text.decode()
 
 
 def write_temporary_file(text: bytes, files: list[str]) -> str:

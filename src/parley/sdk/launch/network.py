@@ -1,0 +1,336 @@
+"""A session on a gateway (`parley serve`), over a WebSocket.
+
+    Options(engine="https://agents.example", token="…")                     a new session
+    Options(engine="https://agents.example", token="…", resume=SESSION)     an existing one
+
+The connection may be cut. The wire then connects again and continues after the last line that it has seen. What the
+gateway may not have received is sent again: prompts have ids, so none runs twice.
+
+See also: `gateway/http/sockets.py` for the other end.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urlsplit
+from uuid import uuid4
+
+import msgspec
+
+from parley.protocol.base import Json
+from parley.protocol.options import CliOptions, format_args, parse
+from parley.sdk.errors import CLIConnectionError
+from parley.sdk.runtime.background import start
+from parley.sdk.runtime.transport import Ended
+from parley.version import how_to_install
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import anyio
+    from anyio.abc import ByteStream
+    from websockets.client import ClientProtocol
+
+    from parley.sdk.options import Options
+
+CONNECT_SECONDS = 30.0
+RECONNECT_SECONDS = 60.0
+"""How long to try to connect again before the connection counts as lost."""
+FIRST_PAUSE_SECONDS = 0.1
+READ_BYTES = 256 * 1024
+FINAL_CODES = frozenset({4400, 4401, 4403, 4404})
+"""Close codes of a gateway after which connecting again is of no use."""
+SENT = {
+    "model": "model",
+    "fallback_model": "fallback_model",
+    "permission_mode": "permission_mode",
+    "allowed_tools": "allowed_tools",
+    "disallowed_tools": "disallowed_tools",
+    "max_turns": "max_turns",
+    "max_budget_usd": "max_budget_usd",
+    "effort": "effort",
+}
+"""The options that any client may give a session of a gateway, by the field of the command line."""
+IMPLIED = ("output_format", "input_format", "verbose", "permission_prompt_tool", "resume", "include_partial_messages")
+"""What the gateway decides itself, or what the URL says."""
+HERE_ONLY = ("cli_path", "env", "api_key", "user", "session_store", "workers", "continue_conversation", "add_dirs")
+"""Options about this machine, which a session elsewhere cannot have."""
+
+
+def check_network_options(options: Options[Any]) -> None:
+    """Raises ValueError."""
+    for name in HERE_ONLY:
+        if getattr(options, name, None):
+            raise ValueError(f"{name} has no effect with engine={options.engine!r}: the session runs on the gateway")
+    if options.fork_session:
+        raise ValueError("fork_session is not supported with an engine on a gateway")
+
+
+def session_request(options: Options[Any], argv: Sequence[str]) -> Json:
+    """The body of `POST /sessions`."""
+    given = parse(argv).options
+    defaults = CliOptions()
+    found: Json = {name: getattr(given, name) for name in SENT if getattr(given, name) not in (None, (), "")}
+    rest = {name: getattr(defaults, name) for name in (*SENT, *IMPLIED)}
+    args = format_args(given.replace(**rest))
+    body: Json = {"options": {**found, **({"args": args} if args else {})}}
+    return body if options.cwd is None else {**body, "cwd": os.fspath(options.cwd)}
+
+
+class NetworkWire:
+    """A `Wire` to a session of a gateway."""
+
+    pid = None
+
+    def __init__(self, url: str, token: str | None, session_id: str | None, create: Json, *, partial: bool) -> None:
+        self._url = url.rstrip("/")
+        self._token = token
+        self._create = create
+        self._partial = partial
+        self.session_id = session_id
+        self._last = 0
+        """The number of the last stored line."""
+        self._unconfirmed: dict[str, bytes] = {}
+        """What was written and may not have arrived: prompts without a result, requests and replies."""
+        self._stream: ByteStream | None = None
+        self._protocol: ClientProtocol | None = None
+        self._sending: anyio.Lock | None = None
+        self._events: list[Any] = []
+        self._is_closed = False
+        self._error = ""
+
+    async def open(self) -> None:
+        try:
+            import websockets.client  # noqa: F401
+        except ImportError:
+            raise CLIConnectionError(f"an engine on a gateway needs websockets: {how_to_install('gateway')}") from None
+        if self.session_id is None:
+            self.session_id = str((await self._request("POST", "/sessions", self._create))["session_id"])
+        else:
+            await self._request("GET", f"/sessions/{quote(self.session_id, safe='')}")
+        await self._connect()
+
+    async def _request(self, method: str, path: str, body: Json | None = None) -> Json:
+        """The JSON of a reply. Raises CLIConnectionError."""
+        import httpx2
+
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        try:
+            async with httpx2.AsyncClient(timeout=CONNECT_SECONDS) as client:
+                response = await client.request(method, f"{self._url}{path}", json=body, headers=headers)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+            raise CLIConnectionError(f"cannot reach the gateway {self._url}: {exc}") from None
+        if response.is_error:
+            raise CLIConnectionError(f"the gateway refused the session: {describe(response.content)}")
+        found: Json = response.json()
+        return found
+
+    async def _connect(self) -> None:
+        """Raises CLIConnectionError."""
+        import anyio
+        from websockets.client import ClientProtocol
+        from websockets.uri import parse_uri
+
+        query: Json = {"numbered": "true", "after": self._last} if self._last else {"numbered": "true"}
+        if self._partial:
+            query["partial"] = "true"
+        path = f"/sessions/{quote(str(self.session_id), safe='')}/ws?{urlencode(query)}"
+        place = urlsplit(self._url)
+        secure = place.scheme == "https"
+        url = f"{'wss' if secure else 'ws'}://{place.netloc}{place.path}{path}"
+        protocol = ClientProtocol(parse_uri(url), max_size=None)
+        events: list[Any] = []
+        try:
+            with anyio.fail_after(CONNECT_SECONDS):
+                stream = await open_stream(place.hostname or "", place.port, secure=secure)
+                request = protocol.connect()
+                if self._token:
+                    request.headers["Authorization"] = f"Bearer {self._token}"
+                protocol.send_request(request)
+                await send_all(protocol, stream)
+                while not events and protocol.handshake_exc is None:
+                    protocol.receive_data(await stream.receive(READ_BYTES))
+                    events = list(protocol.events_received())
+        except (OSError, anyio.EndOfStream, anyio.BrokenResourceError) as exc:
+            raise CLIConnectionError(f"cannot reach the gateway {self._url}: {exc or type(exc).__name__}") from None
+        if protocol.handshake_exc is not None:
+            await stream.aclose()
+            body = getattr(events[0], "body", b"") if events else b""
+            said = describe(bytes(body)) if body else str(protocol.handshake_exc)
+            raise CLIConnectionError(f"the gateway refused the connection: {said}")
+        self._events = events[1:]  # frames that came with the reply
+        self._stream, self._protocol, self._sending = stream, protocol, anyio.Lock()
+        for line in list(self._unconfirmed.values()):
+            self._send(line)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The lines of the session, over as many connections as it takes."""
+        while not self._is_closed:
+            async for frame in self._frames():
+                line = self._take(frame)
+                if line is not None:
+                    yield line
+            if self._is_closed or not await self._reconnect():
+                return
+
+    async def _frames(self) -> AsyncIterator[str]:
+        """The frames of one connection, until it ends."""
+        import anyio
+        from websockets.frames import Opcode
+
+        protocol, stream = self._protocol, self._stream
+        assert protocol is not None
+        assert stream is not None
+        text = bytearray()
+        while True:
+            events, self._events = [*self._events, *protocol.events_received()], []
+            for event in events:
+                opcode = getattr(event, "opcode", None)
+                if opcode in (Opcode.TEXT, Opcode.CONT, Opcode.BINARY):
+                    text += event.data
+                    if event.fin:
+                        yield text.decode()
+                        text.clear()
+            await self.flush()
+            if protocol.close_rcvd is not None:
+                self._error = protocol.close_rcvd.reason
+                if protocol.close_rcvd.code in FINAL_CODES:
+                    self._is_closed = True
+                return
+            try:
+                protocol.receive_data(await stream.receive(READ_BYTES))
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                return
+
+    async def _reconnect(self) -> bool:
+        """Connect again, for a while; False if that fails."""
+        import anyio
+
+        pause, deadline = FIRST_PAUSE_SECONDS, anyio.current_time() + RECONNECT_SECONDS
+        while not self._is_closed:
+            try:
+                await self._connect()
+            except CLIConnectionError as exc:
+                self._error = str(exc)
+            else:
+                return True
+            if anyio.current_time() + pause > deadline:
+                return False
+            await anyio.sleep(pause)
+            pause = min(5.0, pause * 2)
+        return False
+
+    def _take(self, frame: str) -> bytes | None:
+        """The line of a frame; None if it is not for the client."""
+        number, _, text = frame.partition("\t")
+        if number:
+            self._last = int(number)
+        line = text.encode()
+        if line.startswith(b'{"type":"gateway"'):
+            return None
+        if line.startswith((b'{"type":"result"', b'{"type":"control_response"', b'{"type":"user"')):
+            return line if self._confirm(msgspec.json.decode(line)) else None
+        return line
+
+    def _confirm(self, message: Json) -> bool:
+        """Forget what a message answers; False for our own prompt, which the gateway repeats after a cut."""
+        if message["type"] == "result":
+            for uuid in message.get("user_message_uuids") or ():
+                self._unconfirmed.pop(f"prompt {uuid}", None)
+        elif message["type"] == "control_response":
+            self._unconfirmed.pop(f"request {message['response'].get('request_id')}", None)
+        elif f"prompt {message.get('uuid')}" in self._unconfirmed:
+            return False
+        return True
+
+    def write(self, data: bytes) -> None:
+        if self._is_closed or self._protocol is None:
+            raise CLIConnectionError(f"the connection to the gateway is closed: {self._error}")
+        for line in data.split(b"\n"):
+            if line:
+                self._send(self._remember(line))
+
+    def _remember(self, line: bytes) -> bytes:
+        """Keep a line until it is answered. A prompt gets an id, so that it can be sent again."""
+        message = msgspec.json.decode(line)
+        kind = message.get("type")
+        if kind == "user":
+            if not message.get("uuid"):
+                message["uuid"] = str(uuid4())
+                line = msgspec.json.encode(message)
+            self._unconfirmed[f"prompt {message['uuid']}"] = line
+        elif kind == "control_request":
+            self._unconfirmed[f"request {message['request_id']}"] = line
+        return line
+
+    def _send(self, line: bytes) -> None:
+        from websockets.exceptions import InvalidState
+
+        protocol = self._protocol
+        assert protocol is not None
+        with suppress(InvalidState):  # it is closing, and the line is sent again on the next connection
+            protocol.send_text(line + b"\n")
+            start(self.flush)
+
+    async def flush(self) -> None:
+        import anyio
+
+        if self._protocol is None or self._stream is None or self._sending is None:
+            return
+        async with self._sending:  # one at a time, so that frames are not mixed
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await send_all(self._protocol, self._stream)
+
+    async def end_input(self) -> None:
+        """The session waits for other clients."""
+        await self.flush()
+
+    async def ended(self) -> Ended:
+        return Ended(None if not self._error else 1, self._error)
+
+    async def close(self, busy: bool) -> Ended:
+        """Only the connection ends: the session stays on the gateway, and a turn that runs goes on."""
+        import anyio
+        from websockets.exceptions import InvalidState
+
+        self._is_closed = True
+        protocol, stream = self._protocol, self._stream
+        if protocol is not None and stream is not None:
+            with suppress(InvalidState):
+                protocol.send_close(1000)
+            with anyio.CancelScope(shield=True), suppress(OSError, anyio.BrokenResourceError):
+                await self.flush()
+                await stream.aclose()
+        return Ended(0)
+
+    def abandon(self) -> None:
+        """The session goes on without us."""
+        self._is_closed = True
+
+
+async def open_stream(host: str, port: int | None, *, secure: bool) -> ByteStream:
+    """Raises OSError."""
+    import anyio
+
+    if not secure:
+        return await anyio.connect_tcp(host, port or 80)
+    context = ssl.create_default_context()
+    return await anyio.connect_tcp(host, port or 443, ssl_context=context, tls_standard_compatible=False)
+
+
+async def send_all(protocol: ClientProtocol, stream: ByteStream) -> None:
+    data = b"".join(protocol.data_to_send())
+    if data:
+        await stream.send(data)
+
+
+def describe(body: bytes) -> str:
+    """What an error of the gateway says."""
+    try:
+        return str(msgspec.json.decode(body)["error"]["message"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return body.decode(errors="replace")[:200] or "no reason given"

@@ -1,0 +1,137 @@
+"""The SDK on a session of a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parley
+from tests.helpers.gateway import Server
+
+TOUCH = 'call Bash {"command": "touch made", "description": "Make a file"}'
+
+
+class Cutter:
+    """A proxy whose connections can be cut."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._writers: list[asyncio.StreamWriter] = []
+        self.connections = 0
+
+    async def __aenter__(self) -> Cutter:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cut()
+        self._server.close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers += [writer, back]
+        await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+
+def options(server: Server, **more: Any) -> parley.Options[Any]:
+    return parley.Options(engine=server.url, token=server.token, **more)
+
+
+async def test_a_conversation_with_callbacks(tmp_path: Path) -> None:
+    asked, hooked = [], []
+
+    async def allow(name: str, input: dict[str, Any], context: Any) -> parley.PermissionResultAllow:
+        asked.append((name, input["command"]))
+        return parley.PermissionResultAllow()
+
+    async def watch(input: Any, tool_use_id: Any, context: Any) -> Any:
+        hooked.append(input["tool_name"])
+        return {}
+
+    hooks: Any = {"PreToolUse": [parley.HookMatcher(hooks=[watch])]}
+    async with Server(tmp_path) as server:
+        async with parley.Client(options(server, can_use_tool=allow, hooks=hooks)) as client:
+            turn = await client.ask(TOUCH)
+            await turn.text()
+            turn = await client.ask("say Again.")
+            assert await turn.text() == "Again."
+            await client.set_permission_mode("plan")
+        assert (asked, hooked) == ([("Bash", "touch made")], ["Bash"])
+        assert (server.root / "made").exists()
+
+
+async def test_options_reach_the_session(tmp_path: Path) -> None:
+    async with Server(tmp_path, "--model", "sonnet") as server:
+        (server.root / "sub").mkdir()
+        given = options(server, model="offline", cwd="sub", permission_mode="plan", max_turns=3)
+        async with parley.Client(given) as client:
+            turn = await client.ask("say Hi.")
+            assert await turn.text() == "Hi."
+        _, listed = await server.request("GET", "/sessions")
+        assert [session["cwd"] for session in listed["sessions"]] == [str(server.root / "sub")]
+
+
+async def test_a_cut_connection_is_made_again(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server, Cutter(server.port) as cutter:
+        given = parley.Options(engine=cutter.url, token=server.token)
+        async with parley.Client(given) as client:
+            for number in range(5):
+                turn = await client.ask(f"wait 0.3\nsay Answer {number}.")
+                await asyncio.sleep(0.05 * number)
+                cutter.cut()
+                assert await turn.text() == f"Answer {number}."
+        assert cutter.connections > 5
+
+
+async def test_another_client_continues_the_session(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        async with parley.Client(options(server)) as first:
+            turn = await first.ask("say One.")
+            assert await turn.text() == "One."
+            assert turn.result is not None
+            session_id = turn.result.session_id
+        async with parley.Client.attach(session_id, options(server)) as second:
+            turn = await second.ask("say Two.")
+            assert await turn.text() == "Two."
+            assert turn.result is not None
+            assert turn.result.session_id == session_id
+
+
+async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        wrong = parley.Options(engine=server.url, token="wrong-token-of-somebody")
+        with pytest.raises(parley.CLIConnectionError, match="the token is unknown"):
+            await parley.Client(wrong).connect()
+        with pytest.raises(parley.CLIConnectionError, match="there is no session 'nope'"):
+            await parley.Client.attach("nope", options(server)).connect()
+        with pytest.raises(parley.CLIConnectionError, match="outside the roots"):
+            await parley.Client(options(server, cwd="/")).connect()
+        with pytest.raises(ValueError, match="env has no effect"):
+            await parley.Client(options(server, env={"A": "b"})).connect()
+        with pytest.raises(ValueError, match="token needs the URL of a gateway"):
+            await parley.Client(parley.Options(token="x")).connect()
+    with pytest.raises(parley.CLIConnectionError, match="cannot reach the gateway"):
+        await parley.Client(options(server)).connect()
