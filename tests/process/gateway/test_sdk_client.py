@@ -44,6 +44,8 @@ class Cutter:
         there, back = await asyncio.open_connection("127.0.0.1", self._port)
         self._writers += [writer, back]
         await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
+        for end in (writer, back):
+            end.transport.abort()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -174,6 +174,7 @@ class NetworkWire:
                 line = self._take(frame)
                 if line is not None:
                     yield line
+            await self._close_stream()
             if self._is_closed or not await self._reconnect():
                 return
 
@@ -302,10 +303,17 @@ class NetworkWire:
         if protocol is not None and stream is not None:
             with suppress(InvalidState):
                 protocol.send_close(1000)
-            with anyio.CancelScope(shield=True), suppress(OSError, anyio.BrokenResourceError):
+            with anyio.CancelScope(shield=True):
                 await self.flush()
-                await stream.aclose()
+                await self._close_stream()
         return Ended(0)
+
+    async def _close_stream(self) -> None:
+        import anyio
+
+        if self._stream is not None:
+            with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await self._stream.aclose()
 
     def abandon(self) -> None:
         """The session goes on without us."""
