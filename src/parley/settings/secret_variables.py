@@ -13,6 +13,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS"),
     "bedrock": ("AWS_BEARER_TOKEN_BEDROCK", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     "store": ("PARLEY_STORE",),
+    "gateway": ("PARLEY_TOKEN",),
     "search": ("PARLEY_SEARCH_URL",),
     "spans": ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ import pytest
 import websockets
 from websockets.asyncio.client import ClientConnection
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, Viewer
+from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server, Viewer
 
 TOUCH = 'call Bash {"command": "touch made", "description": "Make a file"}'
 
@@ -297,3 +298,38 @@ async def test_wrong_tokens_and_cursors_close_the_socket_with_a_code(tmp_path: P
             assert closed.value.rcvd.code == code
         with pytest.raises(websockets.InvalidStatus):
             await server.connect("/ws", token="wrong")
+
+
+async def run_parley(server: Server, *argv: str, token: str | None = None) -> tuple[int | None, str, str]:
+    environment = {**os.environ, "PARLEY_TOKEN": server.token if token is None else token, "HOME": str(server.folder)}
+    process = await asyncio.create_subprocess_exec(
+        *(PARLEY, *argv), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment
+    )
+    out, errors = await process.communicate()
+    return process.returncode, out.decode(), errors.decode()
+
+
+async def test_the_command_line_reads_sessions_of_a_gateway(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        session_id = await server.create(title="The \x1b[31mred\x1b[0m one")
+        async with following(server, session_id) as viewer:
+            await server.request("POST", f"/sessions/{session_id}/prompts", {"content": "say Hello."})
+            await viewer.wait_for(lambda: bool(viewer.results()))
+        url = f"{server.url}/sessions/{session_id}"
+        code, out, _ = await run_parley(server, "attach", url, "--no-follow", "--numbered", "--after", "1")
+        assert code == 0
+        assert out.startswith("".join(f"{number}\t{line}\n" for number, line in viewer.lines[1:]))
+        code, out, _ = await run_parley(server, "sessions", "list", "--server", server.url)
+        assert code == 0
+        assert session_id in out
+        assert "\x1b" not in out
+        for argv, token, text in (
+            (("attach", f"{server.url}/sessions/nope"), None, "there is no session 'nope'"),
+            (("attach", url), "wrong", "the token is unknown"),
+            (("attach", url), "", "a token is required: set PARLEY_TOKEN"),
+            (("attach", server.url), None, "the URL of a session is"),
+        ):
+            code, out, errors = await run_parley(server, *argv, token=token)
+            assert code != 0
+            assert out == ""
+            assert text in errors

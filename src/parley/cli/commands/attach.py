@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from parley.cli.commands.catalog import COMMANDS
+from parley.cli.commands.gateway_client import attach_remote, is_url
 from parley.cli.commands.subcommand import GivenArgs, run_command
 from parley.cli.stdio import warn, write
 from parley.compose.launch_context import LaunchContext, working_directory
@@ -38,6 +39,8 @@ def main(argv: list[str]) -> int:
 
 def attach(given: GivenArgs) -> int:
     after = parse_sequence(given.one("after", "-1"))
+    if is_url(given.words[0]):
+        return attach_remote(given, after)
     basis = LaunchContext(given.options, dict(os.environ), working_directory())
     basis.warn = warn
     sessions = SessionStores(basis)

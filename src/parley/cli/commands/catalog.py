@@ -77,6 +77,7 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 JSON = Flag("--json", "Print one JSON document.")
+TOKEN_FILE = Flag("--token-file", "The file with the token for a gateway (default: PARLEY_TOKEN).", "FILE")
 JSON_LINES = Flag("--json", "Print JSON lines: one object per line.")
 YES = Flag("-y --yes", "Do not ask for confirmation.")
 SCOPES = ("local", "user", "project")
@@ -120,11 +121,12 @@ ROWS: tuple[Command, ...] = (
                     Flag("--after", "Only messages with a sequence number above SEQ.", "SEQ"),
                     Flag("--no-follow", "Print the stored messages and exit."),
                     Flag("--numbered", "Put the sequence number and a tab before each line."),
+                    TOKEN_FILE,
                 ),
                 takes_options=True,
             )
         },
-        notes=SESSION_NOTE,
+        notes=SESSION_NOTE + " A session of a gateway is named by its URL, http://HOST:PORT/sessions/ID.",
     ),
     Command(
         name="auth",
@@ -455,6 +457,8 @@ ROWS: tuple[Command, ...] = (
                     Flag("--all", "List the sessions of all directories."),
                     LIMIT,
                     Flag("--offset", "Skip the first N sessions.", "N"),
+                    Flag("--server", "List the sessions of a gateway.", "URL"),
+                    TOKEN_FILE,
                     JSON_LINES,
                 ),
                 takes_options=True,

@@ -245,6 +245,10 @@ def main(argv: list[str]) -> int:
 
 
 def run(given: GivenArgs) -> int:
+    if given.has("server"):
+        from parley.cli.commands.gateway_client import list_remote
+
+        return list_remote(given)
     try:
         return write_all(ACTIONS[given.action](SessionsCommand(given), *given.words))
     except SessionBusy as exc:

@@ -1,0 +1,106 @@
+"""The sessions of a gateway on the command line: `parley attach URL`, `parley sessions list --server URL`.
+
+The token is read from the file of `--token-file`, else from the variable PARLEY_TOKEN. It is never an argument, because
+other users can read the command lines of processes.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from parley.cli.commands.subcommand import GivenArgs, write_json, write_lines
+from parley.cli.stdio import warn, write
+from parley.cli.style import format_table
+from parley.errors import InvalidArguments, SessionError, UsageError
+from parley.protocol.base import Json
+from parley.settings.base import printable
+from parley.version import how_to_install
+
+TOKEN_VARIABLE = "PARLEY_TOKEN"
+TIMEOUT_SECONDS = 30.0
+
+
+def is_url(word: str) -> bool:
+    return word.startswith(("http://", "https://"))
+
+
+def attach_remote(given: GivenArgs, after: int) -> int:
+    """Print the lines of a session at `http://HOST:PORT/sessions/ID`. Raises UsageError or SessionError."""
+    url = given.words[0].rstrip("/")
+    if "/sessions/" not in urlsplit(url).path:
+        raise InvalidArguments(f"the URL of a session is http://HOST:PORT/sessions/ID, not {url!r}")
+    try:
+        from websockets.exceptions import ConnectionClosed, WebSocketException
+        from websockets.sync.client import connect
+    except ImportError:
+        raise UsageError(f"attaching to a gateway needs websockets: {how_to_install('gateway')}") from None
+    last = int(request(given, url)["last_line"] or 0)
+    address = f"ws{url.removeprefix('http')}/ws?numbered=true&after={max(after, 0)}"
+    follows, seen = not given.has("no-follow"), max(after, 0)
+    try:
+        with connect(address, additional_headers=headers(given), max_size=None) as socket:
+            while follows or seen < last:
+                number, _, line = str(socket.recv()).partition("\t")
+                if not number:
+                    continue  # not stored
+                seen = int(number)
+                if not write((f"{number}\t" if given.has("numbered") else "").encode() + line.encode()):
+                    return 1
+    except ConnectionClosed as exc:
+        reason = exc.rcvd.reason if exc.rcvd is not None else ""
+        raise SessionError(f"the gateway closed the connection: {reason or 'no reason given'}") from None
+    except (OSError, WebSocketException) as exc:
+        raise SessionError(f"cannot attach to {url}: {exc}") from None
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def list_remote(given: GivenArgs) -> int:
+    """Raises UsageError or SessionError."""
+    server = given.one("server").rstrip("/")
+    if not is_url(server):
+        raise InvalidArguments(f"option '--server' needs an http or https URL, not {server!r}")
+    sessions = request(given, f"{server}/sessions")["sessions"]
+    if given.has("json"):
+        return write_json(sessions)
+    if not sessions:
+        warn(f"No sessions on {server}.")
+        return 0
+    rows = [[each["id"], each["state"], printable(each["cwd"]), printable(each["title"])] for each in sessions]
+    return write_lines(format_table(("ID", "STATE", "DIRECTORY", "TITLE"), rows))
+
+
+def request(given: GivenArgs, url: str) -> Json:
+    """Raises UsageError or SessionError."""
+    import httpx2
+
+    try:
+        response = httpx2.get(url, headers=headers(given), timeout=TIMEOUT_SECONDS)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+        raise SessionError(f"cannot reach {url}: {exc}") from None
+    try:
+        body: Json = msgspec.json.decode(response.content)
+        if response.is_error:
+            raise SessionError(f"the gateway refused the request: {body['error']['message']}")
+    except (msgspec.DecodeError, KeyError, TypeError):
+        raise SessionError(f"{url} is not a gateway: it answered with HTTP {response.status_code}") from None
+    return body
+
+
+def headers(given: GivenArgs) -> dict[str, str]:
+    """Raises UsageError."""
+    path = given.one("token-file")
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if path:
+        try:
+            token = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise UsageError(f"cannot read the token file {path}: {exc}") from None
+    if not token:
+        raise UsageError(f"a token is required: set {TOKEN_VARIABLE}, or use --token-file")
+    return {"Authorization": f"Bearer {token}"}
