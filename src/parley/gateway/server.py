@@ -7,6 +7,7 @@ turns, lets running ones finish, and ends. A second signal ends it at once.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -33,6 +34,8 @@ LAG_SECONDS = 0.02
 """How often the lag of the event loop is measured."""
 CLOSE_SECONDS = 5
 BACKLOG = 1024
+GC_THRESHOLD = (10_000, 50, 100)
+"""With the default, a full collection stops all sessions for up to half a second."""
 
 
 class Address(Struct, frozen=True):
@@ -72,6 +75,7 @@ def run_server(settings: ServerSettings, report: Callable[[str], None]) -> int:
 
     token = find_token(settings, report)
     listener = listen(settings.address)
+    prepare()
     try:
         uvloop.run(serve(settings, listener, token, report))
     finally:
@@ -79,6 +83,18 @@ def run_server(settings: ServerSettings, report: Callable[[str], None]) -> int:
         if settings.address.path:
             Path(settings.address.path).unlink(missing_ok=True)
     return 0
+
+
+def prepare() -> None:
+    """Load what sessions need now, so that the first ones do not hold up the others, and collect garbage less often."""
+    import parley.compose.composer
+    import parley.engine.session.pump  # noqa: F401
+    from parley.compose.preload import preload
+
+    preload()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLD)
 
 
 def find_token(settings: ServerSettings, report: Callable[[str], None]) -> str | None:
