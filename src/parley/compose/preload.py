@@ -1,4 +1,4 @@
-"""Import what a session imports up to its first result, before there is a session: for a resident engine and the gateway."""
+"""Import what a session imports up to its first result before there is one: for a resident engine and the gateway."""
 
 from __future__ import annotations
 
