@@ -24,8 +24,10 @@ FAMILIES = frozenset(
 LAYERS = (
     {"__init__", "__main__", "types", "_errors"},
     {"testing"},
-    {"cli", "sdk"},
+    {"cli"},
     {"gateway"},
+    {"acp"},
+    {"sdk"},
     {"resident"},
     {"local_engine"},
     {"compose"},
@@ -97,6 +99,7 @@ ALLOWED = {
     ("parley.cli.run", "parley.transports.reader"): "a door is the one who knows what it stands on",
     ("parley.cli.spare", "parley.transports.stdio"): "a door is the one who knows what it stands on",
     ("parley.cli.commands.mcp.serve", "parley.transports.stdio"): "a door is the one who knows what it stands on",
+    ("parley.cli.commands.acp", "parley.transports.stdio"): "a door is the one who knows what it stands on",
     (
         "parley.sdk.runtime.connection",
         "parley.protocol.dialects.stream_json",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from parley.protocol.options import CliOptions, ParsedArgs
 
 SUBCOMMANDS = {
+    "acp": "parley.cli.commands.acp",
     "attach": "parley.cli.commands.attach",
     "auth": "parley.cli.commands.setup.auth",
     "completion": "parley.cli.commands.reference.completion",

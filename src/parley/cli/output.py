@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from parley.cli.stdio import warn, write
@@ -54,6 +54,7 @@ def retry_text(failure: ApiRetry) -> str:
 def denial_text(denial: CallDenied) -> str:
     """Describe a denied call in one line, with the flags that would have allowed it."""
     from parley.models.redaction import Redactor  # few calls are denied
+    from parley.permissions.rule import split_alternatives
 
     redact = Redactor().redact_text
     about, reason = printable(redact(denial.about)), printable(redact(denial.reason), MAX_REASON_CHARS)
@@ -65,17 +66,6 @@ def denial_text(denial: CallDenied) -> str:
     # Flags that cannot be copied as they are shown are left out.
     advice = f" To allow it: {flags}" if flags and flags == printable(redact(flags), MAX_REASON_CHARS) else ""
     return f"denied: {denial.tool_name}{f' ({about})' if about else ''}: {reason}{advice}"
-
-
-def split_alternatives(updates: Sequence[Json]) -> list[list[Json]]:
-    """Groups of suggested updates, the narrowest first. Each group is enough to allow the call.
-
-    A rule is enough, and so is the mode beside it. Without a rule everything is needed: to edit a file outside the
-    working directories, its folder and the mode.
-    """
-    rules = [update for update in updates if update.get("type") == "addRules"]
-    modes = [update for update in updates if update.get("type") == "setMode"]
-    return [group for group in ((rules, modes) if rules else (list(updates),)) if group]
 
 
 def update_flags(update: Json) -> list[str]:

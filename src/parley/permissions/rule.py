@@ -12,10 +12,10 @@ See also: what contents mean (shell/command_rules.py, patterns.py, web_hosts.py)
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from parley.protocol.base import Struct
+from parley.protocol.base import Json, Struct
 from parley.tools.catalog import RuleContents, canonical_name, find_traits
 
 Behavior = Literal["allow", "deny", "ask"]
@@ -131,3 +131,14 @@ CHECKS: dict[RuleContents, Callable[[str, Behavior], str]] = {
 def format_rule(tool: str, spec: str | None) -> str:
     """The text of a rule, as `parse_rule` reads it."""
     return tool if spec is None else f"{tool}({re.sub(TO_ESCAPE, ESCAPE, spec)})"
+
+
+def split_alternatives(updates: Sequence[Json]) -> list[list[Json]]:
+    """Groups of suggested updates, the narrowest first. Each group is enough to allow the call.
+
+    A rule is enough, and so is the mode beside it. Without a rule everything is needed: to edit a file outside the
+    working directories, its folder and the mode.
+    """
+    rules = [update for update in updates if update.get("type") == "addRules"]
+    modes = [update for update in updates if update.get("type") == "setMode"]
+    return [group for group in ((rules, modes) if rules else (list(updates),)) if group]

@@ -429,7 +429,7 @@ def suggest_write(specs: Sequence[str | None], path: str, mode: str) -> tuple[Js
     """Rules for a line that writes in the working directories.
 
     The folder beside the rules is in recordings of Claude Code. It has no effect, so that people do not see it
-    (`split_alternatives` in `cli/output.py`).
+    (`split_alternatives` in `rule.py`).
     """
     accept = () if mode in ("acceptEdits", "auto") else (ACCEPT_EDITS,)
     rules = suggest_commands(*specs)

@@ -110,6 +110,18 @@ VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*="
 
 ROWS: tuple[Command, ...] = (
     Command(
+        name="acp",
+        help="Serve sessions to an editor, over stdin and stdout.",
+        actions={
+            "": Action(
+                "Serve sessions to an editor that speaks the Agent Client Protocol (ACP), until stdin ends. Options of "
+                "a session are the defaults of new sessions.",
+                takes_options=True,
+            )
+        },
+        notes="Enter `parley acp` as the agent's command in Zed, JetBrains IDEs, Neovim and other editors.",
+    ),
+    Command(
         name="attach",
         help="Print the messages of a session, then follow new ones.",
         actions={

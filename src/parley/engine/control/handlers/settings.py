@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.engine.context.conversation import EFFORTS
 from parley.errors import NotPossible
 from parley.permissions.base import is_auto_disabled
 from parley.permissions.rule import Behavior, MalformedRule, parse_rule
@@ -141,6 +142,9 @@ def change_settings(session: Session, settings: Json, change: Callable[[Settings
     before, known = held.merged.get("model"), held.notices()
     if isinstance(settings.get("model"), str):
         session.conversation.find_model(settings["model"])
+    effort = settings.get("effortLevel")
+    if effort is not None and effort not in EFFORTS:
+        raise NotPossible(f"effortLevel {effort!r:.100} is unknown (choose from {', '.join(EFFORTS)})")
     try:
         after = change(held)
     except SettingsWriteError as exc:
@@ -156,6 +160,8 @@ def change_settings(session: Session, settings: Json, change: Callable[[Settings
     environment = session.config.workspace.environment
     environment.clear()
     environment.update(held.child_environment())
+    if "effortLevel" in settings:
+        session.conversation.effort = effort or session.config.options.effort
     if after.get("model") != before:
         old = session.conversation.model
         new = session.conversation.use_model(after.get("model", "default"))

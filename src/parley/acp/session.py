@@ -1,0 +1,339 @@
+"""One session of an editor: an engine in this process, and the translation in both directions.
+
+Messages of the engine become `session/update` notifications, in order, as they arrive. Its questions become requests to
+the editor. A prompt returns when its turn has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from parley.acp import questions
+from parley.acp.questions import Choice
+from parley.acp.rpc import INTERNAL_ERROR, INVALID_PARAMS, RpcConnection, RpcError
+from parley.acp.schema import ClientCapabilities
+from parley.acp.session_config import ConfigState
+from parley.acp.tool_calls import describe_call, text_content
+from parley.acp.updates import UpdateTranslator
+from parley.protocol.base import Json, Message, Struct, dec_hook
+from parley.protocol.blocks import ToolUse
+from parley.protocol.messages.conversation import Assistant, AssistantContent, User, UserContent
+from parley.protocol.messages.occasional import CommandsChanged, ElicitationComplete
+from parley.protocol.messages.system import Init, Status
+from parley.protocol.options import CliOptions, format_args
+from parley.sdk.client import Client
+from parley.sdk.errors import ClaudeSDKError
+from parley.sdk.launch.in_process import InProcessEngine, connect_in_process
+from parley.sdk.options import Options
+from parley.sdk.permissions import (
+    PermissionResult,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    ToolPermissionContext,
+)
+from parley.sdk.questions import Answers, Plan, PlanDecision, Questions
+from parley.sdk.sessions import SessionMessage
+from parley.sdk.types.messages import ResultMessage
+from parley.sdk.types.shapes import ElicitationRequest, ElicitationResult
+
+AUTH_REQUIRED = -32000
+STOP_REASONS = {"max_tokens": "max_tokens", "model_context_window_exceeded": "max_tokens", "refusal": "refusal"}
+"""Why the model stopped, as an editor reads it; other reasons are `end_turn`."""
+
+
+class SessionStart(Struct, frozen=True, kw_only=True):
+    """What an engine is started with."""
+
+    cwd: str
+    options: CliOptions
+    environment: Mapping[str, str]
+    warn: Callable[[str], None]
+
+    def argv(self) -> list[str]:
+        return format_args(
+            self.options.replace(
+                input_format="stream-json",
+                output_format="stream-json",
+                verbose=True,
+                include_partial_messages=True,
+                permission_prompt_tool="stdio",
+            )
+        )
+
+
+class RunningPrompt:
+    """A prompt whose turn has not ended."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+
+class AcpSession:
+    """An open session."""
+
+    def __init__(self, id: str, start: SessionStart, connection: RpcConnection, client: ClientCapabilities) -> None:
+        self.id = id
+        self.cwd = start.cwd
+        self.title = ""
+        self.config = ConfigState(start.options)
+        self._connection = connection
+        self._forms = client.elicitation
+        self._translator = UpdateTranslator(start.cwd)
+        self._prompts: set[RunningPrompt] = set()
+        self._draining: asyncio.Task[None] | None = None
+        options: Options[Any] = Options(
+            system_prompt={"type": "preset", "preset": "claude_code"},
+            can_use_tool=self._decide,
+            on_question=self._ask,
+            on_plan=self._review,
+            on_elicitation=self._elicit,
+        )
+        engine = InProcessEngine(start.argv(), start.cwd, start.environment, start.warn)
+        self._engine = Client(options, connect_in_process(engine))
+
+    async def open(self) -> None:
+        """Raises RpcError."""
+        try:
+            await self._engine.connect()
+            settings = await self._engine.get_settings()
+        except ClaudeSDKError as exc:
+            await self._engine.close()
+            raise RpcError(INTERNAL_ERROR, f"the session cannot be opened: {exc}") from None
+        self.config.read_info(self._engine.server_info or {}, settings)
+        self._engine.router.watchers.append(self._receive)
+        self._draining = asyncio.create_task(self._drain())
+
+    async def close(self) -> None:
+        """End the engine. A turn that runs is interrupted."""
+        self._mark_cancelled()
+        await self._engine.close()
+        if self._draining is not None:
+            await asyncio.gather(self._draining, return_exceptions=True)
+
+    async def _drain(self) -> None:
+        """Drop the messages outside of turns; `_receive` has seen them."""
+        async for _ in self._engine.receive_messages():
+            pass
+
+    # Updates.
+
+    def send(self, update: Json) -> None:
+        self._connection.notify("session/update", {"sessionId": self.id, "update": update})
+
+    def announce(self) -> None:
+        """Send what an editor learns after a session was opened."""
+        commands = (self._engine.server_info or {}).get("commands")
+        self._send_commands(commands if isinstance(commands, list) else [])
+        if self.title:
+            self.send_title()
+
+    def send_title(self) -> None:
+        self.send({"sessionUpdate": "session_info_update", "title": self.title})
+
+    def replay(self, messages: Sequence[SessionMessage]) -> None:
+        """Send the updates of a stored conversation."""
+        translator = UpdateTranslator(self.cwd, is_replay=True)
+        for message in messages:
+            for update in translator.translate(read_stored(message)):
+                self.send(update)
+
+    def _receive(self, message: Message) -> None:
+        """Runs in the engine's reader, so that a call is announced before the request that asks about it."""
+        for update in self._translator.translate(message):
+            self.send(update)
+        match message:
+            case Init() | Status() if self.config.read(message):
+                self.send({"sessionUpdate": "config_option_update", "configOptions": self.config.options()})
+            case CommandsChanged():
+                self._send_commands(message.commands)
+            case ElicitationComplete():
+                self._connection.notify("elicitation/complete", {"elicitationId": message.elicitation_id})
+
+    def _send_commands(self, commands: Sequence[Json]) -> None:
+        listed = [
+            {
+                "name": command["name"],
+                "description": command.get("description") or command["name"],
+                **({"input": {"hint": hint}} if (hint := command.get("argumentHint")) else {}),
+            }
+            for command in commands
+        ]
+        self.send({"sessionUpdate": "available_commands_update", "availableCommands": listed})
+
+    # Prompts.
+
+    async def prompt(self, content: str | list[Json]) -> Json:
+        """Run a turn; returns the result of `session/prompt`. Raises RpcError."""
+        prompt = RunningPrompt()
+        self._prompts.add(prompt)
+        try:
+            result = await (await self._engine.ask(content)).wait(check=False)
+        except asyncio.CancelledError:
+            await self.cancel()
+            raise
+        except (ClaudeSDKError, ValueError) as exc:
+            raise RpcError(INTERNAL_ERROR, str(exc)) from None
+        finally:
+            self._prompts.discard(prompt)
+        return read_result(result, is_cancelled=prompt.is_cancelled)
+
+    async def cancel(self) -> None:
+        """Interrupt the turn and withdraw prompts that wait. Questions that are open are withdrawn by the engine."""
+        if self._prompts:
+            self._mark_cancelled()
+            await self._engine.interrupt(cancel_queued=True)
+
+    def _mark_cancelled(self) -> None:
+        for prompt in self._prompts:
+            prompt.is_cancelled = True
+
+    # Settings.
+
+    async def set_option(self, id: str, value: str | bool) -> None:
+        """Change the mode, model or effort. Raises RpcError."""
+        if not isinstance(value, str) or value not in self.config.choices(id):
+            choices = ", ".join(self.config.choices(id))
+            raise RpcError(INVALID_PARAMS, f"unknown value {value!r} of {id!r} (choose from {choices})")
+        try:
+            match id:
+                case "mode":
+                    await self._engine.set_permission_mode(value)  # type: ignore[arg-type]  # checked above
+                    self.config.mode = value
+                case "model":
+                    await self._engine.set_model(value)
+                    self.config.model = value
+                case "effort":
+                    await self._engine.apply_flag_settings({"effortLevel": None if value == "default" else value})
+                    self.config.effort = value
+        except ClaudeSDKError as exc:
+            raise RpcError(INVALID_PARAMS, str(exc)) from None
+
+    # Questions of the engine.
+
+    async def _decide(self, name: str, input: Json, context: ToolPermissionContext) -> PermissionResult:
+        call = ToolUse({"type": "tool_use", "id": context.tool_use_id or "", "name": name, "input": input})
+        reasons = [text_content(context.decision_reason)] if context.decision_reason else []
+        choices = questions.permission_choices(context.suggestions)
+        choice = await self._request_permission(call, choices, reasons, is_main=context.agent_id is None)
+        if choice is None:
+            return PermissionResultDeny(message=questions.CANCELLED)
+        if choice.denied_rules:
+            await self._deny_rules(choice.denied_rules)
+        if not choice.allows:
+            return PermissionResultDeny(message=questions.DENIED)
+        for update in self._translator.start_call(call.id):
+            self.send(update)
+        return PermissionResultAllow(updated_permissions=choice.updates or None)
+
+    async def _request_permission(
+        self, call: ToolUse, choices: Sequence[Choice], content: Sequence[Json] = (), *, is_main: bool = True
+    ) -> Choice | None:
+        """The choice of the person; None if the turn was cancelled. Raises ValueError, RpcError, ConnectionError."""
+        for update in self._translator.announce(call, is_main=is_main):
+            self.send(update)
+        shown = describe_call(call, self.cwd)
+        response = await self._connection.request(
+            "session/request_permission",
+            {
+                "sessionId": self.id,
+                "toolCall": {**shown, "content": [*shown["content"], *content]},
+                "options": [choice.to_json() for choice in choices],
+            },
+        )
+        return questions.read_choice(response, choices)
+
+    async def _deny_rules(self, rules: Sequence[str]) -> None:
+        """Deny calls that match these rules for the rest of the session."""
+        sources = (await self._engine.get_settings()).get("sources", ())
+        flags: Json = next((each["settings"] for each in sources if each.get("source") == "flagSettings"), {})
+        permissions = flags.get("permissions") or {}
+        denied = [*permissions.get("deny", ()), *rules]
+        await self._engine.apply_flag_settings({"permissions": {**permissions, "deny": list(dict.fromkeys(denied))}})
+
+    async def _review(self, plan: Plan) -> PlanDecision:
+        call = ToolUse({"type": "tool_use", "id": plan.tool_use_id or "", "name": "ExitPlanMode", "input": plan.input})
+        return questions.plan_decision(plan, await self._request_permission(call, questions.PLAN_CHOICES))
+
+    async def _ask(self, asked: Questions) -> Answers | None:
+        if self._forms is None or self._forms.form is None:
+            return await self._ask_choices(asked)
+        message = "\n\n".join(questions.question_text(each) for each in asked.questions)
+        call_id = {} if asked.tool_use_id is None else {"toolCallId": asked.tool_use_id}
+        response = await self._elicitate(
+            {"mode": "form", "message": message, **call_id}, questions.question_form(asked)
+        )
+        return questions.read_form(response, asked)
+
+    async def _ask_choices(self, asked: Questions) -> Answers | None:
+        """Each question as a permission request, which allows one choice."""
+        answers: dict[str, str] = {}
+        id = asked.tool_use_id or ""
+        for question in asked.questions:
+            call = ToolUse({"type": "tool_use", "id": id, "name": "AskUserQuestion", "input": asked.input})
+            choices = questions.question_choices(question)
+            text = text_content(questions.question_text(question))
+            choice = await self._request_permission(call, choices, [text])
+            if choice is None:
+                return None
+            if choice.allows:
+                answers[question.text] = choice.name
+        return asked.answer(answers) if answers else None
+
+    async def _elicit(self, request: ElicitationRequest) -> ElicitationResult:
+        """A question of an MCP server. It is declined if the editor cannot show it."""
+        asked: Json = dict(request)
+        mode, forms = asked.get("mode") or "form", self._forms
+        if forms is None or getattr(forms, mode, None) is None:
+            return {"action": "decline"}
+        params: Json = {"mode": mode, "message": asked["message"]}
+        if mode == "url":
+            params |= {"elicitationId": asked.get("elicitation_id", ""), "url": asked.get("url", "")}
+        schema = None if mode == "url" else asked.get("requested_schema") or {"type": "object", "properties": {}}
+        found: ElicitationResult = questions.read_elicitation(await self._elicitate(params, schema))  # type: ignore[assignment]  # checked
+        return found
+
+    async def _elicitate(self, params: Json, schema: Json | None) -> Any:
+        form = {} if schema is None else {"requestedSchema": schema}
+        return await self._connection.request("elicitation/create", {"sessionId": self.id, **params, **form})
+
+
+def read_result(result: ResultMessage | None, *, is_cancelled: bool) -> Json:
+    """The result of `session/prompt`. Raises RpcError for a turn that failed."""
+    if result is None:
+        return {"stopReason": "cancelled"}
+    usage = {"usage": read_usage(result.usage)} if result.usage else {}
+    if is_cancelled or (result.terminal_reason or "").startswith("aborted_"):
+        return {"stopReason": "cancelled", **usage}
+    if result.subtype == "error_max_turns":
+        return {"stopReason": "max_turn_requests", **usage}
+    reason = STOP_REASONS.get(result.stop_reason or "")
+    if result.is_error and reason is None:
+        text = result.result or "; ".join(result.errors or ()) or result.subtype
+        code = AUTH_REQUIRED if result.api_error_status == 401 else INTERNAL_ERROR
+        raise RpcError(code, text, {"subtype": result.subtype, "status": result.api_error_status})
+    return {"stopReason": reason or "end_turn", **usage}
+
+
+def read_usage(usage: Json) -> Json:
+    names = {
+        "inputTokens": "input_tokens",
+        "outputTokens": "output_tokens",
+        "cachedReadTokens": "cache_read_input_tokens",
+        "cachedWriteTokens": "cache_creation_input_tokens",
+    }
+    counts = {ours: int(usage.get(theirs) or 0) for ours, theirs in names.items()}
+    return {"totalTokens": sum(counts.values()), **counts}
+
+
+def read_stored(message: SessionMessage) -> Message:
+    """A message of a stored conversation as the engine sent it."""
+    parent = message.parent_tool_use_id
+    if message.type == "user":
+        content = msgspec.convert(message.message, UserContent, dec_hook=dec_hook)
+        return User(message=content, parent_tool_use_id=parent)
+    answer = msgspec.convert(message.message, AssistantContent, dec_hook=dec_hook)
+    return Assistant(message=answer, parent_tool_use_id=parent)

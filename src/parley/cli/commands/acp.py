@@ -1,0 +1,71 @@
+"""`parley acp`: an agent for editors, over stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+
+from parley.acp.agent import AcpAgent, AgentSettings
+from parley.acp.rpc import PARSE_ERROR, RpcConnection, RpcError
+from parley.cli.commands.catalog import COMMANDS
+from parley.cli.commands.subcommand import GivenArgs, run_command
+from parley.cli.process_secrets import erase
+from parley.cli.stdio import warn
+from parley.errors import InvalidArguments
+from parley.protocol.framing import Framer
+from parley.protocol.options import ROWS
+from parley.transports.stdio import StdioTransport
+
+NOT_FOR_ALL = ("resume", "continue_conversation", "session_id", "fork_session", "print")
+"""Options that name one session, or end with one prompt."""
+
+
+def main(argv: list[str]) -> int:
+    """Raises UsageError."""
+    return run_command(COMMANDS["acp"], argv, {"": serve})
+
+
+def serve(given: GivenArgs) -> int:
+    """Serve until stdin ends. Raises UsageError."""
+    for row in ROWS:
+        if row.field in NOT_FOR_ALL and row.field in given.options.given:
+            raise InvalidArguments(f"option '{row.flags[0]}' cannot be used here: the editor opens the sessions")
+    gc.enable()  # main() disabled it, but an agent runs for long
+    environment = dict(os.environ)
+    erase()
+    return asyncio.run(run_agent(AgentSettings(options=given.options, environment=environment, warn=warn)))
+
+
+async def run_agent(settings: AgentSettings) -> int:
+    transport, framer = StdioTransport(), Framer()
+    ended_by: list[int] = []
+    connection = RpcConnection(transport.write)
+    agent = AcpAgent(connection, settings)
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def end(number: int) -> None:
+        ended_by.append(number)
+        assert task is not None
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    try:
+        async for chunk in transport.chunks():
+            for line in framer.feed(chunk):
+                if isinstance(line, bytes):
+                    connection.receive(line)
+                else:
+                    connection.send_error(None, RpcError(PARSE_ERROR, f"the line is over {line.cap_bytes} bytes"))
+    except BrokenPipeError:  # the client is gone
+        pass
+    except asyncio.CancelledError:
+        if not ended_by:
+            raise
+    finally:
+        await agent.close()
+        await transport.drain()
+        transport.close()
+    return 128 + ended_by[0] if ended_by else 0
