@@ -27,7 +27,7 @@ import pytest
 
 from parley.models.fake.script import Script, ScriptedError, ScriptedTurn
 from parley.testing.model_server import Exchange, running
-from tests.compat.install import Client, Unavailable, ensure, say
+from tests.compat.install import PYTHON, Client, Unavailable, ensure, say
 
 ENGINE = Path(sys.executable).with_name("parley")
 DRIVERS = Path(__file__).with_name("drivers")
@@ -92,7 +92,10 @@ class Stage:
         if self.client.runs_with == "node":
             words = json.dumps({**task, "packages": str(self.client.place)})
             return finish([program, str(DRIVERS / f"{driver}.mjs"), words], environment, self.directory)
-        return fork_server(program).run([str(DRIVERS / f"{driver}.py"), json.dumps(task)], environment, self.directory)
+        command = [str(DRIVERS / f"{driver}.py"), json.dumps(task)]
+        if self.client.package != PYTHON:
+            return finish([program, "-B", *command], environment, self.directory)
+        return fork_server(program).run(command, environment, self.directory)
 
     def _environment(self, url: str) -> dict[str, str]:
         """All that the client and the engine find: nothing of the machine's own settings, keys or proxies."""

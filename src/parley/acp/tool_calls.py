@@ -46,8 +46,8 @@ def format_title(call: ToolUse, traits: ToolTraits, cwd: str) -> str:
     subject = call.input.get(traits.subject_field)
     if traits.effect in JUDGED_BY_CALL and isinstance(subject, str):
         return f"`{subject}`"[:MAX_TITLE_CHARS]
-    if traits.plan_field:
-        return "Carry out the plan"
+    if traits.effect == "session" and traits.title and "{about}" not in traits.title:
+        return traits.title
     paths = find_paths(call, traits, cwd)
     fields = (call.input.get(name) for name in (*traits.activity_fields, traits.subject_field))
     about = os.path.relpath(paths[0], cwd) if paths else next((each for each in fields if isinstance(each, str)), "")
