@@ -48,6 +48,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """The defaults of new sessions."""
     environment: Mapping[str, str]
     warn: Callable[[str], None]
+    check_folder: Callable[[str], None] = lambda path: None
+    """Raises RpcError for a directory in which sessions may not work."""
 
     @property
     def store(self) -> str | None:
@@ -189,7 +191,9 @@ class AcpAgent:
         from parley.acp.session import AcpSession, SessionStart
 
         defaults, folders = self._settings.options, params.additional_directories or []
-        check_folders(params.cwd, *folders)
+        for folder in (params.cwd, *folders):
+            check_folder(folder)
+            self._settings.check_folder(folder)
         if servers := convert_servers(params.mcp_servers):
             config = msgspec.json.encode({"mcpServers": servers}).decode()
             which["mcp_config"] = (*(defaults.mcp_config or ()), config)
@@ -272,11 +276,10 @@ def opened(session: AcpSession) -> Json:
     return {"modes": session.config.modes(), "configOptions": session.config.options()}
 
 
-def check_folders(*paths: str) -> None:
+def check_folder(path: str) -> None:
     """Raises RpcError."""
-    for path in paths:
-        if not os.path.isabs(path) or not os.path.isdir(path):
-            raise RpcError(INVALID_PARAMS, f"{path!r} must be the absolute path of a directory")
+    if not os.path.isabs(path) or not os.path.isdir(path):
+        raise RpcError(INVALID_PARAMS, f"{path!r} must be the absolute path of a directory")
 
 
 def unknown_session(session_id: str) -> RpcError:

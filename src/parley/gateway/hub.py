@@ -98,7 +98,7 @@ class SessionHub:
         """Create a session. Raises Refusal or SessionError."""
         require(principal, Scope.CREATE, "creating a session")
         self._check_draining()
-        cwd = self._find_directory(given.get("cwd"), principal)
+        cwd = self.find_directory(given.get("cwd"), principal)
         argv = parse_options(given.get("options"), principal)
         self._check_session_quota(principal)
         session_id = str(uuid4())
@@ -188,7 +188,7 @@ class SessionHub:
     def _log_path(self, session_id: str) -> Path:
         return self.settings.state / "lines" / f"{session_id}.jsonl"
 
-    def _find_directory(self, given: Any, principal: Principal) -> str:
+    def find_directory(self, given: Any, principal: Principal) -> str:
         """Where a new session works, without symbolic links. Raises Refusal."""
         if given is not None and not isinstance(given, str):
             raise Refusal("invalid_options", "cwd must be a string")

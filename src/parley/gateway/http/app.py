@@ -52,6 +52,7 @@ class Api:
         return Starlette(
             routes=[
                 WebSocketRoute("/ws", self.socket),
+                WebSocketRoute("/acp", self.editor),
                 WebSocketRoute("/sessions/{session_id}/ws", self.socket),
                 self._route("GET", "/sessions", self.list_sessions),
                 self._route("POST", "/sessions", self.create_session),
@@ -90,6 +91,11 @@ class Api:
 
     async def socket(self, socket: WebSocket) -> None:
         await serve_socket(socket, self._gate, self._hub)
+
+    async def editor(self, socket: WebSocket) -> None:
+        from parley.gateway.http.editors import serve_editor
+
+        await serve_editor(socket, self._gate, self._hub)
 
     # Sessions.
 

@@ -47,24 +47,36 @@ class LineFilter:
         return not line.startswith(self._left_out)
 
 
-async def serve_socket(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
-    """Serve one connection until either end closes it."""
+async def admit(socket: WebSocket, gate: Gate) -> Principal | None:
+    """Accept a connection; returns who it is from, None if it was refused."""
     try:
         gate.check_headers(socket)
         principal = gate.authenticate(socket)
     except Refusal as refusal:
         await refuse(socket, refusal)
-        return
+        return None
     await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None)
+    if principal is not None:
+        return principal
     try:
-        if principal is None:
-            principal = await receive_token(socket, gate)
+        return await receive_token(socket, gate)
+    except Refusal as refusal:
+        await refuse(socket, refusal)
+    except WebSocketDisconnect:
+        pass
+    return None
+
+
+async def serve_socket(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
+    """Serve one connection until either end closes it."""
+    principal = await admit(socket, gate)
+    if principal is None:
+        return
+    try:
         session = open_session(socket, hub, principal)
         client = attach(socket.query_params, session, principal, hub)
     except (Refusal, SessionError, UsageError) as exc:
         await refuse(socket, exc if isinstance(exc, Refusal) else Refusal("storage_error", str(exc)))
-        return
-    except WebSocketDisconnect:
         return
     try:
         await relay(socket, session, client)

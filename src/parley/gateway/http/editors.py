@@ -1,0 +1,90 @@
+"""An editor on a WebSocket: the Agent Client Protocol, one message per frame.
+
+The sessions are those of `parley acp`: tasks of this process, which end with the connection. They are not in the hub,
+so that quotas, tenants, the inbox and `--isolation process` do not apply; the route is for administrators.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from parley.acp.agent import AcpAgent, AgentSettings
+from parley.acp.rpc import INVALID_PARAMS, RpcConnection, RpcError
+from parley.gateway.access import Principal, Scope
+from parley.gateway.http.auth import Gate
+from parley.gateway.http.sockets import admit, receive, refuse
+from parley.gateway.hub import SessionHub
+from parley.gateway.refusal import Refusal
+from parley.gateway.session_options import require
+from parley.protocol.options import parse
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 100_000
+"""How many messages may wait for a slow client. One that is slower is disconnected, and its sessions end."""
+
+
+async def serve_editor(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
+    """Serve one connection until either end closes it."""
+    principal = await admit(socket, gate)
+    if principal is None:
+        return
+    try:
+        require(principal, Scope.ADMIN, "/acp")
+        if hub.settings.isolation != "task":
+            raise Refusal("forbidden", "/acp needs `--isolation task`: its sessions run in the server's process")
+        if hub.is_draining:
+            raise Refusal("shutting_down", "the server is shutting down")
+    except Refusal as refusal:
+        await refuse(socket, refusal)
+        return
+    hub.audit.write("acp", principal)
+    await relay(socket, hub, principal)
+
+
+async def relay(socket: WebSocket, hub: SessionHub, principal: Principal) -> None:
+    """Pass messages in both directions."""
+    waiting: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING)
+
+    def check_folder(path: str) -> None:
+        try:
+            hub.find_directory(path, principal)
+        except Refusal as refusal:
+            raise RpcError(INVALID_PARAMS, str(refusal)) from None
+
+    def write(line: bytes) -> None:
+        try:
+            waiting.put_nowait(line)
+        except asyncio.QueueFull:
+            reader.cancel()
+
+    async def write_messages() -> None:
+        with suppress(WebSocketDisconnect):
+            while True:
+                await socket.send_text((await waiting.get()).decode().rstrip("\n"))
+
+    async def read_messages() -> None:
+        with suppress(WebSocketDisconnect):
+            while True:
+                connection.receive(await receive(socket))
+
+    connection = RpcConnection(write)
+    settings = AgentSettings(
+        options=parse(hub.settings.argv).options,
+        environment=hub.settings.environment,
+        warn=log.warning,
+        check_folder=check_folder,
+    )
+    agent = AcpAgent(connection, settings)
+    reader, writer = asyncio.create_task(read_messages()), asyncio.create_task(write_messages())
+    try:
+        await asyncio.wait([reader, writer], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        reader.cancel()
+        writer.cancel()
+        await asyncio.gather(reader, writer, return_exceptions=True)
+        await agent.close()
