@@ -151,15 +151,19 @@ def test_a_cancelled_turn_ends_and_the_session_continues(editor: Stage, answer: 
 
 
 def test_a_loaded_session_replays_its_history_and_continues(editor: Stage) -> None:
-    turns = [call("TodoWrite", todos=[{"content": "Look", "status": "pending", "activeForm": "Looking"}]), HELLO, DONE]
+    todo = {"content": "Look", "status": "pending", "activeForm": "Looking"}
+    written = call("Write", file_path=str(editor.directory / "notes.txt"), content="one\n")
+    turns = [call("TodoWrite", todos=[todo]), written, HELLO, DONE]
     steps = [["new"], say("Hi"), ["close"], ["load"], say("Again"), ["list"], ["fork"], ["session/delete"], ["resume"]]
 
-    report = editor.run("editor", turns, steps=steps)
+    report = editor.run("editor", turns, steps=steps, answers=["allow_once"])
     texts = [update for update in report.of("update") if update["sessionUpdate"].endswith("message_chunk")]
     made, _, _, loaded, again, listed, forked, deleted = report.of("result")[1:]
 
     assert text_of(texts) == "Hello there." + "Hi" + "Hello there." + "Done."
     assert len(updates(report, "plan")) == 2
+    live, replayed = [update for update in updates(report, "tool_call_update") if update["status"] == "completed"]
+    assert replayed == live
     assert loaded["modes"] == made["modes"]
     assert again["stopReason"] == "end_turn"
     assert [session["sessionId"] for session in listed["sessions"]] == [made["sessionId"]]

@@ -85,9 +85,13 @@ class AcpAgent:
     async def close(self) -> None:
         """The client is gone: end all sessions."""
         self._connection.disconnect()
+        await self._close_sessions()
+        await self._connection.close()
+        await self._close_sessions()  # those that were being opened
+
+    async def _close_sessions(self) -> None:
         sessions, self._sessions = list(self._sessions.values()), {}
         await asyncio.gather(*(session.close() for session in sessions))
-        await self._connection.close()
 
     async def initialize(self, params: schema.InitializeParams) -> Json:
         self._client = params.client_capabilities or schema.ClientCapabilities()
@@ -122,12 +126,12 @@ class AcpAgent:
         return {"sessionId": id, **opened(session)}
 
     async def load_session(self, params: schema.OpenSessionParams) -> Json:
-        from parley.sdk.sessions import get_session_messages
+        from parley.sdk.sessions import read_conversation
 
         info = await self._find_stored(params.session_id)
-        messages = await asyncio.to_thread(get_session_messages, params.session_id, **self._place(params.cwd))
+        entries = await asyncio.to_thread(read_conversation, params.session_id, **self._place(params.cwd))
         session = await self._open(params.session_id, params, info.summary, resume=params.session_id)
-        session.replay(messages)
+        session.replay([entry.message for entry in entries])
         return opened(session)
 
     async def resume_session(self, params: schema.OpenSessionParams) -> Json:

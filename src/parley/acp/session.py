@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from parley.acp import questions
 from parley.acp.questions import Choice
 from parley.acp.rpc import INTERNAL_ERROR, INVALID_PARAMS, RpcConnection, RpcError
@@ -19,9 +17,8 @@ from parley.acp.schema import ClientCapabilities
 from parley.acp.session_config import ConfigState
 from parley.acp.tool_calls import describe_call, text_content
 from parley.acp.updates import UpdateTranslator
-from parley.protocol.base import Json, Message, Struct, dec_hook
+from parley.protocol.base import Json, Message, Refused, Struct, decode, encode_json
 from parley.protocol.blocks import ToolUse
-from parley.protocol.messages.conversation import Assistant, AssistantContent, User, UserContent
 from parley.protocol.messages.occasional import CommandsChanged, ElicitationComplete
 from parley.protocol.messages.system import Init, Status
 from parley.protocol.options import CliOptions, format_args
@@ -36,7 +33,6 @@ from parley.sdk.permissions import (
     ToolPermissionContext,
 )
 from parley.sdk.questions import Answers, Plan, PlanDecision, Questions
-from parley.sdk.sessions import SessionMessage
 from parley.sdk.types.messages import ResultMessage
 from parley.sdk.types.shapes import ElicitationRequest, ElicitationResult
 
@@ -80,6 +76,7 @@ class AcpSession:
         self.cwd = start.cwd
         self.title = ""
         self.config = ConfigState(start.options)
+        self._warn = start.warn
         self._connection = connection
         self._forms = client.elicitation
         self._translator = UpdateTranslator(start.cwd)
@@ -100,9 +97,11 @@ class AcpSession:
         try:
             await self._engine.connect()
             settings = await self._engine.get_settings()
-        except ClaudeSDKError as exc:
+        except BaseException as exc:
             await self._engine.close()
-            raise RpcError(INTERNAL_ERROR, f"the session cannot be opened: {exc}") from None
+            if isinstance(exc, ClaudeSDKError):
+                raise RpcError(INTERNAL_ERROR, f"the session cannot be opened: {exc}") from None
+            raise
         self.config.read_info(self._engine.server_info or {}, settings)
         self._engine.router.watchers.append(self._receive)
         self._draining = asyncio.create_task(self._drain())
@@ -134,11 +133,14 @@ class AcpSession:
     def send_title(self) -> None:
         self.send({"sessionUpdate": "session_info_update", "title": self.title})
 
-    def replay(self, messages: Sequence[SessionMessage]) -> None:
+    def replay(self, lines: Sequence[Json]) -> None:
         """Send the updates of a stored conversation."""
         translator = UpdateTranslator(self.cwd, is_replay=True)
-        for message in messages:
-            for update in translator.translate(read_stored(message)):
+        for line in lines:
+            message = decode(encode_json(line))
+            if isinstance(message, Refused):
+                self._warn(f"a message of session {self.id} cannot be shown: {message.reason}")
+            for update in translator.translate(message):
                 self.send(update)
 
     def _receive(self, message: Message) -> None:
@@ -327,13 +329,3 @@ def read_usage(usage: Json) -> Json:
     }
     counts = {ours: int(usage.get(theirs) or 0) for ours, theirs in names.items()}
     return {"totalTokens": sum(counts.values()), **counts}
-
-
-def read_stored(message: SessionMessage) -> Message:
-    """A message of a stored conversation as the engine sent it."""
-    parent = message.parent_tool_use_id
-    if message.type == "user":
-        content = msgspec.convert(message.message, UserContent, dec_hook=dec_hook)
-        return User(message=content, parent_tool_use_id=parent)
-    answer = msgspec.convert(message.message, AssistantContent, dec_hook=dec_hook)
-    return Assistant(message=answer, parent_tool_use_id=parent)

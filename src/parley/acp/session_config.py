@@ -49,10 +49,8 @@ class ConfigState:
 
     def modes(self) -> Json:
         """The modes for editors that do not know config options."""
-        return {
-            "currentModeId": self.mode,
-            "availableModes": [{**row, "id": row["value"]} for row in self._mode_rows()],
-        }
+        modes = [{"id": each.pop("value"), **each} for each in self._mode_rows()]
+        return {"currentModeId": self.mode, "availableModes": modes}
 
     def options(self) -> list[Json]:
         effort = [select("effort", "Effort", "thought_level", self.effort, self._effort_rows())]

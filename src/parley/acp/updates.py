@@ -168,14 +168,15 @@ class UpdateTranslator:
     def _show_user(self, message: User) -> list[Json]:
         content = message.message.content
         blocks = [Text({"type": "text", "text": content})] if isinstance(content, str) else content
+        shows_prompt = self._is_replay and message.isSynthetic is not True
         updates: list[Json] = []
         for block in blocks:
             match block:
                 case ToolResult():
                     updates += self._finish_call(block, message)
-                case Text() if self._is_replay:
+                case Text() if shows_prompt:
                     updates.append(chunk("user_message_chunk", block.text))
-                case Image() if self._is_replay and block.source.get("type") == "base64":
+                case Image() if shows_prompt and block.source.get("type") == "base64":
                     updates.append({"sessionUpdate": "user_message_chunk", "content": image_block(block.source)})
         return updates
 

@@ -140,13 +140,20 @@ def get_session_messages(
     env: Mapping[str, str] | None = None,
 ) -> list[SessionMessage]:
     """The messages on the current branch; empty if there is no such session."""
+    return paginate(read_conversation(session_id, directory, store, env), session_id, limit, offset)
+
+
+def read_conversation(
+    session_id: str, directory: str | None, store: str | None, env: Mapping[str, str] | None
+) -> list[Entry]:
+    """The messages on the current branch, as they are stored; empty if there is no such session."""
     if not is_uuid(session_id):
         return []
     try:
         entries = with_all_figures(SessionLookup(directory, store, env).store(session_id).read(session_id))
     except UnknownSession:
         return []
-    return paginate([entry for _, entry in conversation_entries(entries)], session_id, limit, offset)
+    return [entry for _, entry in conversation_entries(entries)]
 
 
 def list_subagents(

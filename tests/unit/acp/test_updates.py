@@ -144,3 +144,9 @@ def test_prompts_are_shown_only_when_a_session_is_replayed() -> None:
     assert UpdateTranslator("/work", is_replay=True).translate(prompt) == [
         {"sessionUpdate": "user_message_chunk", "content": text("Hello")}
     ]
+
+
+def test_messages_that_the_engine_wrote_are_not_shown_as_prompts() -> None:
+    reminder = message(type="user", message={"role": "user", "content": "The user ran /help"}, isSynthetic=True)
+
+    assert UpdateTranslator("/work", is_replay=True).translate(reminder) == []
