@@ -267,3 +267,22 @@ def test_stop_reasons(editor: Stage, turn: ScriptedTurn, flags: list[str], reaso
     report = editor.run("editor", [turn], steps=[["new"], say("Hi")], flags=flags)
 
     assert results(report)[1]["stopReason"] == reason
+
+
+def test_a_question_of_a_server_is_a_form(editor: Stage) -> None:
+    server = {
+        "name": "workshop",
+        "command": sys.executable,
+        "args": [str(paths.MCP_SERVERS / "workshop.py"), "stdio"],
+        "env": [],
+    }
+    steps = [["new", [server]], say("Greet me")]
+
+    report = editor.run(
+        "editor", [call("mcp__workshop__greet"), DONE], steps=steps, answers=["allow_once"], form={"name": "Ada"}
+    )
+    [form] = report.of("form")
+
+    assert form["message"] == "What is your name?"
+    assert list(form["mode"]["requestedSchema"]["properties"]) == ["name"]
+    assert "Ada" in str(report.requests[-1]["messages"][-1])
