@@ -36,8 +36,32 @@ def python(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
     return Stage(installed(client), tmp_path, partial)
 
 
+WAYS = [
+    ("pipe", False),
+    ("pipe", True),
+    ("websocket", False),
+    ("websocket", True),
+    ("sse", True),
+    ("direct", True),
+]
+"""How the TypeScript SDK reaches the engine, and whether it gets partial messages."""
+
+
+@pytest.fixture(scope="session", params=WAYS, ids=lambda way: f"{way[0]}-{'partial' if way[1] else 'whole'}")
+def way(request: pytest.FixtureRequest) -> tuple[str, bool]:
+    connection, is_partial = request.param
+    return str(connection), bool(is_partial)
+
+
 @pytest.fixture
-def typescript(typescript_sdk: Client, partial: bool, tmp_path: Path) -> Stage:
+def typescript(typescript_sdk: Client, way: tuple[str, bool], tmp_path: Path) -> Stage:
+    """The SDK on a pipe, and its network clients on a gateway."""
+    connection, is_partial = way
+    return Stage(typescript_sdk, tmp_path, is_partial, connection)
+
+
+@pytest.fixture
+def typescript_on_a_pipe(typescript_sdk: Client, partial: bool, tmp_path: Path) -> Stage:
     return Stage(typescript_sdk, tmp_path, partial)
 
 
@@ -55,10 +79,16 @@ def python_talk(python_sdk: Client, partial: bool, tmp_path_factory: pytest.Temp
 
 
 @pytest.fixture(scope="session")
-def typescript_hello(typescript_sdk: Client, partial: bool, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return Stage(typescript_sdk, tmp_path_factory.mktemp("hello"), partial).run("query", [HELLO], prompt="Hi")
+def typescript_hello(
+    typescript_sdk: Client, way: tuple[str, bool], tmp_path_factory: pytest.TempPathFactory
+) -> Report:
+    connection, is_partial = way
+    return Stage(typescript_sdk, tmp_path_factory.mktemp("hello"), is_partial, connection).run("query", [HELLO], prompt="Hi")
 
 
 @pytest.fixture(scope="session")
-def typescript_talk(typescript_sdk: Client, partial: bool, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return Stage(typescript_sdk, tmp_path_factory.mktemp("talk"), partial).run("stream", [FIRST, SECOND], steps=TALK)
+def typescript_talk(
+    typescript_sdk: Client, way: tuple[str, bool], tmp_path_factory: pytest.TempPathFactory
+) -> Report:
+    connection, is_partial = way
+    return Stage(typescript_sdk, tmp_path_factory.mktemp("talk"), is_partial, connection).run("stream", [FIRST, SECOND], steps=TALK)

@@ -8,6 +8,7 @@ requests that reached the model. Everything a run writes is below the stage's fo
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import json
 import os
@@ -69,6 +70,8 @@ class Stage:
     client: Client
     folder: Path
     partial: bool = False
+    connection: str = "pipe"
+    """How the client reaches the engine: `pipe`, or through a gateway with `websocket`, `sse` or `direct`."""
 
     @property
     def directory(self) -> Path:
@@ -82,16 +85,32 @@ class Stage:
         (self.folder / "prices.json").write_text(json.dumps(PRICES))
         with running(Script(turn=list(turns), at_end="repeat")) as server:
             environment = {**self._environment(server.url), **(env or {})}
-            stdout, stderr = self._drive(driver, {"engine": str(ENGINE), "partial": self.partial, **task}, environment)
+            task = {"engine": str(ENGINE), "partial": self.partial, **task}
+            if self.connection == "pipe":
+                stdout, stderr = self._drive(driver, task, environment)
+            else:
+                stdout, stderr = asyncio.run(self._drive_on_gateway(driver, task, environment))
         told = [json.loads(line) for line in stdout.splitlines()]
         return Report(self, [(what, value) for what, value in told], stderr, server.exchanges)
+
+    async def _drive_on_gateway(self, driver: str, task: dict[str, Any], environment: dict[str, str]) -> tuple[str, str]:
+        """What the driver writes, with what the server writes to stderr after its start."""
+        from tests.helpers.gateway import Server
+
+        options = ["--include-partial-messages"] if self.partial else ["--permission-mode=default"]
+        async with Server(self.folder, *options, root=self.directory, environment=environment) as server:
+            greeting = len(server.stderr)
+            gateway = {"kind": self.connection, "url": server.url, "token": server.token}
+            stdout, stderr = await asyncio.to_thread(self._drive, driver, {**task, "gateway": gateway}, environment)
+        return stdout, stderr + "".join(server.stderr[greeting:])
 
     def _drive(self, driver: str, task: dict[str, Any], environment: dict[str, str]) -> tuple[str, str]:
         program = self.client.program()
         assert program is not None
         if self.client.runs_with == "node":
+            flags = [] if self.connection == "pipe" else ["--experimental-websocket", "--no-warnings"]
             words = json.dumps({**task, "packages": str(self.client.place)})
-            return finish([program, str(DRIVERS / f"{driver}.mjs"), words], environment, self.directory)
+            return finish([program, *flags, str(DRIVERS / f"{driver}.mjs"), words], environment, self.directory)
         command = [str(DRIVERS / f"{driver}.py"), json.dumps(task)]
         if self.client.package != PYTHON:
             return finish([program, "-B", *command], environment, self.directory)

@@ -19,7 +19,11 @@ RUNS = [
     pytest.param(OLD_PYTHON, "query", [("list", "hook"), ("generator", "hook")], id=f"{OLD_PYTHON.version} query"),
     pytest.param(OLD_PYTHON, "client", CELLS, id=f"{OLD_PYTHON.version} client"),
     pytest.param(TYPESCRIPT, "query", CELLS, id=f"TypeScript {TYPESCRIPT.version} query"),
+    pytest.param(TYPESCRIPT, "websocket", CELLS, id=f"TypeScript {TYPESCRIPT.version} websocket"),
+    pytest.param(TYPESCRIPT, "sse", CELLS, id=f"TypeScript {TYPESCRIPT.version} event stream"),
+    pytest.param(TYPESCRIPT, "direct", CELLS, id=f"TypeScript {TYPESCRIPT.version} direct"),
 ]
+NETWORK = ("websocket", "sse", "direct")
 
 
 @pytest.mark.parametrize(("client", "door", "cells"), RUNS)
@@ -34,7 +38,8 @@ def test_no_callback_is_lost(tmp_path: Path, client: Client, door: str, cells: l
         for id, file in zip(ids, files, strict=True)
     ]
 
-    report = Stage(installed(client), tmp_path).run(
+    connection = door if door in NETWORK else "pipe"
+    report = Stage(installed(client), tmp_path, connection=connection).run(
         "asking",
         [ScriptedTurn(blocks=blocks), ScriptedTurn(text="Done.")] * len(cells),
         env={"CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY": str(CALLS)},

@@ -1,4 +1,7 @@
-"""The official TypeScript SDK drives our executable."""
+"""The official TypeScript SDK drives our executable: on a pipe, and with its network clients through a gateway.
+
+`DirectConnectTransport` and the browser entry are the packages as they are; see drivers/network.mjs.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +48,14 @@ def only(report: Report, wanted: str) -> list[Any]:
     return [message for message in report.messages if kind(message) == wanted]
 
 
+def spoken(report: Report) -> list[Any]:
+    """The messages, without the reports about prompts with an id: the client on event streams gives each one."""
+    return [message for message in report.messages if message["type"] != "command_lifecycle"]
+
+
 def texts(report: Report) -> list[str]:
-    spoken = [block for message in only(report, "assistant") for block in message["message"]["content"]]
-    return [block["text"] for block in spoken if block["type"] == "text"]
+    found = [block for message in only(report, "assistant") for block in message["message"]["content"]]
+    return [block["text"] for block in found if block["type"] == "text"]
 
 
 def test_the_sdk_brings_no_engine_of_its_own(typescript_sdk: Client) -> None:
@@ -58,28 +66,28 @@ def test_the_sdk_brings_no_engine_of_its_own(typescript_sdk: Client) -> None:
     assert not list(typescript_sdk.place.glob("node_modules/.bin/claude*"))
 
 
-def test_the_sdk_spawns_our_executable_itself_and_not_through_node(typescript: Stage) -> None:
-    report = typescript.run("query", [HELLO], prompt="Hi", spawn_ourselves=True)
+def test_the_sdk_spawns_our_executable_itself_and_not_through_node(typescript_on_a_pipe: Stage) -> None:
+    report = typescript_on_a_pipe.run("query", [HELLO], prompt="Hi", spawn_ourselves=True)
 
     (spawn,) = report.of("spawn")
     assert spawn["command"] == str(ENGINE)
     streams = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
-    assert spawn["args"] == [*streams, *(["--include-partial-messages"] if typescript.partial else [])]
+    assert spawn["args"] == [*streams, *(["--include-partial-messages"] if typescript_on_a_pipe.partial else [])]
     assert spawn["env"]["CLAUDE_CODE_ENTRYPOINT"] == "sdk-ts"
     assert report.of("exit") == [0]
 
 
 def test_a_prompt_is_answered_by_our_engine_in_the_order_of_the_protocol(typescript_hello: Report) -> None:
-    kinds = [kind(message) for message in typescript_hello.messages]
+    kinds = [kind(message) for message in spoken(typescript_hello)]
     assert kinds == order("assistant", "result", partial=typescript_hello.stage.partial)
     assert texts(typescript_hello) == ["Hello there."]
-    init = typescript_hello.messages[0]
+    (init,) = only(typescript_hello, "init")
     assert (init["parley_version"], init["claude_code_version"]) == (__version__, PROTOCOL_LEVEL)
     assert [conversation(request) for request in typescript_hello.requests] == [[("user", [said("Hi")])]]
 
 
 def test_the_result_reports_what_was_said_and_what_it_cost(typescript_hello: Report) -> None:
-    init, *_, result = typescript_hello.messages
+    init, *_, result = spoken(typescript_hello)
 
     assert result == {
         **result,
@@ -122,9 +130,9 @@ def test_the_second_prompt_of_a_stream_carries_the_first_turn(typescript_talk: R
 def test_an_interrupt_ends_the_turn_and_the_next_one_works(typescript: Stage) -> None:
     report = typescript.run("stream", [LONG, SECOND], steps=[["ask_and_interrupt", "Talk"], ["ask", "Again"]])
 
-    *spoken, second = texts(report)
+    *heard, second = texts(report)
     assert second == "Two."
-    assert "".join(LONG_TEXTS).startswith("".join(spoken))
+    assert "".join(LONG_TEXTS).startswith("".join(heard))
     assert report.of("receipt") == [{"still_queued": []}]
     interrupted, done = only(report, "result")
     assert (interrupted["subtype"], interrupted["terminal_reason"]) == ("error_during_execution", "aborted_streaming")
@@ -132,7 +140,7 @@ def test_an_interrupt_ends_the_turn_and_the_next_one_works(typescript: Stage) ->
     assert [exchange.complete for exchange in report.exchanges] == [False, True]
     assert conversation(report.requests[1]) == [
         ("user", [said("Talk")]),
-        ("assistant", [said(text) for text in spoken]),
+        ("assistant", [said(text) for text in heard]),
         ("user", [said("[Request interrupted by user]"), said("Again")]),
     ]
 
@@ -159,10 +167,10 @@ def test_the_initialization_result_is_what_the_engine_can_do(typescript: Stage) 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.status))
 @pytest.mark.parametrize("spawn_ourselves", [False, True], ids=["spawned", "spawned by us"])
 def test_an_error_of_the_api_is_thrown_and_the_engine_exits_non_zero(
-    typescript: Stage, fault: ScriptedError, spawn_ourselves: bool
+    typescript_on_a_pipe: Stage, fault: ScriptedError, spawn_ourselves: bool
 ) -> None:
     turn = ScriptedTurn(error=fault)
-    report = typescript.run("query", [turn], prompt="Hi", env=NO_RETRIES, spawn_ourselves=spawn_ourselves)
+    report = typescript_on_a_pipe.run("query", [turn], prompt="Hi", env=NO_RETRIES, spawn_ourselves=spawn_ourselves)
 
     (text,) = texts(report)
     assert f"{fault.status} {fault.message}" in text

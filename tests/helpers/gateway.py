@@ -27,10 +27,12 @@ def free_port() -> int:
 class Server:
     """`parley serve` in a process of its own, which can be killed and started again on the same port."""
 
-    def __init__(self, folder: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *options: str, root: Path | None = None, environment: dict[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.port = free_port()
-        self.root = folder / "root"
+        self.root = root or folder / "root"
         self.root.mkdir(exist_ok=True)
         self.token_file = folder / "token"
         self._options = options or ("--model", "offline")

@@ -34,7 +34,8 @@ from parley.settings.env_vars import is_truthy
 from parley.stores.base import Entry
 
 STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
-ASKS_CLIENTS = ("--permission-prompt-tool", "stdio", "--include-partial-messages")
+PARTIAL = "--include-partial-messages"
+ASKS_CLIENTS = ("--permission-prompt-tool", "stdio", PARTIAL)
 SERVER = Principal.administrator("server")
 DENIAL = "No answer came in time."
 
@@ -139,6 +140,11 @@ class SessionHub:
         row = self.database.row("SELECT tenant FROM sessions WHERE id=?", session_id)
         return row is not None and principal.may_see(row["tenant"])
 
+    def sends_partial(self, session_id: str) -> bool:
+        """Whether clients of a session get stream events unless they say otherwise."""
+        row = self.database.row("SELECT options FROM sessions WHERE id=?", session_id)
+        return row is not None and PARTIAL in self._argv(row)
+
     async def delete(self, principal: Principal, session_id: str) -> None:
         """Stop a session and forget it. Its transcript stays in the store. Raises Refusal."""
         require(principal, Scope.CREATE, "deleting a session")
@@ -184,6 +190,9 @@ class SessionHub:
         if row is None or not principal.may_see(row["tenant"]):
             raise Refusal("unknown_session", f"there is no session {session_id!r}")
         return row
+
+    def _argv(self, row: Row) -> tuple[str, ...]:
+        return (*self.settings.argv, *msgspec.json.decode(row["options"], type=list[str]))
 
     def _log_path(self, session_id: str) -> Path:
         return self.settings.state / "lines" / f"{session_id}.jsonl"
@@ -240,7 +249,7 @@ class SessionHub:
         if row is None:
             raise Refusal("unknown_session", f"there is no session {live.id!r}")
         start = EngineStart(
-            argv=(*self.settings.argv, *msgspec.json.decode(row["options"], type=list[str])),
+            argv=self._argv(row),
             cwd=row["cwd"],
             environment={**self.settings.environment, STATE_EVENTS: "1"},
             on_lines=live.on_lines,

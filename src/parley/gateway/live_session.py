@@ -495,7 +495,9 @@ class LiveSession:
 
     def _offer(self, number: int | None, line: bytes, skipped: Subscriber | None = None) -> None:
         for subscriber in self._subscribers:
-            if subscriber is not skipped:
+            if subscriber is skipped:
+                subscriber.skip(number)
+            else:
                 subscriber.offer(number, line)
 
     def _publish_own(self, subtype: str, **fields: Any) -> None:

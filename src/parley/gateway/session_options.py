@@ -28,6 +28,8 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_turns: int | UnsetType = UNSET
     max_budget_usd: float | UnsetType = UNSET
     effort: str | UnsetType = UNSET
+    include_partial_messages: bool = False
+    """Clients get stream events unless they connect with `?partial=false`."""
     args: list[str] | UnsetType = UNSET
     """Any further options of the command line. Needs the scope 'admin'."""
 
@@ -61,6 +63,8 @@ def parse_options(given: Any, principal: Principal) -> list[str]:
     for name, flag in (("allowed_tools", "--allowedTools"), ("disallowed_tools", "--disallowedTools")):
         if fields[name]:
             argv.append(f"{flag}={','.join(fields[name])}")
+    if options.include_partial_messages:
+        argv.append("--include-partial-messages")
     return [*argv, *(options.args or [])]
 
 

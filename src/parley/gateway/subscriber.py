@@ -36,6 +36,8 @@ class Subscriber:
         self._queued_bytes = 0
         self._is_live = False
         """Whether it has read the whole log, so that new lines go into the queue."""
+        self._skipped: set[int] = set()
+        """The numbers of lines after the cursor that it does not get."""
         self._is_closed = False
         self._wake = asyncio.Event()
 
@@ -52,6 +54,11 @@ class Subscriber:
                 self.resyncs += 1
         self._wake.set()
 
+    def skip(self, number: int | None) -> None:
+        """Leave out a line that is in the log, because this subscriber sent it."""
+        if number is not None:
+            self._skipped.add(number)
+
     def send(self, line: bytes) -> None:
         """Add a line for this subscriber alone: a reply to it."""
         self._queue.append((REPLY, line))
@@ -62,13 +69,15 @@ class Subscriber:
         while not self._is_closed:
             if self._queue:
                 batch, self._queue, self._queued_bytes = self._queue, [], 0
-                self.cursor = next((number for number, _ in reversed(batch) if number), self.cursor)
+                self._advance(next((number for number, _ in reversed(batch) if number), self.cursor))
                 return batch
             if not self._is_live:
                 stored = self._log.read(self.cursor)
                 if stored:
-                    self.cursor = stored[-1][0]
-                    wanted: list[Numbered] = [(number, line) for number, line in stored if self._wants(line)]
+                    wanted: list[Numbered] = [
+                        (number, line) for number, line in stored if number not in self._skipped and self._wants(line)
+                    ]
+                    self._advance(stored[-1][0])
                     if wanted:
                         return wanted
                     continue
@@ -76,6 +85,11 @@ class Subscriber:
             self._wake.clear()
             await self._wake.wait()
         return []
+
+    def _advance(self, cursor: int) -> None:
+        self.cursor = cursor
+        if self._skipped:
+            self._skipped = {number for number in self._skipped if number > cursor}
 
     def close(self) -> None:
         self._is_closed = True

@@ -1,6 +1,6 @@
 // A hook or `canUseTool`, asked about many calls at once. All wait until all have come; then the last answers first.
 
-import { options, sdk, task, tell, tellError, user } from "./telling.mjs";
+import { options, query, task, tell, tellError, user } from "./telling.mjs";
 
 function gate(expected) {
   const waiting = [];
@@ -30,8 +30,11 @@ async function* one(content) {
 try {
   for (const [form, kind] of task.cells) {
     const prompt = form === "string" ? "go" : one(form === "list" ? [{ type: "text", text: "go" }] : "go");
-    for await (const message of sdk.query({ prompt, options: { ...options(), ...chosen(kind) } }))
-      if (message.type === "result") tell("message", message);
+    for await (const message of await query({ prompt, options: { ...options(), ...chosen(kind) } })) {
+      if (message.type !== "result") continue;
+      tell("message", message);
+      if (task.gateway) break;
+    }
   }
 } catch (flaw) {
   tellError(flaw);

@@ -1,6 +1,6 @@
 // `query()`: one prompt, a text or a list of content blocks, to the end.
 
-import { options, sdk, task, tell, tellError, user } from "./telling.mjs";
+import { options, query, task, tell, tellError, user } from "./telling.mjs";
 
 async function* onePrompt(content) {
   yield user(content);
@@ -8,7 +8,10 @@ async function* onePrompt(content) {
 
 try {
   const prompt = typeof task.prompt === "string" ? task.prompt : onePrompt(task.prompt);
-  for await (const message of sdk.query({ prompt, options: options() })) tell("message", message);
+  for await (const message of await query({ prompt, options: options() })) {
+    tell("message", message);
+    if (task.gateway && message.type === "result") break; // a socket stays open after its last prompt
+  }
 } catch (flaw) {
   tellError(flaw);
 }

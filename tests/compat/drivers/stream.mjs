@@ -1,6 +1,6 @@
 // `query()` with a stream of prompts: one step after the other with one engine.
 
-import { options, sdk, task, tell, tellError, user } from "./telling.mjs";
+import { options, query, task, tell, tellError, user } from "./telling.mjs";
 
 let handOver;
 let next = new Promise((resolve) => (handOver = resolve));
@@ -13,7 +13,7 @@ async function* prompts() {
   }
 }
 
-const conversation = sdk.query({ prompt: prompts(), options: options() });
+const conversation = await query({ prompt: prompts(), options: options() });
 
 async function untilResult(seen = () => {}) {
   for (;;) {
@@ -60,6 +60,7 @@ const steps = {
 try {
   for (const [name, ...values] of task.steps) await steps[name](...values);
   handOver(null);
+  if (task.gateway) conversation.close(); // a socket stays open after its last prompt
   for await (const message of conversation) tell("message", message);
 } catch (flaw) {
   tellError(flaw);

@@ -35,6 +35,14 @@ function spawned({ command, args, cwd, env, signal }) {
   return child;
 }
 
+/** The SDK's query: over a pipe or DirectConnect the package itself, over other connections its browser entry. */
+export async function query({ prompt, options: { canUseTool, hooks, mcpServers, ...rest } }) {
+  const callbacks = { canUseTool, hooks, mcpServers };
+  if (!task.gateway) return sdk.query({ prompt, options: { ...rest, ...callbacks } });
+  const { connect } = await import("./network.mjs");
+  return connect(prompt, callbacks);
+}
+
 export function user(content) {
   return { type: "user", message: { role: "user", content }, parent_tool_use_id: null };
 }

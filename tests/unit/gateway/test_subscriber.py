@@ -35,6 +35,19 @@ async def test_the_lines_that_were_missed_come_first(log: LineLog) -> None:
     assert subscriber.cursor == 4
 
 
+async def test_a_subscriber_does_not_get_back_what_it_sent(log: LineLog) -> None:
+    sender = Subscriber(log, 0, max_bytes=20)
+    sender.skip(log.append(b"mine, before the first take"))
+    publish(log, [sender], b"answer")
+    assert await sender.take() == [(2, b"answer")]
+    waiting = asyncio.create_task(sender.take())
+    await asyncio.sleep(0)
+    sender.skip(log.append(b"mine"))
+    publish(log, [sender], b"too much for the queue")
+    assert await waiting == [(4, b"too much for the queue")]
+    assert (sender.resyncs, sender.cursor) == (1, 4)
+
+
 async def test_lines_that_are_not_stored_reach_only_those_who_are_there(log: LineLog) -> None:
     early, late = Subscriber(log, 0), Subscriber(log, 0)
     waiting = asyncio.create_task(early.take())

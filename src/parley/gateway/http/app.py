@@ -161,7 +161,7 @@ class Api:
         require(principal, Scope.VIEW, "reading a session")
         session = self._session(request, principal)
         after = request.headers.get("last-event-id") or request.query_params.get("from_sequence_num") or "0"
-        client = attach(QueryParams({"after": after}), session, principal, self._hub)
+        client = attach(QueryParams({**request.query_params, "after": after}), session, principal, self._hub)
         key = session.id, principal.name
         self._streams[key] = client
 

@@ -4,7 +4,7 @@
 /sessions/ID/ws         an existing one
     ?after=N            first the lines after line N; without it, new lines only
     ?numbered=true      every frame is `N<TAB>LINE`; N is empty for lines that are not stored
-    ?partial=true       with stream events
+    ?partial=true       with stream events; the default of a session with `--include-partial-messages`
     ?cwd=DIR            the directory of a new session
 """
 
@@ -113,9 +113,8 @@ def attach(query: QueryParams, session: LiveSession, principal: Principal, hub: 
     given = query.get("after")
     if given is not None and not (given.isascii() and given.isdigit()):
         raise Refusal("invalid_cursor", f"after must be the number of a line, not {given!r:.50}")
-    wants = LineFilter(
-        numbered=is_on(query, "numbered"), partial=is_on(query, "partial"), state_events=hub.settings.sends_states
-    )
+    partial = is_on(query, "partial") if "partial" in query else hub.sends_partial(session.id)
+    wants = LineFilter(numbered=is_on(query, "numbered"), partial=partial, state_events=hub.settings.sends_states)
     return session.attach(principal, None if given is None else int(given), wants)
 
 
