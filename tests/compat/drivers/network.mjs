@@ -12,23 +12,24 @@ const headers = { Authorization: `Bearer ${token}` };
 const installed = createRequire(`${task.packages}/`).resolve("@anthropic-ai/claude-agent-sdk/browser");
 export const browser = await import(pathToFileURL(installed));
 
-export function connect(prompt, callbacks) {
-  return connections[kind](prompt, callbacks);
+/** `session`: the id of a session, and for event streams the last number that was seen of it. */
+export function connect(prompt, callbacks, session) {
+  return connections[kind](prompt, callbacks, session);
 }
 
 const connections = {
   /** The token comes in the first frame: browsers cannot set headers of a WebSocket. */
-  websocket: (prompt, callbacks) => {
-    const path = task.session ? `/sessions/${task.session}/ws` : "/ws";
+  websocket: (prompt, callbacks, { id }) => {
+    const path = id ? `/sessions/${id}/ws` : "/ws";
     const authMessage = { type: "auth", credential: { type: "oauth", token } };
     const websocket = { url: `${socketUrl}${path}?partial=${task.partial}`, authMessage };
     return browser.query({ prompt: asStream(prompt), ...callbacks, websocket });
   },
-  sse: async (prompt, callbacks) => {
-    const sessionId = task.session ?? (await createSession());
+  sse: async (prompt, callbacks, { id, last }) => {
+    const sessionId = id ?? (await createSession());
     const sendUrl = `${url}/v1/code/sessions/${sessionId}/events`;
     const streamUrl = `${sendUrl}/stream?partial=${task.partial}`;
-    const sse = { streamUrl, sendUrl, sessionId, headers, fromSequenceNum: task.from };
+    const sse = { streamUrl, sendUrl, sessionId, headers, fromSequenceNum: last };
     return browser.query({ prompt: asStream(prompt), ...callbacks, sse });
   },
   direct: (prompt, callbacks) =>

@@ -36,11 +36,11 @@ function spawned({ command, args, cwd, env, signal }) {
 }
 
 /** The SDK's query: over a pipe or DirectConnect the package itself, over other connections its browser entry. */
-export async function query({ prompt, options: { canUseTool, hooks, mcpServers, ...rest } }) {
+export async function query({ prompt, options: { canUseTool, hooks, mcpServers, ...rest }, ...session }) {
   const callbacks = { canUseTool, hooks, mcpServers };
   if (!task.gateway) return sdk.query({ prompt, options: { ...rest, ...callbacks } });
   const { connect } = await import("./network.mjs");
-  return connect(prompt, callbacks);
+  return connect(prompt, callbacks, session);
 }
 
 export function user(content) {
