@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
@@ -35,6 +37,11 @@ from parley.protocol.base import Json
 
 BODY_BYTES = 64 * 1024 * 1024
 """The longest body of a request."""
+
+CORS_HEADERS = ("Authorization", "Content-Type", "Last-Event-ID")
+"""The headers that pages of other origins may send."""
+CORS_SECONDS = 600
+"""How long a browser remembers that an origin is allowed."""
 
 Handler = Callable[[Request, Principal], Awaitable[Response]]
 
@@ -74,7 +81,8 @@ class Api:
                 Route("/healthz", self.health),
                 Route("/readyz", self.ready),
                 self._route("GET", "/metrics", self.show_metrics),
-            ]
+            ],
+            middleware=[cors(self._gate.origins)],
         )
 
     def _route(self, method: str, path: str, handler: Handler) -> Route:
@@ -275,6 +283,17 @@ class Api:
 
     def _session(self, request: Request, principal: Principal) -> LiveSession:
         return self._hub.get(principal, request.path_params["session_id"])
+
+
+def cors(origins: frozenset[str]) -> Middleware:
+    """Lets pages of other origins call the API. They send their token themselves: no cookie is ever accepted."""
+    return Middleware(
+        CORSMiddleware,
+        allow_origins=sorted(origins),
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=CORS_HEADERS,
+        max_age=CORS_SECONDS,
+    )
 
 
 def json_response(value: Any, status: int = 200) -> Response:
