@@ -79,16 +79,14 @@ def python_talk(python_sdk: Client, partial: bool, tmp_path_factory: pytest.Temp
 
 
 @pytest.fixture(scope="session")
-def typescript_hello(
-    typescript_sdk: Client, way: tuple[str, bool], tmp_path_factory: pytest.TempPathFactory
-) -> Report:
+def typescript_hello(typescript_sdk: Client, way: tuple[str, bool], tmp_path_factory: pytest.TempPathFactory) -> Report:
     connection, is_partial = way
-    return Stage(typescript_sdk, tmp_path_factory.mktemp("hello"), is_partial, connection).run("query", [HELLO], prompt="Hi")
+    stage = Stage(typescript_sdk, tmp_path_factory.mktemp("hello"), is_partial, connection)
+    return stage.run("query", [HELLO], prompt="Hi")
 
 
 @pytest.fixture(scope="session")
-def typescript_talk(
-    typescript_sdk: Client, way: tuple[str, bool], tmp_path_factory: pytest.TempPathFactory
-) -> Report:
+def typescript_talk(typescript_sdk: Client, way: tuple[str, bool], tmp_path_factory: pytest.TempPathFactory) -> Report:
     connection, is_partial = way
-    return Stage(typescript_sdk, tmp_path_factory.mktemp("talk"), is_partial, connection).run("stream", [FIRST, SECOND], steps=TALK)
+    stage = Stage(typescript_sdk, tmp_path_factory.mktemp("talk"), is_partial, connection)
+    return stage.run("stream", [FIRST, SECOND], steps=TALK)

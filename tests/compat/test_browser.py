@@ -27,10 +27,10 @@ pytest_plugins = ["tests.compat.clients"]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGE_SECONDS = 90
 KINDS = ["websocket", "sse"]
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync --disable-dev-shm-usage"
-).split()
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-quic"),
+]
 
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None, reason="there is no Chromium on this machine; install the package chromium"
@@ -76,16 +76,17 @@ async def visit(origin: str, told: queue.Queue[Any], profile: Path) -> list[tupl
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    found = []
+    found: list[tuple[str, Any]] = []
     try:
         while not found or found[-1][0] != "end":
-            found.append(tuple(await asyncio.to_thread(told.get, timeout=PAGE_SECONDS)))
+            what, value = await asyncio.to_thread(told.get, timeout=PAGE_SECONDS)
+            found.append((what, value))
     except queue.Empty:
         pytest.fail(f"the page did not end within {PAGE_SECONDS} s; it told {found}")
     finally:
         browser.terminate()
         await browser.wait()
-    return [(what, value) for what, value in found]
+    return found
 
 
 async def run_page(client: Client, folder: Path, turns: list[ScriptedTurn], *, is_allowed: bool) -> list[Any]:

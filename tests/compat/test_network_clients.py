@@ -1,4 +1,4 @@
-"""What only the network clients of the official TypeScript SDK do. Their other checks are those of test_typescript.py."""
+"""What only the network clients of the TypeScript SDK do. Their other checks are those of test_typescript.py."""
 
 from __future__ import annotations
 

@@ -231,7 +231,13 @@ def check_mistyped(word: str, parsed: ParsedArgs) -> None:
 def is_driven(options: CliOptions) -> bool:
     """Whether a client exchanges messages with us."""
     streams = ("stream-json", "message")
-    return bool(options.stdio or options.dialect or options.input_format in streams or options.output_format in streams)
+    return bool(
+        options.stdio
+        or options.dialect
+        or options.sdk_url
+        or options.input_format in streams
+        or options.output_format in streams
+    )
 
 
 def write_text(text: str) -> int:
@@ -264,6 +270,8 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
         from parley.cli.help import write_help
 
         return write_help()
+    if options.sdk_url is not None:
+        return start_dialed_out(options, prompt, warned)
     over_stdio = options.stdio or (options.dialect is not None and serves_stdio(options))
     streaming_in = options.input_format == "stream-json" or over_stdio
     streaming_out = options.output_format in ("stream-json", "message") or over_stdio
@@ -312,6 +320,24 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
         return run_session(options, None if streaming_in else prompt, pending, warned)
     except MissingPrompt as exc:
         raise UsageError(describe_missing_prompt(options, str(exc))) from None
+
+
+def start_dialed_out(options: CliOptions, prompt: str, warned: tuple[str, ...]) -> int:
+    """Serve a session to the server of `--sdk-url`. Raises UsageError, SessionError."""
+    from parley.cli.dial_out import dialed_out
+
+    assert options.sdk_url is not None
+    if prompt.strip():  # some hosts give one to satisfy --print
+        ignored = "the prompt on the command line is ignored: with --sdk-url, the server sends the prompts"
+        warn(ignored)
+        warned = (*warned, ignored)
+    defaults = {
+        "input_format": options.input_format or "stream-json",
+        "output_format": options.output_format or "stream-json",
+        "permission_prompt_tool": options.permission_prompt_tool or "stdio",
+    }
+    with dialed_out(options.sdk_url):
+        return start(options.replace(sdk_url=None, print=True, verbose=True, **defaults), "", warned)
 
 
 def describe_missing_prompt(options: CliOptions, reason: str = "") -> str:

@@ -16,7 +16,7 @@ import sys
 from parley.settings.secret_variables import is_secret
 
 SECRET_OPTIONS = frozenset(
-    {b"--api-key", b"--settings", b"--managed-settings", b"--mcp-config", b"--store", b"--agents"}
+    {b"--api-key", b"--settings", b"--managed-settings", b"--mcp-config", b"--store", b"--agents", b"--sdk-url"}
 )
 """Options whose value is a key, a URL with a password, or JSON that may contain a secret."""
 

@@ -264,6 +264,13 @@ class RunOptions(OptionGroup):
         help="The format of messages: stream-json, spec001, miriad, jsonrpc, a dialect of an installed package, or "
         "auto to detect the dialect from the first line.",
     )
+    sdk_url: Option[str | None] = Option(
+        TEXT,
+        "--sdk-url",
+        metavar="URL",
+        help="Connect to this WebSocket server and exchange messages with it instead of over stdin and stdout. The "
+        "variable CLAUDE_CODE_SESSION_ACCESS_TOKEN is sent as a bearer token.",
+    )
 
 
 class ClientOptions(OptionGroup):
@@ -750,12 +757,6 @@ class UnusedOptions(OptionGroup):
     )
     channels: Option[tuple[str, ...] | None] = Option(
         COMMAS, "--channels", metavar="NAME", help="Accepted, no effect: MCP servers cannot push prompts."
-    )
-    sdk_url: Option[str | None] = Option(
-        TEXT,
-        "--sdk-url",
-        metavar="URL",
-        help="Accepted, no effect: the engine communicates only over stdin and stdout.",
     )
     background: Option[bool] = Option(
         SWITCH, "--bg", "--background", help="Accepted, no effect: the session runs in the foreground."
