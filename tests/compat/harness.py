@@ -89,11 +89,11 @@ class Stage:
             if self.connection == "pipe":
                 stdout, stderr = self._drive(driver, task, environment)
             else:
-                stdout, stderr = asyncio.run(self._drive_on_gateway(driver, task, environment))
+                stdout, stderr = asyncio.run(self._drive_network(driver, task, environment))
         told = [json.loads(line) for line in stdout.splitlines()]
         return Report(self, [(what, value) for what, value in told], stderr, server.exchanges)
 
-    async def _drive_on_gateway(self, driver: str, task: dict[str, Any], environment: dict[str, str]) -> tuple[str, str]:
+    async def _drive_network(self, driver: str, task: dict[str, Any], environment: dict[str, str]) -> tuple[str, str]:
         """What the driver writes, with what the server writes to stderr after its start."""
         from tests.helpers.gateway import Server
 

@@ -86,6 +86,15 @@ class Client:
         self.number = number
         self.principal = principal
         self.subscriber = subscriber
+        self.successor: Client | None = None
+        """The connection that continues this one."""
+
+    def send(self, line: bytes) -> None:
+        """Send a line to this client alone, on its latest connection."""
+        latest = self
+        while latest.successor is not None:
+            latest = latest.successor
+        latest.subscriber.send(line)
 
     def request_key(self, request_id: object) -> str:
         """The id of a request of this client, as the engine knows it."""
@@ -138,6 +147,8 @@ class LiveSession:
         self._own_uuids: set[str] = set()
         """The ids that we gave to prompts without one."""
         self._subscribers: list[Subscriber] = []
+        self._stream_clients: dict[str, Client] = {}
+        """The last client with an event stream, by token."""
 
     # Clients.
 
@@ -146,12 +157,38 @@ class LiveSession:
         if after is not None and after > self.log.last:
             text = f"the session has {self.log.last} lines, so it cannot continue after line {after}"
             raise Refusal("cursor_in_the_future", text)
-        self._clients_seen += 1
-        client = Client(
-            self._clients_seen, principal, Subscriber(self.log, self.log.last if after is None else after, wants)
-        )
+        client = self._make_client(principal, self.log.last if after is None else after, wants)
         self.clients.append(client)
         self._subscribers.append(client.subscriber)
+        return client
+
+    def _make_client(
+        self, principal: Principal, after: int, wants: Callable[[bytes], bool] = lambda line: True
+    ) -> Client:
+        self._clients_seen += 1
+        return Client(self._clients_seen, principal, Subscriber(self.log, after, wants))
+
+    def attach_stream(self, principal: Principal, after: int, wants: Callable[[bytes], bool]) -> Client:
+        """Connect an official client with an event stream. Raises Refusal.
+
+        Such a client connects again by itself, without a new `initialize`. It continues what it declared and asked.
+        """
+        client = self.attach(principal, after, wants)
+        earlier = self.stream_client(principal)
+        self._stream_clients[principal.name] = earlier.successor = client
+        for reply in earlier.subscriber.take_replies():
+            client.subscriber.send(reply)
+        if self._owner in (None, earlier) and self._declared_by() == principal.name:
+            self._owner = client
+            for waiting in self._callbacks.values():
+                client.subscriber.send(waiting)
+        return client
+
+    def stream_client(self, principal: Principal) -> Client:
+        """Who sends what is posted without a connection. Replies wait for its event stream."""
+        client = self._stream_clients.get(principal.name)
+        if client is None:
+            client = self._stream_clients[principal.name] = self._make_client(principal, self.log.last)
         return client
 
     def detach(self, client: Client) -> None:
@@ -209,7 +246,7 @@ class LiveSession:
         asked = head.request_id
 
         def reply(response: bytes) -> None:
-            client.subscriber.send(response)
+            client.send(response)
             if self._owner is client and request["subtype"] == "initialize":
                 for waiting in self._callbacks.values():
                     client.subscriber.send(waiting)
@@ -233,6 +270,11 @@ class LiveSession:
                 *(msgspec.json.encode(request), client.principal.name, self.id),
             )
         return request
+
+    def _declared_by(self) -> str | None:
+        """The token of the client whose `initialize` the engine has."""
+        row = self._database.row("SELECT callbacks_of FROM sessions WHERE id=?", self.id)
+        return None if row is None else row["callbacks_of"]
 
     def request(self, principal: Principal, request: Json) -> asyncio.Future[bytes]:
         """Send a control request without a connection; the future gets the line of the reply. Raises Refusal."""

@@ -64,6 +64,12 @@ class Subscriber:
         self._queue.append((REPLY, line))
         self._wake.set()
 
+    def take_replies(self) -> list[bytes]:
+        """The replies that nobody has taken."""
+        replies = [line for number, line in self._queue if number == REPLY]
+        self._queue = [kept for kept in self._queue if kept[0] != REPLY]
+        return replies
+
     async def take(self) -> list[Numbered]:
         """Wait for lines; empty when the subscriber is closed. Raises SessionError."""
         while not self._is_closed:

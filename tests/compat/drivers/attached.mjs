@@ -17,24 +17,30 @@ function callbacks() {
   };
 }
 
-/** Send a prompt on a new connection and read until its result; the connection stays open for `use`. */
-async function ask(content, session, use) {
-  let finish;
-  const finished = new Promise((resolve) => (finish = resolve));
+/** Send a prompt on a new connection, then what `use` hands to `send`. */
+async function converse(content, session, use) {
+  let handOver;
+  let next = new Promise((resolve) => (handOver = resolve));
   async function* prompts() {
     yield { ...user(content), uuid: session.id ? crypto.randomUUID() : uuid };
-    await finished;
+    for (let more = await next; more !== null; more = await next) {
+      next = new Promise((resolve) => (handOver = resolve));
+      yield user(more);
+    }
   }
   const conversation = await query({ prompt: prompts(), options: { ...options(), ...callbacks() }, ...session });
   let id;
-  for (;;) {
-    const { value: message } = await conversation.next();
-    tell("message", message);
-    id = message.session_id ?? id;
-    if (message.type === "result") break;
+  async function untilResult() {
+    for (;;) {
+      const { value: message } = await conversation.next();
+      tell("message", message);
+      id = message.session_id ?? id;
+      if (message.type === "result") return;
+    }
   }
-  await use(conversation);
-  finish();
+  await untilResult();
+  await use(conversation, async (more) => (handOver(more), await untilResult()));
+  handOver(null);
   const last = kind === "sse" ? browser.getSseLastSequenceNum(conversation) : undefined;
   if (kind === "sse") tell("dropped", browser.getSseDropCounts(conversation));
   conversation.close();
@@ -42,19 +48,19 @@ async function ask(content, session, use) {
 }
 
 try {
-  const session = await ask("Make it", {}, async (conversation) => {
+  const session = await converse("Make it", {}, async (conversation, send) => {
     tell("rewound", await conversation.rewindFiles(uuid));
-    await conversation.setPermissionMode("plan");
     tell("servers", await conversation.mcpServerStatus());
-    if (kind === "sse") {
-      tell("suspended", browser.suspendSseStream(conversation));
-      tell("resumed", browser.resumeSseStream(conversation));
-      tell("commands", await conversation.supportedCommands());
-    }
+    if (kind !== "sse") return;
+    // The stream is opened again without a new `initialize`; the callbacks must still be found.
+    tell("suspended", browser.suspendSseStream(conversation));
+    tell("resumed", browser.resumeSseStream(conversation));
+    await send("And the secret?");
+    tell("commands", await conversation.supportedCommands());
   });
   tell("first", session);
   // A DirectConnectTransport always makes a session of its own.
-  if (kind !== "direct") await ask("Again", session, async () => {});
+  if (kind !== "direct") await converse("Again", session, async () => {});
 } catch (flaw) {
   tellError(flaw);
 }

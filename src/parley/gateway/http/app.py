@@ -26,9 +26,9 @@ from parley.gateway.http.event_stream import (
     format_event,
     read_client_events,
 )
-from parley.gateway.http.sockets import attach, serve_socket
+from parley.gateway.http.sockets import attach, make_filter, read_cursor, serve_socket
 from parley.gateway.hub import SessionHub
-from parley.gateway.live_session import Client, LiveSession
+from parley.gateway.live_session import LiveSession
 from parley.gateway.questions import Question
 from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import require
@@ -52,8 +52,6 @@ class Api:
     def __init__(self, gate: Gate, hub: SessionHub) -> None:
         self._gate = gate
         self._hub = hub
-        self._streams: dict[tuple[str, str], Client] = {}
-        """The official clients on event streams, by session and token."""
 
     def app(self) -> Starlette:
         return Starlette(
@@ -169,17 +167,14 @@ class Api:
         require(principal, Scope.VIEW, "reading a session")
         session = self._session(request, principal)
         after = request.headers.get("last-event-id") or request.query_params.get("from_sequence_num") or "0"
-        client = attach(QueryParams({**request.query_params, "after": after}), session, principal, self._hub)
-        key = session.id, principal.name
-        self._streams[key] = client
+        query = QueryParams({**request.query_params, "after": after})
+        client = session.attach_stream(principal, read_cursor(query) or 0, make_filter(query, session, self._hub))
 
         async def take() -> bytes:
             return b"".join(map(format_client_event, await client.subscriber.take()))
 
         def close() -> None:
             session.detach(client)
-            if self._streams.get(key) is client:
-                del self._streams[key]
 
         return EventStream(take, close)
 
@@ -189,11 +184,8 @@ class Api:
             lines = read_client_events(await read_body(request))
         except ValueError as exc:
             raise Refusal("invalid_body", str(exc)) from None
-        client = self._streams.get((session.id, principal.name))
-        if client is None:
-            raise Refusal("no_stream", "open the event stream of the session first: it carries the replies")
         for line in lines:
-            session.receive(client, line)
+            session.receive(session.stream_client(principal), line)
         return json_response({}, 202)
 
     # Questions.

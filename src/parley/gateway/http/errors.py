@@ -23,7 +23,6 @@ STATUS = {
     "invalid_line": 400,
     "invalid_options": 400,
     "name_taken": 409,
-    "no_stream": 409,
     "not_found": 404,
     "outside_roots": 403,
     "question_withdrawn": 409,

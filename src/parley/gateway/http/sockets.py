@@ -110,12 +110,20 @@ def open_session(socket: WebSocket, hub: SessionHub, principal: Principal) -> Li
 
 def attach(query: QueryParams, session: LiveSession, principal: Principal, hub: SessionHub) -> Client:
     """Raises Refusal, SessionError."""
+    return session.attach(principal, read_cursor(query), make_filter(query, session, hub))
+
+
+def read_cursor(query: QueryParams) -> int | None:
+    """Raises Refusal."""
     given = query.get("after")
     if given is not None and not (given.isascii() and given.isdigit()):
         raise Refusal("invalid_cursor", f"after must be the number of a line, not {given!r:.50}")
+    return None if given is None else int(given)
+
+
+def make_filter(query: QueryParams, session: LiveSession, hub: SessionHub) -> LineFilter:
     partial = is_on(query, "partial") if "partial" in query else hub.sends_partial(session.id)
-    wants = LineFilter(numbered=is_on(query, "numbered"), partial=partial, state_events=hub.settings.sends_states)
-    return session.attach(principal, None if given is None else int(given), wants)
+    return LineFilter(numbered=is_on(query, "numbered"), partial=partial, state_events=hub.settings.sends_states)
 
 
 def is_on(query: QueryParams, name: str) -> bool:
