@@ -63,9 +63,9 @@ def test_the_file_is_private(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_opened_or_written_says_why(tmp_path: Path) -> None:
-    with pytest.raises(SessionError, match="cannot open .*missing/lines: No such file or directory"):
+    with pytest.raises(SessionError, match=r"cannot open .*missing/lines: No such file or directory"):
         LineLog(tmp_path / "missing" / "lines")
     log = LineLog(tmp_path / "lines")
     log.close()
-    with pytest.raises(SessionError, match="cannot write .*lines: Bad file descriptor"):
+    with pytest.raises(SessionError, match=r"cannot write .*lines: Bad file descriptor"):
         log.append(b"x")

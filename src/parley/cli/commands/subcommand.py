@@ -26,6 +26,8 @@ from parley.protocol.base import Struct
 from parley.protocol.options import BY_FLAG, CliOptions, is_flag, parse
 
 MAX_DIGITS = 15
+MAX_USAGE_FLAGS = 10
+"""A usage line with more flags cannot be read; the list below it has them all."""
 
 
 class GivenArgs(Struct, frozen=True, kw_only=True):
@@ -186,6 +188,8 @@ def usage_line(command: Command, name: str) -> str:
     """`parley sessions show SESSION [--json] [session options]`."""
     action = command.actions[name]
     flags = [f"[{flag.names.split()[0]}{f' {flag.metavar}' if flag.metavar else ''}]" for flag in action.flags]
+    if len(flags) > MAX_USAGE_FLAGS:
+        flags = ["[options]"]
     options = ["[session options]"] if action.takes_options else []
     return " ".join(filter(None, ["parley", command.name, name, action.arguments, *flags, *options]))
 
