@@ -79,7 +79,8 @@ class SessionHub:
         """Raises SessionError."""
         self.settings = settings
         try:
-            (settings.state / "lines").mkdir(mode=0o700, parents=True, exist_ok=True)
+            settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (settings.state / "lines").mkdir(mode=0o700, exist_ok=True)
         except OSError as exc:
             raise SessionError(f"cannot create {settings.state}: {exc.strerror}") from None
         self.database = Database(settings.state / "gateway.db")
