@@ -91,7 +91,8 @@ class GitWorktrees:
         path, branch = str(make_folder(top) / name), branch_of(name)
         if exists(path) or await self._commit(top, f"refs/heads/{branch}"):
             raise ToolError(
-                f"There is already a worktree or branch {branch}. Choose another name, or enter it by path."
+                f"A worktree or branch named {branch} already exists. "
+                "Choose another name, or enter that worktree by its path."
             )
         base = await self._commit(top, "HEAD")
         if not base:

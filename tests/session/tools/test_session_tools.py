@@ -356,7 +356,7 @@ async def test_a_worktree_is_entered_and_left_only_as_it_should_be(project: Path
         "t4": "Give either name or path, not both.",
         "t5": "is not a worktree of this repository",
         "t7": "in the worktree",
-        "t9": "There is already a worktree or branch",
+        "t9": "A worktree or branch named",
         "t11": "was not created by EnterWorktree: leave it with action 'keep'",
         "t12": "InputValidationError",
     }

@@ -8,7 +8,7 @@ The conversation's own model writes the summary, with fallbacks (summary.py) tha
 conversation that is too long can always continue. A compaction fails only if the backend does not answer; then
 nothing has changed.
 
-See also: `compaction.py` decides when and what is kept, `memory/summarizer.py` compacts with a long-term memory.
+See also: `history.py` decides when and what is kept, `memory/summarizer.py` compacts with a long-term memory.
 """
 
 from __future__ import annotations
