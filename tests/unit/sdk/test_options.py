@@ -350,6 +350,7 @@ THE_CLIENTS_OWN = {
     "load_timeout_ms": "test_a_session_continues_from_a_store_where_the_disk_is_empty",
     "engine": "test_both_engines_send_the_same_lines_and_keys",
     "workers": "test_sessions_go_to_the_worker_with_the_fewest",
+    "token": "test_a_conversation_with_callbacks",
     "on_elicitation": "answered by the client",
     "on_user_dialog": "answered by the client",
     "budget": "test_a_spent_budget_starts_no_turn",

@@ -84,7 +84,9 @@ def test_extras_are_named_as_pip_takes_them(run: Any) -> None:
     detail = checks(run("doctor", "--json", ANTHROPIC_MODEL="offline"))["extras"][1]
 
     assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev", "docs", "plots"}
-    assert detail.startswith("installed: mcp, tui, otel, postgres; not installed: ")  # the development environment
+    assert detail.startswith(
+        "installed: mcp, tui, gateway, otel, postgres; not installed: "
+    )  # the development environment
     assert "bedrock (Claude on Amazon Bedrock)" in detail
     assert detail.endswith("pip install '.[NAME]')")
 

@@ -17,6 +17,7 @@ from parley.version import PROTOCOL_LEVEL, __version__, how_to_install
 EXTRAS = {
     "mcp": ("MCP servers with a URL", ("mcp",)),
     "tui": ("Markdown and colours at a terminal", ("rich", "markdown_it")),
+    "gateway": ("parley serve", ("starlette", "uvicorn", "uvloop", "websockets")),
     "otel": ("OpenTelemetry traces", ("opentelemetry.sdk",)),
     "postgres": ("sessions in PostgreSQL", ("psycopg",)),
     "bedrock": ("Claude on Amazon Bedrock", ("anthropic", "botocore")),
