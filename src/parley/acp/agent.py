@@ -36,7 +36,7 @@ REFUSED = {
     "providers": "the model and its server are set by the options of `parley acp`",
     "nes": "Parley does not predict edits",
     "document": "Parley reads files when a tool needs them",
-    "mcp": "MCP servers behind the editor's connection are not supported; give servers with stdio, http or sse",
+    "mcp": "MCP servers that the editor relays are not supported; give servers with stdio, http or sse",
     "logout": "Parley uses API keys only, and keeps no login",
 }
 

@@ -1,7 +1,7 @@
 """All sessions of a server: create, find, list, delete, evict.
 
 A session is loaded when somebody connects to it or sends it something, and evicted when it has been idle for a while
-and nobody is connected. An evicted session costs nothing but its files.
+and no client is connected. An evicted session costs nothing but its files.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ class SessionHub:
             self.get(SERVER, row["id"]).ensure_loaded()
 
     async def evict_idle(self) -> None:
-        """Unload sessions that nobody uses."""
+        """Unload sessions that are not used."""
         now = time.monotonic()
         for session_id, live in list(self._sessions.items()):
             is_idle = not live.clients and now - live.used_at > self.settings.idle_seconds

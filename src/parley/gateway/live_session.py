@@ -282,7 +282,7 @@ class LiveSession:
             raise Refusal("invalid_line", "a control request needs a `subtype`")
         self._check_request(principal, request)
         if request["subtype"] == "initialize":
-            request = {"subtype": "initialize"}  # nobody is there to answer callbacks
+            request = {"subtype": "initialize"}  # no connection could answer callbacks
         reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def resolve(line: bytes) -> None:

@@ -1,7 +1,7 @@
 """What the sessions of a token have used, and whether it may use more.
 
-Use is counted for the token that created the session, whoever sends the prompts. A quota is checked before a prompt is
-taken: a turn that has begun is not stopped by it (`--max-budget-usd` stops one).
+Use is counted for the token that created the session, not for the one that sends the prompts. A quota is checked before
+a prompt is taken: a turn that has begun is not stopped by it (`--max-budget-usd` stops one).
 """
 
 from __future__ import annotations

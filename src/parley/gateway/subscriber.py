@@ -65,7 +65,7 @@ class Subscriber:
         self._wake.set()
 
     def take_replies(self) -> list[bytes]:
-        """The replies that nobody has taken."""
+        """The replies that were not taken yet."""
         replies = [line for number, line in self._queue if number == REPLY]
         self._queue = [kept for kept in self._queue if kept[0] != REPLY]
         return replies

@@ -16,7 +16,7 @@ while :; do
     elif [ -n "$interrupted" ]; then
         interrupted=
     else
-        break # the server was killed, so nobody has seen how the session ended
+        break # the server was killed, so how the session ended is unknown
     fi
 done
 signal=$((${code:-9} & 127))

@@ -175,7 +175,7 @@ def refusal(resident: Resident, via: tuple[str, ...]) -> str:
 @pytest.mark.parametrize(
     ("of_server", "of_launcher", "reason"),
     [
-        # Both have filters, but nobody can see whether they are the same.
+        # Both have filters, but it is not visible whether they are the same.
         (("setpriv", "--no-new-privs"), ("setpriv", "--no-new-privs"), "NoNewPrivs (set after process 1"),
         ((sys.executable, "-c", FILTER), (sys.executable, "-c", FILTER), "Seccomp (set after process 1"),
         (

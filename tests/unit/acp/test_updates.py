@@ -34,7 +34,7 @@ def text(words: str) -> dict[str, Any]:
 
 
 def test_text_that_was_streamed_is_not_sent_again() -> None:
-    translator = UpdateTranslator("/work")
+    translator = UpdateTranslator("/project")
     translator.translate(event(type="content_block_start", index=0, content_block=text("")))
     first = translator.translate(
         event(type="content_block_delta", index=0, delta={"type": "text_delta", "text": "Hello"})
@@ -46,11 +46,11 @@ def test_text_that_was_streamed_is_not_sent_again() -> None:
 
 
 def test_the_text_of_a_failed_call_is_left_to_the_error_of_the_prompt() -> None:
-    assert UpdateTranslator("/work").translate(assistant(text("API Error"), error="server_error")) == []
+    assert UpdateTranslator("/project").translate(assistant(text("API Error"), error="server_error")) == []
 
 
 def test_tasks_are_entries_of_the_plan() -> None:
-    translator = UpdateTranslator("/work")
+    translator = UpdateTranslator("/project")
     plans = []
     for done in (
         assistant(call("TaskCreate", subject="Look", description="")),
@@ -80,11 +80,13 @@ def test_tasks_are_entries_of_the_plan() -> None:
 def test_the_work_list_of_a_subagent_is_not_the_plan() -> None:
     todos = [{"content": "Look", "status": "pending"}]
 
-    assert UpdateTranslator("/work").translate(assistant(call("TodoWrite", todos=todos), parent_tool_use_id="t0")) == []
+    assert (
+        UpdateTranslator("/project").translate(assistant(call("TodoWrite", todos=todos), parent_tool_use_id="t0")) == []
+    )
 
 
 def test_calls_without_a_result_fail_when_the_turn_ends_but_not_those_of_subagents() -> None:
-    translator = UpdateTranslator("/work")
+    translator = UpdateTranslator("/project")
     translator.translate(assistant(call("Bash", command="ls")))
     translator.translate(assistant(call("Bash", id="t2", command="ls"), parent_tool_use_id="t0"))
 
@@ -95,32 +97,34 @@ def test_calls_without_a_result_fail_when_the_turn_ends_but_not_those_of_subagen
 
 
 def test_a_created_file_is_a_diff_from_nothing() -> None:
-    translator = UpdateTranslator("/work")
+    translator = UpdateTranslator("/project")
     [started] = translator.translate(assistant(call("Write", file_path="a.txt", content="one\n")))
-    detail = {"type": "create", "filePath": "/work/a.txt", "content": "one\n", "structuredPatch": []}
+    detail = {"type": "create", "filePath": "/project/a.txt", "content": "one\n", "structuredPatch": []}
     [ended] = translator.translate(result("File created", detail=detail))
-    diff = {"type": "diff", "path": "/work/a.txt", "oldText": None, "newText": "one\n"}
+    diff = {"type": "diff", "path": "/project/a.txt", "oldText": None, "newText": "one\n"}
 
     assert (started["title"], started["kind"], started["content"]) == ("Writing a.txt", "edit", [diff])
     assert ended["content"] == [diff]
-    assert ended["locations"] == [{"path": "/work/a.txt", "line": 1}]
+    assert ended["locations"] == [{"path": "/project/a.txt", "line": 1}]
 
 
 def test_every_hunk_of_a_change_is_a_diff_with_its_line() -> None:
-    translator = UpdateTranslator("/work")
-    translator.translate(assistant(call("Edit", file_path="/work/a", old_string="a", new_string="b", replace_all=True)))
+    translator = UpdateTranslator("/project")
+    translator.translate(
+        assistant(call("Edit", file_path="/project/a", old_string="a", new_string="b", replace_all=True))
+    )
     hunks = [
         {"newStart": 1, "lines": [" x", "-a", "+b"]},
         {"newStart": 9, "lines": ["-a", "+b", "\\ No newline at end of file"]},
     ]
-    [ended] = translator.translate(result("ok", detail={"filePath": "/work/a", "structuredPatch": hunks}))
+    [ended] = translator.translate(result("ok", detail={"filePath": "/project/a", "structuredPatch": hunks}))
 
     assert [(diff["oldText"], diff["newText"]) for diff in ended["content"]] == [("x\na", "x\nb"), ("a", "b")]
     assert [place["line"] for place in ended["locations"]] == [1, 9]
 
 
 def test_output_is_fenced_with_more_backticks_than_it_has() -> None:
-    translator = UpdateTranslator("/work")
+    translator = UpdateTranslator("/project")
     [started] = translator.translate(assistant(call("Bash", command="cat README.md", description="Look around")))
     [ended] = translator.translate(result("```sh\nls\n```\n"))
 
@@ -129,7 +133,7 @@ def test_output_is_fenced_with_more_backticks_than_it_has() -> None:
 
 
 def test_images_of_a_result_are_shown() -> None:
-    translator = UpdateTranslator("/work")
+    translator = UpdateTranslator("/project")
     translator.translate(assistant(call("mcp__camera__shoot")))
     source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
     [ended] = translator.translate(result([{"type": "image", "source": source}]))
@@ -140,8 +144,8 @@ def test_images_of_a_result_are_shown() -> None:
 def test_prompts_are_shown_only_when_a_session_is_replayed() -> None:
     prompt = message(type="user", message={"role": "user", "content": "Hello"})
 
-    assert UpdateTranslator("/work").translate(prompt) == []
-    assert UpdateTranslator("/work", is_replay=True).translate(prompt) == [
+    assert UpdateTranslator("/project").translate(prompt) == []
+    assert UpdateTranslator("/project", is_replay=True).translate(prompt) == [
         {"sessionUpdate": "user_message_chunk", "content": text("Hello")}
     ]
 
@@ -149,4 +153,4 @@ def test_prompts_are_shown_only_when_a_session_is_replayed() -> None:
 def test_messages_that_the_engine_wrote_are_not_shown_as_prompts() -> None:
     reminder = message(type="user", message={"role": "user", "content": "The user ran /help"}, isSynthetic=True)
 
-    assert UpdateTranslator("/work", is_replay=True).translate(reminder) == []
+    assert UpdateTranslator("/project", is_replay=True).translate(reminder) == []

@@ -443,7 +443,7 @@ ROWS: tuple[Command, ...] = (
                         "HOW",
                         choices=("task", "process"),
                     ),
-                    Flag("--idle-seconds", "Unload a session that nobody uses after this time (default: 300).", "N"),
+                    Flag("--idle-seconds", "Unload a session that is not used for this time (default: 300).", "N"),
                     Flag("--question-seconds", "Deny questions that are open for this time (default: never).", "N"),
                     Flag("--drain-seconds", "How long running turns may take to finish at SIGTERM (default: 30).", "N"),
                     Flag("--allow-origin", "Let pages of this origin connect. Repeatable.", "ORIGIN"),

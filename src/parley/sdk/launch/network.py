@@ -294,7 +294,7 @@ class NetworkWire:
         return Ended(None if not self._error else 1, self._error)
 
     async def close(self, busy: bool) -> Ended:
-        """Only the connection ends: the session stays on the gateway, and a turn that runs goes on."""
+        """Only the connection ends: the session stays on the gateway, and a running turn continues."""
         import anyio
         from websockets.exceptions import InvalidState
 
@@ -316,7 +316,7 @@ class NetworkWire:
                 await self._stream.aclose()
 
     def abandon(self) -> None:
-        """The session goes on without us."""
+        """The session continues on the gateway."""
         self._is_closed = True
 
 
