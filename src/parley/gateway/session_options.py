@@ -13,6 +13,7 @@ import msgspec
 from parley.gateway.access import ASKING_MODES, Principal, Scope
 from parley.gateway.refusal import Refusal
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
+from parley.protocol.options import parse
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,7 +66,10 @@ def parse_options(given: Any, principal: Principal) -> list[str]:
             argv.append(f"{flag}={','.join(fields[name])}")
     if options.include_partial_messages:
         argv.append("--include-partial-messages")
-    return [*argv, *(options.args or [])]
+    given = list(options.args or [])
+    if unknown := parse(given).unknown:
+        raise Refusal("invalid_options", f"options.args: unknown option {unknown[0]!r}")
+    return [*argv, *given]
 
 
 def require(principal: Principal, scope: Scope, what: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -55,6 +56,7 @@ class Api:
 
     def app(self) -> Starlette:
         return Starlette(
+            exception_handlers={HTTPException: refuse_route},
             routes=[
                 WebSocketRoute("/ws", self.socket),
                 WebSocketRoute("/acp", self.editor),
@@ -286,6 +288,13 @@ def cors(origins: frozenset[str]) -> Middleware:
         allow_headers=CORS_HEADERS,
         max_age=CORS_SECONDS,
     )
+
+
+async def refuse_route(request: Request, exc: Exception) -> Response:
+    """The reply to a path or method that does not exist."""
+    assert isinstance(exc, HTTPException)
+    code = "method_not_allowed" if exc.status_code == 405 else "not_found"
+    return error_response(Refusal(code, f"there is no {request.method} {request.url.path}"))
 
 
 def json_response(value: Any, status: int = 200) -> Response:

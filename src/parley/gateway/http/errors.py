@@ -22,6 +22,7 @@ STATUS = {
     "invalid_cursor": 400,
     "invalid_line": 400,
     "invalid_options": 400,
+    "method_not_allowed": 405,
     "name_taken": 409,
     "not_found": 404,
     "outside_roots": 403,
