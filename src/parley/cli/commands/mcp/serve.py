@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from parley.cli.commands.mcp.health import NoHost
@@ -20,14 +21,13 @@ from parley.cli.stdio import warn
 from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
-from parley.engine.session.session import Session
-from parley.engine.turn.tool_executor import ToolOutcome
+from parley.engine.turn.tool_executor import ToolExecutor, ToolOutcome
 from parley.mcp.tool_server import ToolServer
 from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
 from parley.protocol.framing import Framer
 from parley.protocol.options import ROWS, CliOptions
-from parley.tools.base import always_asks, tool_schema
+from parley.tools.base import Tool, always_asks, tool_schema
 from parley.tools.catalog import RESERVED_EFFECTS, find_traits
 from parley.transports.stdio import StdioTransport
 
@@ -63,7 +63,9 @@ async def serve_session(config: SessionConfig) -> int:
     try:
         session = open_session(hub, config, NoHost())
         session.outbox.is_client_gone = True
-        server = ToolServer(list_tools(session), SessionCalls(session).run, transport.write)
+        executor = session.tool_executor
+        calls = ToolCalls(executor, lambda: session.mode, session.clock.new_uuid)
+        server = ToolServer(list_tools(executor.tools), calls.run, transport.write)
         framer = Framer()
         try:
             async for chunk in transport.chunks():
@@ -81,9 +83,8 @@ async def serve_session(config: SessionConfig) -> int:
     return 0
 
 
-def list_tools(session: Session) -> list[Json]:
+def list_tools(tools: Mapping[str, Tool]) -> list[Json]:
     """The tools that work without a conversation, as `tools/list` describes them."""
-    tools = session.tool_executor.tools
     served = [name for name in tools if find_traits(name).effect not in RESERVED_EFFECTS]
     schemas = [(tools[name], tool_schema(tools[name])) for name in served if not always_asks(tools[name])]
     return [
@@ -97,23 +98,23 @@ def list_tools(session: Session) -> list[Json]:
     ]
 
 
-class SessionCalls:
-    """Runs calls in a session. Calls that change something run one after the other."""
+class ToolCalls:
+    """Runs the calls of clients. Calls that change something run one after the other."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, executor: ToolExecutor, mode: Callable[[], str], new_uuid: Callable[[], str]) -> None:
+        self._executor = executor
+        self._mode = mode
+        self._new_uuid = new_uuid
         self._changing = asyncio.Lock()
 
     async def run(self, name: str, arguments: Json) -> Json:
         """Return the result of `tools/call`."""
-        session = self._session
-        id = f"toolu_{session.clock.new_uuid().replace('-', '')[:24]}"
+        id = f"toolu_{self._new_uuid().replace('-', '')[:24]}"
         call = ToolUse({"type": "tool_use", "id": id, "name": name, "input": arguments})
-        executor = session.tool_executor
-        if executor.is_read_only(call):
-            return build_result(await executor.run(call, lambda: session.mode))
+        if self._executor.is_read_only(call):
+            return build_result(await self._executor.run(call, self._mode))
         async with self._changing:
-            return build_result(await executor.run(call, lambda: session.mode))
+            return build_result(await self._executor.run(call, self._mode))
 
 
 def build_result(outcome: ToolOutcome) -> Json:
