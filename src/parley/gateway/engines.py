@@ -167,6 +167,7 @@ class EngineProcess:
         start = self._start
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",  # the working directory is the user's: no module may come from there
             *("-m", "parley", *STREAM, *start.argv),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -182,11 +183,15 @@ class EngineProcess:
 
     async def _read_lines(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        rest = b""
+        started: list[bytes] = []
+        """The parts of a line that has not ended."""
         while chunk := await process.stdout.read(CHUNK_BYTES):
-            whole, end, rest = (rest + chunk).rpartition(b"\n")
-            if end and not self._is_killed:
-                self._start.on_lines(whole + end)
+            whole, end, rest = chunk.rpartition(b"\n")
+            if end:
+                if not self._is_killed:
+                    self._start.on_lines(b"".join([*started, whole, end]))
+                started.clear()
+            started.append(rest)
 
     async def _read_errors(self, process: asyncio.subprocess.Process) -> str:
         assert process.stderr is not None

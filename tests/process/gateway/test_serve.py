@@ -247,6 +247,18 @@ async def test_a_session_in_a_process_of_its_own_behaves_alike(tmp_path: Path) -
         assert (server.root / "made").exists()
 
 
+async def test_modules_of_the_working_directory_are_not_imported(tmp_path: Path) -> None:
+    async with Server(tmp_path, "--model", "offline", "--isolation", "process") as server:
+        for name in ("parley", "msgspec", "json", "sitecustomize"):
+            (server.root / f"{name}.py").write_text("open('ran', 'w')")
+        session_id = await server.create()
+        async with following(server, session_id) as viewer:
+            await server.request("POST", f"/sessions/{session_id}/prompts", {"content": "say Safe."})
+            await viewer.wait_for(lambda: bool(viewer.results()))
+        assert viewer.results()[0]["result"] == "Safe."
+        assert not (server.root / "ran").exists()
+
+
 async def test_an_idle_session_is_unloaded_and_comes_back(tmp_path: Path) -> None:
     async with Server(tmp_path, "--model", "offline", "--idle-seconds", "0") as server:
         session_id = await server.create()
