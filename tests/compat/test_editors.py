@@ -245,7 +245,7 @@ def test_what_is_not_supported_is_an_error_that_says_so(editor: Stage) -> None:
 
     assert [(error["code"], error["message"]) for error in report.of("error")] == [
         (-32602, "session/prompt: audio is not supported; send text or images"),
-        (-32601, "providers/list is not supported: the model and its server are set by the options of `parley acp`"),
+        (-32601, "providers/list is not supported: set the model and its server with the options of `parley acp`"),
         (
             -32602,
             "unknown value 'bypassPermissions' of 'mode' (choose from default, acceptEdits, plan, auto, dontAsk)",

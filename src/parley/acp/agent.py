@@ -33,11 +33,11 @@ NOT_FOUND = -32002
 PAGE = 50
 """How many sessions `session/list` returns at once."""
 REFUSED = {
-    "providers": "the model and its server are set by the options of `parley acp`",
-    "nes": "Parley does not predict edits",
+    "providers": "set the model and its server with the options of `parley acp`",
+    "nes": "Parley offers no edit predictions",
     "document": "Parley reads files when a tool needs them",
-    "mcp": "MCP servers that the editor relays are not supported; give servers with stdio, http or sse",
-    "logout": "Parley uses API keys only, and keeps no login",
+    "mcp": "configure MCP servers with the transport stdio, http or sse instead",
+    "logout": "Parley has no login and uses API keys only",
 }
 
 
@@ -113,7 +113,7 @@ class AcpAgent:
     async def authenticate(self, params: schema.AuthenticateParams) -> Json:
         raise RpcError(
             INVALID_PARAMS,
-            "there is nothing to log in to: set ANTHROPIC_API_KEY in the environment of `parley acp`",
+            "authenticate is not supported; set ANTHROPIC_API_KEY in the environment of `parley acp`",
         )
 
     # Sessions.
@@ -283,7 +283,7 @@ def opened(session: AcpSession) -> Json:
 def check_folder(path: str) -> None:
     """Raises RpcError."""
     if not os.path.isabs(path) or not os.path.isdir(path):
-        raise RpcError(INVALID_PARAMS, f"{path!r} must be the absolute path of a directory")
+        raise RpcError(INVALID_PARAMS, f"{path!r} is not the absolute path of a directory")
 
 
 def unknown_session(session_id: str) -> RpcError:

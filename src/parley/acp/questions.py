@@ -82,7 +82,7 @@ def describe_update(update: Json) -> str:
         case {"type": "addDirectories", "directories": directories}:
             text = f"work in {', '.join(directories)}"
         case {"type": "setMode", "mode": mode}:
-            text = f"change to the mode {mode}"
+            text = f"change to the permission mode {mode}"
         case _:
             text = str(update.get("type"))
     return f"{text} {place}".strip()
@@ -102,7 +102,7 @@ def read_choice(response: Any, choices: Sequence[Choice]) -> Choice | None:
         return None
     found = next((choice for choice in choices if choice.id == outcome.option_id), None)
     if outcome.outcome != "selected" or found is None:
-        raise ValueError(f"the response to session/request_permission has no known option: {outcome.option_id!r}")
+        raise ValueError(f"the response to session/request_permission names the unknown option {outcome.option_id!r}")
     return found
 
 

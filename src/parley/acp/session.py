@@ -139,7 +139,7 @@ class AcpSession:
         for line in lines:
             message = decode(encode_json(line))
             if isinstance(message, Refused):
-                self._warn(f"a message of session {self.id} cannot be shown: {message.reason}")
+                self._warn(f"session {self.id}: a stored message is not shown, because it is invalid: {message.reason}")
             for update in translator.translate(message):
                 self.send(update)
 
@@ -199,7 +199,7 @@ class AcpSession:
         """Change the mode, model or effort. Raises RpcError."""
         if not isinstance(value, str) or value not in self.config.choices(id):
             choices = ", ".join(self.config.choices(id))
-            raise RpcError(INVALID_PARAMS, f"unknown value {value!r} of {id!r} (choose from {choices})")
+            raise RpcError(INVALID_PARAMS, f"unknown value {value!r} for the option {id!r} (choose from {choices})")
         try:
             match id:
                 case "mode":

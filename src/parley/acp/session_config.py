@@ -11,9 +11,9 @@ from parley.protocol.options import CliOptions
 MODES = {
     "default": ("Ask", "Ask before edits and commands that no rule allows"),
     "acceptEdits": ("Accept edits", "Edit files in the working directories without asking"),
-    "plan": ("Plan", "Change nothing; present a plan first"),
+    "plan": ("Plan", "Change nothing, and present a plan"),
     "auto": ("Auto", "Edit files and run harmless commands without asking"),
-    "dontAsk": ("Do not ask", "Deny what no rule allows, instead of asking"),
+    "dontAsk": ("Do not ask", "Deny calls that no rule allows, without asking"),
     "bypassPermissions": ("Bypass permissions", "Allow everything that no rule denies"),
 }
 
@@ -79,7 +79,7 @@ class ConfigState:
     def _effort_rows(self) -> list[Json]:
         model = next((each for each in self._models if each["value"] == self.model), {})
         levels = model.get("supportedEffortLevels") or ()
-        return [row("default", "Default", "As the model decides"), *(row(level, level.title(), "") for level in levels)]
+        return [row("default", "Default", "The model's default effort"), *(row(level, level.title(), "") for level in levels)]
 
     def _find_model(self, name: str) -> str:
         """The value under which a model is listed; its name if it is not."""

@@ -206,7 +206,7 @@ class UpdateTranslator:
 
     def _show_retry(self, message: ApiRetry) -> list[Json]:
         reason = message.error_message if isinstance(message.error_message, str) else message.error
-        text = f"The model call failed ({reason}); attempt {message.attempt} of {message.max_retries} follows.\n\n"
+        text = f"The model call failed ({reason}); retry {message.attempt} of {message.max_retries} follows.\n\n"
         return [chunk("agent_thought_chunk", text)]
 
     def _show_information(self, message: Informational) -> list[Json]:

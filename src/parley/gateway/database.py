@@ -85,21 +85,23 @@ class Database:
         if version == 0:
             self._connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
         elif version != VERSION:
-            raise SessionError(f"{path} has the version {version}, and this Parley reads version {VERSION}")
+            raise SessionError(
+                f"{path} has the format version {version}, but this Parley reads only {VERSION}; choose another --state folder"
+            )
 
     def change(self, statement: str, *values: Any) -> int:
         """Execute a statement; returns the number of rows that it changed. Raises SessionError."""
         try:
             return self._connection.execute(statement, values).rowcount
         except sqlite3.Error as exc:
-            raise SessionError(f"the database of the gateway: {exc}") from None
+            raise SessionError(f"the database of the gateway failed: {exc}") from None
 
     def rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
         """Raises SessionError."""
         try:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as exc:
-            raise SessionError(f"the database of the gateway: {exc}") from None
+            raise SessionError(f"the database of the gateway failed: {exc}") from None
 
     def row(self, statement: str, *values: Any) -> sqlite3.Row | None:
         """The first row. Raises SessionError."""

@@ -158,7 +158,7 @@ class EngineProcess:
         try:
             errors = await self._serve()
         except OSError as exc:
-            errors = f"cannot start the engine: {exc}"
+            errors = f"cannot start the engine process: {exc}"
         finally:
             if not self._is_killed:
                 self._start.on_end(errors)

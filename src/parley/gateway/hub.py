@@ -37,7 +37,7 @@ STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 PARTIAL = "--include-partial-messages"
 ASKS_CLIENTS = ("--permission-prompt-tool", "stdio", PARTIAL)
 SERVER = Principal.administrator("server")
-DENIAL = "No answer came in time."
+DENIAL = "The question was not answered in time."
 
 
 class HubSettings(Struct, frozen=True, kw_only=True):
@@ -201,11 +201,11 @@ class SessionHub:
     def find_directory(self, given: Any, principal: Principal) -> str:
         """Where a new session works, without symbolic links. Raises Refusal."""
         if given is not None and not isinstance(given, str):
-            raise Refusal("invalid_options", "cwd must be a string")
+            raise Refusal("invalid_options", "`cwd` must be a string")
         path = os.path.realpath(os.path.join(self.settings.root, given or "."))
         roots = [os.path.realpath(root) for root in principal.roots or (self.settings.root,)]
         if not any(path == root or path.startswith(os.path.join(root, "")) for root in roots):
-            raise Refusal("outside_roots", f"the directory {given!r} is outside the roots of the token")
+            raise Refusal("outside_roots", f"the directory {given!r} is outside the roots that the token allows")
         if not os.path.isdir(path):
             raise Refusal("unknown_directory", f"there is no directory {given!r}")
         return path
@@ -216,7 +216,7 @@ class SessionHub:
             return
         row = self.database.row("SELECT count(*) AS n FROM sessions WHERE creator=?", principal.name)
         if row is not None and row["n"] >= most:
-            raise Refusal("quota_exceeded", f"the token {principal.name!r} has {most} sessions, which is its limit")
+            raise Refusal("quota_exceeded", f"the token {principal.name!r} has reached its limit of {most} sessions")
 
     def _admit(self, live: LiveSession) -> None:
         """Raises Refusal if a session may not take a prompt now."""
@@ -234,7 +234,7 @@ class SessionHub:
                 creator,
             )
             if busy is not None and busy["n"] >= quotas.concurrent_turns:
-                text = f"the token {creator!r} may run {quotas.concurrent_turns} turns at a time"
+                text = f"the token {creator!r} has reached its limit of {quotas.concurrent_turns} turns at a time"
                 raise Refusal("quota_exceeded", text)
 
     def _check_draining(self) -> None:
@@ -288,7 +288,7 @@ class SessionHub:
         known = {uuid for entry in stored for uuid in (entry.message.get("uuid"), *listed_uuids(entry.message))}
         started = [uuid for uuid, _ in live.unfinished_prompts() if uuid in known]
         if started and not waits_for_answer(stored):
-            live.fail_prompts("the server was stopped during this turn", started)
+            live.fail_prompts("the server stopped during this turn", started)
         return entries is not None, [line for uuid, line in live.unfinished_prompts() if uuid not in known]
 
     def load_interrupted(self) -> None:
@@ -351,12 +351,12 @@ class SessionHub:
         stored = self.database.row("SELECT count(*) AS n FROM sessions")
         waiting = self.database.row("SELECT count(*) AS n FROM questions WHERE state='open'")
         return [
-            ("parley_sessions", "Sessions that exist.", stored["n"] if stored else 0),
-            ("parley_sessions_loaded", "Sessions whose engine runs.", len(loaded)),
-            ("parley_turns_running", "Sessions in a turn.", sum(one.state != "idle" for one in loaded)),
-            ("parley_clients", "Clients that are connected.", sum(len(one.clients) for one in live)),
-            ("parley_loop_lag_p99_seconds", "How late the event loop is.", self.metrics.lag(0.99)),
-            ("parley_questions_open", "Questions that wait for an answer.", waiting["n"] if waiting else 0),
+            ("parley_sessions", "Sessions stored.", stored["n"] if stored else 0),
+            ("parley_sessions_loaded", "Sessions whose engine is running.", len(loaded)),
+            ("parley_turns_running", "Sessions with a running turn.", sum(one.state != "idle" for one in loaded)),
+            ("parley_clients", "Connected clients.", sum(len(one.clients) for one in live)),
+            ("parley_loop_lag_p99_seconds", "Delay of the event loop, 99th percentile.", self.metrics.lag(0.99)),
+            ("parley_questions_open", "Questions without an answer.", waiting["n"] if waiting else 0),
         ]
 
     def close(self) -> None:

@@ -155,7 +155,7 @@ class LiveSession:
     def attach(self, principal: Principal, after: int | None, wants: Callable[[bytes], bool]) -> Client:
         """Connect a client: with the lines after a number, or with new lines only. Raises Refusal."""
         if after is not None and after > self.log.last:
-            text = f"the session has {self.log.last} lines, so it cannot continue after line {after}"
+            text = f"`after` is {after}, but the last line of the session is {self.log.last}"
             raise Refusal("cursor_in_the_future", text)
         client = self._make_client(principal, self.log.last if after is None else after, wants)
         self.clients.append(client)
@@ -237,9 +237,9 @@ class LiveSession:
     def _receive_request(self, client: Client, head: Head, line: bytes) -> None:
         request = head.request
         if not (isinstance(request, dict) and isinstance(request.get("subtype"), str)):
-            raise Refusal("invalid_line", "a control request needs a `request` with a `subtype`")
+            raise Refusal("invalid_line", "a control request needs the field `request`, with a `subtype`")
         if not isinstance(head.request_id, str | int) or isinstance(head.request_id, bool):
-            raise Refusal("invalid_line", "a control request needs a `request_id`")
+            raise Refusal("invalid_line", "a control request needs the field `request_id`")
         self._check_request(client.principal, request)
         if request["subtype"] == "initialize":
             request = self._declare(client, request)
@@ -262,7 +262,7 @@ class LiveSession:
             return {"subtype": "initialize"}
         if declares and self._owner not in (None, client) and self._owner.principal.name != client.principal.name:
             name = self._owner.principal.name
-            raise Refusal("callbacks_taken", f"the hooks and MCP servers of this session belong to {name!r}")
+            raise Refusal("callbacks_taken", f"the token {name!r} already provides the hooks and MCP servers of this session")
         if declares or self._owner is None:
             self._owner = client
             self._database.change(
@@ -279,7 +279,7 @@ class LiveSession:
     def request(self, principal: Principal, request: Json) -> asyncio.Future[bytes]:
         """Send a control request without a connection; the future gets the line of the reply. Raises Refusal."""
         if not isinstance(request.get("subtype"), str):
-            raise Refusal("invalid_line", "a control request needs a `subtype`")
+            raise Refusal("invalid_line", "a control request needs the field `subtype`")
         self._check_request(principal, request)
         if request["subtype"] == "initialize":
             request = {"subtype": "initialize"}  # no connection could answer callbacks
@@ -295,7 +295,7 @@ class LiveSession:
     def _send_request(self, request: Json, reply: Callable[[bytes], None], asked: str | int, key: str) -> None:
         """Send a control request to the engine. `asked`: the id that the client gave it."""
         if key in self._requests:
-            raise Refusal("duplicate_request", f"the request id {asked!r} is still open")
+            raise Refusal("duplicate_request", f"the control request {asked!r} is still unanswered; use another id")
         self._requests[key] = PendingRequest(reply, msgspec.json.encode(key), msgspec.json.encode(asked))
         self._write(msgspec.json.encode({"type": "control_request", "request_id": key, "request": request}))
 
@@ -308,16 +308,16 @@ class LiveSession:
         response = head.response if isinstance(head.response, dict) else {}
         request_id = response.get("request_id")
         if not isinstance(request_id, str):
-            raise Refusal("invalid_line", "a control response needs the `request_id` of a question")
+            raise Refusal("invalid_line", "a control response needs the field `request_id`, in `response`")
         if request_id in self._callbacks:
             if client is not self._owner:
-                raise Refusal("forbidden", "only the client that declared the callback can answer it")
+                raise Refusal("forbidden", "only the client that declared this callback can answer the request")
             del self._callbacks[request_id]
             self._write(line)
         elif response.get("subtype") == "error":
             # A client without a callback for questions says so. Others may have one.
             if self.questions.find(self.id, request_id) is None:
-                raise Refusal("unknown_question", f"the session has not asked {request_id!r}")
+                raise Refusal("unknown_question", f"the session has no question {request_id!r}")
         else:
             self.answer(client.principal, request_id, line, client)
 
@@ -336,14 +336,14 @@ class LiveSession:
     def _decide(self, request_id: str, line: bytes, who: str, sender: Client | None) -> None:
         question = self.questions.find(self.id, request_id)
         if question is None:
-            raise Refusal("unknown_question", f"the session has not asked {request_id!r}")
+            raise Refusal("unknown_question", f"the session has no question {request_id!r}")
         if question.delegate not in (None, who, EXPIRED) and who != EXPIRED:
-            raise Refusal("delegated", f"this question was left to {question.delegate!r}")
+            raise Refusal("delegated", f"this question was delegated to the token {question.delegate!r}")
         if not self.questions.decide(self.id, request_id, line, who):
             question = self.questions.find(self.id, request_id)
             if question is None or question.decided_by is None:
                 raise Refusal("question_withdrawn", "the session no longer waits for an answer to this question")
-            raise Refusal("already_decided", f"this question was decided by {question.decided_by!r}")
+            raise Refusal("already_decided", f"this question was already decided by {question.decided_by!r}")
         if self.engine is None:
             self.ensure_loaded()  # it asks again and gets the recorded answer
         else:
@@ -369,7 +369,7 @@ class LiveSession:
             message.pop("uuid", None)
             line = msgspec.json.encode({**message, "uuid": uuid})
         if not isinstance(message.get("message"), dict):
-            raise Refusal("invalid_line", "a prompt needs a `message` with its content")
+            raise Refusal("invalid_line", "a prompt needs the field `message`: an object with the content")
         self._admit(self)
         self._services.audit.write("prompt", principal, session=self.id, uuid=uuid)
         if not self._database.change(
@@ -492,7 +492,7 @@ class LiveSession:
     def on_end(self, errors: str) -> None:
         """The engine has ended. What still waits for it gets an error."""
         self.engine, self.state = None, "idle"
-        reason = errors.strip().rpartition("\n")[2] or "the engine has ended"
+        reason = errors.strip().rpartition("\n")[2] or "the engine of the session has ended"
         requests, self._requests = self._requests, {}
         for key, pending in requests.items():
             failure = {"subtype": "error", "request_id": key, "error": reason, "error_code": "engine_ended"}

@@ -9,15 +9,15 @@ Labels = tuple[tuple[str, str], ...]
 
 LAG_SAMPLES = 1000
 HELP = {
-    "parley_prompts_total": "Prompts that were taken.",
-    "parley_results_total": "Turns that ended, by outcome.",
-    "parley_lines_total": "Lines of engines that were logged.",
-    "parley_live_lines_total": "Lines of engines that were sent and not logged.",
-    "parley_resyncs_total": "Slow subscribers that had to read the log.",
-    "parley_questions_total": "Questions that sessions asked.",
-    "parley_decisions_total": "Questions that were decided.",
-    "parley_refusals_total": "Requests and lines that were refused, by code.",
-    "parley_engine_starts_total": "Engines that were started.",
+    "parley_prompts_total": "Prompts accepted.",
+    "parley_results_total": "Turns ended, by outcome.",
+    "parley_lines_total": "Engine lines stored.",
+    "parley_live_lines_total": "Engine lines sent but not stored, such as stream events.",
+    "parley_resyncs_total": "Times that a slow client was sent stored lines instead of its queue.",
+    "parley_questions_total": "Questions asked by sessions.",
+    "parley_decisions_total": "Questions decided.",
+    "parley_refusals_total": "Requests and lines refused, by error code.",
+    "parley_engine_starts_total": "Engines started.",
 }
 
 

@@ -58,7 +58,7 @@ class Notifier:
             self._told.add(key)
             if self._queue.full():
                 self._queue.get_nowait()
-                self._report("a notification was dropped because too many wait")
+                self._report(f"dropped a notification, because more than {WAITING} were waiting to be sent")
             self._queue.put_nowait(question)
 
     async def run(self) -> None:
@@ -93,7 +93,7 @@ class Notifier:
             if response.is_success:
                 return
             problem = f"HTTP {response.status_code}"
-        self._report(f"the webhook was not delivered after {ATTEMPTS} attempts: {problem}")
+        self._report(f"--notify-url: a notification failed after {ATTEMPTS} attempts: {problem}")
 
     async def _run_command(self, body: bytes) -> None:
         process = await asyncio.create_subprocess_exec(
@@ -110,11 +110,11 @@ class Notifier:
         except TimeoutError:
             kill_group(process.pid)
             await process.wait()
-            self._report(f"the notification command did not end within {COMMAND_SECONDS} seconds")
+            self._report(f"--notify-command: the command did not end within {COMMAND_SECONDS} seconds and was killed")
             return
         if process.returncode:
             said = errors.decode(errors="replace").strip()[:500]
-            self._report(f"the notification command exited with {process.returncode}: {said}")
+            self._report(f"--notify-command: the command exited with {process.returncode}: {said}")
 
 
 def kill_group(pid: int) -> None:

@@ -102,10 +102,10 @@ def find_token(settings: ServerSettings, report: Callable[[str], None]) -> str |
     if not settings.token_file:
         if settings.address.path:
             return None
-        raise UsageError("option '--token-file' is required, unless --listen names a Unix socket")
+        raise UsageError("option '--token-file' is required unless --listen names a Unix socket (unix:PATH)")
     token, is_new = read_token_file(settings.token_file)
     if is_new:
-        report(f"made a token: {token} (also in {settings.token_file})")
+        report(f"created the token file {settings.token_file} with the token {token}")
     return token
 
 
@@ -245,4 +245,4 @@ async def keep_up(hub: SessionHub, report: Callable[[str], None]) -> None:
             hub.expire_questions()
             await hub.evict_idle()
         except Exception as exc:
-            report(f"upkeep: {type(exc).__name__}: {exc}")
+            report(f"cannot unload idle sessions or expire questions: {type(exc).__name__}: {exc}")

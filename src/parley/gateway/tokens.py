@@ -86,7 +86,7 @@ class Tokens:
     def create(self, wanted: TokenRequest) -> str:
         """Make a token and return it. Raises Refusal."""
         if not wanted.name or wanted.name == BOOTSTRAP:
-            raise Refusal("invalid_body", f"a token cannot be named {wanted.name!r}")
+            raise Refusal("invalid_body", f"the name {wanted.name!r} is not allowed for a token")
         token, now = secrets.token_urlsafe(32), time.time()
         grants = Grants(scopes=wanted.scopes, roots=wanted.roots, quotas=wanted.quotas)
         expires_at = None if wanted.expires_in is None else now + wanted.expires_in
@@ -95,7 +95,7 @@ class Tokens:
             " VALUES (?, ?, ?, ?, ?, ?)",
             *(wanted.name, digest(token), wanted.tenant, msgspec.json.encode(grants), now, expires_at),
         ):
-            raise Refusal("name_taken", f"there is a token {wanted.name!r} already")
+            raise Refusal("name_taken", f"a token with the name {wanted.name!r} already exists")
         return token
 
     def revoke(self, name: str) -> bool:
@@ -146,7 +146,7 @@ def read_existing(path: str) -> str:
     except (OSError, UnicodeDecodeError) as exc:
         raise UsageError(f"cannot read the token file {path}: {exc}") from None
     if mode & 0o077:
-        raise UsageError(f"others can read the token file {path}; run: chmod 600 {path}")
+        raise UsageError(f"other users can read the token file {path}; run: chmod 600 {path}")
     if len(token) < 16:
         raise UsageError(f"the token in {path} must have at least 16 characters")
     return token

@@ -30,23 +30,23 @@ def find_difference(pid: int) -> str:
     ours, theirs = read_status(os.getpid()), read_status(pid)
     for field in STATUS_FIELDS:
         if ours.get(field) != theirs.get(field):
-            return field
+            return f"{field} differs from the server's"
     if any(theirs.get(field, "0") != "0" for field in INHERITED_FIELDS):
         init = read_status(INIT)
         for field in INHERITED_FIELDS:
             if theirs.get(field) != init.get(field):
-                return f"{field} (set after process 1 was started)"
+                return f"{field} differs from that of process 1"
     for space in os.listdir("/proc/self/ns"):
         if os.readlink(f"/proc/self/ns/{space}") != os.readlink(f"/proc/{pid}/ns/{space}"):
-            return f"namespace {space}"
+            return f"namespace {space} differs from the server's"
     root, their_root = os.stat("/proc/self/root"), os.stat(f"/proc/{pid}/root")
     if (root.st_dev, root.st_ino) != (their_root.st_dev, their_root.st_ino):
-        return "root"
+        return "root directory differs from the server's"
     for name in FILES:
         if read_bytes(f"/proc/self/{name}") != read_bytes(f"/proc/{pid}/{name}"):
-            return name
+            return f"{name} differs from the server's"
     if scheduling(0) != scheduling(pid):
-        return "scheduling policy"
+        return "scheduling policy differs from the server's"
     return ""
 
 

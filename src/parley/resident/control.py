@@ -64,7 +64,7 @@ def start() -> bool:
     """Start the server of this installation; False if it is running. Raises OSError, or TimeoutError."""
     script = find_script()
     if script is None:
-        raise OSError("start it with the `parley` executable, without options of Python")
+        raise OSError("run the installed `parley` executable, not `python -m parley` or Python with options")
     folder, name = open_folder(), server_name(script)
 
     def is_listening() -> bool:
@@ -78,7 +78,7 @@ def start() -> bool:
         if is_listening():
             return False
         started = start_server(folder, name, script)
-        wait_until(is_listening, START_SECONDS, "the server does not listen")
+        wait_until(is_listening, START_SECONDS, "the server did not start to listen")
         return started
     finally:
         os.close(folder)

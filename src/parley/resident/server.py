@@ -164,7 +164,7 @@ def accept_launch(connection: socket.socket, served: int) -> Launch:
         connection.settimeout(SESSION_WAIT_SECONDS)
         pid, uid = peer_of(connection)
         if uid != os.geteuid():
-            refuse(connection, "another user")
+            refuse(connection, "the server belongs to another user")
         try:
             if difference := find_difference(pid):
                 refuse(connection, difference)

@@ -76,7 +76,7 @@ async def test_a_directory_outside_the_roots_is_refused(tmp_path: Path) -> None:
 
     assert refused["error"] == {
         "code": -32602,
-        "message": f"the directory {str(tmp_path)!r} is outside the roots of the token",
+        "message": f"the directory {str(tmp_path)!r} is outside the roots that the token allows",
     }
 
 

@@ -161,7 +161,7 @@ async def test_a_turn_that_the_server_did_not_survive_has_a_result(tmp_path: Pat
             await server.kill()
             await server.start()
             await viewer.wait_for(lambda: bool(viewer.results()))
-            assert viewer.results()[0]["errors"] == ["the server was stopped during this turn"]
+            assert viewer.results()[0]["errors"] == ["the server stopped during this turn"]
             await server.request("POST", f"/sessions/{session_id}/prompts", {"content": "say Next."})
             await viewer.wait_for(lambda: len(viewer.results()) == 2)
         assert viewer.results()[1]["result"] == "Next."

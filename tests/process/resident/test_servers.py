@@ -176,8 +176,8 @@ def refusal(resident: Resident, via: tuple[str, ...]) -> str:
     ("of_server", "of_launcher", "reason"),
     [
         # Both have filters, but it is not visible whether they are the same.
-        (("setpriv", "--no-new-privs"), ("setpriv", "--no-new-privs"), "NoNewPrivs (set after process 1"),
-        ((sys.executable, "-c", FILTER), (sys.executable, "-c", FILTER), "Seccomp (set after process 1"),
+        (("setpriv", "--no-new-privs"), ("setpriv", "--no-new-privs"), "NoNewPrivs differs from that of process 1"),
+        ((sys.executable, "-c", FILTER), (sys.executable, "-c", FILTER), "Seccomp differs from that of process 1"),
         (
             ("sh", "-c", 'ulimit -n 300; exec "$@"', "sh", *UNPRIVILEGED),
             UNPRIVILEGED,
@@ -263,4 +263,4 @@ def test_doctor_reports_the_server(resident: Resident) -> None:
 
     assert "no resident engine is running" in check()
     resident.start()
-    assert "runs sessions that are started here" in check()
+    assert "runs sessions that are started from here" in check()

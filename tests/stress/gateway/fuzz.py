@@ -186,7 +186,7 @@ async def run(folder: Path, count: int, seed: int) -> list[str]:
         status, info = await server.request("GET", f"/sessions/{other}")
         if status != 200 or info["last_line"] is None:
             fuzzer.problems.append(f"a new session answers {status} {info}")
-        said = [line for line in server.stderr if not line.startswith(("made a token", "listening"))]
+        said = [line for line in server.stderr if not line.startswith(("created the token file", "listening"))]
         fuzzer.problems += ["".join(said[-20:])] if said else []
         report(f"{sent} inputs: {dict(fuzzer.outcomes.most_common())}")
         return fuzzer.problems

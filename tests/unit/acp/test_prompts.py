@@ -33,7 +33,7 @@ def test_a_pdf_file_is_a_document() -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (resource(), "the resource file:///a has neither text nor blob"),
+        (resource(), "the resource file:///a has neither the field `text` nor `blob`"),
         (resource(blob="AAAA", mimeType="application/zip"), "the resource file:///a has the type 'application/zip'"),
         ({"type": "image", "data": "AAAA", "mimeType": "image/bmp"}, "unknown image type 'image/bmp'"),
     ],

@@ -77,7 +77,7 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 JSON = Flag("--json", "Print one JSON document.")
-TOKEN_FILE = Flag("--token-file", "The file with the token for a gateway (default: PARLEY_TOKEN).", "FILE")
+TOKEN_FILE = Flag("--token-file", "The file that contains the token for a gateway. Without it, the variable PARLEY_TOKEN is used.", "FILE")
 JSON_LINES = Flag("--json", "Print JSON lines: one object per line.")
 YES = Flag("-y --yes", "Do not ask for confirmation.")
 SCOPES = ("local", "user", "project")
@@ -91,7 +91,7 @@ SERVER_SCOPE = Flag(
     SCOPES,
 )
 MODE = Flag("--mode", "Short for --permission-mode.", "MODE", (*MODES, "manual"))
-LIMIT = Flag("--limit", "At most N results.", "N")
+LIMIT = Flag("--limit", "Print at most N results.", "N")
 DRY_RUN = Flag("--dry-run", "Only show the changes.")
 PLUGIN_PATH = Flag("--path", "The folder of the plugin, if the source contains several plugins.", "FOLDER")
 STORE_NOTE = "--store NAME[:PLACE] or --db FILE selects the store (claude, folder, sqlite, postgres)."
@@ -114,12 +114,12 @@ ROWS: tuple[Command, ...] = (
         help="Serve sessions to an editor, over stdin and stdout.",
         actions={
             "": Action(
-                "Serve sessions to an editor that speaks the Agent Client Protocol (ACP), until stdin ends. Options of "
-                "a session are the defaults of new sessions.",
+                "Serve sessions to an editor that supports the Agent Client Protocol (ACP), until stdin ends. Session "
+                "options set the defaults for new sessions.",
                 takes_options=True,
             )
         },
-        notes="Enter `parley acp` as the agent's command in Zed, JetBrains IDEs, Neovim and other editors.",
+        notes="Use `parley acp` as the command of an agent in Zed, JetBrains IDEs, Neovim and other editors.",
     ),
     Command(
         name="attach",
@@ -130,7 +130,7 @@ ROWS: tuple[Command, ...] = (
                 "session.",
                 "SESSION",
                 (
-                    Flag("--after", "Only messages with a sequence number above SEQ.", "SEQ"),
+                    Flag("--after", "Print only messages whose sequence number is above SEQ.", "SEQ"),
                     Flag("--no-follow", "Print the stored messages and exit."),
                     Flag("--numbered", "Put the sequence number and a tab before each line."),
                     TOKEN_FILE,
@@ -138,7 +138,7 @@ ROWS: tuple[Command, ...] = (
                 takes_options=True,
             )
         },
-        notes=SESSION_NOTE + " A session of a gateway is named by its URL, http://HOST:PORT/sessions/ID.",
+        notes=SESSION_NOTE + " For a session of a gateway, give its URL: http://HOST:PORT/sessions/ID.",
     ),
     Command(
         name="auth",
@@ -150,11 +150,11 @@ ROWS: tuple[Command, ...] = (
                 flags=(JSON, Flag("--text", "Print text instead of JSON.")),
             )
         },
-        notes="Keys are never shown. Parley uses API keys only, so there is nothing to log in to: set "
-        "ANTHROPIC_API_KEY, or OPENAI_API_KEY for openai:NAME.",
+        notes="Keys are never shown. Parley has no login and uses API keys only: set ANTHROPIC_API_KEY, or "
+        "OPENAI_API_KEY for models named openai:NAME.",
         is_shared=True,
         refused=dict.fromkeys(
-            ("login", "logout"), "Parley uses API keys only, and keeps no login; set ANTHROPIC_API_KEY"
+            ("login", "logout"), "Parley has no login; set the API key in ANTHROPIC_API_KEY"
         ),
     ),
     Command(
@@ -208,7 +208,7 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="init",
-        help="Create first settings, an MCP example and a scripted test in a directory.",
+        help="Create example settings, an example of .mcp.json and a scripted test in a directory.",
         actions={
             "": Action(
                 "Create a settings file, an example of .mcp.json, and a small agent with a test that takes its answers "
@@ -248,13 +248,13 @@ ROWS: tuple[Command, ...] = (
                     Flag("-t --transport", "How to connect to the server: stdio (default), http or sse.", "TRANSPORT"),
                     Flag(
                         "-e --env",
-                        "An environment variable of the server's process. Repeatable.",
+                        "Set an environment variable of the server's process. Repeatable.",
                         "KEY=VALUE",
                         more=VARIABLE,
                     ),
                     Flag(
                         "-H --header",
-                        "A header of the requests to the server. Repeatable.",
+                        "Send this header with each request to the server. Repeatable.",
                         '"NAME: VALUE"',
                         more=r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:\s",
                     ),
@@ -269,7 +269,7 @@ ROWS: tuple[Command, ...] = (
                 "NAME",
                 (SERVER_SCOPE, JSON),
             ),
-            "reset-project-choices": Action("Stop trusting the servers of .mcp.json.", flags=(JSON,)),
+            "reset-project-choices": Action("Forget which servers of .mcp.json you have trusted.", flags=(JSON,)),
             "serve": Action(
                 "Serve Parley's tools over stdin and stdout. Calls that the permission rules do not allow are denied.",
                 takes_options=True,
@@ -302,7 +302,7 @@ ROWS: tuple[Command, ...] = (
                 takes_options=True,
             ),
             "history": Action(
-                "List the versions of an entry: date, author, source messages.",
+                "List the versions of an entry, each with its date, author and source messages.",
                 "SLUG",
                 (JSON_LINES,),
                 takes_options=True,
@@ -333,7 +333,7 @@ ROWS: tuple[Command, ...] = (
                     Flag("--port", "Listen on this port; 0 (default) picks a free port.", "N"),
                     Flag("--fault", "Inject a fault, such as reset=3 or overloaded@1-4. Repeatable.", "NAME"),
                     Flag("--in-order", "With --replay: send the responses in order, without comparing the requests."),
-                    Flag("--pace", "With --replay: 1 is the recorded speed, 0 (default) does not wait.", "FACTOR"),
+                    Flag("--pace", "With --replay: multiply the recorded pauses by FACTOR; 0 (default) means no pauses.", "FACTOR"),
                     Flag("--quiet", "Do not log requests."),
                 ),
             )
@@ -378,8 +378,8 @@ ROWS: tuple[Command, ...] = (
                 takes_options=True,
             ),
         },
-        notes="INPUT is a JSON object, - to read the object from stdin, or only the command, path, pattern or URL. Put "
-        "lists of rules (--allowedTools, --disallowedTools) after TOOL and INPUT.",
+        notes="INPUT is a JSON object, or only the command, path, pattern or URL; - reads the object from stdin. Put "
+        "--allowedTools and --disallowedTools after TOOL and INPUT.",
     ),
     Command(
         name="plugin",
@@ -404,7 +404,7 @@ ROWS: tuple[Command, ...] = (
         is_shared=True,
         refused={
             "marketplace": "Parley has no marketplaces; install plugins from a folder, a zip file or a git URL",
-            "update": "to update a plugin, run `parley plugin install` with its source again",
+            "update": "to update a plugin, run `parley plugin install SOURCE` again",
             "prune": "Parley does not support dependencies of plugins",
             "autoremove": "Parley does not support dependencies of plugins",
             "init": "copy a folder with .claude-plugin/plugin.json instead",
@@ -419,11 +419,11 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="resident",
-        help="Manage the server that runs sessions of clients which set PARLEY_RESIDENT=1 (Linux).",
+        help="Manage the resident engine: a server that starts sessions faster (Linux).",
         actions={
-            "start": Action("Start the server now; otherwise the first session starts it."),
-            "status": Action("Show the servers, and whether they would run a session started here.", "", (JSON,)),
-            "stop": Action("Stop the servers of all versions. Running sessions continue."),
+            "start": Action("Start the server now. Without this, the first session with PARLEY_RESIDENT=1 starts it."),
+            "status": Action("List the running servers, and tell whether they would run a session started from here.", "", (JSON,)),
+            "stop": Action("Stop all running servers. Running sessions continue."),
         },
     ),
     Command(
@@ -431,33 +431,33 @@ ROWS: tuple[Command, ...] = (
         help="Serve sessions over HTTP and WebSocket.",
         actions={
             "": Action(
-                "Serve many sessions in one process. Options of a session are the defaults of new sessions.",
+                "Run a server for many sessions. Session options set the defaults for new sessions.",
                 flags=(
-                    Flag("--listen", "Listen on this address, or on unix:PATH.", "HOST:PORT"),
-                    Flag("--token-file", "The file with the administrator's token. A missing file is created.", "FILE"),
-                    Flag("--root", "Where sessions may work (default: the current directory).", "DIR"),
-                    Flag("--state", "Where the server keeps its files (default: gateway in the config folder).", "DIR"),
+                    Flag("--listen", "Listen on HOST:PORT (default: 127.0.0.1:8787), or on a Unix socket: unix:PATH.", "HOST:PORT"),
+                    Flag("--token-file", "The file that contains the administrator's token. If it does not exist, it is created.", "FILE"),
+                    Flag("--root", "Allow sessions to work in this directory and below it (default: the current directory).", "DIR"),
+                    Flag("--state", "The directory for the server's own files (default: gateway in the config folder).", "DIR"),
                     Flag(
                         "--isolation",
-                        "Run sessions as tasks of one process (default), or each in a process.",
+                        "task (default) runs all sessions in the server's process; process runs each in its own.",
                         "HOW",
                         choices=("task", "process"),
                     ),
-                    Flag("--idle-seconds", "Unload a session that is not used for this time (default: 300).", "N"),
-                    Flag("--question-seconds", "Deny questions that are open for this time (default: never).", "N"),
-                    Flag("--drain-seconds", "How long running turns may take to finish at SIGTERM (default: 30).", "N"),
-                    Flag("--allow-origin", "Let pages of this origin connect. Repeatable.", "ORIGIN"),
-                    Flag("--allow-host", "Answer to this host name. Repeatable.", "NAME"),
-                    Flag("--notify-url", "Send a signed webhook to this URL when a question waits.", "URL"),
-                    Flag("--notify-secret-file", "The file with the secret that signs webhooks.", "FILE"),
-                    Flag("--notify-command", "Run this shell command when a question waits.", "COMMAND"),
+                    Flag("--idle-seconds", "Unload a session that has not been used for N seconds (default: 300).", "N"),
+                    Flag("--question-seconds", "Deny a question that is not answered within N seconds (default: never).", "N"),
+                    Flag("--drain-seconds", "After SIGTERM, wait up to N seconds for running turns (default: 30).", "N"),
+                    Flag("--allow-origin", "Let web pages of this origin connect. Repeatable.", "ORIGIN"),
+                    Flag("--allow-host", "Accept requests for this host name. Repeatable.", "NAME"),
+                    Flag("--notify-url", "Post a signed notification to this URL when a session asks a question.", "URL"),
+                    Flag("--notify-secret-file", "The file that contains the secret for signing the notifications of --notify-url.", "FILE"),
+                    Flag("--notify-command", "Run this shell command when a session asks a question.", "COMMAND"),
                     Flag("--tls-cert", "The certificate chain for HTTPS (PEM).", "FILE"),
                     Flag("--tls-key", "The private key of the certificate (PEM).", "FILE"),
                 ),
                 takes_options=True,
             )
         },
-        notes="`parley serve` requires the extra: pip install 'parley-agent[gateway]'.",
+        notes="This command needs an extra: pip install 'parley-agent[gateway]'.",
     ),
     Command(
         name="sessions",
@@ -469,7 +469,7 @@ ROWS: tuple[Command, ...] = (
                     Flag("--all", "List the sessions of all directories."),
                     LIMIT,
                     Flag("--offset", "Skip the first N sessions.", "N"),
-                    Flag("--server", "List the sessions of a gateway.", "URL"),
+                    Flag("--server", "List the sessions of the gateway at this URL.", "URL"),
                     TOKEN_FILE,
                     JSON_LINES,
                 ),

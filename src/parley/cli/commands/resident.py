@@ -71,14 +71,14 @@ def list_servers() -> list[FoundServer]:
     try:
         return list(find_servers())
     except OSError as exc:
-        raise UsageError(f"cannot look for resident engines: {exc}") from None
+        raise UsageError(f"cannot search for resident engines: {exc}") from None
 
 
 def describe(server: FoundServer) -> str:
     if server.refusal:
-        state = f"refuses sessions that are started here: {server.refusal}"
+        state = f"refuses sessions that are started from here: {server.refusal}"
     elif server.is_ours:
-        state = "runs sessions that are started here"
+        state = "runs sessions that are started from here"
     else:
         state = "belongs to another version, installation or environment"
     return f"{server.name} (process {server.pid}): {state}"
@@ -112,7 +112,7 @@ def serve(folder_path: str, name: str) -> int:
         folder = os.open(folder_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         os.set_inheritable(LOCK_DESCRIPTOR, False)
     except OSError as exc:
-        raise UsageError(f"`parley resident serve` is started by launchers: {exc}") from None
+        raise UsageError(f"`parley resident serve` must not be run by hand; use `parley resident start` ({exc})") from None
     preload()
     gc.freeze()  # a collection in a forked process would copy all of it
     found = Server(folder, name, LOCK_DESCRIPTOR).serve(idle_seconds)

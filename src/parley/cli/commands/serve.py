@@ -74,13 +74,13 @@ def read_notify(given: GivenArgs, environment: dict[str, str]) -> NotifySettings
     if url and not url.startswith(("http://", "https://")):
         raise InvalidArguments(f"option '--notify-url' needs an http or https URL, not {url!r}")
     if bool(url) != bool(path):
-        raise InvalidArguments("options '--notify-url' and '--notify-secret-file' need each other")
+        raise InvalidArguments("options '--notify-url' and '--notify-secret-file' must be used together")
     secret = b""
     if path:
         try:
             secret = Path(path).read_bytes().strip()
         except OSError as exc:
-            raise UsageError(f"cannot read the secret {path}: {exc.strerror}") from None
+            raise UsageError(f"option '--notify-secret-file': cannot read {path}: {exc.strerror}") from None
         if len(secret) < 16:
-            raise UsageError(f"the secret in {path} must have at least 16 characters")
+            raise UsageError(f"option '--notify-secret-file': the secret in {path} must have at least 16 characters")
     return NotifySettings(url, secret, given.one("notify-command"), child_environment(environment))

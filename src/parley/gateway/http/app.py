@@ -131,7 +131,7 @@ class Api:
     async def send_prompt(self, request: Request, principal: Principal) -> Response:
         body = await read_body(request)
         if "content" not in body:
-            raise Refusal("invalid_body", "a prompt needs `content`: a text, or a list of content blocks")
+            raise Refusal("invalid_body", "the body needs the field `content`: a string, or a list of content blocks")
         message: Json = {"type": "user", "message": {"role": "user", "content": body["content"]}}
         if body.get("uuid"):
             message["uuid"] = body["uuid"]
@@ -219,7 +219,7 @@ class Api:
         session, request_id = self._session(request, principal), request.path_params["request_id"]
         question = self._hub.questions.find(session.id, request_id)
         if question is None:
-            raise Refusal("unknown_question", f"the session has not asked {request_id!r}")
+            raise Refusal("unknown_question", f"the session has no question {request_id!r}")
         return json_response(question)
 
     async def answer_question(self, request: Request, principal: Principal) -> Response:
@@ -234,7 +234,7 @@ class Api:
         session, request_id = self._session(request, principal), request.path_params["request_id"]
         name = (await read_body(request)).get("to")
         if not isinstance(name, str) or not name:
-            raise Refusal("invalid_body", "`to` must be the name of a token")
+            raise Refusal("invalid_body", "the body needs the field `to`: the name of a token")
         if not self._hub.questions.delegate(session.id, request_id, name):
             raise Refusal("unknown_question", f"the session has no open question {request_id!r}")
         return json_response(self._hub.questions.find(session.id, request_id))
@@ -294,7 +294,7 @@ async def refuse_route(request: Request, exc: Exception) -> Response:
     """The reply to a path or method that does not exist."""
     assert isinstance(exc, HTTPException)
     code = "method_not_allowed" if exc.status_code == 405 else "not_found"
-    return error_response(Refusal(code, f"there is no {request.method} {request.url.path}"))
+    return error_response(Refusal(code, f"there is no route {request.method} {request.url.path}"))
 
 
 def json_response(value: Any, status: int = 200) -> Response:
@@ -307,13 +307,13 @@ async def read_body(request: Request) -> Json:
     async for chunk in request.stream():
         body += chunk
         if len(body) > BODY_BYTES:
-            raise Refusal("too_large", f"the body is longer than {BODY_BYTES} bytes")
+            raise Refusal("too_large", f"the request body is longer than {BODY_BYTES} bytes")
     if not body.strip():
         return {}
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise Refusal("invalid_body", f"the body is not JSON: {exc}") from None
+        raise Refusal("invalid_body", f"the request body is not JSON: {exc}") from None
     if not isinstance(found, dict):
-        raise Refusal("invalid_body", "the body must be a JSON object")
+        raise Refusal("invalid_body", "the request body must be a JSON object")
     return found

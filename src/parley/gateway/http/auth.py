@@ -40,12 +40,12 @@ class Gate(Struct, frozen=True):
         """Refuse pages of other sites, and names that were made to point here. Raises Refusal."""
         host = connection.headers.get("host", "")
         if self.hosts is not None and (urlsplit(f"//{host}").hostname or "") not in self.hosts:
-            raise Refusal("forbidden_host", f"this server does not answer to the host name {host!r}")
+            raise Refusal("forbidden_host", f"this server does not accept the host name {host!r}; see --allow-host")
         origin = connection.headers.get("origin")
         if origin is None or origin in self.origins:
             return
         if urlsplit(origin).netloc != host:
-            raise Refusal("forbidden_origin", f"pages of {origin!r} may not connect; see --allow-origin")
+            raise Refusal("forbidden_origin", f"web pages of {origin!r} are not allowed to connect; see --allow-origin")
 
     def authenticate(self, connection: HTTPConnection) -> Principal | None:
         """Who sends a request; None if it has no token. Raises Refusal if the token is wrong."""
@@ -59,7 +59,7 @@ class Gate(Struct, frozen=True):
         self.check_headers(connection)
         principal = self.authenticate(connection)
         if principal is None:
-            raise Refusal("unauthorized", "a token is required: Authorization: Bearer TOKEN")
+            raise Refusal("unauthorized", "the request has no token; send the header `Authorization: Bearer TOKEN`")
         return principal
 
     def check_token(self, token: str, connection: HTTPConnection) -> Principal:
@@ -72,7 +72,7 @@ class Gate(Struct, frozen=True):
             raise Refusal("unauthorized", "the token is unknown")
         per_minute = principal.quotas.requests_per_minute or REQUESTS_PER_MINUTE
         if not self.limiter.allow(f"token {principal.name}", per_minute):
-            raise Refusal("rate_limited", f"the token {principal.name!r} may send {per_minute} requests a minute")
+            raise Refusal("rate_limited", f"the token {principal.name!r} has reached its limit of {per_minute} requests per minute")
         return principal
 
 

@@ -71,11 +71,11 @@ def read_client_events(body: Json) -> list[bytes]:
     """The lines in what the official client posts. Raises ValueError."""
     events = body.get("events")
     if not isinstance(events, list):
-        raise ValueError("the body needs a list `events`")
+        raise ValueError("the request body needs the field `events`: a list")
     lines = []
     for event in events:
         payload = event.get("payload") if isinstance(event, dict) else None
         if not isinstance(payload, dict):
-            raise ValueError("an event needs an object `payload`")
+            raise ValueError("each event needs the field `payload`: an object")
         lines.append(msgspec.json.encode(payload))
     return lines

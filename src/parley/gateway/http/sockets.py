@@ -90,13 +90,13 @@ async def receive_token(socket: WebSocket, gate: Gate) -> Principal:
         async with asyncio.timeout(AUTH_SECONDS):
             first = await receive(socket)
     except TimeoutError:
-        raise Refusal("unauthorized", f"no token came within {AUTH_SECONDS} seconds") from None
+        raise Refusal("unauthorized", f"no token was received within {AUTH_SECONDS} seconds") from None
     try:
         token = token_in_message(msgspec.json.decode(first, type=dict))
     except msgspec.DecodeError:
         token = None
     if token is None:
-        raise Refusal("unauthorized", "a token is required: as a header, a subprotocol or the first message")
+        raise Refusal("unauthorized", "no token was sent: send it as a header, as a subprotocol or in the first message")
     return gate.check_token(token, socket)
 
 
@@ -117,7 +117,7 @@ def read_cursor(query: QueryParams) -> int | None:
     """Raises Refusal."""
     given = query.get("after")
     if given is not None and not (given.isascii() and given.isdigit()):
-        raise Refusal("invalid_cursor", f"after must be the number of a line, not {given!r:.50}")
+        raise Refusal("invalid_cursor", f"the parameter `after` must be a line number, not {given!r:.50}")
     return None if given is None else int(given)
 
 

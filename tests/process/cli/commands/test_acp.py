@@ -80,7 +80,7 @@ def test_bad_input_is_an_error_and_the_connection_continues(agent: Agent) -> Non
 
     assert codes == [-32700, -32600, -32700, -32601, -32600]
     relative = agent.call("session/new", cwd="here", mcpServers=[])["error"]
-    assert (relative["code"], relative["message"]) == (-32602, "'here' must be the absolute path of a directory")
+    assert (relative["code"], relative["message"]) == (-32602, "'here' is not the absolute path of a directory")
     server = {"type": "acp", "name": "x", "serverId": "y"}
     refused = agent.call("session/new", cwd=agent.folder, mcpServers=[server])["error"]["message"]
     assert refused == "mcpServers: unknown type 'acp' (choose from stdio, http, sse)"

@@ -23,7 +23,7 @@ def check_resident() -> Iterator[Check]:
         read_idle_seconds()
         servers = [server for server in list_servers() if server.is_ours]
     except UsageError as exc:
-        yield Check("resident", "warning", f"{exc}; sessions start without it")
+        yield Check("resident", "warning", f"{exc}; sessions start without a resident engine")
         return
     if not servers:
         yield Check("resident", "ok", "no resident engine is running; the next session starts one")
