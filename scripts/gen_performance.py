@@ -18,24 +18,24 @@ FIGURES = ROOT / "docs" / "performance" / "engines.json"
 ORIGINAL = "original"
 NAMES = {ORIGINAL: "Claude Code", "parley": "Parley", "resident": "Parley, resident"}
 ROWS = {
-    "new process, until the answer of `initialize`": ("first", "spawn to initialize response, ms"),
-    "until `system/init`": ("first", "spawn to system/init, ms"),
-    "until `result`": ("first", "spawn to result, ms"),
-    "until `result`, over https": ("https", "spawn to result, ms"),
-    "one-shot, until the exit": ("one-shot", "spawn to exit, ms"),
+    "process start until the response to `initialize`": ("first", "spawn to initialize response, ms"),
+    "process start until `system/init`": ("first", "spawn to system/init, ms"),
+    "process start until `result`": ("first", "spawn to result, ms"),
+    "process start until `result`, over https": ("https", "spawn to result, ms"),
+    "one-shot run (prompt as an argument): process start until exit": ("one-shot", "spawn to exit, ms"),
     "peak memory (RSS)": ("first", "peak RSS of all processes, MB"),
     "warm turn": ("warm", "user line to result, ms"),
     "warm turn that reads a file": ("read", "user line to result, ms"),
     "CPU time of a warm turn": ("warm", "CPU time of a turn, ms"),
     "CPU time of a warm turn that reads a file": ("read", "CPU time of a turn, ms"),
-    "stream events, by the clock": ("stream", "stream events by the clock, /s"),
+    "stream events, by elapsed time": ("stream", "stream events by the clock, /s"),
     "stream events, by CPU time": ("stream", "stream events by CPU time, /s"),
     "turn after 10 messages": ("long", "10 messages: user line to result, ms"),
     "turn after 1,000 messages": ("long", "1,000 messages: user line to result, ms"),
     "turn after 10,000 messages": ("long", "10,000 messages: user line to result, ms"),
     "turn after 100,000 messages": ("long", "100,000 messages: user line to result, ms"),
-    "resume 10,000 messages, until `result`": ("long", "10,000 messages: spawn to result, ms"),
-    "16 processes, until the last `result`": ("processes", "16: first spawn to last result, ms"),
+    "resume 10,000 messages: process start until `result`": ("long", "10,000 messages: spawn to result, ms"),
+    "16 processes at once: first start until the last `result`": ("processes", "16: first spawn to last result, ms"),
     "memory of these 16 processes (PSS)": ("processes", "16: PSS of all, MB"),
 }
 
