@@ -97,7 +97,7 @@ def with_delivered(options: CliOptions, first: Message | None, received: bytes) 
     if not (isinstance(first, ControlRequest) and isinstance(first.request, Initialize)):
         found = describe(first, received)
         if needs_settings:
-            text = "option '--managed-settings-in-initialize' needs initialize.managedSettings"
+            text = "option '--managed-settings-in-initialize' needs the field managedSettings of an initialize request"
             raise NotDelivered(f"{text}, but {found}", NOT_DELIVERED)
         text = "option '--await-initialize' needs the initialize request as the first line of stdin"
         raise NotDelivered(f"{text}, but {found}", NOT_FIRST)
@@ -112,7 +112,7 @@ def with_delivered(options: CliOptions, first: Message | None, received: bytes) 
         changes["plugin_dirs_no_mcp"] = (*(options.plugin_dirs_no_mcp or ()), *without_servers)
     if needs_settings:
         if not isinstance(request.managedSettings, dict):
-            text = "option '--managed-settings-in-initialize' needs initialize.managedSettings to be an object"
+            text = "option '--managed-settings-in-initialize' needs an object in the field managedSettings of initialize"
             raise NotDelivered(text, NOT_DELIVERED)
         changes["managed_settings"] = msgspec.json.encode(request.managedSettings).decode()
     return options.replace(**changes)
@@ -130,7 +130,7 @@ def is_initialize(received: bytes) -> bool:
 
 def describe(first: Message | None, received: bytes) -> str:
     if first is None:
-        return "the first line is too long" if received else "stdin ended first"
+        return "the first line of stdin is too long" if received else "stdin ended without a line"
     if isinstance(first, Refused):
-        return f"the first line was refused: {first.reason}"
-    return "the first line is another message"
+        return f"the first line of stdin was refused: {first.reason}"
+    return "the first line of stdin is another message"

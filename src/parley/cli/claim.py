@@ -109,7 +109,7 @@ class Binder:
         """The options of the process with those of the claim. Raises ClaimRefused."""
         options, mode = self._run.options, given(claim.permission_mode, None)
         if mode is not None and mode not in MODES:
-            reason = f"{mode!r:.100} is unknown (choose from {', '.join(sorted(MODES))})"
+            reason = f"unknown permission mode {mode!r:.100} (choose from {', '.join(sorted(MODES))})"
             raise ClaimRefused("permission_mode_not_claimable", reason)
         added = [os.path.join(cwd, os.path.expanduser(one)) for one in given(claim.additional_directories, [])]
         changes: dict[str, Any] = {
@@ -156,7 +156,7 @@ def check_variables(env: Any) -> dict[str, str]:
     for name in wanted:
         if name not in CLAIMABLE_VARIABLES:
             reason = (
-                f"{name:.100} takes effect only when a process starts; set it in the environment of the spare process"
+                f"env: {name:.100} takes effect only when a process starts; set it in the environment of that process"
             )
             raise ClaimRefused("env_key_not_claimable", reason)
     return wanted
@@ -170,7 +170,7 @@ def check_project(composer: Composer, *, has_mode: bool) -> None:
         found = [key for key in START_KEYS if layer.values.get(key)]
         rules = layer.values.get("permissions")
         if not has_mode and isinstance(rules, dict) and rules.get("defaultMode"):
-            found.append("permissions.defaultMode (and neither the spare nor the claim names a permission mode)")
+            found.append("permissions.defaultMode (and claim_session has no permission_mode)")
         if found:
             reason = f"{layer.path} sets {', '.join(found)}, which takes effect only when a process starts"
             raise ClaimRefused("project_settings_not_claimable", f"{reason}; start a new process for this session")
@@ -231,4 +231,4 @@ def run_handler(session: Session, request: requests.Request) -> Any:
     except StopIteration as finished:  # `initialize` waits for nothing
         return finished.value
     answer.close()
-    raise NotPossible(f"{request.subtype} cannot be handled again after the claim")
+    raise NotPossible(f"the earlier request {request.subtype} cannot be applied to the claimed session")

@@ -21,7 +21,7 @@ from parley.engine.session.no_session import no_session_result
 from parley.protocol.connection import Connection, Role
 from parley.protocol.options import CliOptions
 
-REASON = "Cancelled by the user before a prompt arrived"
+REASON = "Cancelled by the user before a prompt was received"
 
 
 @contextmanager

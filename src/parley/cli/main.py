@@ -53,7 +53,7 @@ BACKGROUND = "Parley has no background sessions; `parley sessions list` lists se
 CLOUD = "it is a service of Anthropic, which Parley does not use"
 REFUSED = {
     "agents": BACKGROUND,
-    "auto-mode": "auto mode has no configuration of its own; see `permissions` in the settings",
+    "auto-mode": "the mode auto has no configuration of its own; use `permissions` in settings",
     "daemon": BACKGROUND,
     "gateway": CLOUD,
     "import": "the configuration of other agents cannot be imported",
@@ -276,7 +276,7 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
     streaming_in = options.input_format == "stream-json" or over_stdio
     streaming_out = options.output_format in ("stream-json", "message") or over_stdio
     if over_stdio and prompt.strip():
-        raise UsageError("with --stdio and the dialects it serves, send prompts on stdin, not on the command line")
+        raise UsageError("with --stdio or this --dialect, send prompts on stdin, not on the command line")
     check_formats(options, streaming_in, streaming_out)
     if options.api_key:
         warn("warning: --api-key exposes the key in the process list; use ANTHROPIC_API_KEY instead")
@@ -294,7 +294,7 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
         if not prompt.strip() and not (options.resume or options.continue_conversation or can_ask_prompt(options)):
             raise UsageError(describe_missing_prompt(options))
     if options.await_claim and (over_stdio or not streaming_in):
-        raise UsageError("--await-claim requires --input-format=stream-json: the claim arrives on stdin")
+        raise UsageError("--await-claim requires --input-format=stream-json, because claim_session arrives on stdin")
     pending = None
     if over_stdio:
         from parley.cli.handshake import accept

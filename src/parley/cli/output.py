@@ -118,7 +118,7 @@ class ResultPrinter:
             warn(denial_text(message))
 
     async def request(self, request: Request, request_id: str | None = None) -> Any:
-        raise HostGone("this run has no client to ask")
+        raise HostGone("this run has no client that could answer")
 
     async def drain(self) -> bool:
         return True

@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.tty import run_at_terminal
 from tests.process.resident.conftest import PARLEY, Resident, children, session_of, wait_for, wait_for_end
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="resident engines need Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="`parley resident` works only on Linux")
 FILTER = """
 import ctypes, os, sys
 class Program(ctypes.Structure):

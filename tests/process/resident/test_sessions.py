@@ -13,7 +13,7 @@ import pytest
 
 from tests.process.resident.conftest import Resident, children, session_of, wait_for, wait_for_end
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="resident engines need Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="`parley resident` works only on Linux")
 BASH = ("--model", "offline", "--allowedTools", "Bash", "-p", "--")
 SHOW_TRAITS = (
     'call Bash {"command": "umask; nice; ulimit -n; ulimit -Hn; pwd; nproc; cat /proc/$PPID/oom_score_adj"}\nshow'

@@ -16,7 +16,7 @@ REPRESENTATIVE = (
 )
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="resident engines need Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="`parley resident` works only on Linux")
 @pytest.mark.parametrize("module", REPRESENTATIVE)
 def test_existing_tests_pass_through_the_launcher(module: str) -> None:
     code, count = run([module])

@@ -94,7 +94,7 @@ MODE = Flag("--mode", "Short for --permission-mode.", "MODE", (*MODES, "manual")
 LIMIT = Flag("--limit", "Print at most N results.", "N")
 DRY_RUN = Flag("--dry-run", "Only show the changes.")
 PLUGIN_PATH = Flag("--path", "The folder of the plugin, if the source contains several plugins.", "FOLDER")
-STORE_NOTE = "--store NAME[:PLACE] or --db FILE selects the store (claude, folder, sqlite, postgres)."
+STORE_NOTE = "--store NAME[:PLACE] or --db FILE selects the session store (claude, folder, sqlite, postgres)."
 SESSION_NOTE = (
     "SESSION is the id of a session, the start of an id (4 characters or more), a title, or the first prompt of a "
     "session without a title."
@@ -142,7 +142,7 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="auth",
-        help="Show which key a session would use.",
+        help="Show which API key a session would use.",
         actions={
             "status": Action(
                 "Show whether a session here would have a key for its model, and where the key comes from. Exit 1 if "
@@ -280,7 +280,7 @@ ROWS: tuple[Command, ...] = (
             "add-from-claude-desktop": "servers of Claude Desktop are not imported; use `parley mcp add-json`",
             "login": "a client can log in with mcp_authenticate; otherwise, put a token into the headers of the server",
             "logout": "a client can remove a login with mcp_clear_auth",
-            "xaa": "it is not supported",
+            "xaa": "Parley does not support it",
         },
     ),
     Command(
@@ -407,13 +407,13 @@ ROWS: tuple[Command, ...] = (
             "update": "to update a plugin, run `parley plugin install SOURCE` again",
             "prune": "Parley does not support dependencies of plugins",
             "autoremove": "Parley does not support dependencies of plugins",
-            "init": "copy a folder with .claude-plugin/plugin.json instead",
-            "new": "copy a folder with .claude-plugin/plugin.json instead",
+            "init": "create a folder with the file .claude-plugin/plugin.json instead",
+            "new": "create a folder with the file .claude-plugin/plugin.json instead",
             "configure": "Parley does not support options of plugins",
             "details": "`parley plugin validate PATH` shows what a plugin contains",
-            "eval": "it is not supported",
-            "test": "it is not supported",
-            "tag": "use git tag",
+            "eval": "Parley does not support it",
+            "test": "Parley does not support it",
+            "tag": "use `git tag` instead",
             "restore-set-aside": "Parley has no marketplaces",
         },
     ),
@@ -514,7 +514,7 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="trust",
-        help="Manage the directories whose settings take full effect.",
+        help="Manage trusted directories. Their settings take full effect.",
         actions={
             "": Action(
                 "Trust the settings of a directory.",

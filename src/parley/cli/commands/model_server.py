@@ -94,7 +94,7 @@ async def serve(server: ModelServer) -> int:
     try:
         await server.__aenter__()
     except OSError as exc:
-        raise UsageError(f"cannot listen on the port: {exc.strerror}") from None
+        raise UsageError(f"option '--port': cannot listen on this port: {exc.strerror}") from None
     try:
         if not write(f"{server.url}\n".encode()):
             return 1

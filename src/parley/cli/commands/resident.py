@@ -26,7 +26,7 @@ MAX_IDLE_SECONDS = 30 * 24 * 3600
 def main(argv: list[str]) -> int:
     """Raises UsageError."""
     if sys.platform != "linux":
-        raise UsageError("resident engines need Linux")
+        raise UsageError("`parley resident` works only on Linux")
     if argv[:1] == ["serve"] and len(argv) == 3:
         return serve(argv[1], argv[2])
     return run_command(COMMANDS["resident"], argv, {"start": run_start, "status": run_status, "stop": run_stop})
@@ -61,7 +61,7 @@ def run_stop(_given: GivenArgs) -> int:
             stop(server)
         except OSError as exc:
             raise UsageError(f"cannot stop a resident engine: {exc}") from None
-    return write_lines([f"stopped {server.name} (process {server.pid})" for server in servers] or ["nothing to stop"])
+    return write_lines([f"stopped {server.name} (process {server.pid})" for server in servers] or ["no resident engine is running"])
 
 
 def list_servers() -> list[FoundServer]:
@@ -94,7 +94,7 @@ def read_idle_seconds() -> float:
     except ValueError:
         seconds = -1
     if not 0 <= seconds <= MAX_IDLE_SECONDS:
-        raise UsageError(f"{IDLE_VARIABLE} is {text!r:.100}, but must be a number of seconds, 0 to {MAX_IDLE_SECONDS}")
+        raise UsageError(f"{IDLE_VARIABLE} is {text!r:.100}; it must be a number of seconds from 0 to {MAX_IDLE_SECONDS}")
     return seconds
 
 

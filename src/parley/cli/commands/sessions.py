@@ -151,7 +151,7 @@ class SessionsCommand:
         session_id, store = self.locate(name)
         store.rename(session_id, title.strip())
         return self.report(
-            {"id": session_id, "title": title.strip()}, f"Session {session_id} is called {title.strip()!r}"
+            {"id": session_id, "title": title.strip()}, f"Session {session_id} has the title {title.strip()!r}"
         )
 
     def tag(self, name: str, tag: str | None = None) -> Iterator[bytes]:
@@ -181,7 +181,7 @@ class SessionsCommand:
             title = "" if info is None else f" ({printable(info.shown_title or 'no title')})"
             return style.confirm(f"Delete session {session_id}{title}?")
         if name != session_id:
-            raise InvalidArguments(f"without a terminal, give --yes or the whole id to delete session {session_id}")
+            raise InvalidArguments(f"without a terminal, `delete` needs --yes or the complete id of session {session_id}")
         return True
 
     def repair(self, name: str) -> Iterator[bytes]:
@@ -193,7 +193,7 @@ class SessionsCommand:
             return self.text_lines([f"{session_id} is not damaged; nothing was changed"])
         kept = f"{session_id}: kept {report.kept_bytes} bytes before the damage"
         return self.text_lines(
-            [kept, f"moved {report.aside_bytes} bytes, the damage and all after it, to {report.aside}"]
+            [kept, f"moved the damaged part and everything after it ({report.aside_bytes} bytes) to {report.aside}"]
         )
 
     def new_id(self, default: str) -> str:

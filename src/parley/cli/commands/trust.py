@@ -28,7 +28,7 @@ def run(given: GivenArgs) -> int:
     if not folders and not given.has("list"):
         return write_help(COMMANDS["trust"])
     if len(folders) + given.has("list") > 1 or "" in folders:
-        raise InvalidArguments("give exactly one of DIR, --forget DIR and --list")
+        raise InvalidArguments("use only one of DIR, --forget DIR and --list")
     try:
         if given.has("list"):
             result = list_trusted()

@@ -117,7 +117,7 @@ def test_the_default_is_a_directory_of_the_home_on_the_path(
     folder.mkdir(parents=True)
 
     nowhere = run("link")
-    assert (nowhere.returncode, "no directory in your home is on the PATH" in nowhere.stderr) == (1, True)
+    assert (nowhere.returncode, "no directory on the PATH is inside your home directory" in nowhere.stderr) == (1, True)
     would = json.loads(run("link", "--dry-run", "--json", PATH=f"{environment['PATH']}:{folder}").stdout)
     assert (would["link"], would["created"], (folder / "claude").is_symlink()) == (f"{folder}/claude", False, False)
     run("link", PATH=f"{environment['PATH']}:{folder}")
@@ -146,7 +146,7 @@ def test_another_program_that_comes_first_is_named(run: Any, tmp_path: Path, env
     [
         (("claud",), 2, "cannot link 'claud' (did you mean claude?)"),
         (("vim",), 2, "cannot link 'vim' (choose from claude, miriad-code)"),
-        (("claude", "none"), 1, "cannot make the link"),
+        (("claude", "none"), 1, "cannot create the link"),
         (("claude", "a", "b"), 2, "unexpected argument 'b'"),
     ],
 )

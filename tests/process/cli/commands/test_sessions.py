@@ -271,7 +271,7 @@ def test_changes_are_reported_and_can_be_read_as_json(run: Any, two: None) -> No
 def test_without_a_terminal_only_a_whole_id_or_yes_deletes(run: Any, two: None) -> None:
     refused = run("sessions", "delete", "The other")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert f"give --yes or the whole id to delete session {OTHER}" in refused.stderr
+    assert f"`delete` needs --yes or the complete id of session {OTHER}" in refused.stderr
 
     assert run("sessions", "delete", "The other", "--yes").stdout == f"Deleted session {OTHER}\n"
     assert run("sessions", "delete", ID).stdout == f"Deleted session {ID}\n"

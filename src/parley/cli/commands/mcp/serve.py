@@ -137,4 +137,4 @@ def convert_block(block: Json) -> Json:
         if block.get("type") == "image":
             return {"type": "image", "data": data, "mimeType": mime}
         return {"type": "resource", "resource": {"uri": "parley:document", "mimeType": mime, "blob": data}}
-    return {"type": "text", "text": f"[{block.get('type')} content, which MCP cannot carry]"}
+    return {"type": "text", "text": f"[{block.get('type')} content omitted, because MCP cannot represent it]"}

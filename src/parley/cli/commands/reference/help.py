@@ -12,7 +12,7 @@ from parley.cli.nearest import find_nearest
 from parley.cli.style import Style, choose_style, terminal_width
 from parley.errors import UnknownCommand
 
-SESSION_OPTIONS = "The options of a session apply as well: see `parley --help`."
+SESSION_OPTIONS = "This command also accepts the session options: see `parley --help`."
 
 
 def main(argv: list[str]) -> int:

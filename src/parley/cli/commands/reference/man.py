@@ -16,10 +16,10 @@ COLUMNS = 70
 """Lines of the source have at most 80 characters, with their escapes."""
 EXIT_CODES = {
     "0": "The last result was successful.",
-    "1": "The last result is an error; or the command line, settings, session or stdout is unusable.",
-    "2": "An unknown option or command, or wrong arguments of a command; or `permissions check` decided to deny.",
+    "1": "The last result is an error; or the command line, settings, session or stdout cannot be used.",
+    "2": "An option or command is unknown, or the arguments of a command are wrong; or `permissions check` decided to deny.",
     "3": "A call was denied, with --fail-on-denial.",
-    "4": "An error of `permissions check`.",
+    "4": "`permissions check` failed without a decision.",
     "130": "Interrupted by a second SIGINT.",
     "143": "Ended by SIGTERM or SIGHUP.",
 }
@@ -30,9 +30,9 @@ FILES = {
     "~/.claude/projects": "The sessions.",
 }
 KEYS = {
-    "ANTHROPIC_API_KEY": "The key of the Messages API.",
-    "ANTHROPIC_BASE_URL": "The server of the Messages API.",
-    "OPENAI_API_KEY, OPENAI_BASE_URL": "Key and server of openai:NAME and openai-responses:NAME.",
+    "ANTHROPIC_API_KEY": "The API key for the Messages API.",
+    "ANTHROPIC_BASE_URL": "The URL of the server with the Messages API.",
+    "OPENAI_API_KEY, OPENAI_BASE_URL": "The key and the server for models named openai:NAME and openai-responses:NAME.",
     "CLAUDE_CONFIG_DIR": "The configuration directory, instead of ~/.claude.",
     "NO_COLOR, FORCE_COLOR": "Turn colours off or on.",
 }

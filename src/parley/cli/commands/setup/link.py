@@ -52,7 +52,7 @@ def make_link(path: Path, target: Path) -> None:
     try:
         path.symlink_to(target)
     except OSError as exc:
-        raise UsageError(f"cannot make the link {printable(str(path))}: {exc.strerror}") from None
+        raise UsageError(f"cannot create the link {printable(str(path))}: {exc.strerror}") from None
 
 
 def describe_winner(name: str, path: Path, winner: str | None, wins: bool) -> str:
@@ -69,7 +69,7 @@ def find_folder() -> Path:
     listed = [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep) if entry]
     ours = [entry for entry in listed if entry.is_relative_to(home) and os.access(entry, os.W_OK | os.X_OK)]
     if not ours:
-        raise UsageError("no directory in your home is on the PATH; name a directory: parley link NAME DIR")
+        raise UsageError("no directory on the PATH is inside your home directory; name a directory: parley link NAME DIR")
     return next((home / name for name in PREFERRED if home / name in ours), ours[0])
 
 
@@ -78,5 +78,5 @@ def find_program(name: str) -> Path:
     beside = [Path(folder, name) for folder in (os.path.dirname(sys.executable), os.path.dirname(sys.argv[0]))]
     found = next((str(path) for path in beside if os.access(path, os.X_OK)), shutil.which(name))
     if found is None:
-        raise UsageError(f"the program {name} of this installation was not found")
+        raise UsageError(f"the program {name} does not exist in this installation")
     return Path(found).absolute()
