@@ -70,7 +70,9 @@ def convert_resource(resource: ResourceContents) -> Json:
         return {"type": "text", "text": f'\n<context ref="{resource.uri}">\n{resource.text}\n</context>\n'}
     mime, data = resource.mime_type or "", resource.blob
     if data is None:
-        raise RpcError(INVALID_PARAMS, f"session/prompt: the resource {resource.uri} has neither the field `text` nor `blob`")
+        raise RpcError(
+            INVALID_PARAMS, f"session/prompt: the resource {resource.uri} has neither the field `text` nor `blob`"
+        )
     if mime == PDF:
         return {"type": "document", "source": {"type": "base64", "media_type": mime, "data": data}}
     if mime in IMAGE_TYPES:

@@ -79,7 +79,10 @@ class ConfigState:
     def _effort_rows(self) -> list[Json]:
         model = next((each for each in self._models if each["value"] == self.model), {})
         levels = model.get("supportedEffortLevels") or ()
-        return [row("default", "Default", "The model's default effort"), *(row(level, level.title(), "") for level in levels)]
+        return [
+            row("default", "Default", "The model's default effort"),
+            *(row(level, level.title(), "") for level in levels),
+        ]
 
     def _find_model(self, name: str) -> str:
         """The value under which a model is listed; its name if it is not."""

@@ -112,7 +112,9 @@ def with_delivered(options: CliOptions, first: Message | None, received: bytes) 
         changes["plugin_dirs_no_mcp"] = (*(options.plugin_dirs_no_mcp or ()), *without_servers)
     if needs_settings:
         if not isinstance(request.managedSettings, dict):
-            text = "option '--managed-settings-in-initialize' needs an object in the field managedSettings of initialize"
+            text = (
+                "option '--managed-settings-in-initialize' needs an object in the field managedSettings of initialize"
+            )
             raise NotDelivered(text, NOT_DELIVERED)
         changes["managed_settings"] = msgspec.json.encode(request.managedSettings).decode()
     return options.replace(**changes)

@@ -67,7 +67,9 @@ ANSWERED = frozenset(
     ]
 )
 """The requests that a parked process answers."""
-NOT_CLAIMED = "not_claimed: this process was started with --await-claim and has no session yet; send claim_session first"
+NOT_CLAIMED = (
+    "not_claimed: this process was started with --await-claim and has no session yet; send claim_session first"
+)
 REFUSED_SECONDS = 5.0
 """How long a process whose claim was refused waits for the prompt that follows it."""
 

@@ -250,7 +250,7 @@ def check_worktree(launch: LaunchContext) -> None:
     if launch.options.worktree is None:
         return
     if launch.worktree is None:
-        raise UsageError("--worktree cannot be combined with --await-claim or with an engine in the caller's process")
+        raise UsageError("--worktree cannot be combined with --await-claim, nor with Options(engine='local')")
     for hooks in launch.settings.merged.enabled_hooks():
         if isinstance(hooks.value, dict) and "WorktreeCreate" in hooks.value:
             raise UsageError(
@@ -262,7 +262,7 @@ def warn_unsupported(options: CliOptions) -> list[str]:
     """A warning for every option without effect. Raises UsageError for an unsupported one that restricts."""
     refused = [FIELDS[field].flags[0] for field in UNSUPPORTED_RESTRICTIONS if field in options.given]
     if refused:
-        raise UsageError(f"option '{refused[0]}' is not supported, and it is not safe to ignore it")
+        raise UsageError(f"option '{refused[0]}' is not supported: sessions do not download plugins; use --plugin-dir")
     left_out = [FIELDS[field].flags[0] for field in SAFE_MODE_IGNORED if options.safe_mode and field in options.given]
     return [f"option '{flag}' has no effect with --safe-mode" for flag in left_out]
 

@@ -134,7 +134,7 @@ def make_server_check(launch: LaunchContext) -> Callable[[ServerSpec], str]:
         from parley.settings.policy.mcp_servers import McpServerRules
 
         key = McpServerRules.from_settings(merged).find_obstacle(spec)
-        return f"it is not allowed by the settings ({key})" if key else ""
+        return f"the settings do not allow this server ({key})" if key else ""
 
     return check
 

@@ -76,7 +76,7 @@ class ModelFactory:
             return asked
         chosen = rules.find_default(self.resolve)
         if chosen is None:
-            text = "the settings deniedModels and availableModels leave no model to use"
+            text = "the settings deniedModels and availableModels allow no model"
             raise ModelForbidden(text, "managed_settings_invalid")
         return chosen
 
@@ -328,7 +328,7 @@ class ModelFactory:
             try:
                 self.check(self.resolve(name))
             except ModelForbidden as exc:
-                self.launch.warn(f"the fallback model {name} is left out: {exc}")
+                self.launch.warn(f"the fallback model {name} is skipped: {exc}")
             else:
                 found.append(name)
         return tuple(found)

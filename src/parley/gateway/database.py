@@ -86,7 +86,7 @@ class Database:
             self._connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
         elif version != VERSION:
             raise SessionError(
-                f"{path} has the format version {version}, but this Parley reads only {VERSION}; choose another --state folder"
+                f"{path} has the format version {version}, but this Parley reads only {VERSION}; use another --state"
             )
 
     def change(self, statement: str, *values: Any) -> int:

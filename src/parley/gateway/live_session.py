@@ -262,7 +262,9 @@ class LiveSession:
             return {"subtype": "initialize"}
         if declares and self._owner not in (None, client) and self._owner.principal.name != client.principal.name:
             name = self._owner.principal.name
-            raise Refusal("callbacks_taken", f"the token {name!r} already provides the hooks and MCP servers of this session")
+            raise Refusal(
+                "callbacks_taken", f"the token {name!r} already provides the hooks and MCP servers of this session"
+            )
         if declares or self._owner is None:
             self._owner = client
             self._database.change(

@@ -55,10 +55,13 @@ class Spending:
         """Raises Refusal."""
         used = self.of(name)
         if quotas.usd is not None and used.usd >= quotas.usd:
-            raise Refusal("quota_exceeded", f"the token {name!r} has used ${used.usd:.2f} of its quota of ${quotas.usd:.2f}")
+            raise Refusal(
+                "quota_exceeded", f"the token {name!r} has used ${used.usd:.2f} of its quota of ${quotas.usd:.2f}"
+            )
         if quotas.tokens is not None and used.tokens >= quotas.tokens:
             raise Refusal(
-                "quota_exceeded", f"the token {name!r} has used {used.tokens} of its quota of {quotas.tokens} model tokens"
+                "quota_exceeded",
+                f"the token {name!r} has used {used.tokens} of its quota of {quotas.tokens} model tokens",
             )
 
 

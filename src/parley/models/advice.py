@@ -33,7 +33,7 @@ def advise_on_key(status: int, endpoint: ModelEndpoint) -> str:
         return f"No key was sent: set {endpoint.variables}_API_KEY."
     if status == 401:
         return f"Check the key from {endpoint.key_source}."
-    return f"The key from {endpoint.key_source} may not do this."
+    return f"The key from {endpoint.key_source} does not have permission for this."
 
 
 def advise_on_name(model: str, endpoint: ModelEndpoint) -> str:

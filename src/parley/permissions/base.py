@@ -116,7 +116,7 @@ class ToolRequest(Struct, frozen=True, kw_only=True):
 Category = Literal["harmless", "edit", "other"]
 RESTRICTING: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
 OUTSIDE = "The path is outside of the working directories"
-KEYS = "The path leads to keys or passwords"
+KEYS = "The path may contain keys or passwords"
 ENDLESS = "The path is a symlink loop, or its target is unknown"
 PROTECTED = "The file is protected because it decides what runs later; no rule approves writing to it in advance"
 

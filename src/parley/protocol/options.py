@@ -242,7 +242,7 @@ class RunOptions(OptionGroup):
     output_format: Option[str | None] = Option(
         one_of("text", "json", "stream-json", "message"),
         "--output-format",
-        help="How to write the answer; message is stream-json without partial messages.",
+        help="The format of the output; message is stream-json without partial messages.",
     )
     input_format: Option[str | None] = Option(
         one_of("text", "stream-json"),
@@ -307,7 +307,7 @@ class ClientOptions(OptionGroup):
         SWITCH,
         variable="CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING",
         setting="fileCheckpointingEnabled",
-        help="Let the client rewind files.",
+        help="Save files before tools change them, so that the client can restore them (rewind_files).",
     )
     disable_agent_summaries: Option[bool] = Option(
         SWITCH,
@@ -320,7 +320,9 @@ class ClientOptions(OptionGroup):
         help="Read the initialize request before the session is opened, and load the plugins that it lists.",
     )
     await_claim: Option[bool] = Option(
-        SWITCH, "--await-claim", help="Wait for claim_session, which names the folder of the session."
+        SWITCH,
+        "--await-claim",
+        help="Start without a session, and wait for the request claim_session, which names its directory.",
     )
 
 
@@ -370,7 +372,7 @@ class ModelOptions(OptionGroup):
     max_effort: Option[str | None] = Option(
         one_of("low", "medium", "high", "xhigh", "max"),
         setting="maxEffortLevel",
-        help="The highest effort that a request may ask for.",
+        help="The highest effort that requests can use.",
     )
     cache_ttl: Option[str | None] = Option(
         one_of("5m", "1h"),
@@ -392,11 +394,13 @@ class ModelOptions(OptionGroup):
 class PromptOptions(OptionGroup):
     heading = "System prompt and structured output"
 
-    system_prompt: Option[str | None] = Option(TEXT, "--system-prompt", help="Replace the system prompt.")
+    system_prompt: Option[str | None] = Option(TEXT, "--system-prompt", help="Replace the system prompt by this text.")
     system_prompt_file: Option[str | None] = Option(
         TEXT, "--system-prompt-file", metavar="FILE", help="Replace the system prompt with the content of a file."
     )
-    append_system_prompt: Option[str | None] = Option(TEXT, "--append-system-prompt", help="Add to the system prompt.")
+    append_system_prompt: Option[str | None] = Option(
+        TEXT, "--append-system-prompt", help="Add this text to the system prompt."
+    )
     append_system_prompt_file: Option[str | None] = Option(
         TEXT, "--append-system-prompt-file", metavar="FILE", help="Add the content of a file to the system prompt."
     )
@@ -479,7 +483,7 @@ class LimitOptions(OptionGroup):
     resume_reason: Option[str | None] = Option(
         TEXT,
         variable="CLAUDE_CODE_RESUME_REASON",
-        help="Why a turn of an earlier process is continued; its messages report this as `resume_reason`.",
+        help="Why this process continues a turn of an earlier process; reported in messages as `resume_reason`.",
     )
     max_output_tokens: Option[int | None] = Option(
         INTEGER,
@@ -496,7 +500,10 @@ class LimitOptions(OptionGroup):
     # 0 means the default; no timeout can be disabled. One variable can set two limits: API_TIMEOUT_MS limits the
     # request and its first byte, CLAUDE_STREAM_IDLE_TIMEOUT_MS a stream without data and one with only pings.
     connect_timeout_ms: Option[int | None] = Option(
-        INTEGER, setting="limits.connectTimeoutMs", least=0, help="How long connecting to a backend may take."
+        INTEGER,
+        setting="limits.connectTimeoutMs",
+        least=0,
+        help="How long to wait for a connection to the model's server.",
     )
     first_byte_timeout_ms: Option[int | None] = Option(
         INTEGER,
@@ -510,14 +517,14 @@ class LimitOptions(OptionGroup):
         variable="CLAUDE_STREAM_IDLE_TIMEOUT_MS",
         setting="limits.streamIdleTimeoutMs",
         least=0,
-        help="How long a stream may send no data.",
+        help="How long to wait for the next data of a stream.",
     )
     content_timeout_ms: Option[int | None] = Option(
         INTEGER,
         variable="CLAUDE_STREAM_IDLE_TIMEOUT_MS",
         setting="limits.contentTimeoutMs",
         least=0,
-        help="How long a stream may send no content; pings are not content.",
+        help="How long to wait for the next content of a stream; pings do not count.",
     )
     request_timeout_ms: Option[int | None] = Option(
         INTEGER,
@@ -552,12 +559,12 @@ class ToolOptions(OptionGroup):
         help="Offer the tool SendUserMessage, for clients that show only the messages sent with this tool.",
     )
     client_tools: Option[str | None] = Option(
-        TEXT, "--client-tools", metavar="FILE|JSON", help="Offer tools that the client runs."
+        TEXT, "--client-tools", metavar="FILE|JSON", help="Offer these tools, which the client itself runs."
     )
     permission_mode: Option[str | None] = Option(
         one_of(*MODES, "manual"),
         "--permission-mode",
-        help="What to do with calls that no rule decides; manual is another name for default.",
+        help="The permission mode: what to do with calls that no rule decides. manual is another name for default.",
     )
     permission_prompt_tool: Option[str | None] = Option(
         TEXT,
@@ -591,7 +598,7 @@ class ToolOptions(OptionGroup):
         help="The format in which the model writes the previews of AskUserQuestion.",
     )
     add_dirs: Option[tuple[str, ...] | None] = Option(
-        WORDS, "--add-dir", metavar="DIR", help="Additional working directories."
+        WORDS, "--add-dir", metavar="DIR", help="Additional working directories, in which tools can work too."
     )
 
 
@@ -624,7 +631,10 @@ class SessionOptions(OptionGroup):
     fork_session: Option[bool] = Option(SWITCH, "--fork-session", help="Continue in a copy of the resumed session.")
     steal: Option[bool] = Option(SWITCH, "--steal", help="Take the session over from the process that holds it.")
     resume_session_at: Option[str | None] = Option(
-        TEXT, "--resume-session-at", metavar="UUID", help="Continue after the message with this id and drop the rest."
+        TEXT,
+        "--resume-session-at",
+        metavar="UUID",
+        help="With --resume: continue after the message with this id, and ignore later messages.",
     )
     resume_drops_turn: Option[str | None] = Option(
         TEXT,
@@ -632,9 +642,7 @@ class SessionOptions(OptionGroup):
         metavar="UUID",
         help="With --resume-session-at: fail unless exactly the turn of this prompt is dropped.",
     )
-    no_session_persistence: Option[bool] = Option(
-        SWITCH, "--no-session-persistence", help="Keep nothing of the session after its end."
-    )
+    no_session_persistence: Option[bool] = Option(SWITCH, "--no-session-persistence", help="Do not save the session.")
     name: Option[str | None] = Option(TEXT, "--name", "-n", metavar="TITLE", help="The title of the session.")
     worktree: Option[str | None] = Option(
         MAYBE,
@@ -708,7 +716,7 @@ class SettingsOptions(OptionGroup):
         MAYBE,
         "--autocompact",
         metavar="on|off|TOKENS",
-        help="Compact a conversation that exceeds the model's context window, or a window of this many tokens.",
+        help="Compact long conversations automatically: on, off, or the size of the context window in tokens.",
     )
     bare: Option[bool] = Option(
         SWITCH, "--bare", help="Read no settings, memory files, commands or MCP servers from this machine."
@@ -773,7 +781,9 @@ class UnusedOptions(OptionGroup):
     from_pr: Option[str | None] = Option(
         MAYBE, "--from-pr", metavar="PR", help="Accepted, no effect: sessions are not linked to pull requests."
     )
-    ide: Option[bool] = Option(SWITCH, "--ide", help="Accepted, no effect: there is no editor integration.")
+    ide: Option[bool] = Option(
+        SWITCH, "--ide", help="Accepted, no effect: Parley does not connect to IDE extensions (see `parley acp`)."
+    )
     remote: Option[str | None] = Option(MAYBE, "--remote", help="Accepted, no effect: sessions run on this machine.")
     remote_control: Option[str | None] = Option(
         MAYBE, "--remote-control", "--rc", metavar="NAME", help="Accepted, no effect: there is no remote control."
@@ -856,7 +866,7 @@ def parse(argv: Sequence[str]) -> ParsedArgs:
         flags[row.field] = flag
         given.setdefault(row.field, []).extend(_take_values(row.kind.words, flag, has_value, value, rest))
     values = {field: BY_FLAG[flags[field]].kind.read(flags[field], found) for field, found in given.items()}
-    warnings += [f"option '{flags[field]}' has no effect here" for field in values if field in WITHOUT_EFFECT]
+    warnings += [f"option '{flags[field]}' has no effect in this run" for field in values if field in WITHOUT_EFFECT]
     return ParsedArgs(CliOptions(**values), tuple(word for word in words if word), tuple(warnings), tuple(unknown))
 
 

@@ -34,7 +34,7 @@ NAME_WORD, NAME_PART, HINT_WORD, TEXT_WORD, TEXT_PART = 10, 5, 4, 2, 1
 
 class ToolSearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(description='"select:NAME,NAME" for these tools, or keywords; +word must occur')]
-    max_results: Annotated[int, Meta(description="The most tools that keywords may load", ge=1)] = 5
+    max_results: Annotated[int, Meta(description="How many tools keywords may load at most", ge=1)] = 5
 
 
 class SearchEntry(Struct, frozen=True):

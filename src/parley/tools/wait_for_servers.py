@@ -16,7 +16,7 @@ NOTHING_PENDING = "No MCP server is still connecting."
 
 
 class WaitForServersInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    servers: Annotated[list[str] | None, Meta(description="Wait for these servers only; left out, for all")] = None
+    servers: Annotated[list[str] | None, Meta(description="Wait only for these servers; by default for all")] = None
 
 
 class WaitForMcpServers:

@@ -69,7 +69,7 @@ def test_control_characters_of_a_server_do_not_reach_the_terminal(run: Any) -> N
 
 @pytest.mark.parametrize(
     ("status", "requests", "advice"),
-    [(401, 3, "Check the key from {key}."), (403, 1, "The key from {key} may not do this.")],
+    [(401, 3, "Check the key from {key}."), (403, 1, "The key from {key} does not have permission for this.")],
 )
 @pytest.mark.parametrize("key", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"])
 def test_a_rejected_key_is_named_by_its_variable(run: Any, key: str, status: int, requests: int, advice: str) -> None:

@@ -26,7 +26,7 @@ def advice(status: int, message: str, model: str = "m", base_url: str = "http://
         (401, "OPENAI_API_KEY", "OPENAI", "Check the key from OPENAI_API_KEY."),
         (401, "", "ANTHROPIC", "No key was sent: set ANTHROPIC_API_KEY."),
         (403, "", "OPENAI", "No key was sent: set OPENAI_API_KEY."),
-        (403, "apiKeyHelper", "ANTHROPIC", "The key from apiKeyHelper may not do this."),
+        (403, "apiKeyHelper", "ANTHROPIC", "The key from apiKeyHelper does not have permission for this."),
         (400, "OPENAI_API_KEY", "OPENAI", ""),
         (500, "OPENAI_API_KEY", "OPENAI", ""),
     ],

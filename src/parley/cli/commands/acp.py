@@ -31,7 +31,9 @@ def serve(given: GivenArgs) -> int:
     """Serve until stdin ends. Raises UsageError."""
     for row in ROWS:
         if row.field in NOT_FOR_ALL and row.field in given.options.given:
-            raise InvalidArguments(f"option '{row.flags[0]}' cannot be used with `parley acp`, because the editor opens the sessions")
+            raise InvalidArguments(
+                f"option '{row.flags[0]}' cannot be used with `parley acp`, because the editor opens the sessions"
+            )
     gc.enable()  # main() disabled it, but an agent runs for long
     environment = dict(os.environ)
     erase()
@@ -58,7 +60,9 @@ async def run_agent(settings: AgentSettings) -> int:
                 if isinstance(line, bytes):
                     connection.receive(line)
                 else:
-                    connection.send_error(None, RpcError(PARSE_ERROR, f"the line is longer than {line.cap_bytes} bytes"))
+                    connection.send_error(
+                        None, RpcError(PARSE_ERROR, f"the line is longer than {line.cap_bytes} bytes")
+                    )
     except BrokenPipeError:  # the client is gone
         pass
     except asyncio.CancelledError:

@@ -77,7 +77,11 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 JSON = Flag("--json", "Print one JSON document.")
-TOKEN_FILE = Flag("--token-file", "The file that contains the token for a gateway. Without it, the variable PARLEY_TOKEN is used.", "FILE")
+TOKEN_FILE = Flag(
+    "--token-file",
+    "The file that contains the token for a gateway. Without it, the variable PARLEY_TOKEN is used.",
+    "FILE",
+)
 JSON_LINES = Flag("--json", "Print JSON lines: one object per line.")
 YES = Flag("-y --yes", "Do not ask for confirmation.")
 SCOPES = ("local", "user", "project")
@@ -153,9 +157,7 @@ ROWS: tuple[Command, ...] = (
         notes="Keys are never shown. Parley has no login and uses API keys only: set ANTHROPIC_API_KEY, or "
         "OPENAI_API_KEY for models named openai:NAME.",
         is_shared=True,
-        refused=dict.fromkeys(
-            ("login", "logout"), "Parley has no login; set the API key in ANTHROPIC_API_KEY"
-        ),
+        refused=dict.fromkeys(("login", "logout"), "Parley has no login; set the API key in ANTHROPIC_API_KEY"),
     ),
     Command(
         name="completion",
@@ -333,7 +335,11 @@ ROWS: tuple[Command, ...] = (
                     Flag("--port", "Listen on this port; 0 (default) picks a free port.", "N"),
                     Flag("--fault", "Inject a fault, such as reset=3 or overloaded@1-4. Repeatable.", "NAME"),
                     Flag("--in-order", "With --replay: send the responses in order, without comparing the requests."),
-                    Flag("--pace", "With --replay: multiply the recorded pauses by FACTOR; 0 (default) means no pauses.", "FACTOR"),
+                    Flag(
+                        "--pace",
+                        "With --replay: multiply the recorded pauses by FACTOR; 0 (default) means no pauses.",
+                        "FACTOR",
+                    ),
                     Flag("--quiet", "Do not log requests."),
                 ),
             )
@@ -422,7 +428,9 @@ ROWS: tuple[Command, ...] = (
         help="Manage the resident engine: a server that starts sessions faster (Linux).",
         actions={
             "start": Action("Start the server now. Without this, the first session with PARLEY_RESIDENT=1 starts it."),
-            "status": Action("List the running servers, and tell whether they would run a session started from here.", "", (JSON,)),
+            "status": Action(
+                "List the running servers, and tell whether they would run a session started from here.", "", (JSON,)
+            ),
             "stop": Action("Stop all running servers. Running sessions continue."),
         },
     ),
@@ -433,23 +441,53 @@ ROWS: tuple[Command, ...] = (
             "": Action(
                 "Run a server for many sessions. Session options set the defaults for new sessions.",
                 flags=(
-                    Flag("--listen", "Listen on HOST:PORT (default: 127.0.0.1:8787), or on a Unix socket: unix:PATH.", "HOST:PORT"),
-                    Flag("--token-file", "The file that contains the administrator's token. If it does not exist, it is created.", "FILE"),
-                    Flag("--root", "Allow sessions to work in this directory and below it (default: the current directory).", "DIR"),
-                    Flag("--state", "The directory for the server's own files (default: gateway in the config folder).", "DIR"),
+                    Flag(
+                        "--listen",
+                        "Listen on HOST:PORT (default: 127.0.0.1:8787), or on a Unix socket: unix:PATH.",
+                        "HOST:PORT",
+                    ),
+                    Flag(
+                        "--token-file",
+                        "The file that contains the administrator's token. If it does not exist, it is created.",
+                        "FILE",
+                    ),
+                    Flag(
+                        "--root",
+                        "Allow sessions to work in this directory and below it (default: the current directory).",
+                        "DIR",
+                    ),
+                    Flag(
+                        "--state",
+                        "The directory for the server's own files (default: gateway in the config folder).",
+                        "DIR",
+                    ),
                     Flag(
                         "--isolation",
                         "task (default) runs all sessions in the server's process; process runs each in its own.",
                         "HOW",
                         choices=("task", "process"),
                     ),
-                    Flag("--idle-seconds", "Unload a session that has not been used for N seconds (default: 300).", "N"),
-                    Flag("--question-seconds", "Deny a question that is not answered within N seconds (default: never).", "N"),
-                    Flag("--drain-seconds", "After SIGTERM, wait up to N seconds for running turns (default: 30).", "N"),
+                    Flag(
+                        "--idle-seconds", "Unload a session that has not been used for N seconds (default: 300).", "N"
+                    ),
+                    Flag(
+                        "--question-seconds",
+                        "Deny a question that is not answered within N seconds (default: never).",
+                        "N",
+                    ),
+                    Flag(
+                        "--drain-seconds", "After SIGTERM, wait up to N seconds for running turns (default: 30).", "N"
+                    ),
                     Flag("--allow-origin", "Let web pages of this origin connect. Repeatable.", "ORIGIN"),
                     Flag("--allow-host", "Accept requests for this host name. Repeatable.", "NAME"),
-                    Flag("--notify-url", "Post a signed notification to this URL when a session asks a question.", "URL"),
-                    Flag("--notify-secret-file", "The file that contains the secret for signing the notifications of --notify-url.", "FILE"),
+                    Flag(
+                        "--notify-url", "Post a signed notification to this URL when a session asks a question.", "URL"
+                    ),
+                    Flag(
+                        "--notify-secret-file",
+                        "The file that contains the secret for signing the notifications of --notify-url.",
+                        "FILE",
+                    ),
                     Flag("--notify-command", "Run this shell command when a session asks a question.", "COMMAND"),
                     Flag("--tls-cert", "The certificate chain for HTTPS (PEM).", "FILE"),
                     Flag("--tls-key", "The private key of the certificate (PEM).", "FILE"),

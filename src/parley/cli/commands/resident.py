@@ -61,7 +61,9 @@ def run_stop(_given: GivenArgs) -> int:
             stop(server)
         except OSError as exc:
             raise UsageError(f"cannot stop a resident engine: {exc}") from None
-    return write_lines([f"stopped {server.name} (process {server.pid})" for server in servers] or ["no resident engine is running"])
+    return write_lines(
+        [f"stopped {server.name} (process {server.pid})" for server in servers] or ["no resident engine is running"]
+    )
 
 
 def list_servers() -> list[FoundServer]:
@@ -94,7 +96,9 @@ def read_idle_seconds() -> float:
     except ValueError:
         seconds = -1
     if not 0 <= seconds <= MAX_IDLE_SECONDS:
-        raise UsageError(f"{IDLE_VARIABLE} is {text!r:.100}; it must be a number of seconds from 0 to {MAX_IDLE_SECONDS}")
+        raise UsageError(
+            f"{IDLE_VARIABLE} is {text!r:.100}; it must be a number of seconds from 0 to {MAX_IDLE_SECONDS}"
+        )
     return seconds
 
 
@@ -112,7 +116,9 @@ def serve(folder_path: str, name: str) -> int:
         folder = os.open(folder_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         os.set_inheritable(LOCK_DESCRIPTOR, False)
     except OSError as exc:
-        raise UsageError(f"`parley resident serve` must not be run by hand; use `parley resident start` ({exc})") from None
+        raise UsageError(
+            f"`parley resident serve` must not be run by hand; use `parley resident start` ({exc})"
+        ) from None
     preload()
     gc.freeze()  # a collection in a forked process would copy all of it
     found = Server(folder, name, LOCK_DESCRIPTOR).serve(idle_seconds)

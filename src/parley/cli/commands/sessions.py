@@ -181,7 +181,9 @@ class SessionsCommand:
             title = "" if info is None else f" ({printable(info.shown_title or 'no title')})"
             return style.confirm(f"Delete session {session_id}{title}?")
         if name != session_id:
-            raise InvalidArguments(f"without a terminal, `delete` needs --yes or the complete id of session {session_id}")
+            raise InvalidArguments(
+                f"without a terminal, `delete` needs --yes or the complete id of session {session_id}"
+            )
         return True
 
     def repair(self, name: str) -> Iterator[bytes]:

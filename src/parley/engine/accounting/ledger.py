@@ -302,4 +302,4 @@ def find_provider(model: str) -> str:
 
 
 def format_usd(amount: float | None) -> str:
-    return "unknown: a model has no price here (see PARLEY_PRICES)" if amount is None else f"${amount:.4f}"
+    return "unknown: the price of a model is not known (see PARLEY_PRICES)" if amount is None else f"${amount:.4f}"

@@ -126,7 +126,7 @@ async def load_skills(environment: AgentEnvironment, name: str, kind: AgentDefin
     for skill in kind.skills if isinstance(kind.skills, list) else ():
         template = environment.commands.find_usable(skill)
         if template is None:
-            warn(f"agent {name!r}: there is no skill {skill!r}, or models cannot use it")
+            warn(f"agent {name!r}: there is no skill {skill!r} that a model can use")
             continue
         from parley.engine.commands.expansion import expand_template
 

@@ -295,9 +295,11 @@ class ApprovalGate:
             with self._channel.waiting(), self._notify_when_slow(asked):
                 reply = await self._channel.request(asked)
         except HostGone:
-            return self._attribute(deny_unclear(f"Permission could not be asked for: the stream was closed.{why}"))
+            return self._attribute(
+                deny_unclear(f"Permission could not be requested: the client has closed the stream.{why}")
+            )
         except HostError as exc:
-            return self._attribute(deny_unclear(f"Permission could not be asked for: {exc}"))
+            return self._attribute(deny_unclear(f"Permission could not be requested: {exc}"))
         return self._attribute(self._check_reply(reply, question, pending))
 
     def _notify_when_slow(self, asked: CanUseTool) -> contextlib.AbstractContextManager[None]:

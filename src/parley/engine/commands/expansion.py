@@ -70,8 +70,8 @@ async def run_command(conversation: Conversation, template: PromptTemplate, comm
         return SHELL_DISABLED
     if not template.is_trusted:
         raise ToolError(
-            f"/{template.name} was not sent: it runs `{command}`, and the project it comes from is not trusted "
-            f"with this command (to trust it, run `parley trust`)"
+            f"/{template.name} was not sent: it runs `{command}`, and you have not trusted this command of "
+            f"its project (to trust it, run `parley trust`)"
         )
     json = {"type": "tool_use", "id": f"toolu_{conversation.config.workspace.new_id()}", "name": "Bash"}
     call = ToolUse({**json, "input": {"command": command, "description": f"Part of /{template.name}"}})

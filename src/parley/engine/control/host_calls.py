@@ -30,7 +30,7 @@ MAX_RESULT_CHARS = 10_485_760
 """The longest result that is not for a model."""
 NOT_RUN = "The tool did not run: "
 PLAN_MODE = "plan mode allows no changes before the plan is approved"
-FOR_COMMAND = "the call is allowed by a slash command, and only during the turn of that command"
+FOR_COMMAND = "a slash command allows this call, but only during its own turn"
 
 
 def check_call(request: McpCall, now: float) -> None:

@@ -95,7 +95,8 @@ class SessionHooks:
         why = verdict.permission_reason or verdict.blocked or "no reason given"
         if verdict.permission == "ask":
             why = f"{why} (a hook wants a person to confirm it, and no one can be asked)"
-        text = f"the model is still {before.display_name}: a PreModelSwitch hook denied {after.display_name}: {why}"
+        change = f"from {before.display_name} to {after.display_name}"
+        text = f"the model was not changed {change}: a PreModelSwitch hook denied it: {why}"
         raise NotPossible(text, "model_switch_denied")
 
     async def after_model_switch(

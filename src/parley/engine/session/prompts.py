@@ -360,7 +360,7 @@ def check_size(prompts: list[Prompt], model: ModelRef, known: ModelInfo) -> None
     window = known.context_window
     chars = sum(len(block.get("text", "")) for prompt in prompts for block in prompt.content)
     if known is not UNKNOWN_MODEL and chars > window * CHARS_PER_TOKEN:
-        text = f"Prompt is too long: about {chars // CHARS_PER_TOKEN} tokens, and {model.name} takes {window}"
+        text = f"Prompt is too long: about {chars // CHARS_PER_TOKEN} tokens, but {model.name} accepts at most {window}"
         raise ModelError(text, kind="prompt_too_long")
 
 

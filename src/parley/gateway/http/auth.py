@@ -72,7 +72,10 @@ class Gate(Struct, frozen=True):
             raise Refusal("unauthorized", "the token is unknown")
         per_minute = principal.quotas.requests_per_minute or REQUESTS_PER_MINUTE
         if not self.limiter.allow(f"token {principal.name}", per_minute):
-            raise Refusal("rate_limited", f"the token {principal.name!r} has reached its limit of {per_minute} requests per minute")
+            raise Refusal(
+                "rate_limited",
+                f"the token {principal.name!r} has reached its limit of {per_minute} requests per minute",
+            )
         return principal
 
 

@@ -36,7 +36,9 @@ async def serve_editor(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
     try:
         require(principal, Scope.ADMIN, "/acp")
         if hub.settings.isolation != "task":
-            raise Refusal("forbidden", "/acp needs `--isolation task`, because its sessions run in the server's process")
+            raise Refusal(
+                "forbidden", "/acp needs `--isolation task`, because its sessions run in the server's process"
+            )
         if hub.is_draining:
             raise Refusal("shutting_down", "the server is shutting down")
     except Refusal as refusal:

@@ -96,7 +96,9 @@ async def receive_token(socket: WebSocket, gate: Gate) -> Principal:
     except msgspec.DecodeError:
         token = None
     if token is None:
-        raise Refusal("unauthorized", "no token was sent: send it as a header, as a subprotocol or in the first message")
+        raise Refusal(
+            "unauthorized", "no token was sent: send it as a header, as a subprotocol or in the first message"
+        )
     return gate.check_token(token, socket)
 
 

@@ -41,7 +41,7 @@ GIVEN = ("model", "max_tokens", "messages", "stream")
 
 ADVICE: dict[int | None, str] = {
     401: "Check the credentials for {cloud} (docs/models.md).",
-    403: "Check the credentials for {cloud}, and whether they may use this model (docs/models.md).",
+    403: "Check the credentials for {cloud}, and whether they allow this model (docs/models.md).",
     404: "Use the names that models have on {cloud} (docs/models.md).",
 }
 

@@ -61,5 +61,5 @@ def reason_of(exc: Exception) -> str:
 
 def advise_on_tls(exc: Exception) -> str:
     if is_named(exc, "SSLCertVerificationError"):
-        return " (NODE_EXTRA_CA_CERTS names a file with further certificates)"
+        return " (to trust more certificates, set NODE_EXTRA_CA_CERTS to a file that contains them)"
     return " (is it an http:// server?)" if getattr(exc, "reason", None) in NOT_TLS else ""

@@ -77,12 +77,12 @@ def describe_difference(recorded: Any, actual: Any, where: str = "messages") -> 
         if (found := next((found for found in inner if found), None)) is not None:
             return found
         if len(recorded) != len(actual):
-            return f"{where} has {len(recorded)} items in the recording and {len(actual)} here"
+            return f"{where} has {len(recorded)} items in the recording and {len(actual)} in this conversation"
         return None
     if recorded == actual:
         return None
     begin = _first_difference(recorded, actual) if isinstance(recorded, str) and isinstance(actual, str) else 0
-    return f"{where} is {_show(recorded, begin)} in the recording and {_show(actual, begin)} here"
+    return f"{where} is {_show(recorded, begin)} in the recording and {_show(actual, begin)} in this conversation"
 
 
 def _first_difference(one: str, other: str) -> int:

@@ -123,7 +123,7 @@ class WorkerSession(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Lines written in one iteration of the loop are sent in one frame."""
         if self._connection is None:
-            raise BrokenPipeError("the client is gone")
+            raise BrokenPipeError("the client has disconnected")
         if not data:
             return
         if not self._outgoing:

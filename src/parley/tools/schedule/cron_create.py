@@ -19,7 +19,7 @@ from parley.workspace.base import Scope
 class CronCreateShown(Struct, frozen=True, kw_only=True):
     cron: Annotated[str, Meta(description="minute hour day month weekday, local time")]
     prompt: str
-    recurring: Annotated[bool, Meta(description="false: once, at the next match")] = True
+    recurring: Annotated[bool, Meta(description="false: run only once, at the next match")] = True
 
 
 class CronCreateInput(CronCreateShown, frozen=True, kw_only=True, forbid_unknown_fields=True):

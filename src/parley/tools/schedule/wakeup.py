@@ -24,7 +24,7 @@ class ScheduleWakeupShown(Struct, frozen=True, kw_only=True):
     delaySeconds: Annotated[float, Meta(description=f"{SHORTEST_SECONDS} to {LONGEST_SECONDS}")] = 0
     prompt: str = ""
     reason: str = ""
-    stop: Annotated[bool, Meta(description="Only cancel the pending one")] = False
+    stop: Annotated[bool, Meta(description="Only cancel the pending wake-up")] = False
 
 
 class ScheduleWakeupInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

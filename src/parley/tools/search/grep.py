@@ -48,7 +48,7 @@ class GrepInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         default=False, name="-o"
     )
     multiline: Annotated[bool, Meta(description="Let a match span lines; `.` then matches newlines too")] = False
-    head_limit: Annotated[Count, Meta(description="Show so many lines or files at most; 0 for no limit")] = (
+    head_limit: Annotated[Count, Meta(description="Show at most this many lines or files; 0 for no limit")] = (
         DEFAULT_LIMIT
     )
     offset: Annotated[Count, Meta(description="Skip this many lines or files first")] = 0

@@ -92,7 +92,7 @@ def find_task(background: Background | None, task_id: str | None) -> tuple[Backg
     if background is None:
         raise ToolError("Background tasks are not available in this session.")
     if not task_id:
-        raise ToolError("task_id is missing.")
+        raise ToolError("task_id is missing: give the id of a task.")
     task = background.find(task_id)
     if task is None:
         known = ", ".join(background.ids()) or "none"

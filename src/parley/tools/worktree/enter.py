@@ -20,8 +20,8 @@ NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*
 class EnterWorktreeShown(Struct, frozen=True, kw_only=True):
     """The input as the model sees it."""
 
-    name: Annotated[str, Meta(description="Of a new worktree")] = ""
-    path: Annotated[str, Meta(description="Of an existing one, instead")] = ""
+    name: Annotated[str, Meta(description="The name of a new worktree")] = ""
+    path: Annotated[str, Meta(description="The path of an existing worktree, instead of a name")] = ""
 
 
 class EnterWorktreeInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

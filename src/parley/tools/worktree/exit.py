@@ -16,7 +16,7 @@ class ExitWorktreeShown(Struct, frozen=True, kw_only=True):
     """The input as the model sees it."""
 
     action: Literal["keep", "remove"]
-    discard_changes: Annotated[bool, Meta(description="Remove it although work is lost")] = False
+    discard_changes: Annotated[bool, Meta(description="Remove the worktree even if work is lost")] = False
 
 
 class ExitWorktreeInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

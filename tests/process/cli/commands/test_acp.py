@@ -133,7 +133,10 @@ def test_a_request_that_the_client_withdraws_ends_the_turn(agent: Agent) -> None
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--resume", "x"], "option '--resume' cannot be used with `parley acp`, because the editor opens the sessions"),
+        (
+            ["--resume", "x"],
+            "option '--resume' cannot be used with `parley acp`, because the editor opens the sessions",
+        ),
         (["hello"], "unexpected argument 'hello'"),
         (["--modle", "x"], "unknown option '--modle' (did you mean --model?)"),
     ],

@@ -72,7 +72,7 @@ def test_a_port_that_is_taken_is_reported(run: Any) -> None:
         done = run("model-server", "--port", str(taken.getsockname()[1]))
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "cannot listen on the port" in done.stderr
+    assert "cannot listen on this port" in done.stderr
 
 
 @pytest.mark.parametrize(

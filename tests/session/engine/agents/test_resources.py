@@ -41,8 +41,8 @@ async def test_a_skill_that_an_agent_is_given_is_in_its_context_from_the_start(t
     assert "Hush." not in transcript(tmp_path)
     assert [next(harness.messages("result"))["result"], *harness.warnings] == [
         "Done.",
-        "agent 'helper': there is no skill 'nobody', or models cannot use it",
-        "agent 'helper': there is no skill 'secret', or models cannot use it",
+        "agent 'helper': there is no skill 'nobody' that a model can use",
+        "agent 'helper': there is no skill 'secret' that a model can use",
     ]
 
 

@@ -61,7 +61,7 @@ async def test_fields_without_effect_are_named_on_stderr_and_to_the_client(tmp_p
         "initialize.colour is unknown and has no effect",
         "initialize.agents.helper.colour is unknown and has no effect",
         "initialize.hooks.Stop[0].tiemout is unknown and has no effect",
-        "initialize.protocolVersion and features have no effect: this engine speaks version 1.0",
+        "initialize.protocolVersion and features have no effect: this engine uses version 1.0",
         "initialize.supportedDialogKinds has no effect: this engine shows no dialogs",
         "initialize.agents.helper.observer has no effect: observers are not supported",
     ]

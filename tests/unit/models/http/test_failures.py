@@ -10,7 +10,7 @@ import pytest
 from parley.models.http.failures import connection_error
 from parley.models.http.response import BadResponse
 
-CERTIFICATES = "(NODE_EXTRA_CA_CERTS names a file with further certificates)"
+CERTIFICATES = "(to trust more certificates, set NODE_EXTRA_CA_CERTS to a file that contains them)"
 THROUGH = " (through the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY)"
 URL = "https://me:hush@h.test/v1?key=k"
 REFUSED = ConnectionRefusedError(111, "Connect call failed ('192.0.2.1', 443)")

@@ -17,7 +17,7 @@ COLUMNS = 70
 EXIT_CODES = {
     "0": "The last result was successful.",
     "1": "The last result is an error; or the command line, settings, session or stdout cannot be used.",
-    "2": "An option or command is unknown, or the arguments of a command are wrong; or `permissions check` decided to deny.",
+    "2": "An option or command is unknown, the arguments of a command are wrong, or `permissions check` denies.",
     "3": "A call was denied, with --fail-on-denial.",
     "4": "`permissions check` failed without a decision.",
     "130": "Interrupted by a second SIGINT.",

@@ -69,7 +69,9 @@ def find_folder() -> Path:
     listed = [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep) if entry]
     ours = [entry for entry in listed if entry.is_relative_to(home) and os.access(entry, os.W_OK | os.X_OK)]
     if not ours:
-        raise UsageError("no directory on the PATH is inside your home directory; name a directory: parley link NAME DIR")
+        raise UsageError(
+            "no directory on the PATH is inside your home directory; name a directory: parley link NAME DIR"
+        )
     return next((home / name for name in PREFERRED if home / name in ours), ours[0])
 
 

@@ -116,8 +116,8 @@ def check(session: Session, request: requests.Initialize) -> None:
     for name in request.unknown_fields:
         if name in RESTRICTING:
             raise NotPossible(
-                f"initialize.{name} is not supported, and a session without this restriction could do "
-                f"harm; use {RESTRICTING[name]}"
+                f"initialize.{name} is not supported and cannot be ignored, because it restricts the "
+                f"session; use {RESTRICTING[name]}"
             )
     if isinstance(request.managedSettings, dict) and not has_managed_settings(session, request.managedSettings):
         text = "initialize.managedSettings takes effect only in the first request of a session that was started with"
@@ -162,7 +162,7 @@ def list_notices(session: Session, request: requests.Initialize, answer: request
     for name in request.unknown_fields:
         yield f"initialize.{name} is unknown and has no effect"
     if request.features or request.protocolVersion not in (UNSET, None, PROTOCOL_VERSION):
-        yield f"initialize.protocolVersion and features have no effect: this engine speaks version {PROTOCOL_VERSION}"
+        yield f"initialize.protocolVersion and features have no effect: this engine uses version {PROTOCOL_VERSION}"
     if request.supportedDialogKinds:
         yield "initialize.supportedDialogKinds has no effect: this engine shows no dialogs"
     if answer.plugins_applied is False:
