@@ -35,8 +35,8 @@ def pages() -> dict[str, str]:
 
 def event_row(event: HookEventSpec) -> tuple[str, ...]:
     block = event.block + ("" if event.failure_blocks or not event.block else " (`onFailure` has no effect)")
-    block += f"; after a failure {event.failure}" if event.failure else ""
-    block += "; also after a failure" if event.on_failure == "block" else ""
+    block += f"; if the hook fails, {event.failure}" if event.failure else ""
+    block += "; the same if the hook fails" if event.on_failure == "block" else ""
     return (event.name, event.when, code([event.matched] if event.matched else []), block, event.stops)
 
 

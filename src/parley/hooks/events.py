@@ -55,7 +55,7 @@ EVENTS: dict[str, HookEventSpec] = {
     for event in (
         HookEventSpec(
             name="PreToolUse",
-            when="before a call is decided and run",
+            when="before the engine decides about a tool call and runs it",
             matched="tool_name",
             fields=TOOL,
             effects=("permissionDecision", "permissionDecisionReason", "updatedInput", CONTEXT),
@@ -67,7 +67,7 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="PermissionRequest",
-            when="together with can_use_tool",
+            when="when a tool call needs approval, at the same time as can_use_tool is sent",
             matched="tool_name",
             fields=("tool_name", "tool_input", "permission_suggestions"),
             effects=("decision",),
@@ -78,7 +78,7 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="PostToolUse",
-            when="after a successful call",
+            when="after a successful tool call",
             matched="tool_name",
             fields=("tool_name", "tool_input", "tool_response", "tool_use_id", "duration_ms"),
             effects=(CONTEXT, "updatedToolOutput", "updatedMCPToolOutput"),
@@ -90,7 +90,7 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="PostToolUseFailure",
-            when="after a call that ran and failed",
+            when="after a tool call that ran and failed",
             matched="tool_name",
             fields=(*TOOL, "error", "is_interrupt", "duration_ms"),
             effects=(CONTEXT,),
@@ -101,7 +101,7 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="PostToolBatch",
-            when="after all calls of one model response",
+            when="after all tool calls of one model response",
             fields=("tool_calls",),
             effects=(CONTEXT,),
             block="the model gets the reason",
@@ -121,7 +121,7 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="SessionStart",
-            when="before the first turn (commands only) and after compaction",
+            when="before the first turn (not for callbacks of the client), and after compaction",
             matched="source",
             fields=(
                 *("source", "model", "session_title", "seconds_since_last_response", "context_tokens"),
@@ -133,10 +133,10 @@ EVENTS: dict[str, HookEventSpec] = {
         HookEventSpec(name="SessionEnd", when="at the end of the session", matched="reason", fields=("reason",)),
         HookEventSpec(
             name="Stop",
-            when="when the model is done, before the result",
+            when="when the model has finished, before the result is sent",
             fields=("stop_hook_active", "last_assistant_message", "background_tasks", "session_crons"),
             effects=(CONTEXT,),
-            block="the turn continues with the reason",
+            block="the turn continues, and the model gets the reason",
             stops="the turn",
             failure_blocks=False,
             includes_mode=True,
@@ -165,7 +165,7 @@ EVENTS: dict[str, HookEventSpec] = {
                 *("last_assistant_message", "background_tasks", "session_crons"),
             ),
             effects=(CONTEXT,),
-            block="the subagent continues with the reason",
+            block="the subagent continues, and gets the reason",
             stops="the subagent",
             failure_blocks=False,
             includes_mode=True,
@@ -184,14 +184,14 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="Notification",
-            when="when a permission request stays unanswered",
+            when="when a permission request is not answered for some time",
             matched="notification_type",
             fields=("message", "title", "notification_type"),
             effects=(CONTEXT,),
         ),
         HookEventSpec(
             name="MessageDisplay",
-            when="before model text is sent",
+            when="before a text of the model is sent to the client",
             fields=("turn_id", "message_id", "index", "final", "delta"),
             effects=("displayContent",),
         ),
@@ -216,7 +216,7 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="Elicitation",
-            when="when an MCP server asks the user something",
+            when="when an MCP server asks the user a question",
             matched="mcp_server_name",
             fields=("mcp_server_name", "message", "mode", "url", "elicitation_id", "requested_schema"),
             effects=("action", "content"),
@@ -273,12 +273,12 @@ EVENTS: dict[str, HookEventSpec] = {
         ),
         HookEventSpec(
             name="WorktreeRemove",
-            when="after git removed a worktree, or to remove one that a hook made",
+            when="after git removed a worktree, or to remove a worktree that a hook created",
             fields=("worktree_path",),
         ),
         HookEventSpec(
             name="InstructionsLoaded",
-            when="when a memory file enters the context",
+            when="when a memory file is loaded",
             matched="load_reason",
             fields=("file_path", "memory_type", "load_reason", "trigger_file_path", "parent_file_path"),
         ),

@@ -22,28 +22,26 @@ DECISION_ALIASES = {"block": "deny", "approve": "allow"}
 """The values of `decision`, which is older than `permissionDecision`."""
 
 RULES = {
-    "permissionDecision": (
-        "the strongest of deny, defer, ask and allow; `decision` counts too, and an unknown value is a deny"
-    ),
-    "permissionDecisionReason": "from the first hook with the winning decision",
-    "updatedInput": "from the first hook that sets it",
-    "additionalContext": "from all hooks, as separate paragraphs",
-    "decision block and reason": "one hook is enough; the reasons of all blocking hooks are joined by newlines",
+    "permissionDecision": ("the strongest of deny, defer, ask and allow, in this order; an unknown value means deny"),
+    "permissionDecisionReason": "the value of the first hook with that decision",
+    "updatedInput": "the value of the first hook that sets it",
+    "additionalContext": "the values of all hooks, as separate paragraphs",
+    "decision block and reason": "one blocking hook is enough; the reasons of all of them are joined by newlines",
     "continue false and stopReason": "one hook is enough; the first reason is used",
-    "systemMessage": "from all hooks, as separate lines",
+    "systemMessage": "the values of all hooks, as separate lines",
     "suppressOutput": "applies to the hook that sets it",
     "updatedToolOutput, updatedMCPToolOutput": (
-        "from the first hook that sets it; `updatedMCPToolOutput` applies only to MCP tools"
+        "the value of the first hook that sets it; `updatedMCPToolOutput` applies only to MCP tools"
     ),
     "decision of PermissionRequest": "the first deny, otherwise the first allow",
-    "displayContent, sessionTitle, initialUserMessage, worktreePath": "from the first hook that sets it",
-    "action and content": "from the first hook that sets `action`",
+    "displayContent, sessionTitle, initialUserMessage, worktreePath": "the value of the first hook that sets it",
+    "action and content": "the values of the first hook that sets `action`",
     "watchPaths": "the paths of all hooks",
     "reloadSkills, retry, suppressOriginalPrompt": "true if one hook sets it",
-    "async": "the rest of the reply is ignored, except a PreToolUse deny, which applies at once",
+    "async": "the rest of the reply is ignored, except a denial by PreToolUse, which applies immediately",
     "a failure with onFailure block": "the same as a block; for PostToolUse, the output of the call is withheld",
-    "a failure with onFailure continue": "ignored, but reported",
-    "unknown keys": "reported; a PreToolUse reply fails if the key may be a decision, or if it has no decision",
+    "a failure with onFailure continue": "the hook is ignored, and a warning reports it",
+    "unknown keys": "a warning names them; a PreToolUse hook fails if one may be a decision, or if there is none",
 }
 
 

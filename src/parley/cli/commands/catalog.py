@@ -167,7 +167,7 @@ ROWS: tuple[Command, ...] = (
             "zsh": Action("Print the script for zsh: source <(parley completion zsh)"),
             "fish": Action("Print the script for fish: parley completion fish | source"),
             "words": Action(
-                "Print the candidates for the last of these words. The scripts use this action.", "[WORD] ..."
+                "Print the completions of the last WORD. The completion scripts call this action.", "[WORD] ..."
             ),
         },
         notes="To have completion in every new shell, put the command for your shell into ~/.bashrc, into ~/.zshrc "

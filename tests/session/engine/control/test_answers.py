@@ -126,7 +126,7 @@ async def test_the_hooks_listing_has_every_declared_field(tmp_path: Path) -> Non
     }
     assert listing["eventCatalog"][0] == {
         "name": "PreToolUse",
-        "summary": "before a call is decided and run",
+        "summary": "before the engine decides about a tool call and runs it",
         "supportsMatcher": True,
         "matchField": "tool_name",
     }
