@@ -47,7 +47,7 @@ def reported(rows: Iterable[tuple[str, SettingKey]]) -> Iterator[tuple[str, ...]
     for key, row in sorted(rows, key=lambda found: found[0].lower()):
         if row.effect == "reported":
             off = ", ".join(f"`{str(value).lower()}`" for value in row.same_as_unset)
-            yield f"`{key}`", escape(row.note) + (f" ({off} is not reported)" if off else "")
+            yield f"`{key}`", escape(row.note) + (f" (the value {off} causes no warning)" if off else "")
 
 
 def quiet(rows: Iterable[tuple[str, SettingKey]]) -> Iterator[tuple[str, ...]]:

@@ -111,7 +111,7 @@ def limit_given_policy(
 ) -> SettingsLayer | None:
     """What `--managed-settings` may add to the administrator's file: nothing, or what restricts if the file says so."""
     if managed.values.get("parentSettingsBehavior") != "merge":
-        text = f"ignored, because {managed.path} is in effect (parentSettingsBehavior)"
+        text = f"ignored, because {managed.path} exists and does not set parentSettingsBehavior to 'merge'"
         problems.append(SettingsProblem(path=given.path, text=text))
         return None
     kept = {key: value for key, value in given.values.items() if key in RESTRICTIONS}

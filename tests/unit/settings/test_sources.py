@@ -102,7 +102,7 @@ def test_a_managed_file_replaces_the_policy_of_the_flag(config: Path, project: P
 
     assert names(layers) == [("managed", "etc")]
     assert [problem.text for problem in layers.problems] == [
-        f"ignored, because {managed} is in effect (parentSettingsBehavior)"
+        f"ignored, because {managed} exists and does not set parentSettingsBehavior to 'merge'"
     ]
 
 

@@ -213,7 +213,7 @@ def check_hooks(options: Options[Any]) -> None:
         if event not in known:
             if meant := nearest(event, known):
                 raise TypeError(f"hooks: unknown event {event!r}; did you mean {meant!r}?")
-            text = f"hooks: unknown event {event!r}; an engine may never call these hooks (known events: "
+            text = f"hooks: unknown event {event!r}; these hooks are probably never called (known events: "
             warnings.warn(f"{text}{', '.join(known)})", stacklevel=4)
         for matcher in matchers:
             for name, rule in MATCHER_RULES.items():

@@ -132,9 +132,7 @@ SYNC = one_of(*SYNC_POLICIES)
 DISABLE = ValueKind('"disable"', lambda value: value == "disable")
 LIMIT_OBJECT = ValueKind(f"an object of numbers with keys from {', '.join(LIMITS)}", are_limits)
 MEMORY_OBJECT = ValueKind("an object with known keys and valid values (docs/memory.md)", is_memory)
-SERVER_LIST = ValueKind(
-    "a list of objects with one of serverName, serverCommand (a list) and serverUrl", is_server_list
-)
+SERVER_LIST = ValueKind("a list of objects, each with serverName, serverCommand (a list) or serverUrl", is_server_list)
 REMOTE_SERVERS = ValueKind('an object of servers of the type "http" or "sse", without ${VAR}', is_remote_servers)
 VERSION = ValueKind("a version such as 2.1.300", is_version)
 PRICING = ValueKind(f"an object with multiplier and overrides (each with {', '.join(RATES)})", is_pricing)

@@ -87,9 +87,9 @@ def quiet(why: str) -> SettingKey:
     return SettingKey(ANY, TRUSTED, why, "quiet")
 
 
-TERMINAL = "the display or keyboard of a terminal"
-VENDOR = "a service or an app of the vendor"
-ABSENT = "a feature that Parley does not have"
+TERMINAL = "it concerns only the display or keyboard of a terminal"
+VENDOR = "it belongs to a service or an app of the vendor"
+ABSENT = "Parley does not have this feature"
 NO_MARKETPLACE = "Parley has no marketplaces"
 MARKETPLACE_POLICY = "no plugins are installed or loaded, except those that managed settings enable"
 
@@ -104,28 +104,30 @@ KEYS: dict[str, SettingKey] = {
     ),
     "enforceAvailableModels": SettingKey(SWITCH, note="`availableModels` also limits the default model"),
     "deniedModels": SettingKey(TEXTS, MANAGED, "models that cannot be used (see [Policies](#policies))", merge="union"),
-    "modelOverrides": SettingKey(TEXT_MAP, PERSON, "the names of models on the server, by model"),
+    "modelOverrides": SettingKey(TEXT_MAP, PERSON, "other names for models: the name to send to the server, by model"),
     "models": SettingKey(OBJECT, PERSON, "the context window, longest answer and price of models (models.md)"),
     "modelPricing": SettingKey(PRICING, MANAGED, "prices that replace the built-in price table"),
     "modelPicker": reported("the list of models that clients receive is fixed"),
-    "modelSettings": reported("use `effortLevel`, `maxEffortLevel` and `autoCompactWindow`"),
+    "modelSettings": reported("use `effortLevel`, `maxEffortLevel` and `autoCompactWindow` instead"),
     "effortLevel": SettingKey(TEXT, note="the effort level, for models that support it"),
     "maxEffortLevel": SettingKey(EFFORT, note="the highest effort level allowed", merge="lowest_effort"),
-    "alwaysThinkingEnabled": SettingKey(SWITCH, note="false: models do not think unless an option asks for it"),
+    "alwaysThinkingEnabled": SettingKey(
+        SWITCH, note="false: the model does not think, unless an option turns thinking on"
+    ),
     "showThinkingSummaries": SettingKey(SWITCH, note="true: thinking is shown as a summary"),
     "promptCacheTtl": SettingKey(one_of("5m", "1h"), note="how long the prompt cache of the main conversation lasts"),
     "subagentPromptCacheTtl": SettingKey(one_of("5m", "1h"), note="how long the prompt cache of subagents lasts"),
     "advisorModel": reported("there is no advisor tool"),
     "fastMode": reported("there is no fast mode", off=(False,)),
     "fastModePerSessionOptIn": quiet(ABSENT),
-    "switchModelsOnFlag": reported("a refused message ends the turn", off=(False,)),
+    "switchModelsOnFlag": reported("to switch models after a refusal, use `fallbackModel`", off=(False,)),
     # Credentials and servers.
     "apiKeyHelper": SettingKey(TEXT, PERSON, "a command that prints the API key"),
     "awsCredentialExport": SettingKey(TEXT, PERSON, "a command that prints credentials for Bedrock as JSON"),
-    "awsAuthRefresh": reported("sign in before you start a session", scope=PERSON),
-    "gcpAuthRefresh": reported("sign in before you start a session", scope=PERSON),
+    "awsAuthRefresh": reported("Parley does not run it; sign in before you start a session", scope=PERSON),
+    "gcpAuthRefresh": reported("Parley does not run it; sign in before you start a session", scope=PERSON),
     "proxyAuthHelper": reported("put the credentials into the URL of the proxy", scope=PERSON),
-    "otelHeadersHelper": reported("set OTEL_EXPORTER_OTLP_HEADERS", scope=PERSON),
+    "otelHeadersHelper": reported("set the variable OTEL_EXPORTER_OTLP_HEADERS instead", scope=PERSON),
     "env": SettingKey(OBJECT, note="environment variables"),
     "allowedProviders": SettingKey(list_of(*PROVIDERS), MANAGED, "the model services that can be used"),
     "forceLoginMethod": policy("there is no login, only API keys"),
@@ -137,15 +139,17 @@ KEYS: dict[str, SettingKey] = {
     "sandbox": SettingKey(OBJECT, note="see [Sandbox](#sandbox)"),
     "disableAutoMode": SettingKey(DISABLE, ANYONE, "the mode `auto` cannot be used"),
     "autoMode": reported("the mode `auto` has no classifier"),
-    "useAutoModeDuringPlan": reported("nothing is changed in plan mode", off=(False,)),
+    "useAutoModeDuringPlan": reported("plan mode allows no changes", off=(False,)),
     "hooks": SettingKey(OBJECT, note="[hooks](hooks.md) by event"),
-    "disableAllHooks": SettingKey(SWITCH, PERSON, "no hooks run; only managed settings disable managed hooks"),
+    "disableAllHooks": SettingKey(
+        SWITCH, PERSON, "no hooks run. Only managed settings can disable hooks of managed settings"
+    ),
     "allowManagedHooksOnly": SettingKey(SWITCH, MANAGED, "only hooks in managed settings run", merge="any_true"),
     "allowManagedPermissionRulesOnly": SettingKey(
         SWITCH, MANAGED, "only rules in managed settings allow calls", merge="any_true"
     ),
     "allowManagedMcpServersOnly": SettingKey(
-        SWITCH, MANAGED, "only `allowedMcpServers` in managed settings applies", merge="any_true"
+        SWITCH, MANAGED, "`allowedMcpServers` has an effect only in managed settings", merge="any_true"
     ),
     "allowedHttpHookUrls": SettingKey(
         TEXTS, PERSON, "the URLs that `http` hooks may call; the lists of all layers are combined"
@@ -154,7 +158,7 @@ KEYS: dict[str, SettingKey] = {
         TEXTS, PERSON, "the variables that headers of `http` hooks may contain; the lists of all layers are combined"
     ),
     "strictPluginOnlyCustomization": SettingKey(
-        SURFACE_LIST, MANAGED, "skills, agents, hooks or servers come only from plugins"
+        SURFACE_LIST, MANAGED, "skills, agents, hooks or MCP servers are loaded only from plugins"
     ),
     "disableSideloadFlags": SettingKey(
         SWITCH, MANAGED, "refuses `--plugin-dir`, `--agents` and `--mcp-config`", merge="any_true"
@@ -162,13 +166,17 @@ KEYS: dict[str, SettingKey] = {
     "disableSkillShellExecution": SettingKey(
         SWITCH, ANYONE, "shell commands in custom commands and skills do not run", merge="any_true"
     ),
-    "requiredMinimumVersion": SettingKey(VERSION, MANAGED, "the lowest `claude_code_version` that may start"),
-    "requiredMaximumVersion": SettingKey(VERSION, MANAGED, "the highest `claude_code_version` that may start"),
+    "requiredMinimumVersion": SettingKey(
+        VERSION, MANAGED, "the lowest `claude_code_version` with which a session starts"
+    ),
+    "requiredMaximumVersion": SettingKey(
+        VERSION, MANAGED, "the highest `claude_code_version` with which a session starts"
+    ),
     "parentSettingsBehavior": SettingKey(
         one_of("first-wins", "merge"), MANAGED, "whether `--managed-settings` applies in addition to the managed file"
     ),
-    "managedSourcesBehavior": quiet("there is one managed file"),
-    "wslInheritsWindowsSettings": quiet("Windows only"),
+    "managedSourcesBehavior": quiet("there is only one file with managed settings"),
+    "wslInheritsWindowsSettings": quiet("it concerns only Windows"),
     "policyHelper": policy("put the settings into the managed file"),
     "forceRemoteSettingsRefresh": policy("there are no remote settings"),
     "webFetchAllowPrivate": SettingKey(SWITCH, PERSON, "WebFetch may call servers in private networks"),
@@ -191,7 +199,7 @@ KEYS: dict[str, SettingKey] = {
     "channelsEnabled": quiet(VENDOR),
     "allowedChannelPlugins": quiet(VENDOR),
     # Instructions, skills, agents and plugins.
-    "agent": SettingKey(TEXT, note="the agent that the session runs as"),
+    "agent": SettingKey(TEXT, note="the agent whose definition the session uses"),
     "outputStyle": SettingKey(TEXT, ANYONE, "the output style"),
     "language": SettingKey(TEXT, ANYONE, "the language of answers"),
     "claudeMd": SettingKey(TEXT, MANAGED, "instructions of the organization"),
@@ -199,13 +207,13 @@ KEYS: dict[str, SettingKey] = {
     "attribution": SettingKey(ATTRIBUTION, note="text to add to commits and pull requests; none by default"),
     "includeCoAuthoredBy": reported("no attribution is added; use `attribution`", off=(False,)),
     "includeGitInstructions": reported("the system prompt has no git instructions", off=(False,)),
-    "skillOverrides": SettingKey(SKILL_MAP, note="which skills, or descriptions of skills, are hidden"),
+    "skillOverrides": SettingKey(SKILL_MAP, note="skills to hide, completely or only their descriptions"),
     "skillListingMaxDescChars": reported("each description of a skill is cut at 1000 characters"),
     "skillListingBudgetFraction": reported("all descriptions of skills together are cut at 15000 characters"),
     "disableBundledSkills": quiet(ABSENT),
     "enabledPlugins": SettingKey(OBJECT, note="the installed plugins that are loaded"),
-    "prependPlugins": reported("use `--plugin-dir`"),
-    "appendPlugins": reported("use `--plugin-dir`"),
+    "prependPlugins": reported("use the flag `--plugin-dir` instead"),
+    "appendPlugins": reported("use the flag `--plugin-dir` instead"),
     "pluginConfigs": reported("plugins have no configuration"),
     "extraKnownMarketplaces": reported(NO_MARKETPLACE),
     "additionalMarketplaces": reported(NO_MARKETPLACE),
@@ -219,18 +227,20 @@ KEYS: dict[str, SettingKey] = {
     # Sessions, memory and files.
     "autoCompactEnabled": SettingKey(SWITCH, note="whether a long conversation is compacted"),
     "autoCompactWindow": SettingKey(COUNT, note="the context window, in tokens"),
-    "precomputeCompactionEnabled": reported("summaries are made when they are needed", off=(False,)),
+    "precomputeCompactionEnabled": reported("a summary is made only when it is needed", off=(False,)),
     "idleCompaction": reported("an idle session is not compacted", off=(False,)),
     "memory": SettingKey(MEMORY_OBJECT, note="the [long-term memory](memory.md)"),
     "autoMemoryEnabled": SettingKey(SWITCH, note="false: no long-term memory, unless `--memory` asks for one"),
-    "autoMemoryDirectory": reported("use `--memory FILE`"),
-    "autoDreamEnabled": reported("use `memory`", off=(False,)),
+    "autoMemoryDirectory": reported("use the flag `--memory FILE` instead"),
+    "autoDreamEnabled": reported("use the setting `memory` instead", off=(False,)),
     "cleanupPeriodDays": reported("sessions are kept until you delete them"),
     "desktopSessionCleanupPeriodDays": quiet(VENDOR),
-    "fileCheckpointingEnabled": SettingKey(SWITCH, note="whether a client may rewind files"),
+    "fileCheckpointingEnabled": SettingKey(
+        SWITCH, note="whether files are saved before tools change them, so that a client can restore them"
+    ),
     "plansDirectory": SettingKey(TEXT, note="the directory for plan files, relative to the project"),
     "fsync": SettingKey(
-        SYNC, note="when a session's log is written to the disk ([Durability](sessions.md#durability))"
+        SYNC, note="when the engine waits until a session's log is on the disk ([Durability](sessions.md#durability))"
     ),
     "limits": SettingKey(LIMIT_OBJECT, note="[limits](limits.md) of a session"),
     # Tools.
@@ -238,12 +248,12 @@ KEYS: dict[str, SettingKey] = {
         COUNT, note="how many characters of a command's output the model receives (4000 to 80000)"
     ),
     "bashEditDiffEnabled": reported("Bash shows no diffs", off=(False,)),
-    "taskOutputMaxChars": quiet("no effect in Claude Code either"),
+    "taskOutputMaxChars": quiet("it has no effect in Claude Code either"),
     "respectGitignore": SettingKey(SWITCH, note="false: `file_suggestions` includes files that git ignores"),
     "fileSuggestion": quiet(TERMINAL),
     "defaultShell": quiet(TERMINAL),
     "respondToBashCommands": quiet(TERMINAL),
-    "disableWindowsBashCommandSplit": quiet("Windows only"),
+    "disableWindowsBashCommandSplit": quiet("it concerns only Windows"),
     "enableArtifact": reported("there is no Artifact tool", off=(False,)),
     "disableArtifact": quiet(ABSENT),
     "enableWorkflows": reported("there is no Workflow tool", off=(False,)),

@@ -83,13 +83,13 @@ def check_version(merged: MergedSettings) -> None:
     if lowest is not None and own < version_key(lowest):
         raise StartRefused(
             f"managed settings require version {lowest} or later (requiredMinimumVersion); "
-            f"this engine behaves as version {PROTOCOL_LEVEL}. Update it.",
+            f"this engine is compatible with version {PROTOCOL_LEVEL}. Update it.",
             "cli_version_too_old",
         )
     if highest is not None and own > version_key(highest):
         raise StartRefused(
             f"managed settings require version {highest} or earlier (requiredMaximumVersion); "
-            f"this engine behaves as version {PROTOCOL_LEVEL}. Install an approved version.",
+            f"this engine is compatible with version {PROTOCOL_LEVEL}. Install an approved version.",
             INVALID,
         )
 
