@@ -59,7 +59,7 @@ async def start_login(
     try:
         context = await asyncio.to_thread(trust)
     except OSError as exc:
-        raise ConnectionLost(f"cannot read the certificates: {exc}") from None
+        raise ConnectionLost(f"cannot read the certificates in SSL_CERT_FILE or SSL_CERT_DIR: {exc}") from None
 
     def connect(auth: httpx2.Auth) -> httpx2.AsyncClient:
         return make_client(spec, proxy, context, auth)

@@ -151,7 +151,7 @@ def test_resume_without_a_value_lists_the_sessions_of_the_directory(
 
 def test_resume_without_a_value_says_that_the_directory_has_no_sessions(run: Any, tmp_path: Path) -> None:
     done = run("-p", "Go on.", "--resume")
-    assert (done.returncode, f"No sessions of {tmp_path}" in done.stderr) == (1, True)
+    assert (done.returncode, f"no sessions of {tmp_path}" in done.stderr) == (1, True)
 
 
 def wait_for_result(lines: IO[bytes]) -> Any:

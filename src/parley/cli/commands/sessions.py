@@ -308,12 +308,12 @@ def describe_choices(options: CliOptions) -> str:
     found = SessionStores(launch).store().list(launch.cwd, MAX_CHOICES)
     start = "--resume needs a session id or title"
     if not found:
-        return f"{start}. No sessions of {launch.cwd} (`parley sessions list --all` lists those of all directories)."
+        return f"{start}. There are no sessions of {launch.cwd} (to list all: `parley sessions list --all`)."
     return "\n".join(
         [
             f"{start}. The latest sessions of {launch.cwd}:",
             *format_sessions(found, with_folder=False, descriptor=2),
-            'To continue one of them: parley --resume ID "PROMPT"; the first: parley --continue "PROMPT"',
+            'To continue one of them: parley --resume ID "PROMPT" (for the first one: parley --continue "PROMPT")',
         ]
     )
 

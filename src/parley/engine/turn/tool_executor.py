@@ -307,7 +307,7 @@ class ToolExecutor:
         """The input is not the approved one. That is a bug of ours, and the call does not run."""
         name = approval.call.name
         self._warn(f"INTERNAL ERROR: the input of {name} ({approval.call.id}) is not the one that was approved")
-        text = f"{name} was not run: its input changed after it was approved. This is a fault of the engine."
+        text = f"{name} was not run: its input changed after it was approved. This is a bug in Parley."
         denial = Deny(message=text, source="internal", reason=ALTERED, reason_type="other")
         altered = msgspec.structs.replace(approval, decision=denial, input_sha256=input_digest(decision.input))
         self._gate.record(altered, tool, self.agent)

@@ -220,7 +220,7 @@ class EngineConnection:
             payload = await self._answer(control.request, signal)
             self._reply(request_id, Success(request_id=request_id, response=payload))
         except Exception as exc:
-            log.debug("a callback for %s failed", control.request.subtype, exc_info=True)
+            log.debug("the callback for the request %s failed", control.request.subtype, exc_info=True)
             self._reply(request_id, Failure(request_id=request_id, error=describe_exception(exc)))
         except GeneratorExit:
             raise  # the loop is closed
@@ -231,7 +231,7 @@ class EngineConnection:
                 self._reply(request_id, Failure(request_id=request_id, error=error))
             if not is_stray(exc):
                 raise
-            log.warning("the callback for %s was cancelled", control.request.subtype, exc_info=True)
+            log.warning("the callback for the request %s was cancelled", control.request.subtype, exc_info=True)
         with suppress(CLIConnectionError):
             await self.flush()
 

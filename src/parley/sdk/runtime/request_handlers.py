@@ -52,7 +52,7 @@ class RequestHandler:
         try:
             return await handler(self, request, signal)
         except Exception:
-            log.warning("the callback for %s failed", self._callback(request), exc_info=True)
+            log.warning("the callback for the request %s failed", self._callback(request), exc_info=True)
             raise
 
     def _callback(self, request: Request | UnknownRequest) -> str:

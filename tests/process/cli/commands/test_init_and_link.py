@@ -132,9 +132,9 @@ def test_another_program_that_comes_first_is_named(run: Any, tmp_path: Path, env
     other.chmod(0o755)
 
     beaten = run("link", "claude", "second", PATH=f"{tmp_path}/first:{tmp_path}/second:{environment['PATH']}")
-    assert beaten.stdout.splitlines()[1] == f"`claude` on the PATH is {other}, which comes first"
+    assert beaten.stdout.splitlines()[1] == f"`claude` on the PATH is {other}, not this link"
     aside = run("link", "claude", "second", PATH=f"{tmp_path}/first:{environment['PATH']}")
-    assert aside.stdout.splitlines()[1] == f"{tmp_path}/second is not on the PATH; `claude` there is {other}"
+    assert aside.stdout.splitlines()[1] == f"{tmp_path}/second is not on the PATH; `claude` on the PATH is {other}"
     refused = run("link", "claude", "first")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(f"Error: {other} exists and is not replaced")

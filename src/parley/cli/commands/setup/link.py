@@ -59,8 +59,8 @@ def describe_winner(name: str, path: Path, winner: str | None, wins: bool) -> st
     if wins:
         return f"`{name}` on the PATH is this link"
     if str(path.parent) not in os.environ.get("PATH", "").split(os.pathsep):
-        return f"{path.parent} is not on the PATH" + (f"; `{name}` there is {winner}" if winner else "")
-    return f"`{name}` on the PATH is {winner or 'not found yet'}" + (", which comes first" if winner else "")
+        return f"{path.parent} is not on the PATH" + (f"; `{name}` on the PATH is {winner}" if winner else "")
+    return f"`{name}` on the PATH is {winner}, not this link" if winner else f"`{name}` is not found on the PATH yet"
 
 
 def find_folder() -> Path:
