@@ -252,8 +252,8 @@ class ApprovalGate:
         if not may_defer:
             deferred = f"a PreToolUse hook deferred {call.name} ({call.id})"
             text = (
-                f"{deferred}, but only a single call of the main agent can be deferred; the client is "
-                "asked for permission instead"
+                f"{deferred}, but only the main agent can defer a call, and only one that is alone in its message; "
+                "the client is asked for permission instead"
             )
             self._warn(text)
             self._channel.report(text)

@@ -59,7 +59,7 @@ def load_text(memory: AgentMemoryPath | None, denies: Callable[[str], bool]) -> 
         return "", f"{path} {exc}"
     except UnicodeDecodeError:
         return "", f"{path} {safe_read.NOT_UTF8}"
-    current = f"{FILE} there begins:\n\n{content}" if content else f"{FILE} there is still to be written."
+    current = f"{FILE} there begins:\n\n{content}" if content else f"The file {FILE} does not exist yet."
     return (
         f"You keep a memory in {memory.folder} from one session to the next. Write to {FILE} there what will help you "
         f"with later work, keep it short and true, and put longer notes into files beside it. {current}"

@@ -121,7 +121,7 @@ async def test_one_of_several_calls_cannot_be_deferred_and_is_asked_about(tmp_pa
     assert (result["terminal_reason"], "deferred_tool_use" in result) == ("completed", False)
     assert [(tmp_path / name).exists() for name in ("a.txt", "b.txt")] == [is_allowed] * 2
     told = [line["content"] for line in harness.messages("system") if line["subtype"] == "informational"]
-    assert ["only a single call of the main agent can be deferred" in text for text in told] == [True, True]
+    assert ["only the main agent can defer a call" in text for text in told] == [True, True]
     assert harness.warnings == told
 
 
