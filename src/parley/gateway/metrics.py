@@ -13,7 +13,7 @@ HELP = {
     "parley_results_total": "Turns ended, by outcome.",
     "parley_lines_total": "Engine lines stored.",
     "parley_live_lines_total": "Engine lines sent but not stored, such as stream events.",
-    "parley_resyncs_total": "Times that a slow client was sent stored lines instead of its queue.",
+    "parley_resyncs_total": "How often a client was so slow that its queue was discarded.",
     "parley_questions_total": "Questions asked by sessions.",
     "parley_decisions_total": "Questions decided.",
     "parley_refusals_total": "Requests and lines refused, by error code.",
