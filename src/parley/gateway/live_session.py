@@ -310,7 +310,7 @@ class LiveSession:
         response = head.response if isinstance(head.response, dict) else {}
         request_id = response.get("request_id")
         if not isinstance(request_id, str):
-            raise Refusal("invalid_line", "a control response needs the field `request_id`, in `response`")
+            raise Refusal("invalid_line", "a control response needs `request_id` inside the field `response`")
         if request_id in self._callbacks:
             if client is not self._owner:
                 raise Refusal("forbidden", "only the client that declared this callback can answer the request")
