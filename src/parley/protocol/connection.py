@@ -151,7 +151,7 @@ class Connection:
                 self.our_requests.discard(request_id)
             case ControlResponse(response=answer) if isinstance(answer.request_id, str | int):
                 if answer.request_id not in self.peer_requests:
-                    raise LocalProtocolError(f"the peer sent no request {answer.request_id!r} that is still unanswered")
+                    raise LocalProtocolError(f"there is no unanswered request {answer.request_id!r} of the peer")
                 self.peer_requests.discard(answer.request_id)
 
     def _handle_line(self, line: Line) -> list[Message]:

@@ -151,7 +151,7 @@ def test_an_answer_without_an_id_is_refused() -> None:
 def test_an_answer_no_one_asked_for_is_not_sent() -> None:
     host, _ = pair()
 
-    with pytest.raises(LocalProtocolError, match="the peer sent no request 'r1' that is still unanswered"):
+    with pytest.raises(LocalProtocolError, match="there is no unanswered request 'r1' of the peer"):
         host.send(yes("r1"))
 
 

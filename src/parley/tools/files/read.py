@@ -140,7 +140,7 @@ def text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[ToolO
     if encoding is None:
         raise ToolError(
             f"{path} is a binary file ({len(data)} bytes) of a kind that Read does not show. "
-            "A program that knows its format can, for instance `file`, `strings` or `xxd` in Bash."
+            "Use a program that knows its format, for instance `file`, `strings` or `xxd` in Bash."
         )
     body = to_utf8(data, encoding, errors="replace")
     part = excerpt(body, max(1, call.offset or 1), call.limit, allow_large=call.allow_large is True)
