@@ -71,7 +71,7 @@ from parley.permissions.shell.targets import deletes
 from parley.protocol.base import Json, Struct
 from parley.workspace.globs import WILD, name_test
 
-NEEDS_APPROVAL = "The command is not approved in advance"
+NEEDS_APPROVAL = "No rule allows the command, and it is not known to be read-only"
 CRITICAL = "It would delete a critical folder"
 BY_COMMAND = "subcommandResults"
 """The name on the wire of an allow by rules for commands."""

@@ -158,7 +158,7 @@ def ask_or_deny(request: ToolRequest, assessment: Assessment, mode: str, reason:
 
 
 def deny_unapproved(request: ToolRequest, mode: str, reason: str, suggestions: tuple[Json, ...] = ()) -> Deny:
-    text = f"{request.tool} is not approved in advance, and the mode {mode} does not ask for approval."
+    text = f"This call of {request.tool} needs approval, and the mode {mode} denies such calls."
     text += f" Approval is required: {reason}." if reason else ""
     return Deny(message=text, source="mode", reason=mode, reason_type="mode", suggestions=suggestions)
 

@@ -32,7 +32,7 @@ def test_each_denied_call_is_reported_once(run: Any) -> None:
     done = ask(run, directives(call("Bash", command="make a"), call("Write", file_path="b", content="c"), "say Done."))
 
     assert (done.returncode, done.stdout) == (0, "Done.\n")
-    unapproved = f"Permission to use Bash {NOBODY} The command is not approved in advance."
+    unapproved = f"Permission to use Bash {NOBODY} No rule allows the command, and it is not known to be read-only."
     assert done.stderr.splitlines() == [
         f"denied: Bash (make a): {unapproved} To allow it: --allowedTools 'Bash(make a *)'",
         f"denied: Write (b): Permission to use Write {NOBODY} To allow it: --permission-mode acceptEdits",

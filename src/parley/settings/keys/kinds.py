@@ -133,9 +133,13 @@ DISABLE = ValueKind('"disable"', lambda value: value == "disable")
 LIMIT_OBJECT = ValueKind(f"an object of numbers with keys from {', '.join(LIMITS)}", are_limits)
 MEMORY_OBJECT = ValueKind("an object with known keys and valid values (docs/memory.md)", is_memory)
 SERVER_LIST = ValueKind("a list of objects, each with serverName, serverCommand (a list) or serverUrl", is_server_list)
-REMOTE_SERVERS = ValueKind('an object of servers of the type "http" or "sse"; their values cannot contain ${VAR}', is_remote_servers)
+REMOTE_SERVERS = ValueKind(
+    'an object of servers of the type "http" or "sse"; their values cannot contain ${VAR}', is_remote_servers
+)
 VERSION = ValueKind("a version such as 2.1.300", is_version)
-PRICING = ValueKind(f"an object with multiplier (a number) and overrides (by model, each with {', '.join(RATES)})", is_pricing)
+PRICING = ValueKind(
+    f"an object with multiplier (a number) and overrides (by model, each with {', '.join(RATES)})", is_pricing
+)
 SURFACE_LIST = ValueKind(f"true, false or a list with items from {', '.join(SURFACES)}", is_surfaces)
 ATTRIBUTION = ValueKind("true, false or an object with the strings commit and pr", is_attribution)
 SKILL_MAP = ValueKind(

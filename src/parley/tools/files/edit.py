@@ -180,7 +180,9 @@ def format_result(call: EditInput, path: str, body: bytes, hunks: list[Json], kn
 
 def remark(known: ReadState) -> str:
     if known.changed:
-        return " (note: the file had been modified on disk since you last read it; read it again to see the other changes)"
+        return (
+            " (note: the file had been modified on disk since you last read it; read it again to see the other changes)"
+        )
     return " (you know its content; there is no need to read it again)" if known.whole else ""
 
 
