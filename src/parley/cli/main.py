@@ -346,9 +346,9 @@ def describe_missing_prompt(options: CliOptions, reason: str = "") -> str:
     if not (options.print or is_driven(options) or options.output_format):
         reason = f", and {reason}" if reason else greedy
         return (
-            f"no prompt given{reason}. Parley has no interactive mode: it answers one prompt and exits. Give the prompt "
-            'as an argument, as in parley "What does this project do?", or on stdin. If stdin and stdout are terminals, '
-            "parley asks for it. To continue the last session, add --continue. See `parley help`"
+            f"no prompt given{reason}. Parley has no interactive mode: it answers one prompt and exits. Give the "
+            'prompt as an argument, as in parley "What does this project do?", or on stdin. If stdin and stdout are '
+            "terminals, parley asks for it. To continue the last session, add --continue. See `parley help`"
         )
     reason = f": {reason}" if reason else f" (give a prompt, or use --input-format stream-json{greedy})"
     # Clients look for the start of this sentence.
