@@ -72,7 +72,7 @@ def test_a_rule_or_mode_that_denies_is_named(run: Any) -> None:
 
     assert denied(by_rule) == ["denied: Bash (rm x): Bash was denied: the rule Bash(rm *) (flag) forbids it."]
     [line] = denied(by_mode)
-    assert "the mode dontAsk does not ask" in line
+    assert "the mode dontAsk denies such calls" in line
     assert line.endswith("To allow it: --allowedTools 'Bash(make x *)'")
 
 
