@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from parley.sdk.types.results import RunResult as RunResult
     from parley.sdk.client import Client as Client, ClaudeSDKClient as ClaudeSDKClient
     from parley.sdk.runtime.turns import Turn as Turn
-    from parley.sdk.options import (
-        AgentDefinition as AgentDefinition, ClaudeAgentOptions as ClaudeAgentOptions, Options as Options,
-    )
+    from parley.sdk.options import ClaudeAgentOptions as ClaudeAgentOptions, Options as Options
+    from parley.sdk.agents import AgentDefinition as AgentDefinition
     from parley.sdk.query import query as query
     from parley.sdk.sync import SyncClient as SyncClient, SyncTurn as SyncTurn, query_sync as query_sync
-    from parley.sdk.tool import (
+    from parley.sdk.tool import tool as tool
+    from parley.sdk.mcp_tool import (
         SdkMcpTool as SdkMcpTool, ToolAnnotations as ToolAnnotations, create_sdk_mcp_server as create_sdk_mcp_server,
-        tool as tool, FunctionTool as FunctionTool,
+        FunctionTool as FunctionTool,
     )
     from parley.sdk.budget import Budget as Budget
     from parley.sdk.gc_tuning import tune_gc as tune_gc
@@ -170,10 +170,12 @@ HOMES: dict[str, str] = {
     "parley.sdk.types.results": "RunResult",
     "parley.sdk.client": "Client ClaudeSDKClient",
     "parley.sdk.runtime.turns": "Turn",
-    "parley.sdk.options": "AgentDefinition ClaudeAgentOptions Options",
+    "parley.sdk.options": "ClaudeAgentOptions Options",
+    "parley.sdk.agents": "AgentDefinition",
     "parley.sdk.query": "query",
     "parley.sdk.sync": "SyncClient SyncTurn query_sync",
-    "parley.sdk.tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server tool FunctionTool",
+    "parley.sdk.tool": "tool",
+    "parley.sdk.mcp_tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server FunctionTool",
     "parley.sdk.budget": "Budget",
     "parley.sdk.gc_tuning": "tune_gc",
     "parley.sdk.errors": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parley.sdk.agents import *  # noqa: F403
 from parley.sdk.hooks import *  # noqa: F403
 from parley.sdk.options import *  # noqa: F403
 from parley.sdk.permissions import *  # noqa: F403

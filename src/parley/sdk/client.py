@@ -16,24 +16,22 @@ See also: `query.py` for one-shot use, `sync.py` for use without `async`, `runti
 from __future__ import annotations
 
 import os
-import weakref
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from parley.sdk.controls import Controls
 from parley.sdk.errors import CLIConnectionError, NotConnected, Unfit
-from parley.sdk.hooks import Registry
-from parley.sdk.launch.validation import check_types
-from parley.sdk.options import Options
 from parley.sdk.types.generic import OutputT
 
-# What a connection needs is imported when one is made: it takes as long as everything else together.
+# What a client needs is imported when one is made: it takes far longer than everything else together.
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import AsyncIterable
     from types import TracebackType
 
     from parley.protocol.base import Json
     from parley.protocol.messages import requests as wire
     from parley.sdk.launch.args import LaunchSpec
+    from parley.sdk.options import Options
     from parley.sdk.runtime.background import Job
     from parley.sdk.runtime.connection import EngineConnection
     from parley.sdk.runtime.mcp_servers import HostedServer
@@ -65,6 +63,7 @@ class Client(Controls, Generic[OutputT]):
 
     def __init__(self, options: Options[OutputT] | None = None, transport: Transport | Wire | None = None) -> None:
         """Raises TypeError or ValueError for invalid options. `transport` replaces the engine's process."""
+        from parley.sdk.launch.validation import check_types
         from parley.sdk.runtime.message_router import MessageRouter
         from parley.sdk.runtime.request_handlers import RequestHandler
 
@@ -119,6 +118,8 @@ class Client(Controls, Generic[OutputT]):
             self._feeding = start(lambda: send_prompts(link, self.router, prompt, self.options.verbatim_prompts))
 
     async def _open(self) -> EngineConnection:
+        import weakref
+
         link, spec = self._build_connection(await self._resume_from_store())
         self._finalizer = weakref.finalize(self, link.abandon)
         try:
@@ -142,6 +143,7 @@ class Client(Controls, Generic[OutputT]):
     def _build_connection(self, options: Options[OutputT]) -> tuple[EngineConnection, LaunchSpec]:
         from parley.sdk.budget import BudgetMeter, limit_options
         from parley.sdk.launch.args import build_launch
+        from parley.sdk.launch.validation import check_types
         from parley.sdk.runtime.connection import LINE_CAP_BYTES, EngineConnection
         from parley.sdk.runtime.mcp_servers import to_hosted
         from parley.sdk.runtime.message_router import MessageRouter, end_error
@@ -418,6 +420,7 @@ class Client(Controls, Generic[OutputT]):
 
     async def reinitialize(self) -> Json:
         """Send `initialize` again with the current options (hooks, agents, prompts); returns the reply."""
+        from parley.sdk.hooks import Registry
         from parley.sdk.launch.handshake import build_initialize
 
         link = self.connected()

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from parley.protocol.base import UNSET, Json
-from parley.protocol.messages import panel_requests as panels
-from parley.protocol.messages import requests as wire
-from parley.sdk.types.shapes import ContextUsageResponse, McpStatusResponse, PermissionMode
+if TYPE_CHECKING:
+    from parley.protocol import base
+    from parley.protocol.base import Json
+    from parley.protocol.messages import panel_requests as panels
+    from parley.protocol.messages import requests as wire
+    from parley.sdk.types.shapes import ContextUsageResponse, McpStatusResponse, PermissionMode
+else:
+    from parley.sdk.deferred import DeferredModule
+
+    base = DeferredModule("parley.protocol.base")
+    panels = DeferredModule("parley.protocol.messages.panel_requests")
+    wire = DeferredModule("parley.protocol.messages.requests")
 
 
 class Controls:
@@ -19,7 +27,7 @@ class Controls:
 
     async def interrupt(self, cancel_queued: bool = False) -> Json:
         """Stop the running turn. Returns `still_queued`, and `cancelled` if `cancel_queued` is set."""
-        return await self._object(wire.Interrupt(cancel_queued=True if cancel_queued else UNSET))
+        return await self._object(wire.Interrupt(cancel_queued=True if cancel_queued else base.UNSET))
 
     async def set_permission_mode(self, mode: PermissionMode) -> Json:
         """Change the permission mode, from the next tool call on. Returns the `mode`."""
@@ -31,12 +39,12 @@ class Controls:
 
     async def set_max_thinking_tokens(self, tokens: int | None, display: str | None = None) -> None:
         """Change how much the model may think; None for the default, 0 to disable thinking."""
-        display_wish = UNSET if display is None else display
+        display_wish = base.UNSET if display is None else display
         await self.request(panels.SetMaxThinkingTokens(max_thinking_tokens=tokens, thinking_display=display_wish))
 
     async def rewind_files(self, user_message_id: str, dry_run: bool = False) -> Json:
         """Restore files to their state before a prompt; with `dry_run`, only report what would change."""
-        flag = True if dry_run else UNSET
+        flag = True if dry_run else base.UNSET
         return await self._object(panels.RewindFiles(user_message_id=user_message_id, dry_run=flag))
 
     rewind = rewind_files
@@ -82,7 +90,9 @@ class Controls:
 
     async def background_tasks(self, tool_use_id: str | None = None) -> Json:
         """Move running foreground tasks to the background."""
-        return await self._object(panels.BackgroundTasks(tool_use_id=UNSET if tool_use_id is None else tool_use_id))
+        return await self._object(
+            panels.BackgroundTasks(tool_use_id=base.UNSET if tool_use_id is None else tool_use_id)
+        )
 
     async def get_task_output(self, task_id: str) -> Json:
         """The output of a background task so far."""
@@ -110,7 +120,7 @@ class Controls:
 
     async def read_file(self, path: str, max_bytes: int | None = None) -> Json:
         """Read a file as the engine sees it, at most `max_bytes` of it."""
-        return await self._object(panels.ReadFile(path=path, max_bytes=UNSET if max_bytes is None else max_bytes))
+        return await self._object(panels.ReadFile(path=path, max_bytes=base.UNSET if max_bytes is None else max_bytes))
 
     async def seed_read_state(self, path: str, mtime: float) -> None:
         """Tell the engine that the model has seen this state of a file."""

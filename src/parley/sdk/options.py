@@ -10,83 +10,47 @@ The last group exists only in Parley.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
-from parley.sdk.hooks import HookMatcher, Hooks
-from parley.sdk.permissions import CanUseTool
-from parley.sdk.questions import OnPlan, OnQuestion
-from parley.sdk.spelling import checks_names
 from parley.sdk.types.generic import OutputT
-from parley.sdk.types.hooks import AnyHookEvent, HookEvent
-from parley.sdk.types.shapes import (
-    EffortLevel,
-    ElicitationRequest,
-    ElicitationResult,
-    McpServerConfig,
-    PermissionMode,
-    SandboxSettings,
-    SdkPluginConfig,
-    SessionStoreFlushMode,
-    SettingSource,
-    SystemPromptCustom,
-    SystemPromptFile,
-    SystemPromptPreset,
-    TaskBudget,
-    ThinkingConfig,
-    ToolsPreset,
-    UserDialogRequest,
-    UserDialogResult,
-)
 
+# The types are for type checkers only: together they take longer to load than a program's other imports from here.
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from dataclasses import dataclass as deferred_dataclass
+    from dataclasses import field as deferred_field
+    from pathlib import Path
+
     from parley.models.fake.script import Script
+    from parley.sdk.agents import AgentDefinition
     from parley.sdk.budget import Budget
+    from parley.sdk.hooks import HookMatcher, Hooks
+    from parley.sdk.permissions import CanUseTool
+    from parley.sdk.questions import OnPlan, OnQuestion
     from parley.sdk.store.interface import SessionStore
-
-OnElicitation = Callable[[ElicitationRequest], Awaitable[ElicitationResult] | ElicitationResult]
-OnUserDialog = Callable[[UserDialogRequest], Awaitable[UserDialogResult] | UserDialogResult]
-
-
-@checks_names
-@dataclass
-class AgentDefinition:
-    """A subagent defined by the program. Field names are those of the protocol."""
-
-    description: str
-    """When to use the agent. The model that delegates reads it."""
-    prompt: str
-    """The system prompt of the agent."""
-    tools: list[str] | None = None
-    """The tools it has; default: all."""
-    disallowedTools: list[str] | None = None
-    """Tools it does not have."""
-    model: str | None = None
-    """Its model; default: the model of the session."""
-    skills: list[str] | None = None
-    """The skills it has."""
-    memory: Literal["user", "project", "local"] | None = None
-    """Where its memory is kept between sessions."""
-    mcpServers: list[str | dict[str, Any]] | None = None
-    """Its MCP servers: names of servers of the session, or configurations by name."""
-    initialPrompt: str | None = None
-    """A first prompt, if it is the agent of the session."""
-    maxTurns: int | None = None
-    """The most model calls of one run."""
-    background: bool | None = None
-    """Run it in the background."""
-    effort: EffortLevel | int | None = None
-    """How much work it puts into an answer."""
-    permissionMode: PermissionMode | None = None
-    """Its permission mode."""
-    isolation: Literal["worktree"] | None = None
-    """`worktree`: work in a git worktree of its own."""
+    from parley.sdk.types.hooks import AnyHookEvent, HookEvent
+    from parley.sdk.types.shapes import (
+        EffortLevel,
+        McpServerConfig,
+        OnElicitation,
+        OnUserDialog,
+        PermissionMode,
+        SandboxSettings,
+        SdkPluginConfig,
+        SessionStoreFlushMode,
+        SettingSource,
+        SystemPromptCustom,
+        SystemPromptFile,
+        SystemPromptPreset,
+        TaskBudget,
+        ThinkingConfig,
+        ToolsPreset,
+    )
+else:
+    from parley.sdk.deferred import deferred_dataclass, deferred_field
 
 
-@checks_names
-@dataclass
+@deferred_dataclass
 class Options(Generic[OutputT]):
     """All options of a session. All are optional.
 
@@ -104,12 +68,12 @@ class Options(Generic[OutputT]):
     `["Read", add]` is Read and your function `add`; `["default", add]` all built-in tools and `add`; `[]` none. Your
     functions run in this process as the MCP server `tools` (`mcp__tools__add`) and are allowed without asking.
     """
-    allowed_tools: list[str] = field(default_factory=list)
+    allowed_tools: list[str] = deferred_field(default_factory=list)
     """Rules for calls that run without asking, such as `Read` or `Bash(git *)`. It does not restrict the tools."""
     system_prompt: str | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | None = None
     """Replaces the system prompt, which is empty by default; `{"type": "preset", "preset": "claude_code"}` is the
     one of the command line."""
-    mcp_servers: dict[str, McpServerConfig] | str | Path = field(default_factory=dict)
+    mcp_servers: dict[str, McpServerConfig] | str | Path = deferred_field(default_factory=dict)
     """MCP servers by name, or the path of a configuration file."""
     strict_mcp_config: bool = False
     """Use only servers from `mcp_servers` and `tools`, none from settings."""
@@ -126,13 +90,13 @@ class Options(Generic[OutputT]):
     """The most model calls per turn; 0 or None for no limit."""
     max_budget_usd: float | None = None
     """The most dollars of the session. See `budget` for several sessions."""
-    disallowed_tools: list[str] = field(default_factory=list)
+    disallowed_tools: list[str] = deferred_field(default_factory=list)
     """Rules for calls that are denied. A plain tool name removes the tool."""
     model: str | Script | None = None
     """The model: an alias (`sonnet`), a full name, `BACKEND:NAME`, or a `Script` of answers for a test."""
     fallback_model: str | None = None
     """Models to try if the first fails, separated by commas."""
-    betas: Sequence[str] = field(default_factory=list)
+    betas: Sequence[str] = deferred_field(default_factory=list)
     """Beta features to request from the Messages API."""
     permission_prompt_tool_name: str | None = None
     """An MCP tool that decides instead of `can_use_tool`."""
@@ -143,11 +107,11 @@ class Options(Generic[OutputT]):
     """The engine's executable; default: the installed `parley`."""
     settings: str | None = None
     """Additional settings: a JSON object, or the path of a file."""
-    add_dirs: list[str | Path] = field(default_factory=list)
+    add_dirs: list[str | Path] = deferred_field(default_factory=list)
     """More directories in which tools may work."""
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = deferred_field(default_factory=dict)
     """Variables for the engine, in addition to those of the program."""
-    extra_args: dict[str, str | None] = field(default_factory=dict)
+    extra_args: dict[str, str | None] = deferred_field(default_factory=dict)
     """More command-line flags: names without dashes, and values; None for a flag without a value."""
     max_buffer_size: int | None = None
     """The longest line in bytes, 64 MiB by default. A longer one becomes `Unreadable`."""
@@ -186,7 +150,7 @@ class Options(Generic[OutputT]):
     """The skills that the model may use."""
     sandbox: SandboxSettings | None = None
     """Settings of the sandbox in which commands run."""
-    plugins: list[SdkPluginConfig] = field(default_factory=list)
+    plugins: list[SdkPluginConfig] = deferred_field(default_factory=list)
     """Plugins to load, from folders."""
     max_thinking_tokens: int | None = None
     """How many tokens the model may use for thinking in an answer; 0 disables thinking."""
@@ -271,7 +235,7 @@ class Options(Generic[OutputT]):
     """
     record: str | None = None
     """Record all model requests and answers in this file, for `model="replay:FILE"`."""
-    faults: list[str] = field(default_factory=list)
+    faults: list[str] = deferred_field(default_factory=list)
     """Faults to inject into model calls in a test, such as `overloaded@1-3`."""
     bare: bool = False
     """Load no settings files, memory, commands or servers from the machine."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parley.sdk.types.hooks import HookInput
-
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from parley.sdk.types.hooks import HookInput
 
     OutputT = TypeVar("OutputT", default=Any)
     InputT_contra = TypeVar("InputT_contra", contravariant=True, default=HookInput)

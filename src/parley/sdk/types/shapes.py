@@ -5,6 +5,7 @@ Names and keys are those of the official SDK. They are for type checkers; nothin
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NotRequired, Required, TypedDict
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"]
@@ -449,3 +450,7 @@ class SessionSummaryEntry(TypedDict):
     session_id: str
     mtime: int
     data: dict[str, Any]
+
+
+OnElicitation = Callable[[ElicitationRequest], Awaitable[ElicitationResult] | ElicitationResult]
+OnUserDialog = Callable[[UserDialogRequest], Awaitable[UserDialogResult] | UserDialogResult]
