@@ -36,12 +36,13 @@ from parley.gateway.metrics import Metrics
 from parley.gateway.questions import EXPIRED, Questions, read_behavior
 from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
-from parley.gateway.subscriber import Subscriber
+from parley.gateway.subscriber import Batch, Numbered, Subscriber
 from parley.protocol.base import UNSET, Json, Struct, encode
 from parley.protocol.messages.occasional import WorkerShuttingDown
 
 LIVE_ONLY = frozenset({"stream_event", "keep_alive", "tool_progress"})
 """Messages that are not logged: parts of others, and signs of life."""
+STREAM_EVENT = b'{"type":"stream_event"'
 REQUESTING = b'{"type":"system","subtype":"status","status":"requesting"'
 """Engines send this before each model call if they send stream events."""
 CALLBACKS = frozenset({"hook_callback", "mcp_message"})
@@ -420,19 +421,28 @@ class LiveSession:
 
     def on_lines(self, data: bytes) -> None:
         """Handle lines of the engine."""
+        events: list[Numbered] = []
         for line in data.split(b"\n"):
+            if line.startswith(STREAM_EVENT):
+                events.append((None, line))
+                continue
+            if events:
+                self._offer(events)
+                events = []
             if not line:
                 continue
             try:
                 self._on_line(line)
             except SessionError as exc:  # a full device must not stop the engine
-                self._offer(None, self._make_notice("storage_error", str(exc)))
+                self._offer([(None, self._make_notice("storage_error", str(exc)))])
+        if events:
+            self._offer(events)
 
     def _on_line(self, line: bytes) -> None:
         head = _head.decode(line)
         kind = head.type
         if kind in LIVE_ONLY or line.startswith(REQUESTING):
-            self._offer(None, line)
+            self._offer([(None, line)])
         elif kind == "control_response":
             self._on_response(head, line)
         elif kind == "control_request":
@@ -524,7 +534,8 @@ class LiveSession:
 
     def announce_shutdown(self) -> None:
         """Tell the clients that the server is about to stop, and that they can connect again."""
-        self._offer(None, encode(WorkerShuttingDown(reason="host_exit", session_id=self.id, uuid=str(uuid4()))))
+        line = encode(WorkerShuttingDown(reason="host_exit", session_id=self.id, uuid=str(uuid4())))
+        self._offer([(None, line)])
 
     # Output.
 
@@ -535,14 +546,15 @@ class LiveSession:
             number = self.log.append(line)
         except SessionError:
             number = None  # the device is full: clients that are connected still get it
-        self._offer(number, line, None if sender is None else sender.subscriber)
+        self._offer([(number, line)], None if sender is None else sender.subscriber)
 
-    def _offer(self, number: int | None, line: bytes, skipped: Subscriber | None = None) -> None:
+    def _offer(self, lines: list[Numbered], skipped: Subscriber | None = None) -> None:
+        batch = Batch(lines)
         for subscriber in self._subscribers:
             if subscriber is skipped:
-                subscriber.skip(number)
+                subscriber.skip(batch)
             else:
-                subscriber.offer(number, line)
+                subscriber.offer(batch)
 
     def _publish_own(self, subtype: str, **fields: Any) -> None:
         """Log a line of the gateway itself, for clients that know them."""

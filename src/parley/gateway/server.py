@@ -21,6 +21,7 @@ import uvicorn
 from parley.errors import UsageError
 from parley.gateway.http.app import Api
 from parley.gateway.http.auth import LOOPBACK, Gate
+from parley.gateway.http.frames import FrameSocket
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.metrics import Metrics
 from parley.gateway.notifications import Notifier, NotifySettings
@@ -155,7 +156,8 @@ async def serve(
     gate = Gate(tokens, is_open=token is None, hosts=known_hosts(settings), origins=settings.origins)
     config = uvicorn.Config(
         Api(gate, hub).app(),
-        ws="websockets-sansio",
+        ws=FrameSocket,
+        ws_per_message_deflate=False,  # a compressed frame would be another one for every viewer
         ws_max_size=FRAME_BYTES,
         ws_ping_interval=20,
         ws_ping_timeout=20,

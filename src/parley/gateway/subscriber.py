@@ -18,17 +18,43 @@ QUEUE_BYTES = 4 * 1024 * 1024
 REPLY = 0
 Numbered = tuple[int | None, bytes]
 """A line and its number. Lines that are not stored have none; a reply to this subscriber has the number `REPLY`."""
+Wants = Callable[[bytes], bool]
+
+
+class Batch:
+    """Lines that are offered together. What is made of them for one subscriber serves all others."""
+
+    def __init__(self, lines: list[Numbered]) -> None:
+        self.lines = lines
+        self._parts: dict[Wants, Batch | None] = {}
+        """The lines that pass a filter; None for all of them."""
+        self._encoded: dict[Callable[[list[Numbered]], bytes], bytes] = {}
+
+    def select(self, wants: Wants) -> Batch:
+        """The lines that a subscriber wants."""
+        if wants not in self._parts:
+            kept = [one for one in self.lines if wants(one[1])]
+            self._parts[wants] = None if len(kept) == len(self.lines) else Batch(kept)
+        return self._parts[wants] or self
+
+    def encode(self, encoder: Callable[[list[Numbered]], bytes]) -> bytes:
+        """The lines as a connection sends them."""
+        if encoder not in self._encoded:
+            self._encoded[encoder] = encoder(self.lines)
+        return self._encoded[encoder]
 
 
 class Subscriber:
     def __init__(
-        self, log: LineLog, after: int, wants: Callable[[bytes], bool] = lambda line: True, max_bytes: int = QUEUE_BYTES
+        self, log: LineLog, after: int, wants: Wants = lambda line: True, max_bytes: int = QUEUE_BYTES
     ) -> None:
         """`wants`: which lines it gets."""
         self.cursor = after
         """The number of the last line that was taken from the log or the queue."""
         self.resyncs = 0
         """How often it was too slow."""
+        self.write_now: Callable[[Batch], bool] | None = None
+        """Sends new lines at once, without waking the task that takes them; False if they have to wait."""
         self._log = log
         self._wants = wants
         self._max_bytes = max_bytes
@@ -39,25 +65,31 @@ class Subscriber:
         self._skipped: set[int] = set()
         """The numbers of lines after the cursor that it does not get."""
         self._is_closed = False
+        self._is_waiting = False
+        """Whether `take` waits, so that all lines before the next one are sent."""
         self._wake = asyncio.Event()
 
-    def offer(self, number: int | None, line: bytes) -> None:
-        """Add a new line. Never waits."""
+    def offer(self, batch: Batch) -> None:
+        """Add new lines. Never waits."""
         if self._is_live:
-            if not self._wants(line):
+            batch = batch.select(self._wants)
+            if not batch.lines:
                 return
-            self._queue.append((number, line))
-            self._queued_bytes += len(line)
+            is_first = self._is_waiting and not self._queue
+            if is_first and self.write_now is not None and self.write_now(batch):
+                self._advance(last_number(batch.lines) or self.cursor)
+                return
+            self._queue += batch.lines
+            self._queued_bytes += sum([len(line) for _, line in batch.lines])
             if self._queued_bytes > self._max_bytes:
                 self._queue = [kept for kept in self._queue if kept[0] == REPLY]
                 self._queued_bytes, self._is_live = 0, False
                 self.resyncs += 1
         self._wake.set()
 
-    def skip(self, number: int | None) -> None:
-        """Leave out a line that is in the log, because this subscriber sent it."""
-        if number is not None:
-            self._skipped.add(number)
+    def skip(self, batch: Batch) -> None:
+        """Leave out lines that are in the log, because this subscriber sent them."""
+        self._skipped.update(number for number, _ in batch.lines if number)
 
     def send(self, line: bytes) -> None:
         """Add a line for this subscriber alone: a reply to it."""
@@ -75,7 +107,7 @@ class Subscriber:
         while not self._is_closed:
             if self._queue:
                 batch, self._queue, self._queued_bytes = self._queue, [], 0
-                self._advance(next((number for number, _ in reversed(batch) if number), self.cursor))
+                self._advance(last_number(batch) or self.cursor)
                 return batch
             if not self._is_live:
                 stored = self._log.read(self.cursor)
@@ -89,7 +121,11 @@ class Subscriber:
                     continue
                 self._is_live = True  # nothing is appended between the read and this line
             self._wake.clear()
-            await self._wake.wait()
+            self._is_waiting = True
+            try:
+                await self._wake.wait()
+            finally:
+                self._is_waiting = False
         return []
 
     def _advance(self, cursor: int) -> None:
@@ -100,3 +136,8 @@ class Subscriber:
     def close(self) -> None:
         self._is_closed = True
         self._wake.set()
+
+
+def last_number(lines: list[Numbered]) -> int | None:
+    """The number of the last line that has one."""
+    return next((number for number, _ in reversed(lines) if number), None)

@@ -1,6 +1,6 @@
 """Subagents that a program defines.
 
-    Options(agents={"reviewer": AgentDefinition(description="Reviews code.", prompt="You review code.")})
+Options(agents={"reviewer": AgentDefinition(description="Reviews code.", prompt="You review code.")})
 """
 
 from __future__ import annotations

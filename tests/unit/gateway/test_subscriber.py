@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from parley.gateway.line_log import LineLog
-from parley.gateway.subscriber import REPLY, Subscriber
+from parley.gateway.subscriber import REPLY, Batch, Subscriber
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def log(tmp_path: Path) -> LineLog:
 def publish(log: LineLog, subscribers: list[Subscriber], line: bytes) -> None:
     number = log.append(line)
     for subscriber in subscribers:
-        subscriber.offer(number, line)
+        subscriber.offer(Batch([(number, line)]))
 
 
 async def test_the_lines_that_were_missed_come_first(log: LineLog) -> None:
@@ -37,12 +37,12 @@ async def test_the_lines_that_were_missed_come_first(log: LineLog) -> None:
 
 async def test_a_subscriber_does_not_get_back_what_it_sent(log: LineLog) -> None:
     sender = Subscriber(log, 0, max_bytes=20)
-    sender.skip(log.append(b"mine, before the first take"))
+    sender.skip(Batch([(log.append(b"mine, before the first take"), b"mine, before the first take")]))
     publish(log, [sender], b"answer")
     assert await sender.take() == [(2, b"answer")]
     waiting = asyncio.create_task(sender.take())
     await asyncio.sleep(0)
-    sender.skip(log.append(b"mine"))
+    sender.skip(Batch([(log.append(b"mine"), b"mine")]))
     publish(log, [sender], b"too much for the queue")
     assert await waiting == [(4, b"too much for the queue")]
     assert (sender.resyncs, sender.cursor) == (1, 4)
@@ -53,7 +53,7 @@ async def test_lines_that_are_not_stored_reach_only_those_who_are_there(log: Lin
     waiting = asyncio.create_task(early.take())
     await asyncio.sleep(0)
     for subscriber in (early, late):
-        subscriber.offer(None, b"part")
+        subscriber.offer(Batch([(None, b"part")]))
     assert await waiting == [(None, b"part")]
     publish(log, [early, late], b"whole")
     assert await late.take() == [(1, b"whole")]
@@ -67,7 +67,7 @@ async def test_a_slow_subscriber_reads_the_log_and_loses_only_what_is_not_stored
     assert await waiting == [(1, b"1")]
     subscriber.send(b"reply")
     for number in range(2, 30):
-        subscriber.offer(None, b"part")
+        subscriber.offer(Batch([(None, b"part")]))
         publish(log, [subscriber], str(number).encode())
     assert subscriber.resyncs == 1
     found = []
@@ -111,7 +111,7 @@ async def test_whatever_the_pace_every_stored_line_comes_once_and_in_order(log: 
         for number in range(2000):
             publish(log, subscribers, b"x" * dice.randrange(10))
             if dice.random() < 0.3:
-                subscribers[0].offer(None, b"part")
+                subscribers[0].offer(Batch([(None, b"part")]))
             if number % 7 == 0:
                 await asyncio.sleep(0)
 

@@ -11,7 +11,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 
 import msgspec
 from starlette.datastructures import QueryParams
@@ -21,19 +23,25 @@ from parley.errors import SessionError, UsageError
 from parley.gateway.access import Principal
 from parley.gateway.http.auth import SUBPROTOCOL, Gate, token_in_message
 from parley.gateway.http.errors import close_code
+from parley.gateway.http.frames import FrameSocket, encode_numbered, encode_plain
 from parley.gateway.hub import SessionHub
-from parley.gateway.live_session import REQUESTING, Client, LiveSession
+from parley.gateway.live_session import REQUESTING, STREAM_EVENT, Client, LiveSession
 from parley.gateway.refusal import Refusal
+from parley.gateway.subscriber import Batch, Numbered
 
 AUTH_SECONDS = 10
 """How long a client without a token in its headers has to send one."""
-STREAM_EVENT = b'{"type":"stream_event"'
+WRITE_BYTES = 64 * 1024
+"""How much of what waits for a client is encoded and written at a time."""
 GATEWAY = b'{"type":"gateway"'
 STATE = b'{"type":"system","subtype":"session_state_changed"'
 
 
 class LineFilter:
-    """Which lines a client gets. Clients that do not number lines are official ones, which know no lines of ours."""
+    """Which lines a client gets. Clients that do not number lines are official ones, which know no lines of ours.
+
+    Clients that get the same lines have the same filter (`find_filter`), which is then applied once for all of them.
+    """
 
     def __init__(self, *, numbered: bool, partial: bool, state_events: bool) -> None:
         left_out = [] if partial else [STREAM_EVENT, REQUESTING]
@@ -125,7 +133,12 @@ def read_cursor(query: QueryParams) -> int | None:
 
 def make_filter(query: QueryParams, session: LiveSession, hub: SessionHub) -> LineFilter:
     partial = is_on(query, "partial") if "partial" in query else hub.sends_partial(session.id)
-    return LineFilter(numbered=is_on(query, "numbered"), partial=partial, state_events=hub.settings.sends_states)
+    return find_filter(numbered=is_on(query, "numbered"), partial=partial, state_events=hub.settings.sends_states)
+
+
+@cache
+def find_filter(*, numbered: bool, partial: bool, state_events: bool) -> LineFilter:
+    return LineFilter(numbered=numbered, partial=partial, state_events=state_events)
 
 
 def is_on(query: QueryParams, name: str) -> bool:
@@ -148,16 +161,36 @@ async def relay(socket: WebSocket, session: LiveSession, client: Client) -> None
 
 
 async def write_lines(socket: WebSocket, client: Client) -> None:
-    numbered, subscriber = is_on(socket.query_params, "numbered"), client.subscriber
-    resyncs = 0
+    numbered, subscriber, frames = is_on(socket.query_params, "numbered"), client.subscriber, FrameSocket.of(socket)
+    encode = encode_numbered if numbered else encode_plain
+
+    def write_now(batch: Batch) -> bool:
+        if not frames.is_writable:
+            return False
+        frames.transport.write(batch.encode(encode))
+        return True
+
+    subscriber.write_now, resyncs = write_now, 0
     while lines := await subscriber.take():
-        for number, line in lines:
-            text = line.decode()
-            await socket.send_text(f"{number or ''}\t{text}\n" if numbered else f"{text}\n")
+        for part in split_lines(lines):
+            await frames.write(encode(part))
         if numbered and subscriber.resyncs != resyncs:
             resyncs = subscriber.resyncs
             await socket.send_text(f'\t{{"type":"gateway","subtype":"resync","after":{subscriber.cursor}}}\n')
     await socket.close(1012)
+
+
+def split_lines(lines: list[Numbered]) -> Iterator[list[Numbered]]:
+    """Parts of limited size, so that a slow client does not have everything in memory twice."""
+    part, size = [], 0
+    for one in lines:
+        part.append(one)
+        size += len(one[1])
+        if size >= WRITE_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 async def receive(socket: WebSocket) -> bytes:

@@ -1,0 +1,77 @@
+"""WebSocket frames that are encoded once and written to many sockets.
+
+uvicorn encodes and writes every message on its own. A session sends the same lines to all its viewers, and often many
+at once. So our protocol class also takes bytes that are whole frames:
+
+    frames = FrameSocket.of(socket)
+    frames.is_writable              whether the client keeps up; then `frames.transport.write(data)` sends at once
+    await frames.write(data)        sends when the client has caught up
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.websockets import WebSocket
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from parley.gateway.subscriber import Numbered
+
+if TYPE_CHECKING:
+    from websockets.http11 import Request
+
+EXTENSION = "parley.frames"
+TEXT = 0x81
+"""The first byte of a text message in one frame."""
+
+
+class FrameSocket(WebSocketsSansIOProtocol):
+    """A WebSocket of the server."""
+
+    @staticmethod
+    def of(socket: WebSocket) -> FrameSocket:
+        """The protocol of a connection that the server has accepted."""
+        found: FrameSocket = socket.scope["extensions"][EXTENSION]["socket"]
+        return found
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        self.scope["extensions"][EXTENSION] = {"socket": self}
+
+    @property
+    def is_writable(self) -> bool:
+        return self.writable.is_set() and not (self.close_sent or self.disconnected or self.transport.is_closing())
+
+    async def write(self, data: bytes) -> None:
+        """Raises ClientDisconnected."""
+        await self.writable.wait()
+        if not self.is_writable:
+            raise ClientDisconnected
+        self.transport.write(data)
+
+
+def encode_numbered(lines: list[Numbered]) -> bytes:
+    """A frame for each line, with its number: `N<TAB>LINE<LF>`."""
+    parts: list[bytes] = []
+    for number, line in lines:
+        prefix = b"%d\t" % number if number else b"\t"
+        parts += (encode_head(len(prefix) + len(line) + 1), prefix, line, b"\n")
+    return b"".join(parts)
+
+
+def encode_plain(lines: list[Numbered]) -> bytes:
+    """A frame for each line: `LINE<LF>`."""
+    parts: list[bytes] = []
+    for _, line in lines:
+        parts += (encode_head(len(line) + 1), line, b"\n")
+    return b"".join(parts)
+
+
+def encode_head(size: int) -> bytes:
+    """The head of a text frame that a server sends."""
+    if size < 126:
+        return bytes((TEXT, size))
+    if size < 1 << 16:
+        return bytes((TEXT, 126, size >> 8, size & 255))
+    return bytes((TEXT, 127)) + size.to_bytes(8, "big")
