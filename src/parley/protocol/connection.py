@@ -55,12 +55,16 @@ class Role(Enum):
     ENGINE = "engine"
     HOST = "host"
 
+    __hash__ = object.__hash__  # that of Enum is not in C, and every message needs it
+
     @property
     def peer(self) -> Role:
         return Role.HOST if self is Role.ENGINE else Role.ENGINE
 
 
 BOTH = frozenset(Role)
+ENGINE_ONLY = frozenset({Role.ENGINE})
+HOST_ONLY = frozenset({Role.HOST})
 
 # Messages that are not listed are sent by the engine only: assistant, result, system, stream_event and others.
 SENDERS: dict[type[Message], frozenset[Role]] = {
@@ -72,30 +76,30 @@ SENDERS: dict[type[Message], frozenset[Role]] = {
     JsonRpc: BOTH,
     Unknown: BOTH,
     Refused: BOTH,
-    Control: frozenset({Role.HOST}),
-    Provisions: frozenset({Role.HOST}),
-    Withdrawal: frozenset({Role.HOST}),
-    HostThere: frozenset({Role.HOST}),
-    UpdateEnvironment: frozenset({Role.HOST}),
+    Control: HOST_ONLY,
+    Provisions: HOST_ONLY,
+    Withdrawal: HOST_ONLY,
+    HostThere: HOST_ONLY,
+    UpdateEnvironment: HOST_ONLY,
 }
 
 # Requests that are not listed are sent by the host only: initialize, interrupt, set_model and others.
 REQUESTERS: dict[type[Request], frozenset[Role]] = {
-    CanUseTool: frozenset({Role.ENGINE}),
-    HookCallback: frozenset({Role.ENGINE}),
-    Elicitation: frozenset({Role.ENGINE}),
-    RequestUserDialog: frozenset({Role.ENGINE}),
-    SdkControlInterrupt: frozenset({Role.ENGINE}),
+    CanUseTool: ENGINE_ONLY,
+    HookCallback: ENGINE_ONLY,
+    Elicitation: ENGINE_ONLY,
+    RequestUserDialog: ENGINE_ONLY,
+    SdkControlInterrupt: ENGINE_ONLY,
     McpMessage: BOTH,
 }
 
 
 def may_send(role: Role, message: Message) -> bool:
     """Whether this end may send this message."""
-    if role not in SENDERS.get(type(message), frozenset({Role.ENGINE})):
+    if role not in SENDERS.get(type(message), ENGINE_ONLY):
         return False
     if isinstance(message, ControlRequest) and isinstance(message.request, Request):
-        return role in REQUESTERS.get(type(message.request), frozenset({Role.HOST}))
+        return role in REQUESTERS.get(type(message.request), HOST_ONLY)
     return True
 
 

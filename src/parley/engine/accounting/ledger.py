@@ -119,6 +119,7 @@ class Ledger:
         self._prices = prices
         self._get_info = get_info
         self._budget = budget or SpendingLimits()
+        self._is_limited = self._budget != SpendingLimits()
         self._clock = clock
         self._turn_started_at = clock()
         self._calls = 0
@@ -166,12 +167,13 @@ class Ledger:
 
     def check_budget(self) -> None:
         """Raises BudgetSpent if no more calls are allowed."""
-        check_budget(self._budget, self.spent())
+        if self._is_limited:
+            check_budget(self._budget, self.spent())
 
     def check_cost(self) -> None:
         """Raises BudgetSpent if the dollars of the budget are spent. The other budgets only limit further calls."""
-        if self.spent().usd is not None:
-            check_budget(SpendingLimits(usd=self._budget.usd), self.spent())
+        if self._budget.usd is not None and (spent := self.spent()).usd is not None:
+            check_budget(SpendingLimits(usd=self._budget.usd), spent)
 
     def spent(self) -> Spent:
         tokens = self._before.tokens + sum(total_tokens(tally.usage) for tally in self._total.values())
@@ -180,7 +182,7 @@ class Ledger:
 
     def warnings(self) -> list[str]:
         """Warnings about budgets that are nearly spent, each once."""
-        return find_warnings(self._budget, self.spent(), self._warned)
+        return find_warnings(self._budget, self.spent(), self._warned) if self._is_limited else []
 
     def record_call(self, model: str, usage: Json, seconds: float, *, is_side_query: bool = False) -> None:
         """Add one model call. A side query does not count as usage of the turn."""
@@ -246,7 +248,8 @@ def add_usage(one: Json, other: Json) -> Json:
         total[key] = (one.get(key) or 0) + (other.get(key) or 0)
     for key in ("server_tool_use", "cache_creation", "output_tokens_details"):
         if key in one or key in other:
-            total[key] = _add_counts(one.get(key) or {}, other.get(key) or {})
+            before, more = one.get(key) or {}, other.get(key) or {}
+            total[key] = _add_counts(before, more) if more else before
     if one.get("parley_estimated"):
         # A sum that contains an estimate is an estimate.
         total["parley_estimated"] = True

@@ -144,6 +144,8 @@ class Conversation:
         self.gauge = ContextGauge()
         self._schema_tokens: dict[int, tuple[Json, int]] = {}
         """Definitions of tools and their tokens, by the id of the definition."""
+        self._weighed: tuple[list[Json], int] = [], 0
+        """The definitions of all tools, and their tokens."""
 
     @property
     def tool_context(self) -> Context:
@@ -255,7 +257,10 @@ class Conversation:
         """The tokens of the system prompt and the tools, estimated."""
         recorded = self.journal.system_text if self.records_prompt else None
         system = recorded if recorded is not None else render(self.instructions)
-        return tokens_from_chars(len(system)) + sum(map(self._weigh_schema, self.tool_schemas()))
+        schemas = self.tool_schemas()
+        if schemas != self._weighed[0]:  # almost always the same objects, which are not compared
+            self._weighed = schemas, sum(map(self._weigh_schema, schemas))
+        return tokens_from_chars(len(system)) + self._weighed[1]
 
     def _weigh_schema(self, schema: Json) -> int:
         """The tokens of a tool's definition, estimated once."""

@@ -18,6 +18,7 @@ import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -276,7 +277,7 @@ class ConnectionPool:
 
     def _find_proxy(self, address: Address) -> Address | None:
         """Raises ModelError."""
-        if not any(name.lower().endswith("_proxy") for name in self._environment) and sys.platform == "linux":
+        if "_proxy" not in "\n".join(self._environment).lower() and sys.platform == "linux":
             return None
         from parley.models.http.proxy import find_proxy
 
@@ -346,7 +347,12 @@ def build_head(address: Address, headers: Mapping[str, str], content_bytes: int,
 def is_header(name: str, value: str) -> bool:
     """Whether a header can be sent: a value consists of visible characters, with spaces and tabs only inside."""
     is_value = value.isascii() and value.replace("\t", " ").isprintable() and value == value.strip(" \t")
-    return bool(name) and HEADER_NAME.issuperset(name) and is_value
+    return is_value and is_header_name(name)
+
+
+@lru_cache(maxsize=256)
+def is_header_name(name: str) -> bool:
+    return bool(name) and HEADER_NAME.issuperset(name)
 
 
 def parse_refusal(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
