@@ -549,6 +549,8 @@ class LiveSession:
         self._offer([(number, line)], None if sender is None else sender.subscriber)
 
     def _offer(self, lines: list[Numbered], skipped: Subscriber | None = None) -> None:
+        if not self._subscribers:
+            return
         batch = Batch(lines)
         for subscriber in self._subscribers:
             if subscriber is skipped:

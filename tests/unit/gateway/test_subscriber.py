@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from parley.gateway.line_log import LineLog
-from parley.gateway.subscriber import REPLY, Batch, Subscriber
+from parley.gateway.subscriber import REPLY, Batch, Numbered, Subscriber
 
 
 @pytest.fixture
@@ -118,3 +118,83 @@ async def test_whatever_the_pace_every_stored_line_comes_once_and_in_order(log: 
     async with asyncio.timeout(60):
         await asyncio.gather(write(), *(read(at) for at in range(len(subscribers))))
     assert seen == [list(range(1, 2001))] * len(subscribers)
+
+
+async def test_lines_are_written_at_once_if_all_before_them_are(log: LineLog) -> None:
+    subscriber, written = Subscriber(log, 0), list[Numbered]()
+    is_ready = True
+
+    def write_now(batch: Batch) -> bool:
+        if is_ready:
+            written.extend(batch.lines)
+        return is_ready
+
+    subscriber.write_now = write_now
+    publish(log, [subscriber], b"1")  # it has not read the log yet
+    assert (written, await subscriber.take()) == ([], [(1, b"1")])
+    publish(log, [subscriber], b"2")  # the first line is taken and may not be sent yet
+    assert (written, await subscriber.take()) == ([], [(2, b"2")])
+    waiting = asyncio.create_task(subscriber.take())
+    await asyncio.sleep(0)
+    subscriber.offer(Batch([(None, b"part"), (log.append(b"3"), b"3")]))
+    assert (written, subscriber.cursor, waiting.done()) == ([(None, b"part"), (3, b"3")], 3, False)
+    is_ready = False
+    publish(log, [subscriber], b"4")
+    is_ready = True
+    publish(log, [subscriber], b"5")  # after line 4, which waits
+    assert (await waiting, written[-1], subscriber.cursor) == ([(4, b"4"), (5, b"5")], (3, b"3"), 5)
+
+
+async def test_lines_keep_their_order_whoever_writes_them(log: LineLog) -> None:
+    dice = Random(7)
+    seen: list[int] = []
+    subscriber = Subscriber(log, 0, max_bytes=2000)
+
+    def see(lines: list[Numbered]) -> None:
+        seen.extend(number for number, _ in lines if number)
+        if len(seen) == 2000:
+            subscriber.close()
+
+    def write_now(batch: Batch) -> bool:
+        if dice.random() < 0.3:
+            return False
+        see(batch.lines)
+        return True
+
+    async def read() -> None:
+        subscriber.write_now = write_now
+        while taken := await subscriber.take():
+            for _ in range(dice.randrange(3)):  # as if the client were slow
+                await asyncio.sleep(0)
+            see(taken)
+
+    async def write() -> None:
+        for _ in range(2000):
+            publish(log, [subscriber], b"x" * dice.randrange(10))
+            if dice.random() < 0.5:
+                await asyncio.sleep(0)
+
+    async with asyncio.timeout(30):
+        await asyncio.gather(read(), write())
+    assert seen == list(range(1, 2001))
+
+
+def test_a_batch_is_filtered_and_encoded_once_for_all() -> None:
+    batch = Batch([(1, b"yes"), (None, b"no"), (2, b"yes")])
+    calls: list[bytes] = []
+
+    def wants(line: bytes) -> bool:
+        calls.append(line)
+        return line == b"yes"
+
+    def encode(lines: list[Numbered]) -> bytes:
+        calls.append(b"encode")
+        return b"".join(line for _, line in lines)
+
+    def all_lines(line: bytes) -> bool:
+        return True
+
+    for _ in range(3):
+        assert batch.select(wants).encode(encode) == b"yesyes"
+        assert batch.select(all_lines).encode(encode) == b"yesnoyes"
+    assert calls == [b"yes", b"no", b"yes", b"encode", b"encode"]

@@ -78,7 +78,7 @@ class Anthropic:
                 async with pool.post(endpoint.url("/v1/messages"), head, content, parse_error) as answer:
                     async for batch in answer.batches():
                         events = parse_events(batch)
-                        for event in join_texts(events) if request.joins_texts else events:
+                        for event in join_texts(events) if request.joins_texts and len(batch) > 1 else events:
                             if event.type == "message_start":
                                 event.request_id = answer.headers.get("request-id")
                                 event.quota = parse_quota(answer.headers) if has_quota(endpoint) else None

@@ -116,18 +116,23 @@ class HttpExchange:
         self._decoder = None if coding == "identity" else Decoder(coding)
         return response.status
 
+    @property
+    def is_compressed(self) -> bool:
+        return self._decoder is not None
+
     async def read(self) -> bytes:
         """The next part of the body; empty at its end. Raises OSError or BadResponse."""
         decoder = self._decoder
         while decoder is None or not (part := decoder.take()):
-            if not (data := await self._read_raw()):
+            if not (data := await self.read_raw()):
                 return b""
             if decoder is None:
                 return data
             decoder.feed(data)
         return part
 
-    async def _read_raw(self) -> bytes:
+    async def read_raw(self) -> bytes:
+        """The same, as it was sent: compressed, if `is_compressed`."""
         response, body = self.response, self._first
         self._first = b""
         while not body and not response.is_complete:
@@ -183,7 +188,7 @@ class StreamedResponse:
 
     def __init__(self, exchange: HttpExchange, timeout: StreamTimeout, silence_seconds: float) -> None:
         self.headers: Mapping[str, str] = exchange.response.headers
-        self._read = exchange.read
+        self._read = exchange.read if exchange.is_compressed else exchange.read_raw
         self.is_finished = False
         """Whether the answer is complete. Later data is ignored."""
         self.has_content = False
