@@ -17,6 +17,7 @@ from websockets.asyncio.client import ClientConnection
 
 from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server, Viewer
 
+RESULT = '{"type":"result"'
 TOUCH = 'call Bash {"command": "touch made", "description": "Make a file"}'
 
 
@@ -72,6 +73,29 @@ async def test_a_client_that_comes_back_gets_exactly_what_it_missed(tmp_path: Pa
         socket = await server.connect(f"/sessions/{session_id}/ws?numbered=true&after={late.last - 1}")
         frame = await socket.recv()
         assert frame == f"{late.last}\t{late.lines[-1][1]}\n"
+
+
+async def test_a_slow_viewer_delays_no_one_and_gets_every_stored_line_later(tmp_path: Path) -> None:
+    words = "x" * 300_000  # three lines of a turn have them; together they do not fit into sockets and queues
+    async with Server(tmp_path) as server:
+        session_id = await server.create()
+        path = f"/sessions/{session_id}/ws?numbered=true&partial=true&after=0"
+        slow = await server.connect(path, max_queue=1)
+        async with following(server, session_id) as fast:
+            for turn in range(1, 26):
+                await server.request("POST", f"/sessions/{session_id}/prompts", {"content": f"say {turn}{words}"})
+                await fast.wait_for(lambda turn=turn: sum(line.startswith(RESULT) for _, line in fast.lines) == turn)
+            seen: list[tuple[int, str]] = []
+            notices: list[str] = []
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while len(seen) < len(fast.lines):
+                    number, _, line = str(await slow.recv()).rstrip("\n").partition("\t")
+                    if number:
+                        seen.append((int(number), line))
+                    elif line.startswith('{"type":"gateway"'):
+                        notices.append(line)
+        assert seen == fast.lines
+        assert [json.loads(line)["subtype"] for line in notices] == ["resync"] * len(notices) != []
 
 
 async def test_events_come_over_http_too(tmp_path: Path) -> None:
