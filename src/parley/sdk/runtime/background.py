@@ -45,6 +45,25 @@ def on_trio() -> bool:
     return True
 
 
+class Event(Protocol):
+    """Something that happens once."""
+
+    def set(self) -> object:
+        """It has happened. Call it only from the loop's thread."""
+
+    async def wait(self) -> object:
+        """Wait until it has happened."""
+
+
+def make_event() -> Event:
+    """An event of the running loop. It takes less time than one of anyio, and a turn needs one for each message."""
+    if on_trio():
+        import trio
+
+        return trio.Event()
+    return asyncio.Event()
+
+
 def is_stray(exc: BaseException) -> bool:
     """Whether a cancellation was not meant for the running task, but for something it was waiting for."""
     if on_trio():

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
 
+from parley.sdk.runtime.background import Event, make_event
 from parley.sdk.types import messages as ours
-
-if TYPE_CHECKING:
-    from anyio import Event
 
 MakeError = Callable[[], BaseException | None]
 """Creates the exception that ends a stream; None for a regular end."""
@@ -43,10 +40,8 @@ class MessageBuffer:
             self._changed = None
 
     async def wait_for_change(self) -> None:
-        from anyio import Event
-
         if self._changed is None:
-            self._changed = Event()
+            self._changed = make_event()
         await self._changed.wait()
 
     async def take(self) -> ours.Message:
