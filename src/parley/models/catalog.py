@@ -316,6 +316,7 @@ class Prices:
         self._settings = settings or {}
         self._file: Mapping[str, KnownPrice] | None = None
         self._built_in: Mapping[str, KnownPrice] | None = None
+        self._found: dict[str, KnownPrice | None] = {}
 
     def cost_usd(self, model: str, usage: Json) -> float | None:
         """The cost of a call; None if the price is unknown. Raises UsageError if a table is invalid."""
@@ -324,6 +325,11 @@ class Prices:
 
     def find(self, model: str) -> KnownPrice | None:
         """The price of a model; None if it is unknown. Raises UsageError if a table is invalid."""
+        if model not in self._found:
+            self._found[model] = self._search(model)
+        return self._found[model]
+
+    def _search(self, model: str) -> KnownPrice | None:
         if (override := self._find_override(model)) is not None:
             return KnownPrice(msgspec.convert(override, Rates).to_price(), MANAGED_SOURCE)
         if self._built_in is None:

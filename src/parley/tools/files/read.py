@@ -156,7 +156,7 @@ def text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[ToolO
     }
     if part.out_of_room:
         file["truncatedByTokenCap"] = True
-    numbered = "\n".join(f"{number}\t{line}" for number, line in enumerate(part.lines, part.first))
+    numbered = "\n".join([f"{number}\t{line}" for number, line in enumerate(part.lines, part.first)])
     said = "\n".join(f"({note})" for note in notes if note)
     content = "\n\n".join(words for words in (numbered, said) if words)
     return ToolOutput(content=content, detail={"type": "text", "file": file}), part.whole and encoding != UNKNOWN
