@@ -152,7 +152,7 @@ def become_waiter(waiter: bytes, connection: socket, held: int, session_pid: int
     os.dup2(connection.fileno(), WAITER_CONNECTION)
     os.set_inheritable(held, True)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)  # a signal that arrives now ends the session before it starts
-    os.execve(SHELL, ["parley", "-c", waiter, "parley", str(session_pid)], {})
+    os.execve(SHELL, ("parley", "-c", waiter, "parley", str(session_pid)), {})
 
 
 def find_script() -> str | None:

@@ -24,6 +24,7 @@ import msgspec
 
 from parley._threads import run_in_thread
 from parley.errors import ModelError
+from parley.models.encoding import Pieces
 from parley.models.endpoint import without_userinfo
 from parley.models.http.connection import Address, HttpConnection, connect
 from parley.models.http.response import BadResponse, ResponseParser
@@ -240,7 +241,7 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def post(
-        self, url: str, headers: Mapping[str, str], content: bytes, failure: Failure
+        self, url: str, headers: Mapping[str, str], content: Pieces, failure: Failure
     ) -> AsyncGenerator[StreamedResponse, None]:
         """Post a body and stream the answer. Raises ModelError, also while the answer is read."""
         limits, connection, exchange = self._deadlines, None, None
@@ -255,7 +256,7 @@ class ConnectionPool:
                 timeout.start_wait(limits.first_byte_seconds, idle=True)
                 connection = await self._open(address, proxy)
                 exchange = HttpExchange(connection)
-                connection.write(target.head_for(len(content)), content)
+                connection.write(target.head_for(sum(map(len, content))), *content)
                 status = await exchange.read_head()
                 timeout.end_wait()
                 if status != 200:
