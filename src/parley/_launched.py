@@ -20,6 +20,11 @@ def set_launcher(pid: int, parent_pid: int) -> None:
     _launcher = (pid, parent_pid)
 
 
+def is_forked() -> bool:
+    """Whether this process was forked by a resident engine."""
+    return _launcher is not None
+
+
 def launched_pid() -> int:
     return os.getpid() if _launcher is None else _launcher[0]
 

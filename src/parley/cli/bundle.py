@@ -43,6 +43,8 @@ CORRUPT = (OSError, EOFError, TypeError, ValueError)
 
 def install() -> None:
     """Load modules from the file from now on."""
+    if any(isinstance(finder, Bundle) for finder in sys.meta_path):
+        return  # by the server that this process was forked from
     if __spec__.cached is None or os.path.basename(os.path.dirname(PACKAGE)) not in ("site-packages", "dist-packages"):
         return
     folder, name = os.path.split(__spec__.cached)

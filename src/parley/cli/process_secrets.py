@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
+from parley._launched import is_forked
 from parley.settings.secret_variables import is_secret
 
 SECRET_OPTIONS = frozenset(
@@ -22,8 +23,11 @@ SECRET_OPTIONS = frozenset(
 
 
 def erase() -> None:
-    """Overwrite keys in the initial environment and on the command line."""
-    if sys.platform != "linux":
+    """Overwrite keys in the initial environment and on the command line.
+
+    Those of a session of a resident engine are the server's, which has no keys.
+    """
+    if sys.platform != "linux" or is_forked():
         return
     try:
         with open("/proc/self/stat", "rb") as file:

@@ -1,4 +1,4 @@
-"""Import what a session imports up to its first result before there is one: for a resident engine and the gateway."""
+"""Load what a session loads up to its first result before there is one: for a resident engine and the gateway."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ MODULES = (
 def preload() -> None:
     for name in MODULES:
         import_module(name)
+    from parley.compose.tools import load_definitions
+    from parley.models.catalog import read_built_in
+
+    load_definitions()
+    read_built_in()

@@ -22,6 +22,7 @@ See also: `base.py` for the interface of a model, `settings/backends.py` for add
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -315,7 +316,6 @@ class Prices:
         self._multiplier = multiplier
         self._settings = settings or {}
         self._file: Mapping[str, KnownPrice] | None = None
-        self._built_in: Mapping[str, KnownPrice] | None = None
         self._found: dict[str, KnownPrice | None] = {}
 
     def cost_usd(self, model: str, usage: Json) -> float | None:
@@ -326,15 +326,13 @@ class Prices:
     def find(self, model: str) -> KnownPrice | None:
         """The price of a model; None if it is unknown. Raises UsageError if a table is invalid."""
         if model not in self._found:
-            self._found[model] = self._find(model)
+            self._found[model] = self._search(model)
         return self._found[model]
 
-    def _find(self, model: str) -> KnownPrice | None:
+    def _search(self, model: str) -> KnownPrice | None:
         if (override := self._find_override(model)) is not None:
             return KnownPrice(msgspec.convert(override, Rates).to_price(), MANAGED_SOURCE)
-        if self._built_in is None:
-            self._built_in = read_known(BUILT_IN)
-        for table in (self._settings, self.read_file(), self._built_in):
+        for table in (self._settings, self.read_file(), read_built_in()):
             if (name := longest_prefix(model, table)) is not None:
                 return table[name]
         return None
@@ -363,6 +361,11 @@ class Prices:
 def longest_prefix(model: str, names: Mapping[str, Any]) -> str | None:
     """The longest of the names that the model's name begins with."""
     return max((name for name in names if model.startswith(name)), key=len, default=None)
+
+
+@functools.cache
+def read_built_in() -> Mapping[str, KnownPrice]:
+    return read_known(BUILT_IN)
 
 
 def read_known(path: Path) -> dict[str, KnownPrice]:

@@ -2,7 +2,7 @@
 
     encoder = PrefixEncoder()
     encode_object(fields, {"messages": [encoder.encode(messages)]})
-    encode_object(fields, {"messages": [encoder.encode([*messages, more])]})      # encodes `more`, copies the rest
+    encode_object(fields, {"messages": [encoder.encode([*messages, more])]})      # encodes `more`, copies nothing
 
 An item is recognised by its identity, so an item that was passed must not change. A few conversations are remembered,
 because the agents of a session share a backend.
@@ -22,6 +22,8 @@ from parley.protocol.base import Json
 CONVERSATIONS = 4
 """How many are remembered. The one that was not used for the longest time is forgotten."""
 
+Pieces = Sequence[bytes | memoryview]
+"""Data in several parts, which are sent one after the other and never joined, because one of them may be large."""
 Convert = Callable[[Json], list[Json]]
 """The items that are sent for an item; depends on nothing else."""
 Collect = Callable[[Json], Iterable[str]]
@@ -39,10 +41,10 @@ class EncodedPrefix:
         self.names: dict[str, int] = {}
         """The names in the items, each with the number of the first item that has it; the numbers rise."""
 
-    def encode(self, items: Sequence[Json], convert: Convert | None, collect: Collect | None) -> bytearray:
+    def encode(self, items: Sequence[Json], convert: Convert | None, collect: Collect | None) -> memoryview:
         kept = next(compress(count(), map(is_not, self.items, items)), min(len(self.items), len(items)))
         del self.items[kept:], self._ends[kept:]
-        del self._data[self._ends[-1] if kept else 0 :]
+        self._cut(self._ends[-1] if kept else 0)
         while self.names and next(reversed(self.names.values())) >= kept:
             self.names.popitem()
         for item in items[kept:]:
@@ -54,7 +56,15 @@ class EncodedPrefix:
                 self.names.setdefault(name, len(self.items))
             self.items.append(item)
             self._ends.append(len(self._data))
-        return self._data
+        return memoryview(self._data)
+
+    def _cut(self, end: int) -> None:
+        """Drop the data after a place. A request that was not sent yet keeps the data as they are."""
+        try:
+            self._data.append(0)
+            del self._data[end:]
+        except BufferError:
+            self._data = self._data[:end]
 
 
 class PrefixEncoder:
@@ -64,10 +74,10 @@ class PrefixEncoder:
         self._prefixes: list[EncodedPrefix] = []
         """The last used first."""
 
-    def encode(self, items: Sequence[Json]) -> bytearray:
-        """The JSON of the items, separated by commas. Read-only, and valid until the next call."""
+    def encode(self, items: Sequence[Json]) -> memoryview:
+        """The JSON of the items, separated by commas. Read-only; while it exists, the next call copies."""
         if not items:
-            return bytearray()
+            return memoryview(b"")
         prefix = self._find(items[0])
         self._prefixes.insert(0, prefix)
         del self._prefixes[CONVERSATIONS:]
@@ -85,9 +95,9 @@ class PrefixEncoder:
         return EncodedPrefix()
 
 
-def encode_object(fields: Json, lists: Mapping[str, Sequence[bytes | bytearray]]) -> bytes:
-    """The JSON object with these fields. `lists` has the items of some of them, encoded; they are copied once."""
-    pieces: list[bytes | bytearray] = []
+def encode_object(fields: Json, lists: Mapping[str, Pieces]) -> Pieces:
+    """The JSON object with these fields. `lists` has the items of some of them, encoded."""
+    pieces: list[bytes | memoryview] = []
     for name, value in fields.items():
         pieces += (b",", msgspec.json.encode(name), b":")
         if name not in lists:
@@ -100,4 +110,4 @@ def encode_object(fields: Json, lists: Mapping[str, Sequence[bytes | bytearray]]
                 separator = b","
         pieces.append(b"]" if separator == b"," else b"[]")
     pieces[0] = b"{"
-    return b"".join([*pieces, b"}"])
+    return [*pieces, b"}"]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # as `signal`, but without enumerations, which take most of the time
 import fcntl
 import marshal
 import os
@@ -15,7 +16,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from parley.resident.admission import read_status
+from parley.resident.admission import read_proc
 
 LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
@@ -29,41 +30,39 @@ class Launch:
     environment: dict[bytes, bytes]
 
 
-def adopt_traits(pid: int) -> dict[str, str]:
-    """Returns the launcher's /proc/PID/status. Raises OSError or ValueError if something is not permitted.
+def adopt_traits(pid: int, status: dict[str, str]) -> None:
+    """`status` is the launcher's /proc/PID/status. Raises OSError or ValueError if something is not permitted.
 
     The process becomes the leader of a session and process group of its own: it cannot join those of the launcher.
     """
-    status = read_status(pid)
     os.setsid()
     os.umask(int(status["Umask"], 8))
     os.sched_setaffinity(0, os.sched_getaffinity(pid))
     nice = os.getpriority(os.PRIO_PROCESS, pid)
     if nice != os.getpriority(os.PRIO_PROCESS, 0):
         os.setpriority(os.PRIO_PROCESS, 0, nice)
-    with open(f"/proc/{pid}/oom_score_adj", "rb") as theirs, open("/proc/self/oom_score_adj", "r+b", 0) as ours:
-        score = theirs.read()
-        if score != ours.read():
+    score = read_proc(f"/proc/{pid}/oom_score_adj")
+    if score != read_proc("/proc/self/oom_score_adj"):
+        with open("/proc/self/oom_score_adj", "wb", 0) as ours:
             ours.write(score)
     for limit in LIMITS:
         value = resource.prlimit(pid, limit)
         if value != resource.getrlimit(limit):
             resource.setrlimit(limit, value)
-    return status
 
 
 def adopt_signals(status: dict[str, str]) -> None:
     """Ignore and block the signals that the launcher was started with; all others have their default action."""
-    ignored, blocked = signals_in(status["SigIgn"]), signals_in(status["SigBlk"])
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
-def signals_in(mask: str) -> set[int]:
-    """The signals of a mask in /proc/PID/status."""
-    value = int(mask, 16)
-    return {number for number in signal.valid_signals() if value >> (number - 1) & 1}
+    valid = _signal.valid_signals()
+    ignored, blocked = (
+        {number for number in valid if mask >> (number - 1) & 1}
+        for mask in (int(status[name], 16) for name in ("SigIgn", "SigBlk"))
+    )
+    for number in valid - {_signal.SIGKILL, _signal.SIGSTOP}:
+        action = _signal.SIG_IGN if number in ignored else _signal.SIG_DFL
+        if _signal.getsignal(number) != action:
+            _signal.signal(number, action)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
 
 
 def receive_launch(descriptors: list[int]) -> Launch:

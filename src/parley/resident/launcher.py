@@ -75,7 +75,7 @@ def hand_over(
 ) -> tuple[socket, int] | None:
     """Return the connection and a pidfd of the session; None if there is no server. Raises OSError and others.
 
-    `opened` gets the descriptors to close before a cold start. Its last one must stay open while the session runs.
+    `opened` gets the descriptors to close before a cold start. One of them must stay open while the session runs.
     `mask`: the blocked signals of this process.
     """
     script = find_script()
@@ -98,12 +98,7 @@ def start_session(
     connection: socket, words: list[str], opened: list[int], mask: set[int], erase_secrets: Callable[[], None]
 ) -> int:
     """Let a forked process run the session; returns a pidfd of it. Does not return if this process becomes a shell."""
-    kind, *numbers = connection.recv(MAX_BYTES).split()
-    if kind != READY:
-        raise ConnectionRefusedError
-    pid = int(numbers[0])
-    session = os.pidfd_open(pid)
-    opened.append(session)
+    # All of this while the server forks and the forked process compares itself with this one.
     started = os.memfd_create("parley-session", os.MFD_CLOEXEC)
     opened.append(started)
     os.write(started, marshal.dumps((sys.argv[0], words, dict(os.environb))))
@@ -111,13 +106,20 @@ def start_session(
     opened.append(directory)
     watched, held = os.pipe()
     opened += watched, held
+    waiter = read_waiter() if is_dash() else None
+    kind, *numbers = connection.recv(MAX_BYTES).split()
+    if kind != READY:
+        raise ConnectionRefusedError
+    pid = int(numbers[0])
+    session = os.pidfd_open(pid)
+    opened.append(session)
     _signal.pthread_sigmask(_signal.SIG_BLOCK, WAITED)  # from here on, signals wait until they can be forwarded
     try:
         send_descriptors(connection, [0, 1, 2, directory, watched, started])
         if connection.recv(MAX_BYTES) != WAITING:
             raise ConnectionAbortedError
-        if is_dash():
-            become_waiter(connection, held, pid, mask)
+        if waiter is not None:
+            become_waiter(waiter, connection, held, pid, mask)
         erase_secrets()
         connection.send(GO)
     except BaseException:
@@ -132,18 +134,25 @@ def is_dash() -> bool:
     return os.path.basename(os.path.realpath(SHELL)) == "dash"
 
 
-def become_waiter(connection: socket, held: int, session_pid: int, mask: set[int]) -> NoReturn:
-    """Replace this process by a shell that lets the session go and waits for it. Raises OSError.
+def read_waiter() -> bytes:
+    """The script of a shell that lets the session go and waits for it. Raises OSError."""
+    file = os.open(WAITER, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 1 << 16)
+    finally:
+        os.close(file)
+
+
+def become_waiter(waiter: bytes, connection: socket, held: int, session_pid: int, mask: set[int]) -> NoReturn:
+    """Replace this process by a shell that runs the script. Raises OSError.
 
     The shell has no arguments and no environment of the session, so none of its secrets.
     """
-    with open(WAITER) as file:
-        script = file.read()
     connection.setblocking(True)
     os.dup2(connection.fileno(), WAITER_CONNECTION)
     os.set_inheritable(held, True)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)  # a signal that arrives now ends the session before it starts
-    os.execve(SHELL, ["parley", "-c", script, "parley", str(session_pid)], {})
+    os.execve(SHELL, ("parley", "-c", waiter, "parley", str(session_pid)), {})
 
 
 def find_script() -> str | None:

@@ -18,9 +18,10 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
+from parley import entry_points
 from parley._launched import set_launcher
 from parley.resident.address import socket_path
-from parley.resident.admission import find_difference, is_peer_alive
+from parley.resident.admission import find_difference, is_peer_alive, read_status
 from parley.resident.adoption import Launch, adopt_launch, adopt_signals, adopt_traits, receive_launch
 from parley.resident.protocol import (
     CODE,
@@ -39,6 +40,7 @@ from parley.resident.protocol import (
 
 STOPPING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 WAITED = STOPPING | {signal.SIGCHLD, signal.SIGIO}
+PERMIT = b"+"
 NOT_STARTED = 0
 """The exit code of a forked process that runs no session."""
 
@@ -63,19 +65,28 @@ class Server:
         while self._listener is not None or self._connections:
             self._reap()
             while (connection := self._accept()) is not None:
-                if not self._code.is_current():
-                    connection.close()
-                    self._close()
-                    break
+                checked, permit = os.pipe()
                 try:
                     pid = os.fork()
                 except OSError:  # no memory or too many processes
                     connection.close()
+                    os.close(checked)
+                    os.close(permit)
                     continue
                 if pid == 0:
-                    return self._become_session(connection)
+                    os.close(permit)
+                    return self._become_session(connection, checked)
                 self._forked += 1
                 self._connections[pid] = connection
+                # While the forked process compares itself with the launcher. Without a permit, it ends.
+                os.close(checked)
+                if self._code.is_current():
+                    with suppress(BrokenPipeError):  # the forked process refused and has ended
+                        os.write(permit, PERMIT)
+                else:
+                    connection.close()
+                    self._close()
+                os.close(permit)
             if self._connections:
                 woken_by: int = signal.sigwaitinfo(WAITED).si_signo
             else:
@@ -128,7 +139,7 @@ class Server:
         self._listener = None
         os.close(self._lock)
 
-    def _become_session(self, connection: socket.socket) -> tuple[Launch, socket.socket]:
+    def _become_session(self, connection: socket.socket, checked: int) -> tuple[Launch, socket.socket]:
         """In the forked process: release what is the server's, and return the launcher's session."""
         assert self._listener is not None
         self._listener.close()
@@ -136,15 +147,19 @@ class Server:
         os.close(self._folder)
         for other in self._connections.values():
             other.close()
-        return accept_launch(connection, self._forked), connection
+        return accept_launch(connection, self._forked, checked), connection
 
 
 class CodeFiles:
-    """The files of the loaded modules. A server whose code has changed ends itself."""
+    """The files of the loaded modules, and the folders that packages are installed in.
+
+    A server whose code has changed ends itself. A folder changes when a package is installed, which may extend Parley.
+    """
 
     def __init__(self) -> None:
         files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        self._paths = "\0".join(sorted(path for path in files if path))
+        folders = [folder for folder in sys.path if os.path.isdir(folder) and has_packages(folder)]
+        self._paths = "\0".join(sorted({*folders, *(path for path in files if path)}))
         self._stamp = self._read()
 
     def is_current(self) -> bool:
@@ -158,19 +173,29 @@ class CodeFiles:
             return None
 
 
-def accept_launch(connection: socket.socket, served: int) -> Launch:
-    """Take over what a launcher hands over. Exits if it must start cold."""
+def has_packages(folder: str) -> bool:
+    is_usual = os.path.basename(folder) in ("site-packages", "dist-packages")
+    return is_usual or any(name.endswith(entry_points.SUFFIX) for name in os.listdir(folder))
+
+
+def accept_launch(connection: socket.socket, served: int, checked: int) -> Launch:
+    """Take over what a launcher hands over. Exits if it must start cold.
+
+    `checked` is a pipe on which the server permits it: the code is current.
+    """
     try:
         connection.settimeout(SESSION_WAIT_SECONDS)
         pid, uid = peer_of(connection)
         if uid != os.geteuid():
             refuse(connection, "the server belongs to another user")
         try:
-            if difference := find_difference(pid):
+            status = read_status(pid)
+            if difference := find_difference(pid, status):
                 refuse(connection, difference)
-            status = adopt_traits(pid)
-            if not is_peer_alive(connection):
+            adopt_traits(pid, status)
+            if not is_peer_alive(connection) or os.read(checked, len(PERMIT)) != PERMIT:
                 os._exit(NOT_STARTED)
+            os.close(checked)
         except (OSError, ValueError, KeyError) as exc:
             refuse(connection, f"{type(exc).__name__}: {exc}")
         connection.send(b"%b %d %d\n" % (READY, os.getpid(), served))

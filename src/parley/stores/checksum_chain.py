@@ -68,6 +68,7 @@ COPIED_FIELDS = (
     "uuid",
 )
 """The fields of a record that are the same in a copy."""
+LARGE_FIELDS = ("message", "toolUseResult")
 
 
 class ChainBroken(Exception):
@@ -211,6 +212,9 @@ def canonical_bytes(line: bytes) -> bytes:
 def add_own_checksum(body: bytes) -> tuple[bytes, bytes]:
     """Add the `own` checksum to a record. Returns the record and its canonical form."""
     record = DECODER.decode(body)
+    for name in LARGE_FIELDS:
+        if name in record:  # encoded once for both checksums
+            record[name] = msgspec.Raw(msgspec.json.encode(record[name], order="deterministic"))
     record[OWN] = compute_own_checksum(record)
     body = b'%b,"%b":"%b"}' % (body[:-1], OWN.encode(), record[OWN].encode())
     return body, msgspec.json.encode(record, order="deterministic")

@@ -59,6 +59,9 @@ class Files(Protocol):
         Without a limit, refuses files that are too large to hold in memory.
         """
 
+    def read_cached(self, path: str, scope: Scope, limit_bytes: int) -> FileSnapshot | None:
+        """Like `read`, without waiting for a disk; None if the content is not in memory, longer, or missing."""
+
     def peek(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
         """Like `read`, but returns None if the file does not exist."""
 

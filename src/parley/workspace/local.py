@@ -22,6 +22,7 @@ from parley.workspace.checkpoint.file_snapshot import (
     make_snapshot,
     snapshot,
     snapshot_at,
+    snapshot_cached,
 )
 from parley.workspace.checkpoint.store import ChangeRow, CheckpointDamaged, CheckpointStore, hash_bytes
 from parley.workspace.safe_open import FileLocation, Pins, Swapped
@@ -58,13 +59,16 @@ class LocalFiles:
         self._settled = False
 
     def read(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot:
-        found = self._read(path, scope, limit_bytes)
+        found = self.peek(path, scope, limit_bytes)
         if found is None:
             raise os_errors.not_found_error(path, scope, self._pins, self._cwd)
         return found
 
+    def read_cached(self, path: str, scope: Scope, limit_bytes: int) -> FileSnapshot | None:
+        return self._read(path, scope, lambda location: snapshot_cached(location, limit_bytes))
+
     def peek(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
-        return self._read(path, scope, limit_bytes)
+        return self._read(path, scope, lambda location: snapshot(location, limit_bytes))
 
     def write(self, path: str, data: bytes, scope: Scope, *, replacing: FileSnapshot | None) -> FileSnapshot:
         def act() -> FileSnapshot:
@@ -141,11 +145,13 @@ class LocalFiles:
             with self._lock, suppress(OSError):
                 self._checkpoints.forget()
 
-    def _read(self, path: str, scope: Scope, limit_bytes: int | None) -> FileSnapshot | None:
+    def _read(
+        self, path: str, scope: Scope, take: Callable[[FileLocation], FileSnapshot | None]
+    ) -> FileSnapshot | None:
         def act() -> FileSnapshot | None:
             try:
                 with safe_open.find(path, scope, self._pins) as location:
-                    return snapshot(location, limit_bytes)
+                    return take(location)
             except FileNotFoundError:
                 return None
 

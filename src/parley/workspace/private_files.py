@@ -51,7 +51,8 @@ def refuse(path: str | Path, reason: str) -> UnsafeFile:
 def open_file(path: str | Path, flags: int, *, below: int = 0, make_folders: bool = True) -> int:
     """Open a regular file of this user. With O_CREAT its folders are created, too. Raises OSError, UnsafeFile."""
     make = make_folders and bool(flags & os.O_CREAT)
-    with open_folder(Path(path).parent, below=below, make=make) as (folder, owner):
+    path = path if isinstance(path, Path) else Path(path)
+    with open_folder(path.parent, below=below, make=make) as (folder, owner):
         return open_in(folder, owner, str(path), flags)
 
 
@@ -83,9 +84,9 @@ def open_folder(
 
     The last `below` components of the path must not be symlinks. `mode` is the mode of new folders.
     """
-    parts = Path(path).parts
+    parts = (path if isinstance(path, Path) else Path(path)).parts
     at = max(len(parts) - below, 1 if os.path.isabs(path) else 0)
-    top = Path(*parts[:at])
+    top = os.path.join(*parts[:at]) if at else "."
     kind = LIST if to_list else TRAVERSE
     try:
         folder = os.open(top, kind)
@@ -93,7 +94,7 @@ def open_folder(
         if not make:
             raise
         with suppress(FileExistsError):  # not a folder: reported below
-            top.mkdir(parents=True, exist_ok=True, mode=mode)
+            Path(top).mkdir(parents=True, exist_ok=True, mode=mode)
         folder = os.open(top, kind)
     try:
         owner = os.fstat(folder).st_uid

@@ -43,11 +43,20 @@ def test_an_item_may_become_none_or_several() -> None:
         assert b"[%b]" % bytes(encoder.encode(ITEMS[:end])) == msgspec.json.encode(sent)
 
 
+@given(st.lists(st.lists(st.sampled_from(ITEMS), max_size=8), max_size=20))
+def test_a_request_that_is_not_sent_yet_is_not_changed_by_the_next(requests: list[list[Json]]) -> None:
+    encoder = PrefixEncoder()
+
+    unsent = [encoder.encode(items) for items in requests]
+
+    assert [b"[%b]" % bytes(data) for data in unsent] == [msgspec.json.encode(items) for items in requests]
+
+
 def test_items_that_are_equal_but_not_the_same_are_encoded_again() -> None:
     encoder = PrefixEncoder()
     encoder.encode([{"a": 1}])
 
-    assert encoder.encode([{"a": True}]) == b'{"a":true}'
+    assert bytes(encoder.encode([{"a": True}])) == b'{"a":true}'
 
 
 def test_several_conversations_are_remembered() -> None:
@@ -74,9 +83,9 @@ def test_several_conversations_are_remembered() -> None:
 def test_an_object_is_assembled_from_encoded_lists(fields: Json, items: list[Json]) -> None:
     for name in fields:
         body = fields | {name: items}
-        assert encode_object(body, {name: [PrefixEncoder().encode(items)]}) == msgspec.json.encode(body)
+        assert b"".join(encode_object(body, {name: [PrefixEncoder().encode(items)]})) == msgspec.json.encode(body)
         parts = [PrefixEncoder().encode(part) for part in (items[:1], items[1:2], items[2:])]
-        assert encode_object(body, {name: parts}) == msgspec.json.encode(body)
+        assert b"".join(encode_object(body, {name: parts})) == msgspec.json.encode(body)
 
 
 @given(st.lists(st.lists(st.sampled_from(ITEMS), max_size=8), max_size=20))

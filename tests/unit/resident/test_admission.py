@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.resident.admission import find_difference, is_peer_alive
+from parley.resident.admission import find_difference, is_peer_alive, read_status
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 CONNECT = "import socket, sys; one = socket.socket(socket.AF_UNIX); one.connect(sys.argv[1]); sys.stdin.read()"
@@ -18,9 +18,9 @@ CONNECT = "import socket, sys; one = socket.socket(socket.AF_UNIX); one.connect(
 
 def test_a_child_does_not_differ_and_a_process_that_is_gone_cannot_be_read() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as child:
-        assert find_difference(child.pid) == ""
+        assert find_difference(child.pid, read_status(child.pid)) == ""
     with pytest.raises(FileNotFoundError):
-        find_difference(child.pid)
+        find_difference(child.pid, read_status(child.pid))
 
 
 def test_a_peer_that_has_ended_is_not_alive(tmp_path: Path) -> None:

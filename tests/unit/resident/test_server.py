@@ -25,3 +25,15 @@ def test_a_change_of_a_loaded_file_is_seen(tmp_path: Path, monkeypatch: pytest.M
     assert not code.is_current()
     path.unlink()
     assert not code.is_current()
+
+
+def test_a_package_that_is_installed_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed, other = tmp_path / "site-packages", tmp_path / "src"
+    for folder in (installed, other):
+        folder.mkdir()
+        monkeypatch.syspath_prepend(str(folder))
+    code = CodeFiles()
+    (other / "notes.txt").touch()
+    assert code.is_current()
+    (installed / "extension-1.0.dist-info").mkdir()
+    assert not code.is_current()

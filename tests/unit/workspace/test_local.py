@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace.base import RewindReport, Scope
+from parley.workspace.checkpoint import file_snapshot
 from parley.workspace.checkpoint.store import INDEX, ChangeRow, CheckpointStore
 from tests.helpers.workspace import WorkspaceHarness
 
@@ -24,6 +26,34 @@ def test_a_file_is_read(harness: WorkspaceHarness) -> None:
     assert (found.path, found.data) == (f"{harness.inside}/file", b"content")
     assert harness.files.peek(f"{harness.inside}/file", harness.reach) == found
     assert harness.files.read(f"{harness.inside}/file", harness.reach, 3).data == b"con"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whether a file is in memory")
+@pytest.mark.parametrize("data", [b"", b"content"])
+def test_a_short_file_that_is_in_memory_is_read_without_waiting(harness: WorkspaceHarness, data: bytes) -> None:
+    path = f"{harness.inside}/file"
+    Path(path).write_bytes(data)
+
+    assert harness.files.read_cached(path, harness.reach, len(data)) == harness.files.read(path, harness.reach)
+
+
+def test_what_may_need_the_disk_is_not_read_without_waiting(
+    harness: WorkspaceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{harness.inside}/file"
+    Path(path).write_bytes(b"content")
+    assert harness.files.read_cached(path, harness.reach, 6) is None
+    assert harness.files.read_cached(f"{harness.inside}/none", harness.reach, 100) is None
+    assert harness.files.read_cached("/proc/self/status", Scope(anywhere=True), 1 << 20) is None
+
+    monkeypatch.setattr(file_snapshot, "NO_WAIT", None)
+    assert harness.files.read_cached(path, harness.reach, 100) is None
+
+
+def test_a_file_out_of_scope_is_not_read_without_waiting_either(harness: WorkspaceHarness) -> None:
+    (harness.outside / "file").write_bytes(b"content")
+    with pytest.raises(ToolError, match="outside the paths"):
+        harness.files.read_cached(f"{harness.outside}/file", harness.reach, 100)
 
 
 def test_a_missing_file_is_nothing_to_peek_at_and_cannot_be_read(harness: WorkspaceHarness) -> None:

@@ -106,6 +106,7 @@ def serve(folder_path: str, name: str) -> int:
     """Run the server; in a process that it forks, a session. Raises UsageError."""
     import parley.cli.handshake
     import parley.cli.run  # noqa: F401  # a session needs both
+    from parley import entry_points
     from parley.cli import main as executable
     from parley.compose.preload import preload
     from parley.resident.launcher import LOCK_DESCRIPTOR
@@ -120,6 +121,8 @@ def serve(folder_path: str, name: str) -> int:
             f"`parley resident serve` must not be run by hand; use `parley resident start` ({exc})"
         ) from None
     preload()
+    if entry_points.has_extensions():
+        entry_points.has_extensions.cache_clear()  # which of them count depends on the working directory of a session
     gc.freeze()  # a collection in a forked process would copy all of it
     found = Server(folder, name, LOCK_DESCRIPTOR).serve(idle_seconds)
     if found is None:

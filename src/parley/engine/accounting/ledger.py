@@ -47,6 +47,10 @@ class SpendingLimits(Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def is_limited(self) -> bool:
+        return self.is_priced or self.calls is not None or self.seconds is not None
+
+    @property
     def is_priced(self) -> bool:
         """Whether the remaining budget is known only after a call."""
         return self.usd is not None or self.tokens is not None
@@ -167,13 +171,13 @@ class Ledger:
 
     def check_budget(self) -> None:
         """Raises BudgetSpent if no more calls are allowed."""
-        if self._is_limited:
+        if self._budget.is_limited:
             check_budget(self._budget, self.spent())
 
     def check_cost(self) -> None:
         """Raises BudgetSpent if the dollars of the budget are spent. The other budgets only limit further calls."""
-        if self._budget.usd is not None and (spent := self.spent()).usd is not None:
-            check_budget(SpendingLimits(usd=self._budget.usd), spent)
+        if self._budget.usd is not None and self.spent().usd is not None:
+            check_budget(SpendingLimits(usd=self._budget.usd), self.spent())
 
     def spent(self) -> Spent:
         tokens = self._before.tokens + sum(total_tokens(tally.usage) for tally in self._total.values())
@@ -182,7 +186,7 @@ class Ledger:
 
     def warnings(self) -> list[str]:
         """Warnings about budgets that are nearly spent, each once."""
-        return find_warnings(self._budget, self.spent(), self._warned) if self._is_limited else []
+        return find_warnings(self._budget, self.spent(), self._warned) if self._budget.is_limited else []
 
     def record_call(self, model: str, usage: Json, seconds: float, *, is_side_query: bool = False) -> None:
         """Add one model call. A side query does not count as usage of the turn."""
@@ -247,9 +251,10 @@ def add_usage(one: Json, other: Json) -> Json:
     for key in COUNTED_FIELDS:
         total[key] = (one.get(key) or 0) + (other.get(key) or 0)
     for key in ("server_tool_use", "cache_creation", "output_tokens_details"):
-        if key in one or key in other:
-            before, more = one.get(key) or {}, other.get(key) or {}
-            total[key] = _add_counts(before, more) if more else before
+        if more := other.get(key):
+            total[key] = _add_counts(one.get(key) or {}, more)
+        elif key in one or key in other:
+            total[key] = one.get(key) or {}
     if one.get("parley_estimated"):
         # A sum that contains an estimate is an estimate.
         total["parley_estimated"] = True

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -142,7 +143,7 @@ class Conversation:
         """The deferred tools; None until there are any that could be."""
         self._sent_rate_limit: RateLimitInfo | None = None
         self.gauge = ContextGauge()
-        self._schema_tokens: dict[int, tuple[Json, int]] = {}
+        self._weighed_schemas: tuple[list[Json], int] = ([], 0)
         """Definitions of tools and their tokens, by the id of the definition."""
         self._weighed: tuple[list[Json], int] = [], 0
         """The definitions of all tools, and their tokens."""
@@ -257,17 +258,14 @@ class Conversation:
         """The tokens of the system prompt and the tools, estimated."""
         recorded = self.journal.system_text if self.records_prompt else None
         system = recorded if recorded is not None else render(self.instructions)
-        schemas = self.tool_schemas()
-        if schemas != self._weighed[0]:  # almost always the same objects, which are not compared
-            self._weighed = schemas, sum(map(self._weigh_schema, schemas))
-        return tokens_from_chars(len(system)) + self._weighed[1]
+        return tokens_from_chars(len(system)) + self._weigh_schemas(self.tool_schemas())
 
-    def _weigh_schema(self, schema: Json) -> int:
-        """The tokens of a tool's definition, estimated once."""
-        known, tokens = self._schema_tokens.get(id(schema), (None, 0))
-        if known is not schema:
-            tokens = estimate_tokens(schema)
-            self._schema_tokens[id(schema)] = schema, tokens
+    def _weigh_schemas(self, schemas: list[Json]) -> int:
+        """The tokens of the definitions of tools, estimated once: they are mostly those of the call before."""
+        known, tokens = self._weighed_schemas
+        if len(known) != len(schemas) or not all(map(is_, known, schemas)):
+            tokens = sum(map(estimate_tokens, schemas))
+            self._weighed_schemas = schemas, tokens
         return tokens
 
     def is_nearly_full(self) -> bool:

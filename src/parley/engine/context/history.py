@@ -281,8 +281,12 @@ def estimate_tokens(block: Json) -> int:
         return tokens_from_chars(text_size(block.get("thinking") or block.get("signature") or block.get("data") or ""))
     if kind == "document" and isinstance(source := block.get("source"), dict) and source.get("type") == "base64":
         return -(-len(source.get("data") or "") // DOCUMENT_CHARS_PER_TOKEN)
-    if kind == "tool_result" and isinstance(block.get("content"), list):
-        return sum(estimate_tokens(part) for part in block["content"])
+    if kind == "tool_result" and isinstance(content := block.get("content"), list | str):
+        return (
+            tokens_from_chars(text_size(content))
+            if isinstance(content, str)
+            else sum(estimate_tokens(part) for part in content)
+        )
     return tokens_from_chars(len(msgspec.json.encode(block)))
 
 

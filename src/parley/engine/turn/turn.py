@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 MAX_MALFORMED = 5
 """A model that cannot write the arguments of a call is not asked again after this many answers."""
+LONGEST_ESCAPE = len(r"\u0000")
+LONGEST_NUMBER = 32
 INTERRUPTED = "[Request interrupted by user]"
 INTERRUPTED_TOOL = "[Request interrupted by user for tool use]"
 
@@ -489,4 +492,16 @@ def clean_output(result: ToolOutput) -> ToolOutput:
 
 
 def fits_line(result: ToolOutput, max_bytes: int) -> bool:
-    return len(encode_json(result.content)) + len(encode_json(result.detail)) <= max_bytes - ENVELOPE_BYTES
+    room = max_bytes - ENVELOPE_BYTES
+    if longest_json(result.content) + longest_json(result.detail) <= room:
+        return True
+    return len(encode_json(result.content)) + len(encode_json(result.detail)) <= room
+
+
+def longest_json(value: object) -> float:
+    """At least the bytes of a value as JSON: most results are so short that they need not be encoded to know it."""
+    if isinstance(value, str):
+        return LONGEST_ESCAPE * len(value) + 2
+    if isinstance(value, dict):
+        return sum(longest_json(key) + longest_json(item) + 2 for key, item in value.items()) + 2
+    return LONGEST_NUMBER if value is None or isinstance(value, int | float) else math.inf

@@ -13,7 +13,7 @@ from parley.models.backends.rate_limits import parse_quota
 from parley.models.backends.reasoning_items import without_reasoning_items
 from parley.models.backends.unsupported_fields import UnsupportedFields
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, join_texts, read_event
-from parley.models.encoding import PrefixEncoder, encode_object
+from parley.models.encoding import Pieces, PrefixEncoder, encode_object
 from parley.models.endpoint import EndpointFinder, ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
 from parley.models.tool_references import DEFER, REFERENCE, replace_references
@@ -100,7 +100,7 @@ class Anthropic:
                 fields = drop_fields(build_body(request, endpoint.extra_body), self._dropped.names)
                 self._dropped.record(exc, optional_fields(fields, betas))
 
-    def encode_body(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> bytes:
+    def encode_body(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> Pieces:
         """The JSON of a body without the dropped fields. Its long lists are mostly those of the request before."""
         if dropped != self._converts_for:
             self._converts_for = dropped = frozenset(dropped)

@@ -19,7 +19,7 @@ from parley.models.backends.chat_request import collect_call_ids
 from parley.models.backends.chat_stream import ChatStream
 from parley.models.backends.unsupported_fields import UnsupportedFields
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, join_texts
-from parley.models.encoding import Convert, PrefixEncoder, encode_object
+from parley.models.encoding import Convert, Pieces, PrefixEncoder, encode_object
 from parley.models.endpoint import EndpointFinder, ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal, read_error
 from parley.protocol.base import Json
@@ -108,7 +108,7 @@ class OpenAI:
         )
         while True:
             content = self.encode_body(request, endpoint, self._dropped.names)
-            stream = self._open_stream(self._messages.list_names(), len(content))
+            stream = self._open_stream(self._messages.list_names(), sum(map(len, content)))
             try:
                 async with pool.post(
                     endpoint.url(self.path), build_headers(request, endpoint), content, parse_error
@@ -139,7 +139,7 @@ class OpenAI:
                     self._endpoint.forget()
                 self._dropped.record(exc, self._optional_fields(request, endpoint))
 
-    def encode_body(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> bytes:
+    def encode_body(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> Pieces:
         """The JSON of a body without the dropped fields. Its long lists are mostly those of the request before."""
         options = endpoint.declared, frozenset(dropped)
         if options != self._converts_for:
@@ -147,9 +147,7 @@ class OpenAI:
             self._messages = PrefixEncoder(self._make_convert(*options), collect_call_ids)
         fields = {**self._build_fields(request, endpoint, dropped), **endpoint.extra_body}
         opening = [msgspec.json.encode(message) for message in self._opening(request)]
-        lists: dict[str, list[bytes | bytearray]] = {
-            self.conversation_field: [*opening, self._messages.encode(request.messages)]
-        }
+        lists: dict[str, Pieces] = {self.conversation_field: [*opening, self._messages.encode(request.messages)]}
         if "tools" in fields:
             lists["tools"] = [self._tools.encode(request.tools)]
         return encode_object(fields, {name: lists[name] for name in lists if name not in endpoint.extra_body})

@@ -25,6 +25,7 @@ import msgspec
 
 from parley._threads import run_in_thread
 from parley.errors import ModelError
+from parley.models.encoding import Pieces
 from parley.models.endpoint import without_userinfo
 from parley.models.http.connection import Address, HttpConnection, connect
 from parley.models.http.response import BadResponse, ResponseParser
@@ -212,6 +213,19 @@ class StreamedResponse:
         yield reader.end()
 
 
+class PostTarget(Struct, frozen=True):
+    """Where requests with these headers go, and what their heads begin with."""
+
+    url: str
+    headers: dict[str, str]
+    address: Address
+    proxy: Address | None
+    head: bytes
+
+    def head_for(self, content_bytes: int) -> bytes:
+        return b"%bcontent-length: %d\r\n\r\n" % (self.head, content_bytes)
+
+
 class ConnectionPool:
     """The connections to one server. Proxies are those of `environment`."""
 
@@ -228,22 +242,27 @@ class ConnectionPool:
         self._environment = environment or {}
         self._context: ssl.SSLContext | None = None
         self._idle: list[HttpConnection] = []
+        self._target: PostTarget | None = None
+        """Of the last request; the next one mostly has the same."""
 
     @asynccontextmanager
     async def post(
-        self, url: str, headers: Mapping[str, str], content: bytes, failure: Failure
+        self, url: str, headers: Mapping[str, str], content: Pieces, failure: Failure
     ) -> AsyncGenerator[StreamedResponse, None]:
         """Post a body and stream the answer. Raises ModelError, also while the answer is read."""
         limits, connection, exchange = self._deadlines, None, None
-        address = self._parse(url)
-        proxy = self._find_proxy(address)
-        head = build_head(address, headers, len(content), proxy)
+        if self._target is None or self._target.url != url or self._target.headers != headers:
+            address = self._parse(url)
+            proxy = self._find_proxy(address)
+            self._target = PostTarget(url, dict(headers), address, proxy, build_head(address, headers, proxy))
+        target = self._target
+        address, proxy = target.address, target.proxy
         try:
             async with StreamTimeout(limits.request_seconds, limits.content_seconds) as timeout:
                 timeout.start_wait(limits.first_byte_seconds, idle=True)
                 connection = await self._open(address, proxy)
                 exchange = HttpExchange(connection)
-                connection.write(head, content)
+                connection.write(target.head_for(sum(map(len, content))), *content)
                 status = await exchange.read_head()
                 timeout.end_wait()
                 if status != 200:
@@ -331,9 +350,12 @@ def default_trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def build_head(address: Address, headers: Mapping[str, str], content_bytes: int, proxy: Address | None) -> bytes:
-    """The head of a POST request. Raises ModelError if a header has an invalid value, without the value: a key."""
-    fields = {name.lower(): value for name, value in headers.items()}
+def build_head(address: Address, headers: Mapping[str, str], proxy: Address | None) -> bytes:
+    """The head of a POST request, except the length of its body.
+
+    Raises ModelError if a header has an invalid value, without the value: a key.
+    """
+    fields = {name.lower(): value for name, value in headers.items() if name.lower() != "content-length"}
     if credentials := address.basic_auth:
         fields.setdefault("authorization", credentials)
     target = address.target
@@ -344,9 +366,9 @@ def build_head(address: Address, headers: Mapping[str, str], content_bytes: int,
     for name, value in fields.items():
         if not is_header(name, value):
             raise ModelError("cannot send the request: a header has an invalid value")
-    ours = {"host": address.authority, "connection": "keep-alive", "content-length": str(content_bytes)}
+    ours = {"host": address.authority, "connection": "keep-alive"}
     lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in (ours | fields).items())]
-    return "\r\n".join([*lines, "", ""]).encode("ascii")
+    return "\r\n".join([*lines, ""]).encode("ascii")
 
 
 def is_header(name: str, value: str) -> bool:

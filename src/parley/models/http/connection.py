@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BUFFER_BYTES = 1024 * 1024
 """Data that arrives faster than it is read waits in the kernel from here on."""
 TOGETHER_BYTES = 64 * 1024
-"""A shorter body is sent with its head; to copy a longer one takes longer than to send it apart."""
+"""Shorter pieces are sent together; to copy a longer one takes longer than to send it apart."""
 HAPPY_EYEBALLS_SECONDS = 0.25
 """How long to wait for one address of a host before the next is tried as well (RFC 8305)."""
 PORTS = {"http": 80, "https": 443}
@@ -109,13 +109,17 @@ class HttpConnection(asyncio.Protocol):
         """Whether a request can be sent: the server has neither closed the connection nor sent anything."""
         return self._transport is not None and not self._is_at_end and not self._data
 
-    def write(self, head: bytes, body: bytes = b"") -> None:
+    def write(self, *pieces: bytes | memoryview) -> None:
         assert self._transport is not None
-        if len(body) < TOGETHER_BYTES:
-            self._transport.write(head + body)
-        else:
-            self._transport.write(head)
-            self._transport.write(memoryview(body))
+        together: list[bytes | memoryview] = []
+        for piece in pieces:
+            if len(piece) < TOGETHER_BYTES:
+                together.append(piece)
+                continue
+            self._transport.write(b"".join(together))
+            self._transport.write(memoryview(piece))
+            together = []
+        self._transport.write(b"".join(together))
 
     async def read(self) -> bytes:
         """All that has arrived; empty at the end. Raises OSError."""

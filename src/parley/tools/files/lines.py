@@ -37,6 +37,8 @@ def excerpt(body: bytes, first: int, limit: int | None, *, allow_large: bool = F
     lines: list[str] = []
     some_cut, room = False, MOST_LARGE_CHARS if allow_large else MOST_CHARS
     position = line_position(body, first) if first <= total else 0
+    if first <= last == total and (short := short_lines(body, position, room)) is not None:
+        return Excerpt(lines=short, first=first, total=total, some_cut=False, out_of_room=False)
     for _ in range(first, last + 1):
         end = body.find(b"\n", position)
         line, was_cut = number_lines(body, position, len(body) if end < 0 else end)
@@ -47,6 +49,17 @@ def excerpt(body: bytes, first: int, limit: int | None, *, allow_large: bool = F
         lines.append(line)
         position = end + 1
     return Excerpt(lines=lines, first=first, total=total, some_cut=some_cut, out_of_room=room < 0)
+
+
+def short_lines(body: bytes, start: int, room: int) -> list[str] | None:
+    """The lines from a position to the end, decoded at once; None if one may be too long, or all of them together."""
+    if len(body) - start >= room:
+        return None
+    rest = body[start:] if start else body
+    lines = (as_text(rest) if start == 0 else rest.decode(errors="replace")).split("\n")
+    if max(map(len, lines)) > LONGEST_LINE_CHARS:
+        return None
+    return [line.removesuffix("\r") for line in lines] if b"\r" in rest else lines
 
 
 def line_position(body: bytes, number: int) -> int:

@@ -18,6 +18,7 @@ from parley.workspace.base import FileSnapshot, Scope
 
 TWICE_BASE64 = 450_000
 """The limit of base64 data, which a message carries twice: for the model and in the detail."""
+SHORT_BYTES = 64 * 1024
 MOST_PAGES = 20
 PDF = b"%PDF-"
 
@@ -51,9 +52,21 @@ class Read:
 
     async def run(self, call: ReadInput, context: Context, reach: Scope) -> ToolOutput:
         path = resolve_path(call.file_path, context)
-        snapshot, result, whole = await run_in_thread(lambda: read_for_model(path, call, context, reach))
+        snapshot = context.files.read_cached(path, reach, SHORT_BYTES)
+        if snapshot is not None and is_text(path, snapshot.data):
+            # A thread would take longer than this.
+            result, whole = text(path, snapshot.data, call)
+        else:
+            snapshot, result, whole = await run_in_thread(lambda: read_for_model(path, call, context, reach))
         read_tracker.mark_seen(context, snapshot, whole=whole)
         return result
+
+
+def is_text(path: str, data: bytes) -> bool:
+    """Whether a file is shown as text, which is quick. False for an empty notebook, too."""
+    from parley.tools.files import images
+
+    return not (data.startswith(PDF) or path.endswith(".ipynb") or images.media_type(data) is not None)
 
 
 def read_for_model(path: str, call: ReadInput, context: Context, reach: Scope) -> tuple[FileSnapshot, ToolOutput, bool]:
@@ -156,7 +169,7 @@ def text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[ToolO
     }
     if part.out_of_room:
         file["truncatedByTokenCap"] = True
-    numbered = "\n".join(f"{number}\t{line}" for number, line in enumerate(part.lines, part.first))
+    numbered = "\n".join([f"{number}\t{line}" for number, line in enumerate(part.lines, part.first)])
     said = "\n".join(f"({note})" for note in notes if note)
     content = "\n\n".join(words for words in (numbered, said) if words)
     return ToolOutput(content=content, detail={"type": "text", "file": file}), part.whole and encoding != UNKNOWN

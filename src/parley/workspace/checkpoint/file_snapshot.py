@@ -13,6 +13,8 @@ from parley.workspace.safe_open import FileLocation
 CHUNK_BYTES = 1 << 20
 LARGEST_BYTES = 1 << 30
 """Larger files are only read with a limit."""
+NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+"""Linux: fail instead of waiting for a disk."""
 
 
 def snapshot(location: FileLocation, limit_bytes: int | None = None) -> FileSnapshot:
@@ -27,6 +29,28 @@ def snapshot(location: FileLocation, limit_bytes: int | None = None) -> FileSnap
             )
         data = file.read() if limit_bytes is None else read_beginning(file.read, limit_bytes, status.st_size)
     return make_snapshot(location.path, data, status)
+
+
+def snapshot_cached(location: FileLocation, limit_bytes: int) -> FileSnapshot | None:
+    """The same, if the kernel has the whole content in memory and it is not longer; otherwise None."""
+    descriptor = location.open()
+    try:
+        status = os.fstat(descriptor)
+        data = read_cached(descriptor, status.st_size) if status.st_size <= limit_bytes else None
+    finally:
+        os.close(descriptor)
+    return None if data is None else make_snapshot(location.path, data, status)
+
+
+def read_cached(descriptor: int, size: int) -> bytes | None:
+    if NO_WAIT is None:
+        return None
+    data = bytearray(size + 1)
+    try:
+        count = os.preadv(descriptor, [data], 0, NO_WAIT)
+    except OSError:  # it is on the disk, or the file system cannot tell
+        return None
+    return bytes(data[:size]) if count == size else None
 
 
 def snapshot_at(path: str) -> FileSnapshot | None:

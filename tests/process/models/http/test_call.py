@@ -68,7 +68,7 @@ async def opened(
 
 
 async def post(pool: ConnectionPool, url: str, headers: Mapping[str, str] | None = None) -> list[list[bytes]]:
-    async with pool.post(f"{url}/v1/messages", headers or {}, b"{}", parse_refusal) as answer:
+    async with pool.post(f"{url}/v1/messages", headers or {}, [b"{}"], parse_refusal) as answer:
         return [batch async for batch in answer.batches()]
 
 
@@ -137,7 +137,7 @@ async def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again()
 
 async def test_a_call_that_is_given_up_closes_its_connection() -> None:
     async with loopback(silence(EVENT)) as server, opened(server.url) as pool:
-        async with pool.post(f"{server.url}/", {}, b"{}", parse_refusal) as answer:
+        async with pool.post(f"{server.url}/", {}, [b"{}"], parse_refusal) as answer:
             async for _ in answer.batches():
                 break
         # `loopback` waits for its answers, and this one ends when the client hangs up.
@@ -151,7 +151,7 @@ async def test_a_large_body_is_sent_while_the_answer_is_read() -> None:
     body = b"x" * 20_000_000
     async with loopback(refuse_early) as server, opened(server.url) as pool:
         with pytest.raises(ModelError, match="too large"):
-            async with pool.post(f"{server.url}/", {}, body, parse_refusal):
+            async with pool.post(f"{server.url}/", {}, [body], parse_refusal):
                 pass
 
 
@@ -197,6 +197,24 @@ async def test_a_header_with_a_line_break_is_refused_and_not_repeated() -> None:
             await post(pool, server.url, {"x-api-key": "secret\r\nx: y"})
 
         assert server.connections == 0
+
+
+async def test_each_request_has_its_own_headers_and_the_length_of_its_body() -> None:
+    async with loopback(stream(EVENT), stream(EVENT), stream(EVENT)) as server, opened(server.url) as pool:
+        for headers in ({"x-number": "1"}, {"x-number": "1"}, {"x-number": "2", "Content-Length": "7"}):
+            await post(pool, server.url, headers)
+
+        sent = [(request.headers["x-number"], request.headers["content-length"]) for request in server.heard]
+        assert sent == [("1", "2"), ("1", "2"), ("2", "2")]
+
+
+async def test_a_body_in_large_and_small_pieces_arrives_whole() -> None:
+    pieces = [b"{", b"a" * 300_000, b"b" * 10, memoryview(bytearray(b"c" * 5_000_000)), b"}"]
+    async with loopback(stream(EVENT)) as server, opened(server.url) as pool:
+        async with pool.post(f"{server.url}/", {}, pieces, parse_refusal) as answer:
+            assert [batch async for batch in answer.batches()] == [[b"x"], []]
+
+        assert server.heard[0].body == b"".join(pieces)
 
 
 async def test_a_user_in_the_url_authenticates() -> None:

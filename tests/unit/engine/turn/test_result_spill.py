@@ -7,14 +7,20 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from parley.engine.session.config import ENVELOPE_BYTES
 from parley.engine.turn.result_spill import fit_input, spill_to_file
-from parley.engine.turn.turn import fits_line
+from parley.engine.turn.turn import fits_line, longest_json
 from parley.protocol.base import encode_json
 from parley.tools.base import ToolOutput
 
 CAP = 100_000
+
+
+def containers(values: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.dictionaries(st.text(), values) | st.lists(values)
 
 
 @pytest.fixture
@@ -34,6 +40,11 @@ def test_a_result_fits_if_content_and_detail_do_together() -> None:
     room = CAP - ENVELOPE_BYTES - 4  # the quotes
     assert fits_line(ToolOutput(content="x" * (room // 2), detail="x" * (room // 2)), CAP)
     assert not fits_line(ToolOutput(content="x" * (room // 2), detail="x" * (room // 2 + 1)), CAP)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(), containers))
+def test_the_estimated_length_of_a_result_is_never_too_short(value: object) -> None:
+    assert longest_json(value) >= len(encode_json(value))
 
 
 def test_the_hosts_copy_is_cut_before_the_models_text(folder: Path) -> None:
