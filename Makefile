@@ -5,6 +5,10 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 MERMAID := 11.17.2
 
 TIERS := unit session process compat stress
+# Tests wait for programs part of their time, so one more runs than there are cores. The workers share the bytecode
+# of the tests, which therefore is written, whatever the environment says.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: hello check lint types test $(TIERS) compiled shuffled compat-newest drift parity bench bench-original plots docs site pictures house dist clean
 
@@ -21,11 +25,11 @@ types: .venv/ready-dev
 	MYPY_NUM_WORKERS=2 $(BIN)/mypy
 
 test: compiled
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST)
 
 # One tier of the tests; `make unit` takes less than a minute.
 $(TIERS): compiled
-	$(BIN)/python -m pytest -n auto --dist worksteal tests/$@
+	$(PYTEST) tests/$@
 
 # With PYTHONDONTWRITEBYTECODE every engine of a test would compile what was changed since the installation.
 compiled: .venv/ready-dev
@@ -34,7 +38,7 @@ compiled: .venv/ready-dev
 # The unit and session tiers in random order. To repeat an order: make shuffled SEED=7
 SEED ?= $(shell date +%s)
 shuffled: .venv/ready-dev
-	$(BIN)/python -m pytest -n auto --dist worksteal --random-order --random-order-seed=$(SEED) tests/unit tests/session
+	$(PYTEST) --random-order --random-order-seed=$(SEED) tests/unit tests/session
 
 # The official clients at their newest versions instead of the pinned ones (tests/compat/install.py).
 compat-newest: .venv/ready-dev

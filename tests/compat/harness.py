@@ -112,9 +112,8 @@ class Stage:
             words = json.dumps({**task, "packages": str(self.client.place)})
             return finish([program, *flags, str(DRIVERS / f"{driver}.mjs"), words], environment, self.directory)
         command = [str(DRIVERS / f"{driver}.py"), json.dumps(task)]
-        if self.client.package != PYTHON:
-            return finish([program, "-B", *command], environment, self.directory)
-        return fork_server(program).run(command, environment, self.directory)
+        module = "claude_agent_sdk" if self.client.package == PYTHON else "acp"
+        return fork_server(program, module).run(command, environment, self.directory)
 
     def _environment(self, url: str) -> dict[str, str]:
         """All that the client and the engine find: nothing of the machine's own settings, keys or proxies."""
@@ -152,13 +151,13 @@ def finish(command: list[str], environment: dict[str, str], cwd: Path) -> tuple[
 
 
 class ForkServer:
-    """Runs drivers in forks of one process (drivers/fork_server.py)."""
+    """Runs drivers in forks of one process that has imported a module (drivers/fork_server.py)."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, module: str) -> None:
         self._line, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [program, "-B", str(DRIVERS / "fork_server.py")],
+                [program, "-B", str(DRIVERS / "fork_server.py"), module],
                 env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
                 stdin=theirs.fileno(),
                 start_new_session=True,
@@ -190,8 +189,8 @@ class ForkServer:
 
 
 @cache
-def fork_server(program: str) -> ForkServer:
-    return ForkServer(program)
+def fork_server(program: str, module: str) -> ForkServer:
+    return ForkServer(program, module)
 
 
 def installed(client: Client) -> Client:

@@ -9,7 +9,7 @@ packages: neither then carries an engine of its own, so that what answers can on
 
     .compat/python-0.2.182/     a virtual environment
     .compat/node/               package.json, node_modules
-    .compat/anthropic-2.8.0/    a virtual environment with a client of a model's API, as is openai-3.49.0/
+    .compat/libraries/          a virtual environment with the other clients in Python
     .compat/<name>/stamp.json   written last: without it, or with another one, the folder is made anew
     .compat/<name>.lock         held while a folder is made, so that test runs may start side by side
 """
@@ -69,21 +69,21 @@ class Client:
 
 
 def make_python(client: Client) -> None:
-    install(client, "--no-binary", client.package)
+    install(client, "--no-binary", client.package, f"{client.package}=={client.version}")
 
 
-def make_wheel(client: Client) -> None:
-    """A client of an API, which has no engine to leave out."""
-    install(client)
+def make_libraries(client: Client) -> None:
+    """They have no engine to leave out. In one environment, pip reads about the packages that they share once."""
+    install(client, *client.version.split())
 
 
-def install(client: Client, *flags: str) -> None:
+def install(client: Client, *words: str) -> None:
     # Our own pip installs: a pip in every environment would take longer than most of the clients.
     run([sys.executable, "-m", "venv", "--without-pip", str(client.place)])
     pip = [sys.executable, "-m", "pip", "--python", str(client.place / client.runs_with)]
     quiet = ["--disable-pip-version-check", "--no-input", "--quiet"]
     patience = ["--retries", "1", "--timeout", "20"]
-    run([*pip, *quiet, "install", *patience, *flags, f"{client.package}=={client.version}"])
+    run([*pip, *quiet, "install", *patience, *words])
 
 
 def make_node(client: Client) -> None:
@@ -149,14 +149,17 @@ CURRENT = version("0.2.182", newest_python, PYTHON)
 CURRENT_PYTHON = Client(f"python-{CURRENT}", PYTHON, CURRENT, make_python, "bin/python")
 OLD_PYTHON = Client("python-0.1.50", PYTHON, "0.1.50", make_python, "bin/python")
 TYPESCRIPT = Client("node", NODE, version("0.3.325", newest_node, NODE), make_node, "node")
-ANTHROPIC = Client("anthropic-2.8.0", "anthropic[bedrock,vertex]", "2.8.0", make_wheel, "bin/python")
-OPENAI = Client("openai-3.49.0", "openai", "3.49.0", make_wheel, "bin/python")
+LIBRARIES = Client(
+    "libraries",
+    "the other clients in Python:",
+    "anthropic[bedrock,vertex]==2.8.0 openai==3.49.0 claude-code-log==1.7.0 agent-client-protocol==0.12.1",
+    make_libraries,
+    "bin/python",
+)
 CCUSAGE = Client("ccusage-17.2.1", "ccusage", "17.2.1", make_node, "node")
 """The last version without a native part, which no registry needs to have."""
-CODE_LOG = Client("claude-code-log-1.7.0", "claude-code-log", "1.7.0", make_wheel, "bin/python")
-ACP_PYTHON = Client("acp-python-0.12.1", "agent-client-protocol", "0.12.1", make_wheel, "bin/python")
 ACP_TYPESCRIPT = Client("acp-node-2.4.0", "@agentclientprotocol/sdk", "2.4.0", make_node, "node")
-CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, ANTHROPIC, OPENAI, CCUSAGE, CODE_LOG, ACP_PYTHON, ACP_TYPESCRIPT)
+CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, LIBRARIES, TYPESCRIPT, CCUSAGE, ACP_TYPESCRIPT)
 
 
 def ensure(client: Client, tell: Callable[[str], None]) -> None:

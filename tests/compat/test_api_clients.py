@@ -15,7 +15,7 @@ from parley.models.fake.script import read_script
 from parley.models.http.sse import EventReader
 from parley.testing.model_server import ModelServer, running
 from tests.compat.harness import DRIVERS, ENGINE, finish, installed
-from tests.compat.install import ANTHROPIC, OPENAI, Client
+from tests.compat.install import LIBRARIES
 
 SCRIPT = """\
 at_end = "repeat"
@@ -43,8 +43,8 @@ def served(*argv: str) -> Iterator[str]:
             assert process.wait(60) == 0
 
 
-def told(client: Client, driver: str, folder: Path, **variables: str) -> Any:
-    program = installed(client).program()
+def told(driver: str, folder: Path, **variables: str) -> Any:
+    program = installed(LIBRARIES).program()
     assert program is not None
     (folder / "script.toml").write_text(SCRIPT)
     with served("--script", str(folder / "script.toml"), "--fault", FAULTS) as url:
@@ -54,7 +54,7 @@ def told(client: Client, driver: str, folder: Path, **variables: str) -> Any:
 
 
 def test_the_anthropic_package_streams_a_tool_call(tmp_path: Path) -> None:
-    heard = told(ANTHROPIC, "messages_api", tmp_path, ANTHROPIC_BASE_URL="{url}", ANTHROPIC_API_KEY="a-key")
+    heard = told("messages_api", tmp_path, ANTHROPIC_BASE_URL="{url}", ANTHROPIC_API_KEY="a-key")
     _, text, call = heard["streamed"]["content"]
 
     assert heard["pieces"] == PIECES
@@ -72,7 +72,7 @@ def test_the_anthropic_package_streams_a_tool_call(tmp_path: Path) -> None:
 
 
 def test_the_openai_package_streams_a_tool_call(tmp_path: Path) -> None:
-    heard = told(OPENAI, "chat_api", tmp_path, OPENAI_BASE_URL="{url}/v1", OPENAI_API_KEY="a-key")
+    heard = told("chat_api", tmp_path, OPENAI_BASE_URL="{url}/v1", OPENAI_API_KEY="a-key")
     choice = heard["streamed"]["choices"][0]
     (call,) = choice["message"]["tool_calls"]
 
@@ -92,7 +92,7 @@ def test_the_openai_package_streams_a_tool_call(tmp_path: Path) -> None:
 
 
 def test_the_openai_package_streams_a_response(tmp_path: Path) -> None:
-    heard = told(OPENAI, "responses_api", tmp_path, OPENAI_BASE_URL="{url}/v1", OPENAI_API_KEY="a-key")
+    heard = told("responses_api", tmp_path, OPENAI_BASE_URL="{url}/v1", OPENAI_API_KEY="a-key")
     thought, text, call = heard["streamed"]["output"]
 
     assert "".join(heard["pieces"]) == ARGUMENTS
@@ -126,7 +126,7 @@ def stream_events(server: ModelServer) -> list[bytes]:
 
 
 def test_our_requests_and_events_have_the_types_of_the_openai_package(tmp_path: Path) -> None:
-    program = installed(OPENAI).program()
+    program = installed(LIBRARIES).program()
     assert program is not None
     (tmp_path / "dot.png").write_bytes(b64decode(PIXEL))
     with running(read_script(TALK, "here")) as server:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.compat.harness import installed
-from tests.compat.install import ANTHROPIC
+from tests.compat.install import LIBRARIES
 
 EVENTS: list[dict[str, Any]] = [
     {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude",
@@ -85,7 +85,7 @@ def serving() -> Iterator[tuple[str, list[Any]]]:
 
 def parley(folder: Path, *argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The engine, with the package within its reach."""
-    package = next((installed(ANTHROPIC).place / "lib").glob("python*/site-packages"))
+    package = next((installed(LIBRARIES).place / "lib").glob("python*/site-packages"))
     environment = {"HOME": str(folder), "PATH": os.environ["PATH"], "PYTHONPATH": str(package), **variables}
     return run([sys.executable, "-m", "parley", "-p", "--output-format", "json", *argv, "Hi"], folder, environment)
 

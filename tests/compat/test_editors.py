@@ -10,14 +10,14 @@ import pytest
 
 from parley.models.fake.script import ScriptedCall, ScriptedTurn
 from tests.compat.harness import Report, Stage, installed
-from tests.compat.install import ACP_PYTHON, ACP_TYPESCRIPT
+from tests.compat.install import ACP_TYPESCRIPT, LIBRARIES
 from tests.helpers import paths
 
 HELLO = ScriptedTurn(thinking="A greeting.", text="Hello there.", usage={"input_tokens": 1000, "output_tokens": 100})
 DONE = ScriptedTurn(text="Done.")
 
 
-@pytest.fixture(params=[ACP_PYTHON, ACP_TYPESCRIPT], ids=["python", "typescript"])
+@pytest.fixture(params=[LIBRARIES, ACP_TYPESCRIPT], ids=["python", "typescript"])
 def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
     return Stage(installed(request.param), tmp_path)
 

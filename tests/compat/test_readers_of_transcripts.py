@@ -13,7 +13,7 @@ import pytest
 from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
 from parley.testing.model_server import running
 from tests.compat.harness import ENGINE, finish, installed
-from tests.compat.install import CCUSAGE, CODE_LOG
+from tests.compat.install import CCUSAGE, LIBRARIES
 
 MODEL = "claude-sonnet-4-5"
 USAGE = {
@@ -113,7 +113,7 @@ def test_ccusage_counts_an_answer_once_if_its_server_has_no_request_ids(place: P
 
 
 def test_claude_code_log_shows_every_call_and_the_tokens_of_the_session(place: Place) -> None:
-    program = installed(CODE_LOG).place / "bin" / "claude-code-log"
+    program = installed(LIBRARIES).place / "bin" / "claude-code-log"
     result = place.ask(TURNS)
     shown = place.folder / "shown.json"
     place.read_by([str(program), str(place.transcript(result["session_id"])), "-o", str(shown)])

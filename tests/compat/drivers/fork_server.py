@@ -1,4 +1,6 @@
-"""Runs drivers in forks of a process that has imported the SDK: the import takes longer than most tasks.
+"""`fork_server.py MODULE` runs drivers in forks of a process that has imported the module of a client.
+
+The import takes longer than most tasks.
 
 Stdin is a socket. A request is one byte with three descriptors: the task (`{"argv", "environment", "cwd"}`), and the
 stdout and stderr of the driver. The reply is its exit code. At the end of the input the server ends.
@@ -6,14 +8,14 @@ stdout and stderr of the driver. The reply is its exit code. At the end of the i
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
 import socket
 import sys
 
-import claude_agent_sdk  # noqa: F401
-
+importlib.import_module(sys.argv[1])
 with socket.socket(fileno=os.dup(sys.stdin.fileno())) as line:
     while True:
         descriptors = socket.recv_fds(line, 1, 3)[1]

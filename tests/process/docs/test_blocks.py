@@ -17,7 +17,7 @@ from parley.settings.base import ProjectTrust, SettingsLayer, Source
 from parley.settings.merge import merge
 from parley.testing.model_server import running
 from parley.testing.source import offline
-from tests.helpers import doc_blocks
+from tests.helpers import doc_blocks, paths
 from tests.helpers.doc_blocks import Block
 
 BLOCKS = [block for page in doc_blocks.PAGES for block in doc_blocks.read_blocks(page)]
@@ -102,7 +102,7 @@ def test_the_programs_that_a_newcomer_copies_pass_mypy(tmp_path: Path) -> None:
     for block in programs:  # one by one, as a later one may replace the file of an earlier one
         name = block.title or f"block_{block.line}.py"
         (tmp_path / name).write_text(block.text, encoding="utf-8")
-        command = [sys.executable, "-m", "mypy", "--cache-dir", "cache", name]
+        command = [sys.executable, "-m", "mypy", "--cache-dir", str(paths.MYPY_CACHE), name]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
         assert done.returncode == 0, f"{name_of(block)}:\n{done.stdout}{done.stderr}"

@@ -296,30 +296,28 @@ async def test_an_idle_session_is_unloaded_and_comes_back(tmp_path: Path) -> Non
         assert [result["result"] for result in viewer.results()] == ["One.", "Two."]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "code"),
-    [
-        ("GET", "/sessions/nope", None, 404, "unknown_session"),
-        ("POST", "/sessions", {"cwd": "/"}, 403, "outside_roots"),
-        ("POST", "/sessions", {"cwd": "../.."}, 403, "outside_roots"),
-        ("POST", "/sessions", {"cwd": "missing"}, 404, "unknown_directory"),
-        ("POST", "/sessions", {"cwd": 7}, 400, "invalid_options"),
-        ("POST", "/sessions", {"options": {"modle": "x"}}, 400, "invalid_options"),
-        ("POST", "/sessions", {"options": {"args": ["--bogus"]}}, 400, "invalid_options"),
-        ("GET", "/nope", None, 404, "not_found"),
-        ("PUT", "/sessions", {}, 405, "method_not_allowed"),
-        ("POST", "/sessions", [1], 400, "invalid_body"),
-        ("POST", "/tokens", {"name": "x", "scopes": ["all"]}, 400, "invalid_body"),
-        ("DELETE", "/tokens/nobody", None, 404, "unknown_token"),
-    ],
-)
-async def test_wrong_requests_have_a_code(
-    tmp_path: Path, method: str, path: str, body: object, status: int, code: str
-) -> None:
+WRONG_REQUESTS: list[tuple[str, str, object, int, str]] = [
+    ("GET", "/sessions/nope", None, 404, "unknown_session"),
+    ("POST", "/sessions", {"cwd": "/"}, 403, "outside_roots"),
+    ("POST", "/sessions", {"cwd": "../.."}, 403, "outside_roots"),
+    ("POST", "/sessions", {"cwd": "missing"}, 404, "unknown_directory"),
+    ("POST", "/sessions", {"cwd": 7}, 400, "invalid_options"),
+    ("POST", "/sessions", {"options": {"modle": "x"}}, 400, "invalid_options"),
+    ("POST", "/sessions", {"options": {"args": ["--bogus"]}}, 400, "invalid_options"),
+    ("GET", "/nope", None, 404, "not_found"),
+    ("PUT", "/sessions", {}, 405, "method_not_allowed"),
+    ("POST", "/sessions", [1], 400, "invalid_body"),
+    ("POST", "/tokens", {"name": "x", "scopes": ["all"]}, 400, "invalid_body"),
+    ("DELETE", "/tokens/nobody", None, 404, "unknown_token"),
+]
+
+
+async def test_wrong_requests_have_a_code(tmp_path: Path) -> None:
     async with Server(tmp_path) as server:
-        found, answer = await server.request(method, path, body)
-        assert (found, answer["error"]["code"]) == (status, code)
-        assert (await server.request("GET", "/sessions"))[0] == 200
+        for method, path, body, status, code in WRONG_REQUESTS:
+            found, answer = await server.request(method, path, body)
+            assert (found, answer["error"]["code"]) == (status, code), (method, path, body)
+            assert (await server.request("GET", "/sessions"))[0] == 200
 
 
 async def test_wrong_tokens_and_cursors_close_the_socket_with_a_code(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import paths
+
 PROGRAM = '''
 import asyncio
 from collections.abc import AsyncIterator
@@ -237,7 +239,7 @@ def check(*command: str, cwd: Path) -> str:
 
 def test_mypy_finds_the_mistakes_and_nothing_else(program: Path) -> None:
     output = check(
-        *("mypy", "--strict", "--config-file", os.devnull, "--cache-dir", str(program.parent / "cache")),
+        *("mypy", "--strict", "--config-file", os.devnull, "--cache-dir", str(paths.MYPY_CACHE)),
         *("--show-error-codes", "--no-error-summary", "--hide-error-context", program.name),
         cwd=program.parent,
     )
