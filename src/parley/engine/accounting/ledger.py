@@ -123,7 +123,6 @@ class Ledger:
         self._prices = prices
         self._get_info = get_info
         self._budget = budget or SpendingLimits()
-        self._is_limited = self._budget != SpendingLimits()
         self._clock = clock
         self._turn_started_at = clock()
         self._calls = 0

@@ -144,8 +144,6 @@ class Conversation:
         self._sent_rate_limit: RateLimitInfo | None = None
         self.gauge = ContextGauge()
         self._weighed_schemas: tuple[list[Json], int] = ([], 0)
-        """Definitions of tools and their tokens, by the id of the definition."""
-        self._weighed: tuple[list[Json], int] = [], 0
         """The definitions of all tools, and their tokens."""
 
     @property
