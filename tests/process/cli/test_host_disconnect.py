@@ -15,7 +15,7 @@ from tests.helpers import paths
 from tests.stress.workspace import host_death, surviving_processes
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
-WORKSHOP = paths.MCP_SERVERS / "workshop.py"
+GREETER = paths.MCP_SERVERS / "greeter.py"
 PATIENCE_SECONDS = 90
 ONE_SHOT = ("-p", "--verbose", "--output-format", "stream-json", "--model", "offline")
 
@@ -133,7 +133,7 @@ def test_a_question_that_no_one_can_answer_is_denied_at_once(run: Any, tmp_path:
 
 
 def test_an_elicitation_that_no_one_can_answer_is_cancelled_at_once(run: Any) -> None:
-    server = {"command": sys.executable, "args": [str(WORKSHOP), "stdio"], "required": True}
+    server = {"command": sys.executable, "args": [str(GREETER)], "required": True}
     argv = ("--mcp-config", json.dumps({"mcpServers": {"workshop": server}}), "--allowedTools", "mcp__workshop")
     [result] = results(one_shot(run, *argv, "--", "call mcp__workshop__greet {}"))
     assert "(cancel)" in result

@@ -196,7 +196,7 @@ async def test_every_event_fires_with_its_own_fields(tmp_path: Path) -> None:
         tmp_path,
         TURNS,
         *("--permission-prompt-tool", "stdio", "--include-hook-events", "--tools", TOOLS),
-        *("--mcp-config", *config(workshop=own("workshop.py", "stdio")), "--allowedTools", "mcp__workshop"),
+        *("--mcp-config", *config(workshop=own("greeter.py")), "--allowedTools", "mcp__workshop"),
         settings=settings(tmp_path),
     ) as harness:
         await talk(harness)

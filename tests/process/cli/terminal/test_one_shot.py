@@ -443,9 +443,7 @@ def test_nothing_of_it_is_imported_for_scripts(tmp_path: Path) -> None:
 
 
 def test_an_elicitation_is_asked_field_by_field(tmp_path: Path) -> None:
-    servers = {
-        "mcpServers": {"shop": {"command": sys.executable, "args": [str(paths.MCP_SERVERS / "workshop.py"), "stdio"]}}
-    }
+    servers = {"mcpServers": {"shop": {"command": sys.executable, "args": [str(paths.MCP_SERVERS / "greeter.py")]}}}
     argv = (*OFFLINE, "--mcp-config", json.dumps(servers), "--allowedTools", "mcp__shop", "--")
     with TerminalHarness(tmp_path, *argv, "call mcp__shop__greet\nshow") as terminal:
         terminal.wait_for("? The MCP server shop asks (shop)\n  What is your name?")

@@ -256,7 +256,7 @@ def test_callbacks_before_a_call_are_asked_the_same_again_under_the_same_ids(tmp
 def test_a_question_of_a_server_that_ended_with_its_engine_is_reported_and_not_asked_again(tmp_path: Path) -> None:
     home, cwd = tmp_path / "home", tmp_path / "a"
     script(home, "tools = [{ name = 'mcp__workshop__greet', id = 't1', input = {} }]")
-    servers = json.dumps({"mcpServers": {"workshop": own("workshop.py", "stdio")}})
+    servers = json.dumps({"mcpServers": {"workshop": own("greeter.py")}})
     argv = ("--mcp-config", servers, "--allowedTools", "mcp__workshop__greet")
     engine = Engine(home, cwd, *argv)
     engine.say(prompt("go"))

@@ -35,7 +35,7 @@ async def test_the_commands_skills_and_hooks_of_a_plugin_count(tmp_path: Path) -
 
 async def test_the_servers_of_a_plugin_are_there_unless_they_are_not_wanted(tmp_path: Path) -> None:
     kit = plugin(tmp_path / "kit")
-    put(tmp_path, "kit/.mcp.json", json.dumps({"mcpServers": {"shop": own("workshop.py", "stdio")}}))
+    put(tmp_path, "kit/.mcp.json", json.dumps({"mcpServers": {"shop": own("greeter.py")}}))
 
     async def servers(**options: Any) -> list[Json]:
         harness = await visit(tmp_path, script("Hello."), saying("hi"), **options)

@@ -211,7 +211,7 @@ async def test_the_form_of_thinking_can_be_changed(tmp_path: Path) -> None:
 
 
 async def test_a_resource_of_a_panel_is_read_and_no_other(tmp_path: Path) -> None:
-    async with SessionHarness(tmp_path, HELLO, mcp_config=config(workshop=own("workshop.py", "stdio"))) as harness:
+    async with SessionHarness(tmp_path, HELLO, mcp_config=config(workshop=own("greeter.py"))) as harness:
         harness.prompt("go")  # the first turn waits for the servers
         await harness.receive("result")
         read = await harness.request("mcp_read_resource", serverName="workshop", uri="ui://workshop/panel")

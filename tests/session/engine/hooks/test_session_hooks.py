@@ -17,7 +17,7 @@ from tests.helpers.session import Json, SessionHarness
 
 ONE = "[[turn]]\ntext = 'One.'\n[[turn]]\ntext = 'Two.'\n[[turn]]\ntext = 'Three.'"
 GREET = script([("mcp__workshop__greet", {})], "Done.")
-SERVER = config(workshop=own("workshop.py", "stdio"))
+SERVER = config(workshop=own("greeter.py"))
 
 
 def hooks(**events: Any) -> str:

@@ -231,7 +231,7 @@ async def test_instructions_that_a_prompt_brings_replace_those_before(tmp_path: 
 
 async def test_servers_that_a_prompt_brings_are_there_for_it(tmp_path: Path) -> None:
     async def scenario(harness: SessionHarness) -> None:
-        harness.prompt("Add", mcp_servers={"workshop": own("workshop.py", "stdio")})
+        harness.prompt("Add", mcp_servers={"workshop": own("greeter.py")})
         await harness.receive("result")
 
     call = "[[turn]]\ntools = [{ name = 'mcp__workshop__add', input = { a = 2, b = 3 } }]\n"
