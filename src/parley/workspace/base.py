@@ -47,6 +47,10 @@ class FileSnapshot(Struct, frozen=True, kw_only=True):
     inode: int
 
 
+class NotWritten(Exception):
+    """Another program did not make the change that it was asked for."""
+
+
 class Files(Protocol):
     """Reads and changes files. Paths are absolute. Failures raise ToolError with a message for the model."""
 
@@ -68,6 +72,21 @@ class Files(Protocol):
         The replacement is atomic and keeps the mode. It is refused if the file has changed since `replacing` was read:
         it must have the same content, or the same inode, mtime and size if `replacing` is only a part. The old
         content is checkpointed first.
+        """
+
+    def write_by(
+        self,
+        write: Callable[[str], None],
+        path: str,
+        data: bytes,
+        scope: Scope,
+        *,
+        replacing: FileSnapshot | None,
+    ) -> FileSnapshot:
+        """Like `write`, but another program makes the change: `write` asks it to, with the real path.
+
+        Returns what is then in the file, which may differ from `data` (a formatter may have run). Raises what `write`
+        raises, and NotWritten if the file is as it was.
         """
 
     def before_command(self) -> None:

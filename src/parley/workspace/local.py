@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from parley.errors import ToolError
 from parley.workspace import atomic, os_errors, safe_open
-from parley.workspace.base import FileSnapshot, RewindReport, Scope
+from parley.workspace.base import FileSnapshot, NotWritten, RewindReport, Scope
 from parley.workspace.checkpoint.file_snapshot import (
     check_unchanged,
     check_writable,
@@ -23,7 +23,7 @@ from parley.workspace.checkpoint.file_snapshot import (
     snapshot,
     snapshot_at,
 )
-from parley.workspace.checkpoint.store import ChangeRow, CheckpointDamaged, CheckpointStore, hash_bytes
+from parley.workspace.checkpoint.store import ChangeRow, CheckpointDamaged, CheckpointStore, FileState, hash_bytes
 from parley.workspace.safe_open import FileLocation, Pins, Swapped
 
 UNKNOWN_MESSAGE = "No file checkpoint found for this message."
@@ -76,6 +76,37 @@ class LocalFiles:
                 with self._checkpointed(location, hash_bytes(data), temp_name, call=scope.call):
                     status = atomic.replace(location, data, temp_name, lambda: check_unchanged(location, replacing))
                 return make_snapshot(location.path, data, status)
+
+        with self._lock, os_errors.translate_os_errors(f"{path} cannot be written"):
+            return follow_and_act(act)
+
+    def write_by(
+        self,
+        write: Callable[[str], None],
+        path: str,
+        data: bytes,
+        scope: Scope,
+        *,
+        replacing: FileSnapshot | None,
+    ) -> FileSnapshot:
+        def act() -> FileSnapshot:
+            with safe_open.find(path, scope, self._pins, to_write=True, make_folders=replacing is None) as location:
+                check_writable(location)
+                check_unchanged(location, replacing)
+                with self._checkpointed(location, hash_bytes(data), self._temp_name(), call=scope.call):
+                    write(location.path)
+                    found = snapshot_after(location, replacing, data)
+                if found.data != data:
+                    made = ChangeRow(
+                        path=location.path,
+                        before=FileState(sha256=hash_bytes(data), mode=found.mode),
+                        after=hash_bytes(found.data),
+                        temp_name=self._temp_name(),
+                        call=scope.call,
+                    )
+                    self._checkpoints.add(made)
+                    self._checkpoints.settle(happened=True)
+                return found
 
         with self._lock, os_errors.translate_os_errors(f"{path} cannot be written"):
             return follow_and_act(act)
@@ -236,6 +267,17 @@ class LocalFiles:
         except (Swapped, ToolError):
             return "something else"
         return None if found is None else hash_bytes(found.data)
+
+
+def snapshot_after(location: FileLocation, replaced: FileSnapshot | None, data: bytes) -> FileSnapshot:
+    """The file after another program has written it. Raises NotWritten."""
+    try:
+        found = snapshot(location)
+    except FileNotFoundError:
+        raise NotWritten("the file was not created") from None
+    if replaced is not None and found.data == replaced.data != data:
+        raise NotWritten("the file was not saved")
+    return found
 
 
 def follow_and_act(act: Callable[[], T]) -> T:
