@@ -154,7 +154,7 @@ OPENAI = Client("openai-3.49.0", "openai", "3.49.0", make_wheel, "bin/python")
 CCUSAGE = Client("ccusage-17.2.1", "ccusage", "17.2.1", make_node, "node")
 """The last version without a native part, which no registry needs to have."""
 CODE_LOG = Client("claude-code-log-1.7.0", "claude-code-log", "1.7.0", make_wheel, "bin/python")
-ACP_PYTHON = Client("acp-python-0.12.1", "agent-client-protocol", "0.12.1", make_wheel, "bin/python")
+ACP_PYTHON = Client("acp-python-0.12.1", "agent-client-protocol[http]", "0.12.1", make_wheel, "bin/python")
 ACP_TYPESCRIPT = Client("acp-node-2.4.0", "@agentclientprotocol/sdk", "2.4.0", make_node, "node")
 CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, ANTHROPIC, OPENAI, CCUSAGE, CODE_LOG, ACP_PYTHON, ACP_TYPESCRIPT)
 
