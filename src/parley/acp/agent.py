@@ -177,8 +177,9 @@ class AcpAgent:
     async def _reopen(self, params: schema.OpenSessionParams, *, with_history: bool) -> AcpSession:
         """Raises RpcError. A session that is open here already is closed first."""
         self._check_params(params)
+        link = await self._host.find(params, self._editor)
         await self._leave(params.session_id)
-        return await self._open(await self._host.find(params, self._editor), with_history=with_history)
+        return await self._open(link, with_history=with_history)
 
     async def _open(self, link: SessionLink, *, with_history: bool = False) -> AcpSession:
         """Raises RpcError."""
@@ -193,7 +194,7 @@ class AcpAgent:
 
     async def _leave(self, session_id: str) -> None:
         if (old := self._sessions.pop(session_id, None)) is not None:
-            await old.close(cancels=True)
+            await old.close()
 
     def _check_params(self, params: schema.NewSessionParams) -> None:
         """Refuse what was not announced. Raises RpcError."""

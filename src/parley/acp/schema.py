@@ -5,6 +5,8 @@ Unknown fields are ignored, as the protocol wants it. The official schema is the
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import field
 
 from parley.acp.rpc import RpcError
@@ -39,23 +41,16 @@ class SessionCapabilities(Params, frozen=True, kw_only=True):
     notices: Json | None = None
 
 
-class ClientMeta(Struct, frozen=True, kw_only=True):
-    """Extensions that are not in the schema."""
-
-    terminal_output: bool = False
-    """Zed: a terminal that shows what the agent sends, and runs nothing."""
-
-
 class ClientCapabilities(Params, frozen=True, kw_only=True):
     fs: FileCapabilities | None = None
-    terminal: bool = False
     session: SessionCapabilities | None = None
     elicitation: ElicitationCapabilities | None = None
-    meta: ClientMeta | None = field(default=None, name="_meta")
+    meta: Any = field(default=None, name="_meta")
 
     @property
     def shows_terminals(self) -> bool:
-        return self.meta is not None and self.meta.terminal_output
+        """Whether it has terminals that show what the agent sends, and run nothing: an extension of Zed."""
+        return isinstance(self.meta, dict) and self.meta.get("terminal_output") is True
 
     @property
     def shows_notices(self) -> bool:

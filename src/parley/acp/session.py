@@ -128,7 +128,9 @@ class AcpSession:
 
     def _replay(self, lines: Sequence[bytes]) -> None:
         """Send the updates of a stored conversation."""
-        translator = UpdateTranslator(self.cwd, self._editor, shows_prompts=True)
+        translator = self._translator
+        if not self._link.is_shared:  # else the turn that is shown last may still run
+            translator = UpdateTranslator(self.cwd, self._editor, shows_prompts=True)
         for line in lines:
             message = decode(line)
             if isinstance(message, Refused):

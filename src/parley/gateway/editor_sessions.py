@@ -24,6 +24,7 @@ from parley.errors import SessionError, UsageError
 from parley.gateway.access import Principal, Scope
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import Client, LiveSession
+from parley.gateway.questions import OPEN
 from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import require
 from parley.gateway.subscriber import REPLY
@@ -34,6 +35,8 @@ from parley.sdk.runtime.transport import Ended
 GATEWAY = b'{"type":"gateway"'
 QUESTION = b'{"type":"control_request"'
 WITHDRAWN = b'{"type":"control_cancel_request"'
+HISTORY_SHOWN = b""
+"""Marks the place in the queue of a client; it is not a line."""
 FORBIDDEN = -32003
 """The error code of what the token does not allow."""
 
@@ -168,7 +171,7 @@ class HubWire:
         self._held: list[bytes] | None = []
         """New lines that wait until the history has been shown; None when it has."""
         self._asked: set[object] = set()
-        """The questions that were passed on and are still open."""
+        """The questions that were passed on."""
 
     async def open(self) -> None:
         from parley.sdk.errors import CLIConnectionError
@@ -188,33 +191,48 @@ class HubWire:
                     yield line
 
     def show_new(self) -> None:
-        """The history has been shown: pass on the questions that are open, and what came meanwhile."""
+        """The history has been shown: from here on, new lines are passed on."""
         assert self._client is not None
-        held, self._held = self._held or [], None
-        for question in self._hub.questions.list_open(self._principal, self._session.id):
-            again = {"type": "control_request", "request_id": question.request_id, "request": question.request}
-            self._client.subscriber.send(msgspec.json.encode(again))
-        for line in held:
-            self._client.subscriber.send(line)
+        self._client.subscriber.send(HISTORY_SHOWN)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         assert self._client is not None
         while lines := await self._client.subscriber.take():
             for number, line in lines:
-                if number != REPLY and self._held is not None:
-                    self._held.append(line)
-                elif self._passes(line):
-                    yield line + b"\n"
+                for passed in self._take(number, line):
+                    if self._passes(passed):
+                        yield passed + b"\n"
+
+    def _take(self, number: int | None, line: bytes) -> list[bytes]:
+        """The lines that can be passed on after another one has come."""
+        if self._held is None:
+            return [line]
+        if line == HISTORY_SHOWN:
+            held, self._held = self._held, None
+            return [*self._open_questions(), *held]
+        if number == REPLY:
+            return [line]
+        self._held.append(line)
+        return []
+
+    def _open_questions(self) -> list[bytes]:
+        found = self._hub.questions.list_open(self._principal, self._session.id)
+        return [
+            msgspec.json.encode({"type": "control_request", "request_id": each.request_id, "request": each.request})
+            for each in found
+        ]
 
     def _passes(self, line: bytes) -> bool:
         """Whether the editor gets a line: a question only once, and only if its answer could count."""
         if line.startswith(QUESTION):
-            request_id = _ids.decode(line).request_id
-            if request_id in self._asked or not self._principal.may(Scope.APPROVE):
+            request_id = str(_ids.decode(line).request_id)
+            question = self._hub.questions.find(self._session.id, request_id)
+            if question is None or question.state != OPEN or request_id in self._asked:
                 return False
             self._asked.add(request_id)
-        elif line.startswith(WITHDRAWN):
-            self._asked.discard(_ids.decode(line).request_id)
+            return self._principal.may(Scope.APPROVE)
+        if line.startswith(WITHDRAWN):
+            self._asked.discard(str(_ids.decode(line).request_id))
         return True
 
     def write(self, data: bytes) -> None:

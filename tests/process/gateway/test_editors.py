@@ -156,6 +156,24 @@ async def test_a_turn_goes_on_without_the_editor_that_started_it(tmp_path: Path)
     assert (server.root / "made").exists()
 
 
+async def test_a_turn_that_runs_is_shown_to_the_end_after_it_was_loaded(tmp_path: Path) -> None:
+    command = "until [ -e go ]; do sleep 0.05; done; echo went"
+    async with Server(tmp_path, "--model", "offline", "--allowedTools", "Bash") as server:
+        async with await connect(server) as editor:
+            session_id = await editor.new(server.root)
+            text = f'call Bash {{"command": "{command}"}}\nsay Done.'
+            await editor.send("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": text}])
+            await editor.wait_for(lambda: any(each["sessionUpdate"] == "tool_call" for each in editor.updates))
+        async with await connect(server) as later:
+            await later.load(session_id, server.root)
+            (server.root / "go").touch()
+            await later.wait_for(lambda: later.texts("agent_message_chunk"))
+
+    kinds = [each["sessionUpdate"] for each in later.updates if "commands" not in each["sessionUpdate"]]
+    assert kinds[:3] == ["user_message_chunk", "tool_call", "tool_call_update"]
+    assert [each["status"] for each in later.updates if "status" in each] == ["pending", "completed"]
+
+
 async def test_a_question_that_is_open_is_asked_again_after_a_kill(tmp_path: Path) -> None:
     async with Server(tmp_path) as server:
         async with await connect(server, answer=None) as editor:
@@ -242,6 +260,36 @@ async def test_closing_a_session_ends_its_turn_and_keeps_it(tmp_path: Path) -> N
     assert deleted["result"] == {}
     assert empty["result"] == {"sessions": []}
     assert left == {"questions": []}
+
+
+async def test_a_server_that_stops_leaves_open_questions_for_its_successor(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        async with await connect(server, answer=None) as editor:
+            session_id = await editor.new(server.root)
+            await editor.send("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": MADE}])
+            await editor.wait_for(lambda: editor.asked)
+            assert await server.kill(signal.SIGTERM) == 0
+        await server.start()
+        async with await connect(server) as later:
+            await later.load(session_id, server.root)
+            await later.wait_for(lambda: later.texts("agent_message_chunk"))
+
+    assert len(later.asked) == 1
+    assert (server.root / "made").exists()
+
+
+@pytest.mark.parametrize(
+    "frame", ["not JSON", "[]", "{}", '{"jsonrpc":"2.0","id":1,"method":"session/new","params":7}']
+)
+async def test_a_frame_that_is_wrong_gets_an_error_and_the_connection_continues(tmp_path: Path, frame: str) -> None:
+    async with Server(tmp_path) as server, await server.connect("/acp") as socket:
+        await socket.send(frame)
+        refused = json.loads(await socket.recv())
+        async with Editor(socket) as editor:
+            made = await editor.new(server.root)
+
+    assert refused["error"]["code"] in (-32700, -32600, -32602)
+    assert made
 
 
 # Who may do what.

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley.acp.schema import ClientCapabilities, ClientMeta, SessionCapabilities
+from parley.acp.schema import ClientCapabilities, SessionCapabilities
 from parley.acp.updates import UpdateTranslator
 from parley.protocol.base import Message, decode
 
@@ -188,7 +188,7 @@ def test_what_the_engine_says_for_the_user_is_not_a_prompt() -> None:
 
 NOTICES = ClientCapabilities(session=SessionCapabilities(notices={}))
 COMPACTIONS = ClientCapabilities(session=SessionCapabilities(compaction={}))
-TERMINALS = ClientCapabilities(meta=ClientMeta(terminal_output=True))
+TERMINALS = ClientCapabilities(meta={"terminal_output": True})
 
 
 def system(subtype: str, **fields: Any) -> Message:
