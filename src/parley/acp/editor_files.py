@@ -110,14 +110,24 @@ class EditorFiles:
         # The text has no time of its own; this number changes when it does.
         return msgspec.structs.replace(found, data=data, size=len(data), mtime_ns=-1 - zlib.crc32(data))
 
-    def write(self, path: str, data: bytes, scope: Scope, *, replacing: FileSnapshot | None) -> FileSnapshot:
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        scope: Scope,
+        *,
+        replacing: FileSnapshot | None,
+        by: Callable[[str], None] | None = None,
+    ) -> FileSnapshot:
         text = read_text(data) if len(data) <= LARGEST_BYTES else None
         is_whole = replacing is None or len(replacing.data) == replacing.size
-        if text is None or not is_whole or not self._editor.writes or not scope.call:
-            return self._disk.write(path, data, scope, replacing=replacing)
+        if by is not None or text is None or not is_whole or not self._editor.writes or not scope.call:
+            return self._disk.write(path, data, scope, replacing=replacing, by=by)
         saved = None if replacing is None else self._find_saved(path, scope, replacing)
         try:
-            return self._disk.write_by(lambda real: self._editor.write(real, text), path, data, scope, replacing=saved)
+            return self._disk.write(
+                path, data, scope, replacing=saved, by=lambda real_path: self._editor.write(real_path, text)
+            )
         except NotWritten as exc:
             if replacing is not None and saved is not None and saved.data != replacing.data:
                 raise ToolError(
@@ -133,17 +143,6 @@ class EditorFiles:
         if saved.data != replacing.data and self._show(saved, scope).data != replacing.data:
             raise ToolError(f"{saved.path} has changed since it was read. Read it again before you write it.")
         return saved
-
-    def write_by(
-        self,
-        write: Callable[[str], None],
-        path: str,
-        data: bytes,
-        scope: Scope,
-        *,
-        replacing: FileSnapshot | None,
-    ) -> FileSnapshot:
-        return self._disk.write_by(write, path, data, scope, replacing=replacing)
 
     def before_command(self) -> None:
         self._disk.before_command()

@@ -66,7 +66,15 @@ class LocalFiles:
     def peek(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
         return self._read(path, scope, limit_bytes)
 
-    def write(self, path: str, data: bytes, scope: Scope, *, replacing: FileSnapshot | None) -> FileSnapshot:
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        scope: Scope,
+        *,
+        replacing: FileSnapshot | None,
+        by: Callable[[str], None] | None = None,
+    ) -> FileSnapshot:
         def act() -> FileSnapshot:
             new = replacing is None
             with safe_open.find(path, scope, self._pins, to_write=True, make_folders=new) as location:
@@ -74,38 +82,12 @@ class LocalFiles:
                 check_unchanged(location, replacing)
                 temp_name = self._temp_name()
                 with self._checkpointed(location, hash_bytes(data), temp_name, call=scope.call):
-                    status = atomic.replace(location, data, temp_name, lambda: check_unchanged(location, replacing))
-                return make_snapshot(location.path, data, status)
-
-        with self._lock, os_errors.translate_os_errors(f"{path} cannot be written"):
-            return follow_and_act(act)
-
-    def write_by(
-        self,
-        write: Callable[[str], None],
-        path: str,
-        data: bytes,
-        scope: Scope,
-        *,
-        replacing: FileSnapshot | None,
-    ) -> FileSnapshot:
-        def act() -> FileSnapshot:
-            with safe_open.find(path, scope, self._pins, to_write=True, make_folders=replacing is None) as location:
-                check_writable(location)
-                check_unchanged(location, replacing)
-                with self._checkpointed(location, hash_bytes(data), self._temp_name(), call=scope.call):
-                    write(location.path)
-                    found = snapshot_after(location, replacing, data)
-                if found.data != data:
-                    made = ChangeRow(
-                        path=location.path,
-                        before=FileState(sha256=hash_bytes(data), mode=found.mode),
-                        after=hash_bytes(found.data),
-                        temp_name=self._temp_name(),
-                        call=scope.call,
-                    )
-                    self._checkpoints.add(made)
-                    self._checkpoints.settle(happened=True)
+                    if by is None:
+                        status = atomic.replace(location, data, temp_name, lambda: check_unchanged(location, replacing))
+                        return make_snapshot(location.path, data, status)
+                    by(location.path)
+                    found = find_written(location, replacing, data)
+                self._record_difference(found, data, scope.call)
                 return found
 
         with self._lock, os_errors.translate_os_errors(f"{path} cannot be written"):
@@ -214,6 +196,15 @@ class LocalFiles:
         finally:
             history.settle(happened=happened)
 
+    def _record_difference(self, found: FileSnapshot, data: bytes, call: str) -> None:
+        """Record what another program made of a change, so that the change can be rewound."""
+        if found.data != data:
+            before, after = FileState(sha256=hash_bytes(data), mode=found.mode), hash_bytes(found.data)
+            self._checkpoints.add(
+                ChangeRow(path=found.path, before=before, after=after, temp_name=self._temp_name(), call=call)
+            )
+            self._checkpoints.settle(happened=True)
+
     def _settle(self) -> None:
         """Find out whether the last change of an interrupted process was made. Raises OSError."""
         if self._settled:
@@ -269,7 +260,7 @@ class LocalFiles:
         return None if found is None else hash_bytes(found.data)
 
 
-def snapshot_after(location: FileLocation, replaced: FileSnapshot | None, data: bytes) -> FileSnapshot:
+def find_written(location: FileLocation, replaced: FileSnapshot | None, data: bytes) -> FileSnapshot:
     """The file after another program has written it. Raises NotWritten."""
     try:
         found = snapshot(location)

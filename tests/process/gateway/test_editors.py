@@ -91,8 +91,12 @@ class Editor:
     async def load(self, session_id: str, cwd: Path) -> Any:
         return await self.call("session/load", sessionId=session_id, cwd=str(cwd), mcpServers=[])
 
+    async def start(self, session_id: str, text: str) -> str:
+        """Send a prompt; returns the id of the request."""
+        return await self.send("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": text}])
+
     async def prompt(self, session_id: str, text: str) -> Any:
-        return await self.call("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": text}])
+        return await self.receive(await self.start(session_id, text))
 
 
 async def connect(server: Server, token: str | None = None, answer: str | None = "allow_once") -> Editor:
@@ -140,7 +144,7 @@ async def test_a_turn_goes_on_without_the_editor_that_started_it(tmp_path: Path)
     async with Server(tmp_path) as server:
         async with await connect(server, answer=None) as editor:
             session_id = await editor.new(server.root)
-            await editor.send("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": MADE}])
+            await editor.start(session_id, MADE)
             await editor.wait_for(lambda: editor.asked)
         question = await wait_for_question(server, session_id)
         path = f"/questions/{session_id}/{question}/answer"
@@ -162,7 +166,7 @@ async def test_a_turn_that_runs_is_shown_to_the_end_after_it_was_loaded(tmp_path
         async with await connect(server) as editor:
             session_id = await editor.new(server.root)
             text = f'call Bash {{"command": "{command}"}}\nsay Done.'
-            await editor.send("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": text}])
+            await editor.start(session_id, text)
             await editor.wait_for(lambda: any(each["sessionUpdate"] == "tool_call" for each in editor.updates))
         async with await connect(server) as later:
             await later.load(session_id, server.root)
@@ -178,7 +182,7 @@ async def test_a_question_that_is_open_is_asked_again_after_a_kill(tmp_path: Pat
     async with Server(tmp_path) as server:
         async with await connect(server, answer=None) as editor:
             session_id = await editor.new(server.root)
-            await editor.send("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": MADE}])
+            await editor.start(session_id, MADE)
             await editor.wait_for(lambda: editor.asked)
             await server.kill()
         await server.start()
@@ -198,7 +202,7 @@ async def test_a_question_that_is_open_is_asked_again_after_a_kill(tmp_path: Pat
 async def test_the_editor_is_told_that_somebody_else_has_decided(tmp_path: Path) -> None:
     async with Server(tmp_path) as server, await connect(server, answer=None) as editor:
         session_id = await editor.new(server.root)
-        prompt = await editor.send("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": MADE}])
+        prompt = await editor.start(session_id, MADE)
         await editor.wait_for(lambda: editor.asked)
         question = await wait_for_question(server, session_id)
         path = f"/questions/{session_id}/{question}/answer"
@@ -243,7 +247,7 @@ async def test_an_evicted_session_is_loaded_again(tmp_path: Path) -> None:
 async def test_closing_a_session_ends_its_turn_and_keeps_it(tmp_path: Path) -> None:
     async with Server(tmp_path) as server, await connect(server, answer=None) as editor:
         session_id = await editor.new(server.root)
-        prompt = await editor.send("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": MADE}])
+        prompt = await editor.start(session_id, MADE)
         await editor.wait_for(lambda: editor.asked)
         closed = await editor.call("session/close", sessionId=session_id)
         cancelled = await editor.receive(prompt)
@@ -266,7 +270,7 @@ async def test_a_server_that_stops_leaves_open_questions_for_its_successor(tmp_p
     async with Server(tmp_path) as server:
         async with await connect(server, answer=None) as editor:
             session_id = await editor.new(server.root)
-            await editor.send("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": MADE}])
+            await editor.start(session_id, MADE)
             await editor.wait_for(lambda: editor.asked)
             assert await server.kill(signal.SIGTERM) == 0
         await server.start()
@@ -326,7 +330,7 @@ async def test_who_may_not_approve_is_not_asked(tmp_path: Path) -> None:
         session_id = await server.create()
         async with await connect(server, await make_token(server, "someone", "prompt")) as editor:
             await editor.load(session_id, server.root)
-            prompt = await editor.send("session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": MADE}])
+            prompt = await editor.start(session_id, MADE)
             question = await wait_for_question(server, session_id)
             await server.request("POST", f"/questions/{session_id}/{question}/answer", {"behavior": "allow"})
             answered = await editor.receive(prompt)
