@@ -36,6 +36,7 @@ async def serve_editor(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
     except Refusal as refusal:
         await refuse(socket, refusal)
         return
+    hub.audit.write("acp", principal)
     await relay(socket, hub, principal)
 
 
