@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,16 +38,10 @@ class LocalSessions(Struct, frozen=True, kw_only=True):
         return self._link(id, params, editor, session_id=id)
 
     async def find(self, params: OpenSessionParams, editor: Editor) -> SessionLink:
-        from parley.sdk.sessions import read_conversation
-
         info = await self._find_stored(params.session_id)
-
-        def history() -> Iterable[bytes]:
-            for entry in read_conversation(params.session_id, **self._place(params.cwd)):
-                yield msgspec.json.encode(entry.message)
-
         link = self._link(params.session_id, params, editor, resume=params.session_id)
-        link.title, link.history = info.summary, history
+        link.title = info.summary
+        link.read_history = lambda: asyncio.to_thread(self._read_history, params)
         return link
 
     async def fork(self, params: OpenSessionParams, editor: Editor) -> SessionLink:
@@ -141,6 +135,12 @@ class LocalSessions(Struct, frozen=True, kw_only=True):
             may_bypass=options.skip_permissions or options.allow_skip_permissions,
             watch_output=engine.set_watcher,
         )
+
+    def _read_history(self, params: OpenSessionParams) -> Sequence[bytes]:
+        from parley.sdk.sessions import read_conversation
+
+        entries = read_conversation(params.session_id, **self._place(params.cwd))
+        return [msgspec.json.encode(entry.message) for entry in entries]
 
     async def _find_stored(self, session_id: str) -> SDKSessionInfo:
         """Raises RpcError."""

@@ -83,7 +83,8 @@ class AcpSession:
             if self._link.servers:
                 await self._engine.set_mcp_servers(self._link.servers)
             settings = await self._engine.get_settings()
-            history = await asyncio.to_thread(list, self._link.history()) if with_history else ()
+            read = self._link.read_history if with_history else None
+            history = [] if read is None else await read()
         except BaseException as exc:
             await self._engine.close()
             if isinstance(exc, ClaudeSDKError):

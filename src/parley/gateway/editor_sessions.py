@@ -9,8 +9,9 @@ See also: `acp/host.py` for the interface, `http/editors.py` for the connection.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -112,7 +113,7 @@ class HubSessions(Struct, frozen=True):
             wire=wire,
             servers=servers,
             may_bypass=options.skip_permissions or options.allow_skip_permissions,
-            history=wire.history,
+            read_history=wire.read_history,
             on_shown=wire.show_new,
             is_shared=True,
         )
@@ -182,13 +183,20 @@ class HubWire:
             raise CLIConnectionError(str(exc)) from None
         self._last_shown = self._client.subscriber.cursor
 
-    def history(self) -> Iterable[bytes]:
+    async def read_history(self) -> list[bytes]:
         """The messages before this client connected. Questions that are still open come later."""
-        number = 0
-        while number < self._last_shown and (lines := self._session.log.read(number)):
-            for number, line in lines:
-                if number <= self._last_shown and not line.startswith((GATEWAY, QUESTION, WITHDRAWN)):
-                    yield line
+        number, history = 0, list[bytes]()
+        # Not in a thread, because the session may be deleted, which closes its file.
+        while number < self._last_shown and self._client in self._session.clients:
+            lines = self._session.log.read(number)
+            history += [
+                line
+                for number, line in lines
+                if number <= self._last_shown and not line.startswith((GATEWAY, QUESTION, WITHDRAWN))
+            ]
+            number = lines[-1][0] if lines else self._last_shown
+            await asyncio.sleep(0)  # others wait for the loop
+        return history
 
     def show_new(self) -> None:
         """The history has been shown: from here on, new lines are passed on."""
