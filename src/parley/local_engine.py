@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from parley.engine.session.config import SessionConfig
     from parley.engine.session.session import Session
     from parley.transports.base import Transport
 
@@ -31,6 +32,10 @@ class LocalEngine:
 
     def warn(self, text: str) -> None:
         self._warnings.append(text)
+
+    def adapt(self, config: SessionConfig) -> SessionConfig:
+        """Change what the session is made of. Subclasses connect it to the program that it runs in."""
+        return config
 
     def stderr(self) -> str:
         """The end of what a subprocess would have written to stderr."""
@@ -58,7 +63,7 @@ class LocalEngine:
             connection = Connection(Role.ENGINE, make_dialect(options, clock))
             pump = Pump(connection, transport, clock.new_uuid)
             config = Composer(options, self._environment, self._cwd, clock).make_config(self.warn, parsed.warnings)
-            session = self.session = hub.open(config.with_shared_loop(), pump)
+            session = self.session = hub.open(self.adapt(config.with_shared_loop()), pump)
         except UsageError as exc:
             self.warn(f"Error: {exc}")
         except (SessionError, OSError) as exc:

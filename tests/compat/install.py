@@ -152,7 +152,7 @@ TYPESCRIPT = Client("node", NODE, version("0.3.325", newest_node, NODE), make_no
 LIBRARIES = Client(
     "libraries",
     "the other clients in Python:",
-    "anthropic[bedrock,vertex]==2.8.0 openai==3.49.0 claude-code-log==1.7.0 agent-client-protocol==0.12.1",
+    "anthropic[bedrock,vertex]==2.8.0 openai==3.49.0 claude-code-log==1.7.0 agent-client-protocol[http]==0.12.1",
     make_libraries,
     "bin/python",
 )

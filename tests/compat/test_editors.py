@@ -242,14 +242,12 @@ def test_what_is_not_supported_is_an_error_that_says_so(editor: Stage) -> None:
     steps += [["mode", "bypassPermissions"], ["session/prompt", {"prompt": []}], ["close"], say("Hi")]
 
     report = editor.run("editor", [DONE], steps=steps)
+    modes = "default, acceptEdits, plan, auto, dontAsk"
 
     assert [(error["code"], error["message"]) for error in report.of("error")] == [
         (-32602, "session/prompt: audio is not supported; send text or images"),
-        (-32601, "providers/list is not supported: set the model and its server with the options of `parley acp`"),
-        (
-            -32602,
-            "unknown value 'bypassPermissions' of 'mode' (choose from default, acceptEdits, plan, auto, dontAsk)",
-        ),
+        (-32601, "providers/list is not supported: set the model and its server with the options of Parley"),
+        (-32602, f"unknown value 'bypassPermissions' for the option 'mode' (choose from {modes})"),
         (-32602, "session/prompt: the prompt is empty"),
         (-32002, f"there is no session {report.of('result')[1]['sessionId']!r}"),
     ]
@@ -286,3 +284,144 @@ def test_a_question_of_a_server_is_a_form(editor: Stage) -> None:
     assert form["message"] == "What is your name?"
     assert list(form["mode"]["requestedSchema"]["properties"]) == ["name"]
     assert "Ada" in str(report.requests[-1]["messages"][-1])
+
+
+# The editor's files and terminals.
+
+FILES = {"fs": {"readTextFile": True, "writeTextFile": True}}
+
+
+def test_tools_see_unsaved_changes_and_write_through_the_editor(editor: Stage) -> None:
+    file = editor.directory / "notes.txt"
+    file.parent.mkdir(parents=True)
+    file.write_text("one\n")
+    turns = [
+        call("Read", file_path=str(file)),
+        call("Edit", file_path=str(file), old_string="unsaved", new_string="changed"),
+        DONE,
+    ]
+
+    report = editor.run(
+        "editor",
+        turns,
+        steps=[["new"], say("Edit it")],
+        answers=["allow_once"],
+        capabilities=FILES,
+        buffers={str(file): "one\nunsaved\n"},
+    )
+
+    assert "unsaved" in str(report.requests[1]["messages"][-1])
+    assert report.of("wrote") == [{"path": str(file), "content": "one\nchanged\n"}]
+    assert file.read_text() == "one\nchanged\n"
+    edits = [update for update in updates(report, "tool_call_update") if update["toolCallId"] == "toolu_Edit"]
+    assert edits[-1]["status"] == "completed"
+    assert results(report)[1]["stopReason"] == "end_turn"
+
+
+def test_the_editor_is_not_asked_for_a_file_that_may_not_be_changed(editor: Stage) -> None:
+    file = editor.directory / "notes.txt"
+
+    report = editor.run(
+        "editor",
+        [call("Write", file_path=str(file), content="one\n"), DONE],
+        steps=[["new"], say("Write it")],
+        answers=["reject_once"],
+        capabilities=FILES,
+    )
+
+    assert len(report.of("asked")) == 1
+    assert report.of("wrote") == report.of("read") == []
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("unsaved", [False, True])
+def test_a_file_that_the_editor_cannot_write_goes_to_disk_unless_changes_would_be_lost(
+    editor: Stage, unsaved: bool
+) -> None:
+    file = editor.directory / "notes.txt"
+    file.parent.mkdir(parents=True)
+    file.write_text("one\n")
+
+    report = editor.run(
+        "editor",
+        [call("Edit", file_path=str(file), old_string="one", new_string="two"), DONE],
+        steps=[["new"], say("Edit it")],
+        answers=["allow_once"],
+        capabilities=FILES,
+        buffers={str(file): "one\nunsaved\n"} if unsaved else {},
+        refuses_writes=True,
+    )
+    done = updates(report, "tool_call_update")[-1]
+
+    assert done["status"] == ("failed" if unsaved else "completed")
+    assert file.read_text() == ("one\n" if unsaved else "two\n")
+    assert ("the buffer is locked" in str(done)) == unsaved
+
+
+def test_the_output_of_a_command_is_shown_in_a_terminal_while_it_runs(editor: Stage) -> None:
+    command = "echo first; until [ -e go ]; do sleep 0.1; done; echo second; exit 3"
+    turns = [
+        ScriptedTurn(
+            tools=[
+                ScriptedCall(name="Bash", id="toolu_1", input={"command": command}),
+                ScriptedCall(name="Bash", id="toolu_2", input={"command": "true"}),
+            ]
+        ),
+        DONE,
+    ]
+
+    report = editor.run(
+        "editor",
+        turns,
+        steps=[["new"], say("Run it")],
+        answers=["allow_once"] * 2,
+        capabilities={"_meta": {"terminal_output": True}},
+        flags=["--allowedTools", "Bash"],
+        touch_after_output=str(editor.directory / "go"),
+    )
+    shown = [update for update in report.of("update") if update.get("toolCallId") == "toolu_1"]
+    terminals = [update["_meta"]["terminal_output"]["data"] for update in shown if "terminal_output" in update["_meta"]]
+
+    assert shown[0]["content"] == [{"type": "terminal", "terminalId": "toolu_1"}]
+    assert shown[0]["_meta"]["terminal_info"]["terminal_id"] == "toolu_1"
+    assert terminals == ["first\n", "second\n"]
+    assert shown[-1]["_meta"]["terminal_exit"] == {"terminal_id": "toolu_1", "exit_code": 3, "signal": None}
+
+
+# Over the gateway.
+
+
+@pytest.fixture(params=[LIBRARIES, ACP_TYPESCRIPT], ids=["python", "typescript"])
+def remote_editor(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+    return Stage(installed(request.param), tmp_path, connection="websocket")
+
+
+def test_the_official_library_drives_a_session_of_a_gateway(remote_editor: Stage) -> None:
+    file = remote_editor.directory / "notes.txt"
+    file.parent.mkdir(parents=True)
+    file.write_text("one\n")
+    todo = {"content": "Look", "status": "pending", "activeForm": "Looking"}
+    turns = [
+        call("TodoWrite", todos=[todo]),
+        call("Edit", file_path=str(file), old_string="one", new_string="two"),
+        HELLO,
+        call("Bash", command="touch made"),
+        DONE,
+    ]
+    steps = [["new"], say("Edit it"), say("Do it"), ["close"], ["load"], say("Again"), ["list"]]
+
+    report = remote_editor.run("editor", turns, steps=steps, answers=["allow_once", "cancel"], capabilities=FILES)
+    made, edited, cancelled, _, loaded, again, listed = results(report)
+    diff = {"type": "diff", "path": str(file), "oldText": "one", "newText": "two"}
+
+    assert report.of("asked")[0]["toolCall"]["content"] == [diff]
+    assert report.of("wrote") == []  # the files are those of the server
+    assert file.read_text() == "two\n"
+    assert len(updates(report, "plan")) == 2
+    assert edited["stopReason"] == again["stopReason"] == "end_turn"
+    assert cancelled["stopReason"] == "cancelled"
+    assert not (remote_editor.directory / "made").exists()
+    assert loaded["modes"] == made["modes"]
+    replayed = [update for update in report.of("update") if update["sessionUpdate"] == "user_message_chunk"]
+    assert text_of(replayed) == "Edit itDo it"
+    assert [session["sessionId"] for session in listed["sessions"]] == [made["sessionId"]]

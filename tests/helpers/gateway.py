@@ -97,12 +97,12 @@ class Server:
         return await connect(f"ws://127.0.0.1:{self.port}{path}", additional_headers=headers, max_size=None, **more)
 
     async def request(self, method: str, path: str, body: object = None, token: str | None = None) -> tuple[int, Any]:
-        """The status and the JSON of a response."""
+        """The status and the JSON of a response. Raises OSError if the server dies before it has sent all of it."""
         status, data = await asyncio.to_thread(self._request, method, path, body, token or self.token)
         return status, json.loads(data) if data else None
 
     def _request(self, method: str, path: str, body: object, token: str) -> tuple[int, bytes]:
-        from http.client import HTTPConnection
+        from http.client import HTTPConnection, IncompleteRead
 
         connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
@@ -110,6 +110,8 @@ class Server:
             connection.request(method, path, data, {"Authorization": f"Bearer {token}"})
             response = connection.getresponse()
             return response.status, response.read()
+        except IncompleteRead as exc:
+            raise ConnectionResetError(str(exc)) from None
         finally:
             connection.close()
 
@@ -127,6 +129,7 @@ class Viewer:
         self._path = f"/sessions/{session_id}/ws?numbered=true" + ("&partial=true" if partial else "")
         self.lines: list[tuple[int, str]] = []
         """The stored lines, in the order in which they came."""
+        self._results: list[dict[str, Any]] = []
         self.connection: ClientConnection | None = None
         self.cuts = 0
         self._changed = asyncio.Event()
@@ -136,8 +139,7 @@ class Viewer:
         return self.lines[-1][0] if self.lines else 0
 
     def results(self) -> list[dict[str, Any]]:
-        found = [json.loads(line) for _, line in self.lines if line.startswith('{"type":"result"')]
-        return [result for result in found if result["type"] == "result"]
+        return self._results
 
     async def run(self) -> None:
         """Read for ever; connect again after the last line when the connection ends."""
@@ -149,16 +151,20 @@ class Viewer:
                     number, _, line = frame.rstrip("\n").partition("\t")
                     if number and number != "0":
                         self.lines.append((int(number), line))
+                        if line.startswith('{"type":"result"'):
+                            self._results.append(json.loads(line))
                     self._changed.set()
             except (OSError, websockets.WebSocketException):
                 pass
             self.cuts += 1
             await asyncio.sleep(0.01)
 
-    def cut(self) -> None:
-        """Cut the connection without a word."""
-        if self.connection is not None:
-            self.connection.transport.abort()
+    def cut(self) -> bool:
+        """Cut the connection without a word; False if there is none now."""
+        if self.connection is None or self.connection.transport.is_closing():
+            return False
+        self.connection.transport.abort()
+        return True
 
     async def wait_for(self, condition: Any) -> None:
         """Wait until a condition on the lines holds."""

@@ -1,69 +1,68 @@
 """The methods that an editor calls.
 
     connection = RpcConnection(write)
-    agent = AcpAgent(connection, AgentSettings(options=CliOptions(), environment=dict(os.environ), warn=warn))
+    agent = AcpAgent(connection, LocalSessions(options=CliOptions(), environment=dict(os.environ), warn=warn))
     connection.receive(line)
     await agent.close()
 
 What is not announced in `initialize` is not supported, and calling it is an error that says so. The engine and the SDK
 are imported after `initialize` is answered.
+
+See also: `host.py` for where the sessions are, `session.py` for one of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from parley.acp import schema
-from parley.acp.rpc import INTERNAL_ERROR, INVALID_PARAMS, Method, RpcConnection, RpcError
-from parley.protocol.base import Json, Struct
-from parley.protocol.options import CliOptions
+from parley.acp.host import Editor, SessionHost, SessionLink
+from parley.acp.rpc import INVALID_PARAMS, Method, RpcConnection, RpcError
+from parley.protocol.base import Json
 from parley.version import __version__
 
 if TYPE_CHECKING:
     from parley.acp.session import AcpSession
-    from parley.sdk.sessions import SDKSessionInfo
 
-NOT_FOUND = -32002
 PAGE = 50
 """How many sessions `session/list` returns at once."""
+CAPABILITIES: Json = {
+    "list": {},
+    "resume": {},
+    "close": {},
+    "delete": {},
+    "status": {},
+    "fork": {},
+    "title": {},
+    "additionalDirectories": {},
+    "systemPrompt": {"mode": {"override": {}}},
+}
+"""What may be announced in `sessionCapabilities`, with its details."""
+EVERYWHERE = ("list", "resume", "close", "delete", "status")
+"""What all hosts of sessions support."""
 REFUSED = {
-    "providers": "set the model and its server with the options of `parley acp`",
+    "providers": "set the model and its server with the options of Parley",
     "nes": "Parley offers no edit predictions",
     "document": "Parley reads files when a tool needs them",
     "mcp": "configure MCP servers with the transport stdio, http or sse instead",
+    "auth": "Parley has no login and uses API keys only",
     "logout": "Parley has no login and uses API keys only",
+    "proxy": "Parley is an agent and cannot forward messages to another one",
+    "session/archive": "sessions cannot be archived; delete the sessions that you no longer need",
+    "session/unarchive": "sessions cannot be archived",
 }
-
-
-class AgentSettings(Struct, frozen=True, kw_only=True):
-    """What the sessions of an agent start with."""
-
-    options: CliOptions
-    """The defaults of new sessions."""
-    environment: Mapping[str, str]
-    warn: Callable[[str], None]
-    check_folder: Callable[[str], None] = lambda path: None
-    """Raises RpcError for a directory in which sessions may not work."""
-
-    @property
-    def store(self) -> str | None:
-        database = self.options.database
-        return self.options.store or (None if database is None else f"sqlite:{database}")
+"""Why methods of the schema are not supported, by their name or its part before the slash."""
 
 
 class AcpAgent:
     """The agent of one connection."""
 
-    def __init__(self, connection: RpcConnection, settings: AgentSettings) -> None:
+    def __init__(self, connection: RpcConnection, host: SessionHost) -> None:
         self._connection = connection
-        self._settings = settings
-        self._client = schema.ClientCapabilities()
+        self._host = host
+        self._editor = Editor(connection, schema.ClientCapabilities())
         self._sessions: dict[str, AcpSession] = {}
         connection.refused = REFUSED
         connection.methods = {
@@ -74,6 +73,8 @@ class AcpAgent:
             "session/resume": Method(schema.OpenSessionParams, self.resume_session),
             "session/fork": Method(schema.OpenSessionParams, self.fork_session),
             "session/list": Method(schema.ListSessionsParams, self.list_sessions),
+            "session/status": Method(schema.SessionParams, self.get_status),
+            "session/set_title": Method(schema.SetTitleParams, self.set_title),
             "session/close": Method(schema.SessionParams, self.close_session),
             "session/delete": Method(schema.SessionParams, self.delete_session),
             "session/prompt": Method(schema.PromptParams, self.prompt),
@@ -94,7 +95,7 @@ class AcpAgent:
         await asyncio.gather(*(session.close() for session in sessions))
 
     async def initialize(self, params: schema.InitializeParams) -> Json:
-        self._client = params.client_capabilities or schema.ClientCapabilities()
+        self._editor = Editor(self._connection, params.client_capabilities or schema.ClientCapabilities())
         asyncio.get_running_loop().call_soon(import_engine)
         return {
             "protocolVersion": schema.PROTOCOL_VERSION,
@@ -104,143 +105,112 @@ class AcpAgent:
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
                 "mcpCapabilities": {"http": True, "sse": True},
-                "sessionCapabilities": {
-                    name: {} for name in ("list", "resume", "fork", "close", "delete", "additionalDirectories")
-                },
+                "sessionCapabilities": {name: CAPABILITIES[name] for name in (*EVERYWHERE, *self._host.capabilities)},
             },
         }
 
     async def authenticate(self, params: schema.AuthenticateParams) -> Json:
         raise RpcError(
             INVALID_PARAMS,
-            "authenticate is not supported; set ANTHROPIC_API_KEY in the environment of `parley acp`",
+            "authenticate is not supported; set ANTHROPIC_API_KEY in the environment of Parley",
         )
 
     # Sessions.
 
     async def new_session(self, params: schema.NewSessionParams) -> Json:
-        from uuid import uuid4
-
-        id = str(uuid4())
-        session = await self._open(id, params, session_id=id)
-        return {"sessionId": id, **opened(session)}
+        self._check_params(params)
+        session = await self._open(await self._host.create(params, self._editor))
+        return {"sessionId": session.id, **opened(session)}
 
     async def load_session(self, params: schema.OpenSessionParams) -> Json:
-        from parley.sdk.sessions import read_conversation
-
-        info = await self._find_stored(params.session_id)
-        entries = await asyncio.to_thread(read_conversation, params.session_id, **self._place(params.cwd))
-        session = await self._open(params.session_id, params, info.summary, resume=params.session_id)
-        session.replay([entry.message for entry in entries])
-        return opened(session)
+        return opened(await self._reopen(params, with_history=True))
 
     async def resume_session(self, params: schema.OpenSessionParams) -> Json:
-        info = await self._find_stored(params.session_id)
-        return opened(await self._open(params.session_id, params, info.summary, resume=params.session_id))
+        return opened(await self._reopen(params, with_history=False))
 
     async def fork_session(self, params: schema.OpenSessionParams) -> Json:
-        from parley.errors import SessionError
-        from parley.sdk.sessions import fork_session
-
-        await self._find_stored(params.session_id)
-        try:
-            made = await asyncio.to_thread(fork_session, params.session_id, **self._place(params.cwd))
-        except (ValueError, OSError, SessionError) as exc:
-            raise RpcError(INVALID_PARAMS, f"session/fork: {exc}") from None
-        session = await self._open(made.session_id, params, resume=made.session_id)
-        return {"sessionId": made.session_id, **opened(session)}
+        self._check_params(params)
+        self._require("fork", "session/fork")
+        session = await self._open(await self._host.fork(params, self._editor))
+        return {"sessionId": session.id, **opened(session)}
 
     async def list_sessions(self, params: schema.ListSessionsParams) -> Json:
-        from parley.sdk.sessions import list_sessions
-
         cursor = params.cursor or "0"
         if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
             raise RpcError(INVALID_PARAMS, f"session/list: unknown cursor {cursor!r:.50}")
         offset = int(cursor)
-        found = await asyncio.to_thread(
-            list_sessions, limit=PAGE + 1, offset=offset, include_worktrees=False, **self._place(params.cwd)
-        )
+        found = await self._host.list(params.cwd, offset, PAGE + 1)
         sessions = [
             {
-                "sessionId": info.session_id,
-                "cwd": info.cwd or params.cwd or "",
-                "title": info.summary,
-                "updatedAt": datetime.fromtimestamp(info.last_modified / 1000, UTC).isoformat(),
+                "sessionId": each.id,
+                "cwd": each.cwd,
+                "title": each.title,
+                "updatedAt": datetime.fromtimestamp(each.updated_at, UTC).isoformat(),
             }
-            for info in found[:PAGE]
+            for each in found[:PAGE]
         ]
         return {"sessions": sessions, **({"nextCursor": str(offset + PAGE)} if len(found) > PAGE else {})}
 
+    async def get_status(self, params: schema.SessionParams) -> Json:
+        is_open = params.session_id in self._sessions or await self._host.is_open(params.session_id)
+        return {"status": "open" if is_open else "saved"}
+
+    async def set_title(self, params: schema.SetTitleParams) -> Json:
+        self._require("title", "session/set_title")
+        title = await self._host.rename(params.session_id, params.title)
+        if (session := self._sessions.get(params.session_id)) is not None:
+            session.title = title
+            session.send_title()
+        return {"title": title}
+
     async def close_session(self, params: schema.SessionParams) -> Json:
-        await self._take(params.session_id).close()
+        session = self._get(params.session_id)
+        del self._sessions[params.session_id]
+        await session.close(cancels=True)
         return {}
 
     async def delete_session(self, params: schema.SessionParams) -> Json:
-        from parley.errors import SessionError
-        from parley.sdk.sessions import delete_session
-
-        if (session := self._sessions.pop(params.session_id, None)) is not None:
-            await session.close()
-        try:
-            await asyncio.to_thread(delete_session, params.session_id, **self._place(None))
-        except (ValueError, FileNotFoundError):
-            raise unknown_session(params.session_id) from None
-        except (OSError, SessionError) as exc:
-            raise RpcError(INTERNAL_ERROR, f"session/delete: {exc}") from None
+        await self._leave(params.session_id)
+        await self._host.delete(params.session_id)
         return {}
 
-    async def _open(self, id: str, params: schema.NewSessionParams, title: str = "", **which: Any) -> AcpSession:
+    async def _reopen(self, params: schema.OpenSessionParams, *, with_history: bool) -> AcpSession:
         """Raises RpcError. A session that is open here already is closed first."""
-        from parley.acp.prompts import convert_servers
-        from parley.acp.session import AcpSession, SessionStart
+        self._check_params(params)
+        link = await self._host.find(params, self._editor)
+        await self._leave(params.session_id)
+        return await self._open(link, with_history=with_history)
 
-        defaults, folders = self._settings.options, params.additional_directories or []
-        for folder in (params.cwd, *folders):
-            check_folder(folder)
-            self._settings.check_folder(folder)
-        if servers := convert_servers(params.mcp_servers):
-            config = msgspec.json.encode({"mcpServers": servers}).decode()
-            which["mcp_config"] = (*(defaults.mcp_config or ()), config)
-        if folders:
-            which["add_dirs"] = (*(defaults.add_dirs or ()), *folders)
-        if (old := self._sessions.pop(id, None)) is not None:
-            await old.close()
-        start = SessionStart(
-            cwd=params.cwd,
-            options=defaults.replace(**which),
-            environment={**self._settings.environment, "PWD": params.cwd},
-            warn=self._settings.warn,
-        )
-        session = AcpSession(id, start, self._connection, self._client)
-        session.title = title
-        await session.open()
-        self._sessions[id] = session
+    async def _open(self, link: SessionLink, *, with_history: bool = False) -> AcpSession:
+        """Raises RpcError."""
+        from parley.acp.session import AcpSession
+
+        session = AcpSession(link, self._editor, self._host.warn)
+        await session.open(with_history=with_history)
+        self._sessions[link.id] = session
         # After the response, so that the client knows the session.
         asyncio.get_running_loop().call_soon(session.announce)
         return session
 
-    async def _find_stored(self, session_id: str) -> SDKSessionInfo:
-        """Raises RpcError."""
-        from parley.sdk.sessions import get_session_info
+    async def _leave(self, session_id: str) -> None:
+        if (old := self._sessions.pop(session_id, None)) is not None:
+            await old.close()
 
-        info = await asyncio.to_thread(get_session_info, session_id, **self._place(None))
-        if info is None:
-            raise unknown_session(session_id)
-        return info
+    def _check_params(self, params: schema.NewSessionParams) -> None:
+        """Refuse what was not announced. Raises RpcError."""
+        if params.additional_directories:
+            self._require("additionalDirectories", "additionalDirectories")
+        if params.system_prompt is not None:
+            self._require("systemPrompt", "systemPrompt")
 
-    def _place(self, directory: str | None) -> Json:
-        """Where sessions are stored."""
-        return {"directory": directory, "store": self._settings.store, "env": self._settings.environment}
+    def _require(self, capability: str, what: str) -> None:
+        if capability not in self._host.capabilities:
+            raise RpcError(INVALID_PARAMS, f"{what} is not supported for these sessions")
 
     def _get(self, session_id: str) -> AcpSession:
         session = self._sessions.get(session_id)
         if session is None:
-            raise unknown_session(session_id)
-        return session
-
-    def _take(self, session_id: str) -> AcpSession:
-        session = self._get(session_id)
-        del self._sessions[session_id]
+            raise schema.unknown_session(session_id)
         return session
 
     # Turns.
@@ -256,11 +226,9 @@ class AcpAgent:
 
     async def _find_title(self, session: AcpSession) -> None:
         """Send the title of a session, which it has after its first prompt."""
-        from parley.sdk.sessions import get_session_info
-
-        info = await asyncio.to_thread(get_session_info, session.id, **self._place(session.cwd))
-        if info is not None and info.summary:
-            session.title = info.summary
+        title = await self._host.find_title(session.id, session.cwd)
+        if title:
+            session.title = title
             session.send_title()
 
     async def cancel(self, params: schema.SessionParams) -> None:
@@ -278,16 +246,6 @@ class AcpAgent:
 
 def opened(session: AcpSession) -> Json:
     return {"modes": session.config.modes(), "configOptions": session.config.options()}
-
-
-def check_folder(path: str) -> None:
-    """Raises RpcError."""
-    if not os.path.isabs(path) or not os.path.isdir(path):
-        raise RpcError(INVALID_PARAMS, f"{path!r} is not the absolute path of a directory")
-
-
-def unknown_session(session_id: str) -> RpcError:
-    return RpcError(NOT_FOUND, f"there is no session {session_id!r:.100}", {"sessionId": session_id})
 
 
 def import_engine() -> None:

@@ -16,12 +16,14 @@ from parley.acp.schema import (
     ResourceContents,
     ResourceLink,
     StdioServer,
+    SystemPrompt,
     TextContent,
 )
 from parley.protocol.base import Json
 
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF = "application/pdf"
+SYSTEM_PROMPT_OPTIONS = {"append": "append_system_prompt", "override": "system_prompt"}
 
 
 def convert_prompt(content: Sequence[PromptContent]) -> str | list[Json]:
@@ -106,3 +108,19 @@ def convert_server(given: Json) -> tuple[str, Json]:
         "url": server.url,
         "headers": {each.name: each.value for each in server.headers},
     }
+
+
+def convert_system_prompt(given: SystemPrompt, appended: str | None = None) -> Json:
+    """The option of a session that a system prompt sets. Raises RpcError.
+
+    `appended`: what is appended to the system prompt in any case.
+    """
+    if given.mode not in SYSTEM_PROMPT_OPTIONS:
+        choices = ", ".join(SYSTEM_PROMPT_OPTIONS)
+        raise RpcError(INVALID_PARAMS, f"systemPrompt: unknown mode {given.mode!r:.50} (choose from {choices})")
+    texts = [block["text"] for block in given.content if block.get("type") == "text" and "text" in block]
+    if not texts or len(texts) != len(given.content) or not all(isinstance(text, str) for text in texts):
+        raise RpcError(INVALID_PARAMS, "systemPrompt: the content must be one or more blocks of text")
+    if given.mode == "append" and appended:
+        texts.insert(0, appended)
+    return {SYSTEM_PROMPT_OPTIONS[given.mode]: "\n\n".join(texts)}

@@ -142,7 +142,10 @@ class RpcConnection:
     # Sending.
 
     async def request(self, method: str, params: Json) -> Any:
-        """The peer's result. Raises RpcError, and ConnectionError if the connection is closed."""
+        """The peer's result. Raises RpcError, and ConnectionError if the connection is closed.
+
+        If the caller is cancelled, the peer is told that nobody waits for its answer.
+        """
         if self._is_closed:
             raise ConnectionError("the client has disconnected")
         self._count += 1
@@ -151,6 +154,9 @@ class RpcConnection:
         try:
             self._send({"id": id, "method": method, "params": params})
             return await future
+        except asyncio.CancelledError:
+            self.notify(CANCEL, {"requestId": id})
+            raise
         finally:
             self._pending.pop(id, None)
 

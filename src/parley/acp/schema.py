@@ -5,9 +5,19 @@ Unknown fields are ignored, as the protocol wants it. The official schema is the
 
 from __future__ import annotations
 
+from typing import Any
+
+from msgspec import field
+
+from parley.acp.rpc import RpcError
 from parley.protocol.base import Json, Struct
 
 PROTOCOL_VERSION = 1
+NOT_FOUND = -32002
+
+
+def unknown_session(session_id: str) -> RpcError:
+    return RpcError(NOT_FOUND, f"there is no session {session_id!r:.100}", {"sessionId": session_id})
 
 
 class Params(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -19,8 +29,36 @@ class ElicitationCapabilities(Params, frozen=True, kw_only=True):
     url: Json | None = None
 
 
+class FileCapabilities(Params, frozen=True, kw_only=True):
+    read_text_file: bool = False
+    write_text_file: bool = False
+
+
+class SessionCapabilities(Params, frozen=True, kw_only=True):
+    """Updates that an editor shows in a way of their own."""
+
+    compaction: Json | None = None
+    notices: Json | None = None
+
+
 class ClientCapabilities(Params, frozen=True, kw_only=True):
+    fs: FileCapabilities | None = None
+    session: SessionCapabilities | None = None
     elicitation: ElicitationCapabilities | None = None
+    meta: Any = field(default=None, name="_meta")
+
+    @property
+    def shows_terminals(self) -> bool:
+        """Whether it has terminals that show what the agent sends, and run nothing: an extension of Zed."""
+        return isinstance(self.meta, dict) and self.meta.get("terminal_output") is True
+
+    @property
+    def shows_notices(self) -> bool:
+        return self.session is not None and self.session.notices is not None
+
+    @property
+    def shows_compactions(self) -> bool:
+        return self.session is not None and self.session.compaction is not None
 
 
 class InitializeParams(Params, frozen=True, kw_only=True):
@@ -32,10 +70,16 @@ class AuthenticateParams(Params, frozen=True, kw_only=True):
     method_id: str
 
 
+class SystemPrompt(Params, frozen=True, kw_only=True):
+    mode: str
+    content: list[Json]
+
+
 class NewSessionParams(Params, frozen=True, kw_only=True):
     cwd: str
     mcp_servers: list[Json] | None = None
     additional_directories: list[str] | None = None
+    system_prompt: SystemPrompt | None = None
 
 
 class OpenSessionParams(NewSessionParams, frozen=True, kw_only=True):
@@ -45,9 +89,14 @@ class OpenSessionParams(NewSessionParams, frozen=True, kw_only=True):
 
 
 class SessionParams(Params, frozen=True, kw_only=True):
-    """`session/close`, `session/delete` and `session/cancel`."""
+    """`session/close`, `session/delete`, `session/status` and `session/cancel`."""
 
     session_id: str
+
+
+class SetTitleParams(Params, frozen=True, kw_only=True):
+    session_id: str
+    title: str
 
 
 class ListSessionsParams(Params, frozen=True, kw_only=True):

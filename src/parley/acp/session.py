@@ -1,4 +1,4 @@
-"""One session of an editor: an engine in this process, and the translation in both directions.
+"""One session of an editor: a client of its engine, and the translation in both directions.
 
 Messages of the engine become `session/update` notifications, in order, as they arrive. Its questions become requests to
 the editor. A prompt returns when its turn has ended.
@@ -7,24 +7,23 @@ the editor. A prompt returns when its turn has ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from parley.acp import questions
+from parley.acp.host import Editor, SessionLink
 from parley.acp.questions import Choice
-from parley.acp.rpc import INTERNAL_ERROR, INVALID_PARAMS, RpcConnection, RpcError
-from parley.acp.schema import ClientCapabilities
+from parley.acp.rpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from parley.acp.session_config import ConfigState
 from parley.acp.tool_calls import describe_call, text_content
 from parley.acp.updates import UpdateTranslator
-from parley.protocol.base import Json, Message, Refused, Struct, decode, encode_json
+from parley.protocol.base import Json, Message, Refused, decode
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.occasional import CommandsChanged, ElicitationComplete
 from parley.protocol.messages.system import Init, Status
-from parley.protocol.options import CliOptions, format_args
 from parley.sdk.client import Client
 from parley.sdk.errors import ClaudeSDKError
-from parley.sdk.launch.in_process import InProcessEngine, connect_in_process
 from parley.sdk.options import Options
 from parley.sdk.permissions import (
     PermissionResult,
@@ -37,28 +36,10 @@ from parley.sdk.types.messages import ResultMessage
 from parley.sdk.types.shapes import ElicitationRequest, ElicitationResult
 
 AUTH_REQUIRED = -32000
+OUTPUT_SECONDS = 0.1
+"""How often the output of a command is shown."""
 STOP_REASONS = {"max_tokens": "max_tokens", "model_context_window_exceeded": "max_tokens", "refusal": "refusal"}
 """Why the model stopped, as an editor reads it; other reasons are `end_turn`."""
-
-
-class SessionStart(Struct, frozen=True, kw_only=True):
-    """What an engine is started with."""
-
-    cwd: str
-    options: CliOptions
-    environment: Mapping[str, str]
-    warn: Callable[[str], None]
-
-    def argv(self) -> list[str]:
-        return format_args(
-            self.options.replace(
-                input_format="stream-json",
-                output_format="stream-json",
-                verbose=True,
-                include_partial_messages=True,
-                permission_prompt_tool="stdio",
-            )
-        )
 
 
 class RunningPrompt:
@@ -71,15 +52,19 @@ class RunningPrompt:
 class AcpSession:
     """An open session."""
 
-    def __init__(self, id: str, start: SessionStart, connection: RpcConnection, client: ClientCapabilities) -> None:
-        self.id = id
-        self.cwd = start.cwd
-        self.title = ""
-        self.config = ConfigState(start.options)
-        self._warn = start.warn
-        self._connection = connection
-        self._forms = client.elicitation
-        self._translator = UpdateTranslator(start.cwd)
+    def __init__(self, link: SessionLink, editor: Editor, warn: Callable[[str], None]) -> None:
+        self.id = link.id
+        self.cwd = link.cwd
+        self.title = link.title
+        self.config = ConfigState(may_bypass=link.may_bypass)
+        self._link = link
+        self._warn = warn
+        self._connection = editor.connection
+        self._forms = editor.capabilities.elicitation
+        self._editor = editor.capabilities
+        self._translator = UpdateTranslator(link.cwd, editor.capabilities, shows_prompts=link.is_shared)
+        self._output: dict[str, bytes] = {}
+        """What commands have written since it was last shown, by call."""
         self._prompts: set[RunningPrompt] = set()
         self._draining: asyncio.Task[None] | None = None
         options: Options[Any] = Options(
@@ -89,14 +74,17 @@ class AcpSession:
             on_plan=self._review,
             on_elicitation=self._elicit,
         )
-        engine = InProcessEngine(start.argv(), start.cwd, start.environment, start.warn)
-        self._engine = Client(options, connect_in_process(engine))
+        self._engine = Client(options, link.wire)
 
-    async def open(self) -> None:
+    async def open(self, *, with_history: bool) -> None:
         """Raises RpcError."""
         try:
             await self._engine.connect()
+            if self._link.servers:
+                await self._engine.set_mcp_servers(self._link.servers)
             settings = await self._engine.get_settings()
+            read = self._link.read_history if with_history else None
+            history = [] if read is None else await read()
         except BaseException as exc:
             await self._engine.close()
             if isinstance(exc, ClaudeSDKError):
@@ -104,10 +92,16 @@ class AcpSession:
             raise
         self.config.read_info(self._engine.server_info or {}, settings)
         self._engine.router.watchers.append(self._receive)
+        self._link.watch_output(self._watch_output)
         self._draining = asyncio.create_task(self._drain())
+        self._replay(history)
+        self._link.on_shown()
 
-    async def close(self) -> None:
-        """End the engine. A turn that runs is interrupted."""
+    async def close(self, *, cancels: bool = False) -> None:
+        """Leave the session. `cancels`: its turn ends, even if the session goes on without this client."""
+        if cancels and self._link.is_shared:
+            with suppress(ClaudeSDKError):
+                await self.cancel()
         self._mark_cancelled()
         await self._engine.close()
         if self._draining is not None:
@@ -133,11 +127,13 @@ class AcpSession:
     def send_title(self) -> None:
         self.send({"sessionUpdate": "session_info_update", "title": self.title})
 
-    def replay(self, lines: Sequence[Json]) -> None:
+    def _replay(self, lines: Sequence[bytes]) -> None:
         """Send the updates of a stored conversation."""
-        translator = UpdateTranslator(self.cwd, is_replay=True)
+        translator = self._translator
+        if not self._link.is_shared:  # else the turn that is shown last may still run
+            translator = UpdateTranslator(self.cwd, self._editor, shows_prompts=True)
         for line in lines:
-            message = decode(encode_json(line))
+            message = decode(line)
             if isinstance(message, Refused):
                 self._warn(f"session {self.id}: a stored message is not shown, because it is invalid: {message.reason}")
             for update in translator.translate(message):
@@ -145,6 +141,7 @@ class AcpSession:
 
     def _receive(self, message: Message) -> None:
         """Runs in the engine's reader, so that a call is announced before the request that asks about it."""
+        self._show_output()
         for update in self._translator.translate(message):
             self.send(update)
         match message:
@@ -154,6 +151,18 @@ class AcpSession:
                 self._send_commands(message.commands)
             case ElicitationComplete():
                 self._connection.notify("elicitation/complete", {"elicitationId": message.elicitation_id})
+
+    def _watch_output(self, call_id: str, data: bytes) -> None:
+        if not self._output:
+            asyncio.get_running_loop().call_later(OUTPUT_SECONDS, self._show_output)
+        self._output[call_id] = self._output.get(call_id, b"") + data
+
+    def _show_output(self) -> None:
+        """Show what commands have written."""
+        output, self._output = self._output, {}
+        for call_id, data in output.items():
+            for update in self._translator.show_output(call_id, data):
+                self.send(update)
 
     def _send_commands(self, commands: Sequence[Json]) -> None:
         listed = [

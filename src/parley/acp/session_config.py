@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from parley.protocol.base import Json
 from parley.protocol.messages.system import Init, Status
-from parley.protocol.options import CliOptions
 
 MODES = {
     "default": ("Ask", "Ask before edits and commands that no rule allows"),
@@ -21,12 +20,13 @@ MODES = {
 class ConfigState:
     """The options of a session and their values."""
 
-    def __init__(self, options: CliOptions) -> None:
+    def __init__(self, *, may_bypass: bool) -> None:
+        """`may_bypass`: whether the mode `bypassPermissions` is offered."""
         self.mode = "default"
         self.model = "default"
         self.effort = "default"
         self._models: list[Json] = []
-        self._may_bypass = options.skip_permissions or options.allow_skip_permissions
+        self._may_bypass = may_bypass
 
     def read_info(self, info: Json, settings: Json) -> None:
         """Take what the engine says of itself at the start."""

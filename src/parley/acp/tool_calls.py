@@ -32,6 +32,7 @@ def describe_call(call: ToolUse, cwd: str) -> Json:
     traits = find_traits(call.name)
     return {
         "toolCallId": call.id,
+        "name": call.name,
         "title": format_title(call, traits, cwd),
         "kind": "switch_mode" if traits.plan_field else KINDS.get(traits.effect, "other"),
         "status": "pending",

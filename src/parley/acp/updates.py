@@ -1,6 +1,6 @@
 """Translate the messages of an engine to the updates that an editor shows.
 
-    translator = UpdateTranslator("/srv/app")
+    translator = UpdateTranslator("/srv/app", ClientCapabilities())
     translator.translate(message)    ->  [{"sessionUpdate": "agent_message_chunk", ...}]
 
 Live messages and those of a stored session pass through the same code. Nothing here does I/O.
@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from parley.acp.schema import ClientCapabilities
+from parley.acp.terminals import TerminalViews
 from parley.acp.tool_calls import describe_call, describe_result, image_block
 from parley.protocol.base import UNSET, Json, Message, Struct
 from parley.protocol.blocks import Image, Text, Thinking, ToolResult, ToolUse
@@ -25,6 +27,9 @@ from parley.tools.catalog import find_traits
 
 TASK_NUMBER = re.compile(r"#(\w+)")
 STATUSES = ("pending", "in_progress", "completed")
+SEVERITIES = ("info", "warning", "error")
+NOT_PROMPTS = ("[Request interrupted by user", "<local-command-stdout>")
+"""How texts begin that the engine adds to the conversation in the name of the user."""
 
 
 class EventBlock(Struct, frozen=True):
@@ -37,10 +42,15 @@ class EventDelta(Struct, frozen=True):
     thinking: str = ""
 
 
+class EventMessage(Struct, frozen=True):
+    id: str = ""
+
+
 class Event(Struct, frozen=True):
     """The parts of a stream event that are shown."""
 
     type: str
+    message: EventMessage = EventMessage()
     content_block: EventBlock = EventBlock()
     delta: EventDelta = EventDelta()
     usage: Json | None = None
@@ -95,9 +105,16 @@ def plan_update(entries: list[Json]) -> Json:
 class UpdateTranslator:
     """Translates the messages of one session."""
 
-    def __init__(self, cwd: str, *, is_replay: bool = False) -> None:
+    def __init__(self, cwd: str, editor: ClientCapabilities, *, shows_prompts: bool = False) -> None:
+        """`shows_prompts`: the editor does not know them, because they are stored, or somebody else sent them."""
         self._cwd = cwd
-        self._is_replay = is_replay
+        self._editor = editor
+        self._shows_prompts = shows_prompts
+        self._terminals = TerminalViews() if editor.shows_terminals else None
+        self._compaction = ""
+        """The id of the compaction that runs."""
+        self._message_id = ""
+        """The message that the model writes."""
         self._plan = PlanTracker()
         self._running: dict[str, RunningCall] = {}
         """The calls without a result, by id."""
@@ -114,13 +131,23 @@ class UpdateTranslator:
         if call.id in self._running:
             return []
         self._running[call.id] = RunningCall(call, is_main)
-        return [{"sessionUpdate": "tool_call", **describe_call(call, self._cwd)}]
+        terminal = {}
+        if self._terminals is not None and find_traits(call.name).effect == "runs_commands":
+            terminal = self._terminals.open(call, self._cwd)
+        return [{"sessionUpdate": "tool_call", **describe_call(call, self._cwd), **terminal}]
+
+    def show_output(self, call_id: str, data: bytes) -> list[Json]:
+        """The updates for what a command writes while it runs."""
+        update = None if self._terminals is None else self._terminals.write(call_id, data)
+        return [] if update is None else [update]
 
     def _abandon(self) -> list[Json]:
         """The updates for calls of the turn that will have no result. Subagents may run on in the background."""
         ended = [each for each in self._running.values() if each.is_main]
         for each in ended:
             del self._running[each.call.id]
+            if self._terminals is not None:
+                self._terminals.drop(each.call.id)
         return [
             {"sessionUpdate": "tool_call_update", "toolCallId": each.call.id, "status": "failed"}
             for each in ended
@@ -133,11 +160,14 @@ class UpdateTranslator:
         if isinstance(message.parent_tool_use_id, str):
             return []
         event = msgspec.json.decode(message.event, type=Event)
-        if event.type == "content_block_start":
+        if event.type == "message_start":
+            self._message_id = event.message.id
+        elif event.type == "content_block_start":
             self._streamed = ""
         elif event.type == "content_block_delta" and (text := event.delta.text or event.delta.thinking):
             self._streamed += text
-            return [chunk("agent_thought_chunk" if event.delta.thinking else "agent_message_chunk", text)]
+            kind = "agent_thought_chunk" if event.delta.thinking else "agent_message_chunk"
+            return [chunk(kind, text, self._message_id)]
         elif event.type == "message_delta" and event.usage is not None:
             self._used_tokens = sum(value for name, value in event.usage.items() if name in CONTEXT_TOKENS)
         return []
@@ -153,29 +183,31 @@ class UpdateTranslator:
                 case ToolUse():
                     updates += self.announce(block, is_main=is_main)
                 case Text() if is_main and message.is_api_error_message is not True and message.error is UNSET:
-                    updates += self._show_block("agent_message_chunk", block.text)
+                    updates += self._show_block("agent_message_chunk", block.text, message)
                 case Thinking() if is_main:
-                    updates += self._show_block("agent_thought_chunk", block.thinking)
+                    updates += self._show_block("agent_thought_chunk", block.thinking, message)
         return updates
 
-    def _show_block(self, kind: str, text: str) -> list[Json]:
+    def _show_block(self, kind: str, text: str, message: Assistant) -> list[Json]:
         """A finished block, unless it was streamed."""
         was_streamed, self._streamed = text == self._streamed, ""
-        return [] if was_streamed or not text else [chunk(kind, text)]
+        id = message.message.id
+        return [] if was_streamed or not text else [chunk(kind, text, id if isinstance(id, str) else "")]
 
     # Tool results, and the prompts of a stored session.
 
     def _show_user(self, message: User) -> list[Json]:
         content = message.message.content
         blocks = [Text({"type": "text", "text": content})] if isinstance(content, str) else content
-        shows_prompt = self._is_replay and message.isSynthetic is not True
+        shows_prompt = self._shows_prompts and message.isSynthetic is not True
         updates: list[Json] = []
         for block in blocks:
             match block:
                 case ToolResult():
                     updates += self._finish_call(block, message)
-                case Text() if shows_prompt:
-                    updates.append(chunk("user_message_chunk", block.text))
+                case Text() if shows_prompt and not block.text.startswith(NOT_PROMPTS):
+                    id = message.uuid if isinstance(message.uuid, str) else ""
+                    updates.append(chunk("user_message_chunk", block.text, id))
                 case Image() if shows_prompt and block.source.get("type") == "base64":
                     updates.append({"sessionUpdate": "user_message_chunk", "content": image_block(block.source)})
         return updates
@@ -187,7 +219,11 @@ class UpdateTranslator:
         call = running.call
         if find_traits(call.name).work_list:
             return self._plan.finish(call, result) if running.is_main else []
-        return [{"sessionUpdate": "tool_call_update", **describe_result(call, result, message.tool_use_result)}]
+        terminal = {}
+        if self._terminals is not None and find_traits(call.name).effect == "runs_commands":
+            terminal = self._terminals.close(result)
+        shown = describe_result(call, result, message.tool_use_result)
+        return [{"sessionUpdate": "tool_call_update", **shown, **terminal}]
 
     def _show_progress(self, message: ToolProgress) -> list[Json]:
         return self.start_call(message.tool_use_id)
@@ -201,16 +237,41 @@ class UpdateTranslator:
     # Notices.
 
     def _show_status(self, message: Status) -> list[Json]:
-        mode = message.permissionMode
-        return [{"sessionUpdate": "current_mode_update", "currentModeId": mode}] if isinstance(mode, str) else []
+        updates = self._show_compaction(message) if self._editor.shows_compactions else []
+        if isinstance(mode := message.permissionMode, str):
+            updates.append({"sessionUpdate": "current_mode_update", "currentModeId": mode})
+        return updates
+
+    def _show_compaction(self, message: Status) -> list[Json]:
+        if message.status == "compacting":
+            if self._compaction:
+                return []  # it still runs
+            self._compaction = message.uuid if isinstance(message.uuid, str) else "compaction"
+            return [compaction_update(self._compaction, "in_progress")]
+        if not self._compaction or message.compact_result is UNSET:
+            return []
+        id, self._compaction = self._compaction, ""
+        if message.compact_result == "success":
+            return [compaction_update(id, "completed")]
+        error = message.compact_error if isinstance(message.compact_error, str) else ""
+        return [{**compaction_update(id, "cancelled" if error == "interrupted" else "failed"), "error": error}]
 
     def _show_retry(self, message: ApiRetry) -> list[Json]:
         reason = message.error_message if isinstance(message.error_message, str) else message.error
-        text = f"The model call failed ({reason}); retry {message.attempt} of {message.max_retries} follows.\n\n"
-        return [chunk("agent_thought_chunk", text)]
+        text = f"The model call failed ({reason}); retry {message.attempt} of {message.max_retries} follows."
+        return [self._notice(text, "warning")]
 
     def _show_information(self, message: Informational) -> list[Json]:
-        return [chunk("agent_thought_chunk", f"{message.content}\n\n")]
+        return [self._notice(message.content, message.level)] if message.content.strip() else []
+
+    def _notice(self, text: str, level: str) -> Json:
+        """Text for the user that the model did not write."""
+        if not self._editor.shows_notices:
+            return chunk("agent_thought_chunk", f"{text}\n\n")
+        title, _, rest = text.strip().partition("\n")
+        severity = level if level in SEVERITIES else "info"
+        about = {"description": rest.strip()} if rest.strip() else {}
+        return {"sessionUpdate": "notice", "severity": severity, "title": title, **about}
 
     def _show_result(self, message: Result) -> list[Json]:
         models = message.modelUsage if isinstance(message.modelUsage, dict) else {}
@@ -238,5 +299,11 @@ TRANSLATIONS: dict[type[Message], Callable[[UpdateTranslator, Any], list[Json]]]
 """Messages that an editor shows. Others are for programs."""
 
 
-def chunk(kind: str, text: str) -> Json:
-    return {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
+def chunk(kind: str, text: str, message_id: str = "") -> Json:
+    """A part of a message."""
+    id = {"messageId": message_id} if message_id else {}
+    return {"sessionUpdate": kind, "content": {"type": "text", "text": text}, **id}
+
+
+def compaction_update(id: str, status: str) -> Json:
+    return {"sessionUpdate": "compaction_update", "compactionId": id, "status": status}

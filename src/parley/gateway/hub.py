@@ -38,6 +38,7 @@ PARTIAL = "--include-partial-messages"
 ASKS_CLIENTS = ("--permission-prompt-tool", "stdio", PARTIAL)
 SERVER = Principal.administrator("server")
 DENIAL = "The question was not answered in time."
+TITLE_CHARS = 200
 
 
 class HubSettings(Struct, frozen=True, kw_only=True):
@@ -96,12 +97,15 @@ class SessionHub:
 
     # Sessions.
 
-    def create(self, principal: Principal, given: Json) -> LiveSession:
-        """Create a session. Raises Refusal or SessionError."""
+    def create(self, principal: Principal, given: Json, checked: Sequence[str] = ()) -> LiveSession:
+        """Create a session. Raises Refusal or SessionError.
+
+        `checked`: further options of the command line, which the caller has found to be allowed.
+        """
         require(principal, Scope.CREATE, "creating a session")
         self._check_draining()
         cwd = self.find_directory(given.get("cwd"), principal)
-        argv = parse_options(given.get("options"), principal)
+        argv = [*parse_options(given.get("options"), principal), *checked]
         self._check_session_quota(principal)
         session_id = str(uuid4())
         now = time.time()
@@ -141,10 +145,25 @@ class SessionHub:
         row = self.database.row("SELECT tenant FROM sessions WHERE id=?", session_id)
         return row is not None and principal.may_see(row["tenant"])
 
+    def rename(self, principal: Principal, session_id: str, title: str) -> str:
+        """Change the title of a session; returns it as it is stored. Raises Refusal."""
+        require(principal, Scope.PROMPT, "renaming a session")
+        self._row(principal, session_id)
+        title = " ".join(title.split())[:TITLE_CHARS]
+        if not title:
+            raise Refusal("invalid_body", "a title must not be empty")
+        self.audit.write("rename", principal, session=session_id)
+        self.database.change("UPDATE sessions SET title=? WHERE id=?", title, session_id)
+        return title
+
+    def session_argv(self, session_id: str) -> tuple[str, ...]:
+        """The options of a session, with the defaults of the server."""
+        row = self.database.row("SELECT options FROM sessions WHERE id=?", session_id)
+        return self.settings.argv if row is None else self._argv(row)
+
     def sends_partial(self, session_id: str) -> bool:
         """Whether clients of a session get stream events unless they say otherwise."""
-        row = self.database.row("SELECT options FROM sessions WHERE id=?", session_id)
-        return row is not None and PARTIAL in self._argv(row)
+        return PARTIAL in self.session_argv(session_id)
 
     async def delete(self, principal: Principal, session_id: str) -> None:
         """Stop a session and forget it. Its transcript stays in the store. Raises Refusal."""

@@ -259,7 +259,8 @@ class LiveSession:
         declares = any(request.get(field) for field in DECLARATIONS)
         if declares and not client.principal.may(Scope.PROMPT):
             raise Refusal("forbidden", "declaring hooks, tools or MCP servers needs the scope 'prompt'")
-        if not client.principal.may(Scope.PROMPT) or (self._owner not in (None, client) and not declares):
+        is_others = self._owner not in (None, client) or self._declared_by() not in (None, client.principal.name)
+        if not client.principal.may(Scope.PROMPT) or (is_others and not declares):
             return {"subtype": "initialize"}
         if declares and self._owner not in (None, client) and self._owner.principal.name != client.principal.name:
             name = self._owner.principal.name

@@ -165,6 +165,8 @@ class Workspace(Struct, frozen=True, kw_only=True):
     """Traces what is done; child processes inherit its context."""
     options: CliOptions = msgspec.field(default_factory=CliOptions)
     """The options of the session, without the key."""
+    watch_output: Callable[[str, bytes], None] | None = None
+    """Gets the output of commands that a call waits for, as it arrives, with the id of the call."""
 
     def read_plan(self) -> str | None:
         """The content of the plan file; None if there is none, or it cannot be read."""

@@ -47,6 +47,10 @@ class FileSnapshot(Struct, frozen=True, kw_only=True):
     inode: int
 
 
+class NotWritten(Exception):
+    """Another program did not make the change that it was asked for."""
+
+
 class Files(Protocol):
     """Reads and changes files. Paths are absolute. Failures raise ToolError with a message for the model."""
 
@@ -65,12 +69,23 @@ class Files(Protocol):
     def peek(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
         """Like `read`, but returns None if the file does not exist."""
 
-    def write(self, path: str, data: bytes, scope: Scope, *, replacing: FileSnapshot | None) -> FileSnapshot:
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        scope: Scope,
+        *,
+        replacing: FileSnapshot | None,
+        by: Callable[[str], None] | None = None,
+    ) -> FileSnapshot:
         """Replace a file, or create it (and its folders) if `replacing` is None.
 
         The replacement is atomic and keeps the mode. It is refused if the file has changed since `replacing` was read:
         it must have the same content, or the same inode, mtime and size if `replacing` is only a part. The old
         content is checkpointed first.
+
+        `by` asks another program to make the change, given the real path. The result is then what is in the file,
+        which may differ from `data`: the program may format it. Raises NotWritten if the file is as it was.
         """
 
     def before_command(self) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from parley.errors import ToolError
 from parley.workspace import atomic, os_errors, safe_open
-from parley.workspace.base import FileSnapshot, RewindReport, Scope
+from parley.workspace.base import FileSnapshot, NotWritten, RewindReport, Scope
 from parley.workspace.checkpoint.file_snapshot import (
     check_unchanged,
     check_writable,
@@ -24,7 +24,7 @@ from parley.workspace.checkpoint.file_snapshot import (
     snapshot_at,
     snapshot_cached,
 )
-from parley.workspace.checkpoint.store import ChangeRow, CheckpointDamaged, CheckpointStore, hash_bytes
+from parley.workspace.checkpoint.store import ChangeRow, CheckpointDamaged, CheckpointStore, FileState, hash_bytes
 from parley.workspace.safe_open import FileLocation, Pins, Swapped
 
 UNKNOWN_MESSAGE = "No file checkpoint found for this message."
@@ -70,7 +70,15 @@ class LocalFiles:
     def peek(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
         return self._read(path, scope, lambda location: snapshot(location, limit_bytes))
 
-    def write(self, path: str, data: bytes, scope: Scope, *, replacing: FileSnapshot | None) -> FileSnapshot:
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        scope: Scope,
+        *,
+        replacing: FileSnapshot | None,
+        by: Callable[[str], None] | None = None,
+    ) -> FileSnapshot:
         def act() -> FileSnapshot:
             new = replacing is None
             with safe_open.find(path, scope, self._pins, to_write=True, make_folders=new) as location:
@@ -78,8 +86,13 @@ class LocalFiles:
                 check_unchanged(location, replacing)
                 temp_name = self._temp_name()
                 with self._checkpointed(location, hash_bytes(data), temp_name, call=scope.call):
-                    status = atomic.replace(location, data, temp_name, lambda: check_unchanged(location, replacing))
-                return make_snapshot(location.path, data, status)
+                    if by is None:
+                        status = atomic.replace(location, data, temp_name, lambda: check_unchanged(location, replacing))
+                        return make_snapshot(location.path, data, status)
+                    by(location.path)
+                    found = find_written(location, replacing, data)
+                self._record_difference(found, data, scope.call)
+                return found
 
         with self._lock, os_errors.translate_os_errors(f"{path} cannot be written"):
             return follow_and_act(act)
@@ -189,6 +202,15 @@ class LocalFiles:
         finally:
             history.settle(happened=happened)
 
+    def _record_difference(self, found: FileSnapshot, data: bytes, call: str) -> None:
+        """Record what another program made of a change, so that the change can be rewound."""
+        if found.data != data:
+            before, after = FileState(sha256=hash_bytes(data), mode=found.mode), hash_bytes(found.data)
+            self._checkpoints.add(
+                ChangeRow(path=found.path, before=before, after=after, temp_name=self._temp_name(), call=call)
+            )
+            self._checkpoints.settle(happened=True)
+
     def _settle(self) -> None:
         """Find out whether the last change of an interrupted process was made. Raises OSError."""
         if self._settled:
@@ -242,6 +264,17 @@ class LocalFiles:
         except (Swapped, ToolError):
             return "something else"
         return None if found is None else hash_bytes(found.data)
+
+
+def find_written(location: FileLocation, replaced: FileSnapshot | None, data: bytes) -> FileSnapshot:
+    """The file after another program has written it. Raises NotWritten."""
+    try:
+        found = snapshot(location)
+    except FileNotFoundError:
+        raise NotWritten("the file was not created") from None
+    if replaced is not None and found.data == replaced.data != data:
+        raise NotWritten("the file was not saved")
+    return found
 
 
 def follow_and_act(act: Callable[[], T]) -> T:

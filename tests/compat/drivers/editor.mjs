@@ -1,21 +1,37 @@
 // Drive `parley acp` with the official TypeScript library of the Agent Client Protocol, as the task says.
 
 import { spawn } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { Readable, Writable } from "node:stream";
 import { pathToFileURL } from "node:url";
 
 const task = JSON.parse(process.argv[2]);
 const require = createRequire(`${task.packages}/package.json`);
-const { client, ndJsonStream, methods } = await import(pathToFileURL(require.resolve("@agentclientprotocol/sdk")).href);
+const { client, ndJsonStream, methods, RequestError } = await import(pathToFileURL(require.resolve("@agentclientprotocol/sdk")).href);
 
 const tell = (what, value) => process.stdout.write(`${JSON.stringify([what, value ?? null])}\n`);
 const answers = [...(task.answers ?? [])];
+const buffers = { ...task.buffers };
 let agent;
 let sessionId = "";
 
 const app = client({ name: "editor" })
-  .onNotification(methods.client.session.update, ({ params }) => tell("update", params.update))
+  .onNotification(methods.client.session.update, ({ params }) => {
+    tell("update", params.update);
+    if (task.touch_after_output && params.update._meta?.terminal_output) writeFileSync(task.touch_after_output, "");
+  })
+  .onRequest(methods.client.fs.readTextFile, ({ params }) => {
+    tell("read", params.path);
+    return { content: buffers[params.path] ?? readFileSync(params.path, "utf-8") };
+  })
+  .onRequest(methods.client.fs.writeTextFile, ({ params }) => {
+    tell("wrote", { path: params.path, content: params.content });
+    if (task.refuses_writes) throw new RequestError(-32603, "the buffer is locked");
+    delete buffers[params.path];
+    writeFileSync(params.path, params.content);
+    return {};
+  })
   .onRequest(methods.client.elicitation.create, ({ params }) => {
     tell("form", { message: params.message, mode: params });
     return { action: "accept", content: task.form };
@@ -48,11 +64,29 @@ const steps = {
   close: () => agent.request(methods.agent.session.close, { sessionId }),
 };
 
-const child = spawn(task.engine, ["acp", ...(task.flags ?? [])], { stdio: ["pipe", "pipe", "inherit"] });
-const exited = new Promise((resolve) => child.on("exit", resolve));
-const connection = app.connect(ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout)));
-agent = connection.agent;
-const clientCapabilities = task.form ? { elicitation: { form: {} } } : {};
+let ended;
+if (task.gateway) {
+  const { createWebSocketStream } = await import(
+    pathToFileURL(require.resolve("@agentclientprotocol/sdk/experimental/ws-client")).href
+  );
+  const protocols = ["parley", `parley.token.${task.gateway.token}`];
+  const connection = app.connect(createWebSocketStream(`${task.gateway.url.replace("http", "ws")}/acp`, { protocols }));
+  agent = connection.agent;
+  ended = async () => {
+    connection.close();
+    return 0;
+  };
+} else {
+  const child = spawn(task.engine, ["acp", ...(task.flags ?? [])], { stdio: ["pipe", "pipe", "inherit"] });
+  const exited = new Promise((resolve) => child.on("exit", resolve));
+  agent = app.connect(ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout))).agent;
+  ended = () => {
+    child.stdin.end();
+    return exited;
+  };
+}
+const form = task.form ? { elicitation: { form: {} } } : {};
+const clientCapabilities = { ...form, ...task.capabilities };
 tell("result", await agent.request(methods.agent.initialize, { protocolVersion: 1, clientCapabilities }));
 for (const [name, ...given] of task.steps) {
   try {
@@ -62,6 +96,5 @@ for (const [name, ...given] of task.steps) {
     tell("error", { code: error.code, message: error.message });
   }
 }
-child.stdin.end();
-tell("exit", await exited);
+tell("exit", await ended());
 process.exit(0);

@@ -1,6 +1,6 @@
 """Sockets cut at random while turns stream, and the server killed among them: every viewer sees every line once.
 
-    python -m tests.stress.gateway.cut_sockets --cuts 1000 --kills 20 --seed 1
+    python -m tests.stress.gateway.cut_sockets --cuts 1000 --kills 20 --seed 1 --isolation process
 
 Sessions get prompts without a pause: texts, tool calls, waits. Three viewers follow each session. Their sockets are cut
 at random moments, and sometimes the server dies with SIGKILL and starts again. At the end, every viewer must have the
@@ -88,9 +88,10 @@ def first_difference(one: list[tuple[int, str]], other: list[tuple[int, str]]) -
     return min(len(one), len(other)) + 1
 
 
-async def run(folder: Path, cuts: int, kills: int, sessions: int, seed: int) -> list[str]:
+async def run(folder: Path, cuts: int, kills: int, sessions: int, seed: int, isolation: str) -> list[str]:
+    """Cut sockets `cuts` times, and kill the server `kills` times among them; returns what went wrong."""
     dice = Random(seed)
-    async with Server(folder, "--model", "offline") as server:
+    async with Server(folder, "--model", "offline", "--isolation", isolation) as server:
         (server.root / "notes.txt").write_text("a\nb\n")
         runs = [Run(server, await server.create(), Random(dice.random())) for _ in range(sessions)]
         readers = [asyncio.create_task(viewer.run()) for one in runs for viewer in one.viewers]
@@ -101,11 +102,13 @@ async def run(folder: Path, cuts: int, kills: int, sessions: int, seed: int) -> 
             if cut in kill_at:
                 await server.kill()
                 await server.start()
-            else:
-                dice.choice(dice.choice(runs).viewers).cut()
+            while not dice.choice(dice.choice(runs).viewers).cut():  # noqa: ASYNC110  # all may be connecting
+                await asyncio.sleep(0.01)
             for task in prompting:
                 if task.done():
                     task.result()
+            if (cut + 1) % 100 == 0:
+                report(f"{cut + 1} cuts, {sum(len(one.sent) for one in runs)} prompts")
         # Let the last prompt of each session end, then let every viewer catch up.
         for one, task in zip(runs, prompting, strict=True):
             await one.viewers[0].wait_for(lambda one=one: one.sent[-1] in finished(one.viewers[0]))
@@ -121,7 +124,7 @@ async def run(folder: Path, cuts: int, kills: int, sessions: int, seed: int) -> 
             reader.cancel()
         prompts = sum(len(one.sent) for one in runs)
         lines = sum(len(viewer.lines) for one in runs for viewer in one.viewers)
-        report(f"{cuts - kills} cuts, {kills} kills, {prompts} prompts, {lines} lines seen by {len(readers)} viewers")
+        report(f"{cuts} cuts, {kills} kills, {prompts} prompts, {lines} lines seen by {len(readers)} viewers")
         return [problem for one in runs for problem in one.problems()]
 
 
@@ -136,9 +139,10 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--sessions", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--isolation", choices=["task", "process"], default="task")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        problems = asyncio.run(run(Path(folder), given.cuts, given.kills, given.sessions, given.seed))
+        problems = asyncio.run(run(Path(folder), given.cuts, given.kills, given.sessions, given.seed, given.isolation))
     for problem in (*problems, f"{len(problems)} problems"):
         report(problem)
     return 1 if problems else 0

@@ -27,7 +27,7 @@ def test_every_suggestion_is_a_choice_of_its_own() -> None:
     assert [(choice.kind, choice.name) for choice in choices] == [
         ("allow_once", "Allow"),
         ("allow_always", "Always: allow Bash(npm run *) in this project"),
-        ("allow_always", "Always: change to the mode acceptEdits in this session"),
+        ("allow_always", "Always: change to the permission mode acceptEdits in this session"),
         ("reject_once", "Reject"),
         ("reject_always", "Reject Bash(npm run *) in this session"),
     ]

@@ -7,7 +7,8 @@ import gc
 import os
 import signal
 
-from parley.acp.agent import AcpAgent, AgentSettings
+from parley.acp.agent import AcpAgent
+from parley.acp.local_sessions import LocalSessions
 from parley.acp.rpc import PARSE_ERROR, RpcConnection, RpcError
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command
@@ -37,14 +38,14 @@ def serve(given: GivenArgs) -> int:
     gc.enable()  # main() disabled it, but an agent runs for long
     environment = dict(os.environ)
     erase()
-    return asyncio.run(run_agent(AgentSettings(options=given.options, environment=environment, warn=warn)))
+    return asyncio.run(run_agent(LocalSessions(options=given.options, environment=environment, warn=warn)))
 
 
-async def run_agent(settings: AgentSettings) -> int:
+async def run_agent(host: LocalSessions) -> int:
     transport, framer = StdioTransport(), Framer()
     ended_by: list[int] = []
     connection = RpcConnection(transport.write)
-    agent = AcpAgent(connection, settings)
+    agent = AcpAgent(connection, host)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def end(number: int) -> None:

@@ -1,8 +1,4 @@
-"""An editor on a WebSocket: the Agent Client Protocol, one message per frame.
-
-The sessions are those of `parley acp`: tasks of this process, which end with the connection. They are not in the hub,
-so that quotas, tenants, the inbox and `--isolation process` do not apply; the route is for administrators.
-"""
+"""An editor on a WebSocket: the Agent Client Protocol, one message per frame. Its sessions are those of the hub."""
 
 from __future__ import annotations
 
@@ -12,20 +8,20 @@ from contextlib import suppress
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from parley.acp.agent import AcpAgent, AgentSettings
-from parley.acp.rpc import INVALID_PARAMS, RpcConnection, RpcError
+from parley.acp.agent import AcpAgent
+from parley.acp.rpc import RpcConnection
 from parley.gateway.access import Principal, Scope
+from parley.gateway.editor_sessions import HubSessions
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.sockets import admit, receive, refuse
 from parley.gateway.hub import SessionHub
 from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import require
-from parley.protocol.options import parse
 
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 100_000
-"""How many messages may wait for a slow client. One that is slower is disconnected, and its sessions end."""
+"""How many messages may wait for a slow client. One that is slower is disconnected; it can load its sessions again."""
 
 
 async def serve_editor(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
@@ -34,11 +30,7 @@ async def serve_editor(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
     if principal is None:
         return
     try:
-        require(principal, Scope.ADMIN, "/acp")
-        if hub.settings.isolation != "task":
-            raise Refusal(
-                "forbidden", "/acp needs `--isolation task`, because its sessions run in the server's process"
-            )
+        require(principal, Scope.VIEW, "/acp")
         if hub.is_draining:
             raise Refusal("shutting_down", "the server is shutting down")
     except Refusal as refusal:
@@ -51,12 +43,6 @@ async def serve_editor(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
 async def relay(socket: WebSocket, hub: SessionHub, principal: Principal) -> None:
     """Pass messages in both directions."""
     waiting: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING)
-
-    def check_folder(path: str) -> None:
-        try:
-            hub.find_directory(path, principal)
-        except Refusal as refusal:
-            raise RpcError(INVALID_PARAMS, str(refusal)) from None
 
     def write(line: bytes) -> None:
         try:
@@ -75,13 +61,7 @@ async def relay(socket: WebSocket, hub: SessionHub, principal: Principal) -> Non
                 connection.receive(await receive(socket))
 
     connection = RpcConnection(write)
-    settings = AgentSettings(
-        options=parse(hub.settings.argv).options,
-        environment=hub.settings.environment,
-        warn=log.warning,
-        check_folder=check_folder,
-    )
-    agent = AcpAgent(connection, settings)
+    agent = AcpAgent(connection, HubSessions(hub, principal, log.warning))
     reader, writer = asyncio.create_task(read_messages()), asyncio.create_task(write_messages())
     try:
         await asyncio.wait([reader, writer], return_when=asyncio.FIRST_COMPLETED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -78,7 +79,8 @@ class Bash:
             return await start_in_background(wanted, context, note)
         timeout_ms = foreground_timeout_ms(call.timeout, context.environment)
         keep_bytes = min(env_number(context.environment, "BASH_MAX_OUTPUT_LENGTH") or KEPT_BYTES, MOST_KEPT_BYTES)
-        output = CommandOutput(keep_bytes, lambda: context.new_result_file("txt"))
+        watch = None if context.watch_output is None else partial(context.watch_output, reach.call)
+        output = CommandOutput(keep_bytes, lambda: context.new_result_file("txt"), watch)
         done = await run_and_wait(build_order(argv, call, context, reach.call, folder, timeout_ms), context, output)
         if not isinstance(done, Finished):
             return moved_to_background(done, note)

@@ -106,12 +106,16 @@ class OutputRecord:
 class CommandOutput:
     """The start of a command's output, and the file with all of it if it exceeds `keep_bytes`."""
 
-    def __init__(self, keep_bytes: int, spill_to: Callable[[], Path]) -> None:
+    def __init__(
+        self, keep_bytes: int, spill_to: Callable[[], Path], watch: Callable[[bytes], None] | None = None
+    ) -> None:
+        """`watch`: gets all of the output, as it arrives."""
         self.kept = bytearray()
         self.total_bytes = 0
         self.problem = ""
         self._keep_bytes = keep_bytes
         self._spill_to = spill_to
+        self._watch = watch
         self._record: OutputRecord | None = None
 
     @property
@@ -119,6 +123,8 @@ class CommandOutput:
         return self._record.path if self._record is not None else None
 
     def take(self, data: bytes) -> None:
+        if self._watch is not None:
+            self._watch(data)
         self.total_bytes += len(data)
         room = self._keep_bytes - len(self.kept)
         if self._record is None and len(data) > room and not self.problem:
