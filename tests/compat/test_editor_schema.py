@@ -16,7 +16,7 @@ from parley.acp.local_sessions import LocalSessions
 from parley.acp.rpc import RpcConnection
 from parley.protocol.options import CliOptions
 from tests.compat.harness import installed
-from tests.compat.install import LIBRARIES, ACP_TYPESCRIPT
+from tests.compat.install import ACP_TYPESCRIPT, LIBRARIES
 
 DOCS = Path(__file__).parents[2] / "docs"
 SIDES = {"agent": "Methods that editors call:", "client": "Methods that Parley calls:"}
