@@ -52,10 +52,10 @@ class Read:
 
     async def run(self, call: ReadInput, context: Context, reach: Scope) -> ToolOutput:
         path = resolve_path(call.file_path, context)
-        snapshot = context.files.read_cached(path, reach, SHORT_BYTES)
-        if snapshot is not None and is_text(path, snapshot.data):
+        cached = context.files.read_cached(path, reach, SHORT_BYTES)
+        if cached is not None and is_text(path, cached.data):
             # A thread would take longer than this.
-            result, whole = text(path, snapshot.data, call)
+            snapshot, (result, whole) = cached, text(path, cached.data, call)
         else:
             snapshot, result, whole = await run_in_thread(lambda: read_for_model(path, call, context, reach))
         read_tracker.mark_seen(context, snapshot, whole=whole)

@@ -209,7 +209,7 @@ async def test_each_request_has_its_own_headers_and_the_length_of_its_body() -> 
 
 
 async def test_a_body_in_large_and_small_pieces_arrives_whole() -> None:
-    pieces = [b"{", b"a" * 300_000, b"b" * 10, memoryview(bytearray(b"c" * 5_000_000)), b"}"]
+    pieces: list[bytes | memoryview] = [b"{", b"a" * 300_000, b"b" * 10, memoryview(bytearray(b"c" * 5_000_000)), b"}"]
     async with loopback(stream(EVENT)) as server, opened(server.url) as pool:
         async with pool.post(f"{server.url}/", {}, pieces, parse_refusal) as answer:
             assert [batch async for batch in answer.batches()] == [[b"x"], []]
