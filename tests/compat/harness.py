@@ -157,7 +157,7 @@ class ForkServer:
         self._line, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [program, "-B", str(DRIVERS / "fork_server.py"), module],
+                [program, str(DRIVERS / "fork_server.py"), module],
                 env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
                 stdin=theirs.fileno(),
                 start_new_session=True,

@@ -83,7 +83,8 @@ def install(client: Client, *words: str) -> None:
     pip = [sys.executable, "-m", "pip", "--python", str(client.place / client.runs_with)]
     quiet = ["--disable-pip-version-check", "--no-input", "--quiet"]
     patience = ["--retries", "1", "--timeout", "20"]
-    run([*pip, *quiet, "install", *patience, *words])
+    # The drivers import a part of what is installed, and leave the bytecode of that for the next one.
+    run([*pip, *quiet, "install", "--no-compile", *patience, *words])
 
 
 def make_node(client: Client) -> None:

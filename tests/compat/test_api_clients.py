@@ -49,7 +49,7 @@ def told(driver: str, folder: Path, **variables: str) -> Any:
     (folder / "script.toml").write_text(SCRIPT)
     with served("--script", str(folder / "script.toml"), "--fault", FAULTS) as url:
         environment = {name: value.format(url=url) for name, value in variables.items()}
-        stdout, _ = finish([program, "-B", str(DRIVERS / f"{driver}.py")], {"HOME": str(folder), **environment}, folder)
+        stdout, _ = finish([program, str(DRIVERS / f"{driver}.py")], {"HOME": str(folder), **environment}, folder)
     return json.loads(stdout)
 
 
@@ -137,7 +137,7 @@ def test_our_requests_and_events_have_the_types_of_the_openai_package(tmp_path: 
         stdout, _ = finish(command, environment, tmp_path)
         requests = [exchange.body for exchange in server.exchanges]
     (tmp_path / "lines.jsonl").write_text("\n".join([*spelled, *(json.dumps(["request", body]) for body in requests)]))
-    judged, _ = finish([program, "-B", str(DRIVERS / "responses_shapes.py"), "lines.jsonl"], {}, tmp_path)
+    judged, _ = finish([program, str(DRIVERS / "responses_shapes.py"), "lines.jsonl"], {}, tmp_path)
 
     assert stdout == "A dot.\n"
     assert [item["type"] for item in requests[-1]["input"]] == [
