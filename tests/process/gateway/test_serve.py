@@ -180,8 +180,9 @@ async def test_a_turn_that_the_server_did_not_survive_has_a_result(tmp_path: Pat
     async with Server(tmp_path) as server:
         session_id = await server.create()
         async with following(server, session_id, partial=True) as viewer:
-            await server.request("POST", f"/sessions/{session_id}/prompts", {"content": "wait 600\nsay Late."})
-            await viewer.wait_for(lambda: any('"subtype":"init"' in line for _, line in viewer.lines))
+            prompt = 'call Glob {"pattern": "*"}\nwait 600\nsay Late.'
+            await server.request("POST", f"/sessions/{session_id}/prompts", {"content": prompt})
+            await viewer.wait_for(lambda: any(line.startswith('{"type":"assistant"') for _, line in viewer.lines))
             await server.kill()
             await server.start()
             await viewer.wait_for(lambda: bool(viewer.results()))
