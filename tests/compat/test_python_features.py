@@ -64,7 +64,7 @@ def test_a_flag_without_effect_is_a_system_message(stage: Stage) -> None:
     report = stage.run("query", [FIRST], prompt="Hello", options={"extra_args": {"chrome": None}})
 
     [notice] = only(report, "informational")
-    assert notice["data"]["content"] == "option '--chrome' has no effect here"
+    assert notice["data"]["content"] == "option '--chrome' has no effect in this run"
 
 
 def test_a_turn_that_reaches_its_limit_counts_the_call_that_was_not_made(stage: Stage) -> None:

@@ -172,14 +172,14 @@ def test_a_flag_without_effect_says_so(flag: str) -> None:
     from parley.protocol.options import parse
 
     value = ["x"] if BY_FLAG[flag].kind.words in ("one", "many") else []
-    assert parse([flag, *value]).warnings == (f"option '{flag}' has no effect here",)
+    assert parse([flag, *value]).warnings == (f"option '{flag}' has no effect in this run",)
 
 
 def test_flags_without_effect_are_reported_to_the_client(run: Any) -> None:
     argv = ("--output-format", "stream-json", "--verbose", "--ide", "--safe-mode", "--plugin-dir=/x")
     done = run("-p", "--model", "offline", *argv, "--", "say Hi")
 
-    texts = ["option '--ide' has no effect here", "option '--plugin-dir' has no effect with --safe-mode"]
+    texts = ["option '--ide' has no effect in this run", "option '--plugin-dir' has no effect with --safe-mode"]
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["content"] for line in told if line.get("subtype") == "informational"] == texts
     assert all(text in done.stderr for text in texts)
@@ -220,6 +220,6 @@ def test_a_client_is_told_which_flags_have_no_effect(run: Any) -> None:
     notices = [line["content"] for line in told if line.get("subtype") == "informational"]
     assert notices == [
         "unknown option '--new-thing' '1' is ignored",
-        "option '--chrome' has no effect here",
+        "option '--chrome' has no effect in this run",
     ]
     assert done.stderr.splitlines() == notices

@@ -220,7 +220,7 @@ def test_a_flag_without_effect_is_reported_to_the_client_after_the_claim(
     spare.prompt("say Hi.")
 
     told = [line["content"] for line in spare.seen if line.get("subtype") == "informational"]
-    assert told == ["option '--chrome' has no effect here"]
+    assert told == ["option '--chrome' has no effect in this run"]
     assert spare.end() == (0, f"{told[0]}\n")
 
 

@@ -177,7 +177,7 @@ def some_options(draw: st.DrawFn) -> CliOptions:
 
 def told(row: Option[Any], flag: str) -> tuple[str, ...]:
     """The warnings that an option brings along."""
-    return (f"option '{flag}' has no effect here",) if row.field in WITHOUT_EFFECT else ()
+    return (f"option '{flag}' has no effect in this run",) if row.field in WITHOUT_EFFECT else ()
 
 
 # The rows.
@@ -417,7 +417,7 @@ def test_an_option_that_nothing_answers_to_is_a_warning() -> None:
     assert parse(["--chrome", "--rc", "name", "-p"]) == ParsedArgs(
         CliOptions(chrome=True, remote_control="name", print=True),
         (),
-        ("option '--chrome' has no effect here", "option '--rc' has no effect here"),
+        ("option '--chrome' has no effect in this run", "option '--rc' has no effect in this run"),
     )
 
 

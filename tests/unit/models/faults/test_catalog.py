@@ -160,4 +160,4 @@ def test_every_fault_is_in_the_docs_with_its_default() -> None:
 
     for name, row in FAULT_KINDS.items():
         default = "forever" if row.value == FOREVER_SECONDS else f"{row.value:g}"
-        assert found[name] == (f"{row.unit}, {default}" if row.unit else "")
+        assert found[name] == (f"{row.unit}; {default}" if row.unit else "none")

@@ -36,7 +36,7 @@ async def test_a_recording_of_another_conversation_is_reported_at_the_first_requ
     assert await refusal(model, asking(user("Ho"))) == vars(
         ModelError(
             f"recording {tmp_path}/tape.jsonl does not match this conversation: "
-            "messages[0].content[0].text is 'Hi' in the recording and 'Ho' here",
+            "messages[0].content[0].text is 'Hi' in the recording and 'Ho' in this conversation",
             kind="recording_diverged",
         )
     )
@@ -46,7 +46,9 @@ async def test_a_departure_says_at_which_request(tmp_path: Path) -> None:
     model = Replay(recorded(tmp_path, "one", "two"))
     await heard(model, asking(user("one")))
 
-    with pytest.raises(ModelError, match=r"differs from request 2 on: .* is 'two' in the recording and '2' here"):
+    with pytest.raises(
+        ModelError, match=r"differs from request 2 on: .* is 'two' in the recording and '2' in this conversation"
+    ):
         await heard(model, asking(user("2")))
 
 

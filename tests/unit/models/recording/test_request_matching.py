@@ -45,10 +45,13 @@ def test_markers_signatures_and_the_short_form_of_a_text_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("here", "said"),
     [
-        ([user("Ho")], "messages[0].content[0].text is 'Hi' in the recording and 'Ho' here"),
-        ([user("Hi"), user("x")], "messages has 1 items in the recording and 2 here"),
-        ([{"role": "assistant", "content": "Hi"}], "messages[0].role is 'user' in the recording and 'assistant' here"),
-        ([user([])], "messages[0].content has 1 items in the recording and 0 here"),
+        ([user("Ho")], "messages[0].content[0].text is 'Hi' in the recording and 'Ho' in this conversation"),
+        ([user("Hi"), user("x")], "messages has 1 items in the recording and 2 in this conversation"),
+        (
+            [{"role": "assistant", "content": "Hi"}],
+            "messages[0].role is 'user' in the recording and 'assistant' in this conversation",
+        ),
+        ([user([])], "messages[0].content has 1 items in the recording and 0 in this conversation"),
     ],
 )
 def test_a_departure_is_reported_with_its_place(here: list[Any], said: str) -> None:
