@@ -166,9 +166,9 @@ class Viewer:
         self.connection.transport.abort()
         return True
 
-    async def wait_for(self, condition: Any) -> None:
+    async def wait_for(self, condition: Any, seconds: float | None = PATIENCE_SECONDS) -> None:
         """Wait until a condition on the lines holds."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(seconds):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()

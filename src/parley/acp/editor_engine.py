@@ -13,6 +13,7 @@ from parley.sdk.launch.in_process import InProcessEngine
 
 if TYPE_CHECKING:
     from parley.engine.session.config import SessionConfig
+    from parley.workspace.base import Files
 
 Watcher = Callable[[str, bytes], None]
 """Gets what a command writes, with the id of its call."""
@@ -52,7 +53,8 @@ class EditorEngine(InProcessEngine):
                 writes=given.write_text_file,
                 warn=self.warn,
             )
-            workspace = replace(workspace, files=EditorFiles(workspace.files, link))
+            files: Files = EditorFiles(workspace.files, link)
+            workspace = replace(workspace, files=files)
         if self._editor.capabilities.shows_terminals:
             workspace = replace(workspace, watch_output=self._on_output)
         return replace(config, workspace=workspace)

@@ -92,14 +92,22 @@ class EditorFiles:
     def read(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot:
         return self._show(self._disk.read(path, scope, limit_bytes), scope)
 
+    def read_cached(self, path: str, scope: Scope, limit_bytes: int) -> FileSnapshot | None:
+        # The editor must not be waited for on the loop.
+        return None if self._asks(scope) else self._disk.read_cached(path, scope, limit_bytes)
+
     def peek(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
         found = self._disk.peek(path, scope, limit_bytes)
         return None if found is None else self._show(found, scope)
 
+    def _asks(self, scope: Scope) -> bool:
+        """Whether the editor is asked what it has for a file."""
+        return self._editor.reads and bool(scope.call)
+
     def _show(self, found: FileSnapshot, scope: Scope) -> FileSnapshot:
         """A file with the changes that are not saved."""
         text = read_text(found.data) if len(found.data) == found.size <= LARGEST_BYTES else None
-        if text is None or not self._editor.reads or not scope.call:
+        if text is None or not self._asks(scope):
             return found
         shown = self._editor.read(found.path)
         if shown is None or shown in (text, text.replace("\r\n", "\n")):

@@ -51,7 +51,8 @@ class Run:
             self.sent.append(uuid)
             await self._send({"content": content, "uuid": uuid})
             viewer = self.viewers[0]
-            await viewer.wait_for(lambda uuid=uuid, viewer=viewer: uuid in finished(viewer))
+            # Without a limit: on a slow machine, kills may keep a turn from ending for as long as they come.
+            await viewer.wait_for(lambda uuid=uuid, viewer=viewer: uuid in finished(viewer), None)
 
     async def _send(self, body: dict[str, Any]) -> None:
         while True:

@@ -196,3 +196,12 @@ async def test_unsaved_changes_are_not_overwritten_on_disk(file: Path) -> None:
     with pytest.raises(ToolError, match="has unsaved changes in the editor"):
         await editor.write(file, "new\n", await editor.read(file))
     assert file.read_bytes() == b"one\r\ntwo\r\n"
+
+
+async def test_the_editor_is_never_waited_for_on_the_loop(file: Path) -> None:
+    editor = Editor(file.parent)
+    editor.buffers[str(file)] = "unsaved\n"
+
+    assert editor.files.read_cached(str(file), editor.scope, 1 << 16) is None
+    assert editor.files.read_cached(str(file), Scope(folders=(str(file.parent),)), 1 << 16) is not None
+    assert editor.asked == []
