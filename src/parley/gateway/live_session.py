@@ -27,7 +27,7 @@ from uuid import uuid4
 import msgspec
 
 from parley.errors import SessionError, UsageError
-from parley.gateway.access import Principal, Scope, scope_of_request
+from parley.gateway.access import Principal, Scope, runs_without_question, scope_of_request
 from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine
@@ -259,6 +259,9 @@ class LiveSession:
         declares = any(request.get(field) for field in DECLARATIONS)
         if declares and not client.principal.may(Scope.PROMPT):
             raise Refusal("forbidden", "declaring hooks, tools or MCP servers needs the scope 'prompt'")
+        if runs_without_question(request) and not client.principal.may(Scope.APPROVE):
+            text = "hooks, plugins, and agents with hooks, MCP servers or a permission mode need the scope 'approve'"
+            raise Refusal("forbidden", text)
         if not client.principal.may(Scope.PROMPT) or (self._owner not in (None, client) and not declares):
             return {"subtype": "initialize"}
         if declares and self._owner not in (None, client) and self._owner.principal.name != client.principal.name:
