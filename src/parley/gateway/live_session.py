@@ -36,6 +36,7 @@ from parley.gateway.metrics import Metrics
 from parley.gateway.questions import EXPIRED, Questions, read_behavior
 from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
+from parley.gateway.reply_secrets import without_secrets
 from parley.gateway.subscriber import Batch, Numbered, Subscriber
 from parley.protocol.base import UNSET, Json, Struct, encode
 from parley.protocol.messages.occasional import WorkerShuttingDown
@@ -247,7 +248,7 @@ class LiveSession:
         asked = head.request_id
 
         def reply(response: bytes) -> None:
-            client.send(response)
+            client.send(self._filter_reply(client.principal, request["subtype"], response))
             if self._owner is client and request["subtype"] == "initialize":
                 for waiting in self._callbacks.values():
                     client.subscriber.send(waiting)
@@ -293,7 +294,7 @@ class LiveSession:
 
         def resolve(line: bytes) -> None:
             if not reply.done():
-                reply.set_result(line)
+                reply.set_result(self._filter_reply(principal, request["subtype"], line))
 
         self._send_request(request, resolve, "", uuid4().hex)
         return reply
@@ -594,6 +595,9 @@ class LiveSession:
         self._check(principal, scope)
         if scope is not Scope.VIEW:
             self._services.audit.write("control", principal, session=self.id, request=request["subtype"])
+
+    def _filter_reply(self, principal: Principal, subtype: str, line: bytes) -> bytes:
+        return line if principal.may(Scope.APPROVE) else without_secrets(subtype, line)
 
     def _check(self, principal: Principal, scope: Scope) -> None:
         if not principal.may(scope):

@@ -86,6 +86,33 @@ async def test_requests_that_are_not_known_to_be_harmless_need_approve(tmp_path:
         assert (status, reply["error"]["code"]) == (403, "forbidden")
 
 
+async def test_only_an_approver_sees_what_the_operator_has_configured(tmp_path: Path) -> None:
+    settings = {
+        "env": {"SERVICE_KEY": "secret-1"},
+        "mcpServers": {
+            "local": {"command": "false", "args": ["--key", "secret-2"]},
+            "remote": {"type": "http", "url": "http://user:secret-3@127.0.0.1:1/?key=secret-4"},
+        },
+    }
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "settings.json").write_text(json.dumps(settings))
+    async with Server(tmp_path) as server:
+        tokens = {scope: await make_token(server, scope) for scope in ("view", "prompt", "approve")}
+        session = await server.create()
+        for scope, token in tokens.items():
+            socket = await server.connect(f"/sessions/{session}/ws", token)
+            for subtype in ("get_settings", "mcp_status"):
+                _, reply = await server.request("POST", f"/sessions/{session}/control", {"subtype": subtype}, token)
+                await socket.send(control(subtype, subtype=subtype))
+                answers = reply["response"], (await read_reply(socket))["response"]
+                for answer in answers:
+                    assert ("secret-" in json.dumps(answer)) == (scope == "approve")
+                    if subtype == "get_settings":
+                        assert answer["applied"]["model"] == "offline"
+                    else:
+                        assert [server["name"] for server in answer["mcpServers"]] == ["local", "remote"]
+
+
 def control(request_id: str, **request: Any) -> str:
     return json.dumps({"type": "control_request", "request_id": request_id, "request": request}) + "\n"
 
