@@ -219,8 +219,9 @@ class SessionHub:
             raise Refusal("quota_exceeded", f"the token {principal.name!r} has reached its limit of {most} sessions")
 
     def _admit(self, live: LiveSession) -> None:
-        """Raises Refusal if a session may not take a prompt now."""
+        """Raises Refusal or SessionError if a session may not take a prompt now."""
         self._check_draining()
+        self._check_current(live)
         row = self.database.row("SELECT creator FROM sessions WHERE id=?", live.id)
         if row is None:
             raise Refusal("unknown_session", f"there is no session {live.id!r}")
@@ -237,6 +238,11 @@ class SessionHub:
                 text = f"the token {creator!r} has reached its limit of {quotas.concurrent_turns} turns at a time"
                 raise Refusal("quota_exceeded", text)
 
+    def _check_current(self, live: LiveSession) -> None:
+        """Raises SessionError if a session was unloaded while something for it arrived: it may be loaded again."""
+        if self._sessions.get(live.id) is not live:
+            raise SessionError("the session was unloaded meanwhile; send this again")
+
     def _check_draining(self) -> None:
         if self.is_draining:
             raise Refusal("shutting_down", "the server is shutting down; connect again to continue")
@@ -246,6 +252,7 @@ class SessionHub:
     def _load(self, live: LiveSession) -> Engine:
         """Start the engine of a session, and let it continue where an earlier one was killed. Raises SessionError."""
         self._check_draining()
+        self._check_current(live)
         row = self.database.row("SELECT * FROM sessions WHERE id=?", live.id)
         if row is None:
             raise Refusal("unknown_session", f"there is no session {live.id!r}")
