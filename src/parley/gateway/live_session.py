@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import uuid4
 
@@ -146,6 +146,10 @@ class LiveSession:
         """The client that declared callbacks."""
         self._callbacks: dict[str, bytes] = {}
         """The open requests to the owner."""
+        self._held: list[bytes] | None = None
+        """What arrived while the engine is being unloaded, for the next one; None if it is not."""
+        self._asked_before: frozenset[str] = frozenset()
+        """The requests that were open when unloading began."""
         self._own_uuids: set[str] = set()
         """The ids that we gave to prompts without one."""
         self._subscribers: list[Subscriber] = []
@@ -378,6 +382,11 @@ class LiveSession:
         if not isinstance(message.get("message"), dict):
             raise Refusal("invalid_line", "a prompt needs the field `message`: an object with the content")
         self._admit(self)
+        self.ensure_loaded()  # before the prompt is recorded: a refused one may be sent again
+        if has_only_tool_results(message["message"]):  # part of a turn that runs, and not a prompt with a result
+            self._publish(line, sender)
+            self._write(line)
+            return uuid
         self._services.audit.write("prompt", principal, session=self.id, uuid=uuid)
         if not self._database.change(
             "INSERT OR IGNORE INTO prompts (session, uuid, line) VALUES (?, ?, ?)", self.id, uuid, line
@@ -421,7 +430,18 @@ class LiveSession:
         return self.engine
 
     def _write(self, line: bytes) -> None:
-        self.ensure_loaded().write(line + b"\n")
+        if self._held is not None:
+            self._held.append(line)
+        else:
+            self.ensure_loaded().write(line + b"\n")
+
+    def unload(self, engine: Engine) -> Awaitable[None]:
+        """End the engine; the result waits until it has ended. If something arrives meanwhile, another one is started.
+
+        What arrives is kept from the moment of the call, before the engine is told.
+        """
+        self._held, self._asked_before = [], frozenset(self._requests)
+        return engine.close()
 
     def on_lines(self, data: bytes) -> None:
         """Handle lines of the engine."""
@@ -509,14 +529,32 @@ class LiveSession:
         """The engine has ended. What still waits for it gets an error."""
         self.engine, self.state = None, "idle"
         reason = errors.strip().rpartition("\n")[2] or "the engine of the session has ended"
-        requests, self._requests = self._requests, {}
-        for key, pending in requests.items():
-            failure = {"subtype": "error", "request_id": key, "error": reason, "error_code": "engine_ended"}
-            pending.send(msgspec.json.encode({"type": "control_response", "response": failure}))
+        held, self._held = self._held, None
+        self._fail_requests(reason, self._asked_before if held else frozenset(self._requests))
         self._callbacks.clear()
         self.questions.withdraw_all(self.id)
-        self.fail_prompts(reason)
         self._database.change("UPDATE sessions SET is_loaded=0 WHERE id=?", self.id)
+        if held:
+            self._write_again(held)
+        else:
+            self.fail_prompts(reason)
+
+    def _write_again(self, held: list[bytes]) -> None:
+        """Start the next engine with what the last one did not read."""
+        try:
+            for line in held:
+                self._write(line)
+        except Refusal as refusal:  # the server is shutting down: its prompts run after the restart
+            self._fail_requests(str(refusal), frozenset(self._requests))
+        except (SessionError, UsageError) as exc:
+            self._fail_requests(str(exc), frozenset(self._requests))
+            self.fail_prompts(str(exc))
+
+    def _fail_requests(self, reason: str, keys: frozenset[str]) -> None:
+        for key in keys:
+            if (pending := self._requests.pop(key, None)) is not None:
+                failure = {"subtype": "error", "request_id": key, "error": reason, "error_code": "engine_ended"}
+                pending.send(msgspec.json.encode({"type": "control_response", "response": failure}))
 
     def fail_prompts(self, reason: str, uuids: list[str] | None = None) -> None:
         """End the turns of prompts, by default of all that are unfinished."""
@@ -602,6 +640,16 @@ class LiveSession:
     def _check(self, principal: Principal, scope: Scope) -> None:
         if not principal.may(scope):
             raise Refusal("forbidden", f"the token {principal.name!r} does not have the scope '{scope}'")
+
+
+def has_only_tool_results(content: Json) -> bool:
+    """Whether a message of the client only answers calls of the tools that it declared."""
+    blocks = content.get("content")
+    return (
+        isinstance(blocks, list)
+        and bool(blocks)
+        and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks)
+    )
 
 
 def make_failure(reason: str, session_id: str, uuids: list[str]) -> bytes:
