@@ -7,6 +7,7 @@ and no client is connected. An evicted session costs nothing but its files.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -83,6 +84,7 @@ class SessionHub:
             (settings.state / "lines").mkdir(mode=0o700, exist_ok=True)
         except OSError as exc:
             raise SessionError(f"cannot create {settings.state}: {exc.strerror}") from None
+        self._lock = lock_folder(settings.state)
         self.database = Database(settings.state / "gateway.db")
         self.questions = Questions(self.database, settings.question_seconds)
         self.audit = AuditLog(settings.state / "audit.jsonl")
@@ -394,6 +396,22 @@ class SessionHub:
         for live in self._sessions.values():
             live.log.close()
         self.database.close()
+        os.close(self._lock)
+
+
+def lock_folder(folder: Path) -> int:
+    """A descriptor that keeps other servers out for as long as it is open. Raises SessionError."""
+    path = folder / "lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        raise SessionError(f"cannot open {path}: {exc.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise SessionError(f"another server uses {folder}; stop it, or use another --state") from None
+    return lock
 
 
 def listed_uuids(message: Json) -> list[str]:

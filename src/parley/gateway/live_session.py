@@ -50,6 +50,7 @@ CALLBACKS = frozenset({"hook_callback", "mcp_message"})
 """Requests that only the client can answer that declared the callback or the server."""
 DECLARATIONS = frozenset({"hooks", "sdkMcpServers", "sdkMcpServerConfigs", "sdkMcpServerManifests", "clientTools"})
 """The fields of `initialize` by which a client promises to answer requests."""
+BEHAVIORS = frozenset({"allow", "deny", "accept", "decline", "cancel"})
 STATES = frozenset({"idle", "running", "requires_action"})
 
 
@@ -360,7 +361,8 @@ class LiveSession:
         else:
             self.engine.write(line + b"\n")
         behavior = read_behavior(line)
-        self._services.metrics.count("parley_decisions_total", behavior=behavior or "other")
+        label = behavior if behavior in BEHAVIORS else "other"
+        self._services.metrics.count("parley_decisions_total", behavior=label)
         self._publish_own("question_decided", request_id=request_id, decided_by=who, behavior=behavior)
         withdrawn = msgspec.json.encode({"type": "control_cancel_request", "request_id": request_id})
         for client in self.clients:
