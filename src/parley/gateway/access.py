@@ -88,6 +88,7 @@ AGENT_FIELDS = frozenset(
     }
 )
 """The fields of an agent in `initialize` that run nothing without a question."""
+USER_SETTINGS = "userSettings"
 ASKING_MODES = frozenset({"default", "plan", "dontAsk"})
 """Permission modes in which nothing runs that an approver would have been asked about."""
 
@@ -137,6 +138,15 @@ def scope_of_request(subtype: str, mode: object) -> Scope:
     if subtype in PROMPTING or (subtype == "set_permission_mode" and asks(mode)):
         return Scope.PROMPT
     return Scope.APPROVE
+
+
+def changes_user_settings(value: object) -> bool:
+    """Whether a reply or a request changes the settings of the operator, which all sessions of all tenants have."""
+    if isinstance(value, dict):
+        return USER_SETTINGS in (value.get("destination"), value.get("source")) or any(
+            map(changes_user_settings, value.values())
+        )
+    return isinstance(value, list) and any(map(changes_user_settings, value))
 
 
 def asks(mode: object) -> bool:

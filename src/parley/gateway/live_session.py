@@ -27,7 +27,13 @@ from uuid import uuid4
 import msgspec
 
 from parley.errors import SessionError, UsageError
-from parley.gateway.access import Principal, Scope, runs_without_question, scope_of_request
+from parley.gateway.access import (
+    Principal,
+    Scope,
+    changes_user_settings,
+    runs_without_question,
+    scope_of_request,
+)
 from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine
@@ -324,6 +330,7 @@ class LiveSession:
         if request_id in self._callbacks:
             if client is not self._owner:
                 raise Refusal("forbidden", "only the client that declared this callback can answer the request")
+            self._check_settings(client.principal, response)
             del self._callbacks[request_id]
             self._write(line)
         elif response.get("subtype") == "error":
@@ -336,6 +343,7 @@ class LiveSession:
     def answer(self, principal: Principal, request_id: str, line: bytes, sender: Client | None = None) -> None:
         """Decide a question. Raises Refusal if somebody else has decided it before."""
         self._check(principal, Scope.APPROVE)
+        self._check_settings(principal, msgspec.json.decode(line).get("response"))
         self._services.audit.write(
             "answer", principal, session=self.id, request_id=request_id, decision=read_behavior(line)
         )
@@ -633,8 +641,15 @@ class LiveSession:
         """Raises Refusal if the request needs another scope."""
         scope = scope_of_request(request["subtype"], request.get("mode"))
         self._check(principal, scope)
+        if request["subtype"] == "update_settings":
+            self._check_settings(principal, request)
         if scope is not Scope.VIEW:
             self._services.audit.write("control", principal, session=self.id, request=request["subtype"])
+
+    def _check_settings(self, principal: Principal, sent: object) -> None:
+        if not principal.may(Scope.ADMIN) and changes_user_settings(sent):
+            text = "'userSettings' applies to the sessions of all tenants and needs the scope 'admin'; use 'session'"
+            raise Refusal("forbidden", text)
 
     def _filter_reply(self, principal: Principal, subtype: str, line: bytes) -> bytes:
         return line if principal.may(Scope.APPROVE) else without_secrets(subtype, line)

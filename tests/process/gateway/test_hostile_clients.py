@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,14 @@ async def test_the_audit_log_keeps_the_start_of_a_long_value(tmp_path: Path) -> 
     hub.audit.write("control", SERVER, request="x" * 1_000_000)
     hub.close()
     assert len(json.loads((tmp_path / "audit.jsonl").read_text())["request"]) == 1000
+
+
+@pytest.mark.parametrize("model", ["scripted:pipe", "replay:pipe", "scripted:/dev/zero", "replay:/dev/zero"])
+async def test_a_model_that_is_no_file_does_not_stop_the_server(tmp_path: Path, model: str) -> None:
+    async with Server(tmp_path) as server:
+        os.mkfifo(server.root / "pipe")
+        session = await server.create()
+        body = {"subtype": "set_model", "model": model}
+        status, reply = await server.request("POST", f"/sessions/{session}/control", body)
+        assert status == 400
+        assert "not a regular file" in reply["error"]["message"]

@@ -113,6 +113,30 @@ async def test_only_an_approver_sees_what_the_operator_has_configured(tmp_path: 
                         assert [server["name"] for server in answer["mcpServers"]] == ["local", "remote"]
 
 
+async def test_an_approver_of_one_tenant_changes_nothing_for_all(tmp_path: Path) -> None:
+    rule = {"type": "addRules", "rules": [{"toolName": "Bash"}], "behavior": "allow", "destination": "userSettings"}
+    async with Server(tmp_path) as server:
+        token = await make_token(server, "create", "prompt", "approve", tenant="acme")
+        socket = await server.connect("/ws", token)
+        content = 'call Bash {"command": "touch made", "description": "Make a file"}'
+        await socket.send(json.dumps({"type": "user", "message": {"role": "user", "content": content}}) + "\n")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (line := json.loads(await socket.recv()))["type"] != "control_request":
+                pass
+        answer = {"behavior": "allow", "updatedInput": line["request"]["input"], "updatedPermissions": [rule]}
+        path = f"/questions/{(await server.request('GET', '/questions'))[1]['questions'][0]['session']}/{line['request_id']}"
+        status, reply = await server.request("POST", f"{path}/answer", answer, token)
+        assert (status, reply["error"]["code"]) == (403, "forbidden")
+        response = {"subtype": "success", "request_id": line["request_id"], "response": answer}
+        await socket.send(json.dumps({"type": "control_response", "response": response}) + "\n")
+        await socket.send(control("r1", subtype="update_settings", source="userSettings", settings={"model": "x"}))
+        assert (await read_reply(socket))["error_code"] == "forbidden"
+        assert not (tmp_path / "config" / "settings.json").exists()
+        # The question is still open, and a rule for the session is the tenant's own.
+        answer["updatedPermissions"] = [{**rule, "destination": "session"}]
+        assert (await server.request("POST", f"{path}/answer", answer, token))[0] == 200
+
+
 def control(request_id: str, **request: Any) -> str:
     return json.dumps({"type": "control_request", "request_id": request_id, "request": request}) + "\n"
 
