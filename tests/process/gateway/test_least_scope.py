@@ -124,7 +124,8 @@ async def test_an_approver_of_one_tenant_changes_nothing_for_all(tmp_path: Path)
             while (line := json.loads(await socket.recv()))["type"] != "control_request":
                 pass
         answer = {"behavior": "allow", "updatedInput": line["request"]["input"], "updatedPermissions": [rule]}
-        path = f"/questions/{(await server.request('GET', '/questions'))[1]['questions'][0]['session']}/{line['request_id']}"
+        _, listed = await server.request("GET", "/questions")
+        path = f"/questions/{listed['questions'][0]['session']}/{line['request_id']}"
         status, reply = await server.request("POST", f"{path}/answer", answer, token)
         assert (status, reply["error"]["code"]) == (403, "forbidden")
         response = {"subtype": "success", "request_id": line["request_id"], "response": answer}

@@ -18,7 +18,10 @@ from tests.helpers.gateway import PATIENCE_SECONDS, Server
 
 async def wait_until_unloaded(server: Server, session_id: str) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while (await server.request("GET", f"/sessions/{session_id}"))[1]["last_line"] is not None:
+        while True:
+            _, info = await server.request("GET", f"/sessions/{session_id}")
+            if info["last_line"] is None:
+                return
             await asyncio.sleep(0.05)
 
 
