@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from parley.protocol.base import Struct
+from parley.protocol.base import Json, Struct
 
 
 class Scope(StrEnum):
@@ -26,7 +26,6 @@ VIEWING = frozenset(
     {
         "get_binary_version",
         "get_context_usage",
-        "get_hooks_listing",
         "get_plan",
         "get_session_cost",
         "get_settings",
@@ -40,17 +39,56 @@ VIEWING = frozenset(
     }
 )
 """Control requests that change nothing and read nothing but the session. A viewer's `initialize` declares nothing."""
-DECIDING = frozenset(
+PROMPTING = frozenset(
     {
-        "apply_flag_settings",
-        "mcp_set_servers",
-        "register_repo_root",
-        "set_cwd",
-        "set_mcp_permission_mode_override",
-        "update_settings",
+        "background_tasks",
+        "cancel_async_message",
+        "end_session",
+        "export_conversation",
+        "file_suggestions",
+        "generate_session_title",
+        "get_memory_dialog",
+        "get_sandbox_dialog",
+        "get_skills_dialog",
+        "interrupt",
+        "mcp_message",
+        "mcp_read_resource",
+        "mcp_reconnect",
+        "read_file",
+        "reload_output_styles",
+        "reload_skills",
+        "rename_session",
+        "rewind_files",
+        "seed_read_state",
+        "set_color",
+        "set_has_subscribers",
+        "set_max_thinking_tokens",
+        "set_model",
+        "set_prompt_suggestions_paused",
+        "side_question",
+        "stop_task",
     }
 )
-"""Control requests that change what runs without a question."""
+"""Control requests that run nothing without a question. All others need the scope 'approve'."""
+AGENT_FIELDS = frozenset(
+    {
+        "autoCompactWindow",
+        "background",
+        "criticalSystemReminder_EXPERIMENTAL",
+        "description",
+        "disallowedTools",
+        "effort",
+        "initialPrompt",
+        "maxTurns",
+        "model",
+        "omitClaudeMd",
+        "prompt",
+        "skills",
+        "tools",
+    }
+)
+"""The fields of an agent in `initialize` that run nothing without a question."""
+USER_SETTINGS = "userSettings"
 ASKING_MODES = frozenset({"default", "plan", "dontAsk"})
 """Permission modes in which nothing runs that an approver would have been asked about."""
 
@@ -97,6 +135,42 @@ def scope_of_request(subtype: str, mode: object) -> Scope:
     """What a control request needs. `mode`: the `mode` of set_permission_mode."""
     if subtype in VIEWING:
         return Scope.VIEW
-    if subtype in DECIDING or (subtype == "set_permission_mode" and mode not in ASKING_MODES):
-        return Scope.APPROVE
-    return Scope.PROMPT
+    if subtype in PROMPTING or (subtype == "set_permission_mode" and asks(mode)):
+        return Scope.PROMPT
+    return Scope.APPROVE
+
+
+def changes_user_settings(value: object) -> bool:
+    """Whether a reply or a request changes the settings of the operator, which all sessions of all tenants have."""
+    if isinstance(value, dict):
+        return USER_SETTINGS in (value.get("destination"), value.get("source")) or any(
+            map(changes_user_settings, value.values())
+        )
+    return isinstance(value, list) and any(map(changes_user_settings, value))
+
+
+def asks(mode: object) -> bool:
+    return isinstance(mode, str) and mode in ASKING_MODES
+
+
+def runs_without_question(request: Json) -> bool:
+    """Whether an `initialize` can run or allow something that an approver is not asked about.
+
+    Hooks decide about calls. The hooks and MCP servers of an agent are commands.
+    """
+    agents = request.get("agents")
+    listed = agents.values() if isinstance(agents, dict) else ()
+    return any(request.get(field) for field in ("hooks", "plugins", "managedSettings")) or any(
+        any(not is_harmless(field, value) for field, value in agent.items())
+        for agent in listed
+        if isinstance(agent, dict)
+    )
+
+
+def is_harmless(field: str, value: object) -> bool:
+    """Whether a field of an agent runs nothing without a question."""
+    if field == "permissionMode":
+        return value is None or asks(value)
+    if field == "mcpServers":  # names of servers that the session has
+        return not isinstance(value, list) or all(isinstance(server, str) for server in value)
+    return field in AGENT_FIELDS or not value

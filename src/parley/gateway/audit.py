@@ -17,6 +17,9 @@ import msgspec
 from parley.errors import SessionError
 from parley.gateway.access import Principal
 
+MAX_CHARS = 1000
+"""How much of a value that a client has chosen is recorded."""
+
 
 class AuditLog:
     def __init__(self, path: Path) -> None:
@@ -29,9 +32,12 @@ class AuditLog:
 
     def write(self, act: str, principal: Principal, **details: Any) -> None:
         """Record an act before it has an effect. Raises SessionError."""
+        details = {key: value[:MAX_CHARS] if isinstance(value, str) else value for key, value in details.items()}
         line = {"at": time.time(), "who": principal.name, "tenant": principal.tenant, "act": act, **details}
+        data = msgspec.json.encode(line) + b"\n"
         try:
-            os.write(self._file, msgspec.json.encode(line) + b"\n")
+            if os.write(self._file, data) != len(data):
+                raise OSError(None, "the device is full")
         except OSError as exc:
             raise SessionError(f"cannot write {self._path}: {exc.strerror}") from None
 

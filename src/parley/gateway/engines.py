@@ -159,7 +159,10 @@ class EngineProcess:
             errors = await self._serve()
         except OSError as exc:
             errors = f"cannot start the engine process: {exc}"
+        except Exception as exc:  # a line that the gateway cannot handle
+            errors = f"internal error: {type(exc).__name__}: {exc}"
         finally:
+            self._signal(signal.SIGKILL)  # nobody reads its lines any more
             if not self._is_killed:
                 self._start.on_end(errors)
 

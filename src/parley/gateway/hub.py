@@ -7,6 +7,7 @@ and no client is connected. An evicted session costs nothing but its files.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from uuid import uuid4
 
 import msgspec
 
-from parley.errors import SessionError
+from parley.errors import SessionError, UsageError
 from parley.gateway.access import Principal, Quotas, Scope
 from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
@@ -84,6 +85,7 @@ class SessionHub:
             (settings.state / "lines").mkdir(mode=0o700, exist_ok=True)
         except OSError as exc:
             raise SessionError(f"cannot create {settings.state}: {exc.strerror}") from None
+        self._lock = lock_folder(settings.state)
         self.database = Database(settings.state / "gateway.db")
         self.questions = Questions(self.database, settings.question_seconds)
         self.audit = AuditLog(settings.state / "audit.jsonl")
@@ -94,6 +96,8 @@ class SessionHub:
         self.is_draining = False
         self._services = Services(self.database, self.questions, self.audit, self.spending, self.metrics)
         self._sessions: dict[str, LiveSession] = {}
+        self._deleted: set[str] = set()
+        """Sessions whose engines are being stopped."""
 
     # Sessions.
 
@@ -170,16 +174,21 @@ class SessionHub:
         require(principal, Scope.CREATE, "deleting a session")
         self._row(principal, session_id)
         self.audit.write("delete", principal, session=session_id)
-        live = self._sessions.pop(session_id, None)
-        if live is not None:
-            if live.engine is not None:
+        self._deleted.add(session_id)
+        try:
+            live = self._sessions.get(session_id)
+            if live is not None and live.engine is not None:
                 live.engine.stop()
                 await live.engine.close()
+            self.database.change("DELETE FROM sessions WHERE id=?", session_id)
+        finally:
+            self._deleted.discard(session_id)
+        self._log_path(session_id).unlink(missing_ok=True)
+        if live is not None:
+            self._sessions.pop(session_id, None)
             for client in list(live.clients):
                 live.detach(client)
             live.log.close()
-        self.database.change("DELETE FROM sessions WHERE id=?", session_id)
-        self._log_path(session_id).unlink(missing_ok=True)
 
     def _describe(self, row: Row) -> SessionInfo:
         live = self._sessions.get(row["id"])
@@ -207,7 +216,7 @@ class SessionHub:
             " FROM sessions WHERE id=?",
             session_id,
         )
-        if row is None or not principal.may_see(row["tenant"]):
+        if row is None or not principal.may_see(row["tenant"]) or session_id in self._deleted:
             raise Refusal("unknown_session", f"there is no session {session_id!r}")
         return row
 
@@ -238,8 +247,9 @@ class SessionHub:
             raise Refusal("quota_exceeded", f"the token {principal.name!r} has reached its limit of {most} sessions")
 
     def _admit(self, live: LiveSession) -> None:
-        """Raises Refusal if a session may not take a prompt now."""
+        """Raises Refusal or SessionError if a session may not take a prompt now."""
         self._check_draining()
+        self._check_current(live)
         row = self.database.row("SELECT creator FROM sessions WHERE id=?", live.id)
         if row is None:
             raise Refusal("unknown_session", f"there is no session {live.id!r}")
@@ -256,6 +266,13 @@ class SessionHub:
                 text = f"the token {creator!r} has reached its limit of {quotas.concurrent_turns} turns at a time"
                 raise Refusal("quota_exceeded", text)
 
+    def _check_current(self, live: LiveSession) -> None:
+        """Raises SessionError if a session was unloaded while something for it arrived, Refusal if it is deleted."""
+        if live.id in self._deleted:
+            raise Refusal("unknown_session", f"there is no session {live.id!r}")
+        if self._sessions.get(live.id) is not live:
+            raise SessionError("the session was unloaded meanwhile; send this again")
+
     def _check_draining(self) -> None:
         if self.is_draining:
             raise Refusal("shutting_down", "the server is shutting down; connect again to continue")
@@ -265,6 +282,7 @@ class SessionHub:
     def _load(self, live: LiveSession) -> Engine:
         """Start the engine of a session, and let it continue where an earlier one was killed. Raises SessionError."""
         self._check_draining()
+        self._check_current(live)
         row = self.database.row("SELECT * FROM sessions WHERE id=?", live.id)
         if row is None:
             raise Refusal("unknown_session", f"there is no session {live.id!r}")
@@ -295,7 +313,7 @@ class SessionHub:
         If the last engine was killed, the messages that it did not send are published now, and the turn that it
         cannot continue is ended.
         """
-        from parley.gateway.transcript import missing_lines, open_transcript
+        from parley.gateway.transcript import logged_uuids, missing_lines, open_transcript
 
         entries = open_transcript(start, row["engine_id"])
         waiting = live.unfinished_prompts()
@@ -308,39 +326,51 @@ class SessionHub:
         started = [uuid for uuid, _ in live.unfinished_prompts() if uuid in known]
         if started and not waits_for_answer(stored):
             live.fail_prompts("the server stopped during this turn", started)
-        return entries is not None, [line for uuid, line in live.unfinished_prompts() if uuid not in known]
+        unsent = [(uuid, line) for uuid, line in live.unfinished_prompts() if uuid not in known]
+        logged = logged_uuids(live.log) if unsent else set()
+        for uuid, line in unsent:
+            if uuid not in logged:  # the process died between recording the prompt and showing it
+                live.publish_missing(line)
+        return entries is not None, [line for _, line in unsent]
 
-    def load_interrupted(self) -> None:
-        """Load the sessions that were busy when the server was killed, so that their turns end."""
-        for row in self.database.rows(
-            "SELECT id FROM sessions WHERE is_loaded=1"
-            " AND EXISTS (SELECT 1 FROM prompts WHERE session=sessions.id AND line IS NOT NULL)"
-        ):
-            self.get(SERVER, row["id"]).ensure_loaded()
+    def load_interrupted(self, report: Callable[[str], None]) -> None:
+        """Load the sessions with unfinished prompts, so that they run or end. The server was stopped or killed."""
+        for row in self.database.rows("SELECT DISTINCT session FROM prompts WHERE line IS NOT NULL"):
+            try:
+                self.get(SERVER, row["session"]).ensure_loaded()
+            except (Refusal, SessionError, UsageError) as exc:
+                report(f"cannot load the session {row['session']}: {exc}")
 
     async def evict_idle(self) -> None:
         """Unload sessions that are not used."""
         now = time.monotonic()
-        for session_id, live in list(self._sessions.items()):
-            is_idle = not live.clients and now - live.used_at > self.settings.idle_seconds
-            if not is_idle or live.state != "idle" or live.is_busy:
-                continue
-            engine = live.engine
-            if engine is not None:
-                await engine.close()
-            if not live.clients and live.engine is None:
-                self._sessions.pop(session_id, None)
+        idle = [
+            live
+            for live in self._sessions.values()
+            if not live.clients and now - live.used_at > self.settings.idle_seconds
+            if live.state == "idle" and not live.is_busy
+        ]
+        await asyncio.gather(*(live.unload(live.engine) for live in idle if live.engine is not None))
+        for live in idle:
+            if not live.clients and live.engine is None and self._sessions.get(live.id) is live:
+                del self._sessions[live.id]
                 live.log.close()
 
-    def expire_questions(self) -> None:
-        """Deny the questions whose time is over."""
+    async def expire_questions(self) -> None:
+        """Deny the questions whose time is over. Raises what the last one failed with."""
+        problem: Exception | None = None
         for question in self.questions.list_expired():
             denial: Json = {"behavior": "deny", "message": DENIAL}
             if question.kind != "can_use_tool":
                 denial = {"action": "cancel"}
             response = {"subtype": "success", "request_id": question.request_id, "response": denial}
             line = msgspec.json.encode({"type": "control_response", "response": response})
-            self.get(SERVER, question.session).expire(question.request_id, line)
+            try:
+                self.get(SERVER, question.session).expire(question.request_id, line)
+            except (Refusal, SessionError, UsageError) as exc:
+                problem = exc
+        if problem is not None:
+            raise problem
 
     async def drain(self, seconds: float) -> None:
         """Stop: no new turns, running ones get time to finish. A session that waits for an answer stays as it is."""
@@ -353,15 +383,17 @@ class SessionHub:
             if time.monotonic() > deadline:
                 break
             await asyncio.sleep(0.05)
-        for live in loaded:
-            engine = live.engine
-            if engine is None:
-                continue
-            if live.state == "requires_action":
-                await engine.kill()
-            else:
-                engine.stop()
-                await engine.close()
+        await asyncio.gather(*(self._end(live) for live in loaded))
+
+    async def _end(self, live: LiveSession) -> None:
+        engine = live.engine
+        if engine is None:
+            return
+        if live.state == "requires_action":
+            await engine.kill()
+        else:
+            engine.stop()
+            await engine.close()
 
     def gauges(self) -> list[tuple[str, str, float]]:
         """What `/metrics` shows of the present."""
@@ -383,6 +415,22 @@ class SessionHub:
         for live in self._sessions.values():
             live.log.close()
         self.database.close()
+        os.close(self._lock)
+
+
+def lock_folder(folder: Path) -> int:
+    """A descriptor that keeps other servers out for as long as it is open. Raises SessionError."""
+    path = folder / "lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        raise SessionError(f"cannot open {path}: {exc.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise SessionError(f"another server uses {folder}; stop it, or use another --state") from None
+    return lock
 
 
 def listed_uuids(message: Json) -> list[str]:

@@ -93,4 +93,7 @@ class LineLog:
         return found
 
     def close(self) -> None:
-        os.close(self._file)
+        """A later use fails, and does not reach the file that gets this descriptor next."""
+        descriptor, self._file = self._file, -1
+        if descriptor >= 0:
+            os.close(descriptor)

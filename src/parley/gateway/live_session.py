@@ -20,14 +20,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
 from parley.errors import SessionError, UsageError
-from parley.gateway.access import Principal, Scope, scope_of_request
+from parley.gateway.access import (
+    Principal,
+    Scope,
+    changes_user_settings,
+    runs_without_question,
+    scope_of_request,
+)
 from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine
@@ -36,6 +42,7 @@ from parley.gateway.metrics import Metrics
 from parley.gateway.questions import EXPIRED, Questions, read_behavior
 from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
+from parley.gateway.reply_secrets import without_secrets
 from parley.gateway.subscriber import Batch, Numbered, Subscriber
 from parley.protocol.base import UNSET, Json, Struct, encode
 from parley.protocol.messages.occasional import WorkerShuttingDown
@@ -49,6 +56,7 @@ CALLBACKS = frozenset({"hook_callback", "mcp_message"})
 """Requests that only the client can answer that declared the callback or the server."""
 DECLARATIONS = frozenset({"hooks", "sdkMcpServers", "sdkMcpServerConfigs", "sdkMcpServerManifests", "clientTools"})
 """The fields of `initialize` by which a client promises to answer requests."""
+BEHAVIORS = frozenset({"allow", "deny", "accept", "decline", "cancel"})
 STATES = frozenset({"idle", "running", "requires_action"})
 
 
@@ -145,6 +153,10 @@ class LiveSession:
         """The client that declared callbacks."""
         self._callbacks: dict[str, bytes] = {}
         """The open requests to the owner."""
+        self._held: list[bytes] | None = None
+        """What arrived while the engine is being unloaded, for the next one; None if it is not."""
+        self._asked_before: frozenset[str] = frozenset()
+        """The requests that were open when unloading began."""
         self._own_uuids: set[str] = set()
         """The ids that we gave to prompts without one."""
         self._subscribers: list[Subscriber] = []
@@ -247,7 +259,7 @@ class LiveSession:
         asked = head.request_id
 
         def reply(response: bytes) -> None:
-            client.send(response)
+            client.send(self._filter_reply(client.principal, request["subtype"], response))
             if self._owner is client and request["subtype"] == "initialize":
                 for waiting in self._callbacks.values():
                     client.subscriber.send(waiting)
@@ -259,6 +271,9 @@ class LiveSession:
         declares = any(request.get(field) for field in DECLARATIONS)
         if declares and not client.principal.may(Scope.PROMPT):
             raise Refusal("forbidden", "declaring hooks, tools or MCP servers needs the scope 'prompt'")
+        if runs_without_question(request) and not client.principal.may(Scope.APPROVE):
+            text = "hooks, plugins, and agents with hooks, MCP servers or a permission mode need the scope 'approve'"
+            raise Refusal("forbidden", text)
         is_others = self._owner not in (None, client) or self._declared_by() not in (None, client.principal.name)
         if not client.principal.may(Scope.PROMPT) or (is_others and not declares):
             return {"subtype": "initialize"}
@@ -291,7 +306,7 @@ class LiveSession:
 
         def resolve(line: bytes) -> None:
             if not reply.done():
-                reply.set_result(line)
+                reply.set_result(self._filter_reply(principal, request["subtype"], line))
 
         self._send_request(request, resolve, "", uuid4().hex)
         return reply
@@ -316,6 +331,7 @@ class LiveSession:
         if request_id in self._callbacks:
             if client is not self._owner:
                 raise Refusal("forbidden", "only the client that declared this callback can answer the request")
+            self._check_settings(client.principal, response)
             del self._callbacks[request_id]
             self._write(line)
         elif response.get("subtype") == "error":
@@ -328,6 +344,7 @@ class LiveSession:
     def answer(self, principal: Principal, request_id: str, line: bytes, sender: Client | None = None) -> None:
         """Decide a question. Raises Refusal if somebody else has decided it before."""
         self._check(principal, Scope.APPROVE)
+        self._check_settings(principal, msgspec.json.decode(line).get("response"))
         self._services.audit.write(
             "answer", principal, session=self.id, request_id=request_id, decision=read_behavior(line)
         )
@@ -353,7 +370,8 @@ class LiveSession:
         else:
             self.engine.write(line + b"\n")
         behavior = read_behavior(line)
-        self._services.metrics.count("parley_decisions_total", behavior=behavior or "other")
+        label = behavior if behavior in BEHAVIORS else "other"
+        self._services.metrics.count("parley_decisions_total", behavior=label)
         self._publish_own("question_decided", request_id=request_id, decided_by=who, behavior=behavior)
         withdrawn = msgspec.json.encode({"type": "control_cancel_request", "request_id": request_id})
         for client in self.clients:
@@ -375,6 +393,11 @@ class LiveSession:
         if not isinstance(message.get("message"), dict):
             raise Refusal("invalid_line", "a prompt needs the field `message`: an object with the content")
         self._admit(self)
+        self.ensure_loaded()  # before the prompt is recorded: a refused one may be sent again
+        if has_only_tool_results(message["message"]):  # part of a turn that runs, and not a prompt with a result
+            self._publish(line, sender)
+            self._write(line)
+            return uuid
         self._services.audit.write("prompt", principal, session=self.id, uuid=uuid)
         if not self._database.change(
             "INSERT OR IGNORE INTO prompts (session, uuid, line) VALUES (?, ?, ?)", self.id, uuid, line
@@ -418,7 +441,18 @@ class LiveSession:
         return self.engine
 
     def _write(self, line: bytes) -> None:
-        self.ensure_loaded().write(line + b"\n")
+        if self._held is not None:
+            self._held.append(line)
+        else:
+            self.ensure_loaded().write(line + b"\n")
+
+    def unload(self, engine: Engine) -> Awaitable[None]:
+        """End the engine; the result waits until it has ended. If something arrives meanwhile, another one is started.
+
+        What arrives is kept from the moment of the call, before the engine is told.
+        """
+        self._held, self._asked_before = [], frozenset(self._requests)
+        return engine.close()
 
     def on_lines(self, data: bytes) -> None:
         """Handle lines of the engine."""
@@ -506,14 +540,32 @@ class LiveSession:
         """The engine has ended. What still waits for it gets an error."""
         self.engine, self.state = None, "idle"
         reason = errors.strip().rpartition("\n")[2] or "the engine of the session has ended"
-        requests, self._requests = self._requests, {}
-        for key, pending in requests.items():
-            failure = {"subtype": "error", "request_id": key, "error": reason, "error_code": "engine_ended"}
-            pending.send(msgspec.json.encode({"type": "control_response", "response": failure}))
+        held, self._held = self._held, None
+        self._fail_requests(reason, self._asked_before if held else frozenset(self._requests))
         self._callbacks.clear()
         self.questions.withdraw_all(self.id)
-        self.fail_prompts(reason)
         self._database.change("UPDATE sessions SET is_loaded=0 WHERE id=?", self.id)
+        if held:
+            self._write_again(held)
+        else:
+            self.fail_prompts(reason)
+
+    def _write_again(self, held: list[bytes]) -> None:
+        """Start the next engine with what the last one did not read."""
+        try:
+            for line in held:
+                self._write(line)
+        except Refusal as refusal:  # the server is shutting down: its prompts run after the restart
+            self._fail_requests(str(refusal), frozenset(self._requests))
+        except (SessionError, UsageError) as exc:
+            self._fail_requests(str(exc), frozenset(self._requests))
+            self.fail_prompts(str(exc))
+
+    def _fail_requests(self, reason: str, keys: frozenset[str]) -> None:
+        for key in keys:
+            if (pending := self._requests.pop(key, None)) is not None:
+                failure = {"subtype": "error", "request_id": key, "error": reason, "error_code": "engine_ended"}
+                pending.send(msgspec.json.encode({"type": "control_response", "response": failure}))
 
     def fail_prompts(self, reason: str, uuids: list[str] | None = None) -> None:
         """End the turns of prompts, by default of all that are unfinished."""
@@ -590,12 +642,32 @@ class LiveSession:
         """Raises Refusal if the request needs another scope."""
         scope = scope_of_request(request["subtype"], request.get("mode"))
         self._check(principal, scope)
+        if request["subtype"] == "update_settings":
+            self._check_settings(principal, request)
         if scope is not Scope.VIEW:
             self._services.audit.write("control", principal, session=self.id, request=request["subtype"])
+
+    def _check_settings(self, principal: Principal, sent: object) -> None:
+        if not principal.may(Scope.ADMIN) and changes_user_settings(sent):
+            text = "'userSettings' applies to the sessions of all tenants and needs the scope 'admin'; use 'session'"
+            raise Refusal("forbidden", text)
+
+    def _filter_reply(self, principal: Principal, subtype: str, line: bytes) -> bytes:
+        return line if principal.may(Scope.APPROVE) else without_secrets(subtype, line)
 
     def _check(self, principal: Principal, scope: Scope) -> None:
         if not principal.may(scope):
             raise Refusal("forbidden", f"the token {principal.name!r} does not have the scope '{scope}'")
+
+
+def has_only_tool_results(content: Json) -> bool:
+    """Whether a message of the client only answers calls of the tools that it declared."""
+    blocks = content.get("content")
+    return (
+        isinstance(blocks, list)
+        and bool(blocks)
+        and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks)
+    )
 
 
 def make_failure(reason: str, session_id: str, uuids: list[str]) -> bytes:

@@ -74,7 +74,9 @@ class Notifier:
                     ways.append(self._post(client, body))
                 if self._settings.command:
                     ways.append(self._run_command(body))
-                await asyncio.gather(*ways)
+                for outcome in await asyncio.gather(*ways, return_exceptions=True):
+                    if isinstance(outcome, Exception):  # such as too many open files
+                        self._report(f"a notification failed: {type(outcome).__name__}: {outcome}")
 
     async def _post(self, client: httpx2.AsyncClient, body: bytes) -> None:
         import httpx2

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -173,9 +173,14 @@ async def serve(
     server = QuietServer(config)
     stop = asyncio.Event()
     watch_signals(stop)
-    hub.load_interrupted()
+    hub.load_interrupted(report)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    upkeep = asyncio.gather(keep_up(hub, report), measure_lag(hub.metrics), notify(settings.notify, hub, report))
+    upkeep = asyncio.gather(
+        keep_up(hub.evict_idle, "unload idle sessions", report),
+        keep_up(hub.expire_questions, "expire questions", report),
+        measure_lag(hub.metrics),
+        notify(settings.notify, hub, report),
+    )
     report(f"listening on {describe(settings, listener)}")
     waiting = asyncio.create_task(stop.wait())
     await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -239,12 +244,11 @@ async def measure_lag(metrics: Metrics) -> None:
         metrics.record_lag(loop.time() - due)
 
 
-async def keep_up(hub: SessionHub, report: Callable[[str], None]) -> None:
-    """Evict idle sessions and expire questions."""
+async def keep_up(act: Callable[[], Awaitable[None]], what: str, report: Callable[[str], None]) -> None:
+    """Do something again and again, whatever happens."""
     while True:
         await asyncio.sleep(UPKEEP_SECONDS)
         try:
-            hub.expire_questions()
-            await hub.evict_idle()
+            await act()
         except Exception as exc:
-            report(f"cannot unload idle sessions or expire questions: {type(exc).__name__}: {exc}")
+            report(f"cannot {what}: {type(exc).__name__}: {exc}")

@@ -14,6 +14,8 @@ from parley.gateway.line_log import LineLog
 
 QUEUE_BYTES = 4 * 1024 * 1024
 """How much may wait for one subscriber."""
+MAX_REPLY_BYTES = 64 * 1024 * 1024
+"""How many bytes of replies may wait for one subscriber. They cannot be read again, so it is disconnected."""
 
 REPLY = 0
 Numbered = tuple[int | None, bytes]
@@ -60,6 +62,7 @@ class Subscriber:
         self._max_bytes = max_bytes
         self._queue: list[Numbered] = []
         self._queued_bytes = 0
+        self._reply_bytes = 0
         self._is_live = False
         """Whether it has read the whole log, so that new lines go into the queue."""
         self._skipped: set[int] = set()
@@ -94,19 +97,24 @@ class Subscriber:
     def send(self, line: bytes) -> None:
         """Add a line for this subscriber alone: a reply to it."""
         self._queue.append((REPLY, line))
+        self._reply_bytes += len(line)
+        if self._reply_bytes > MAX_REPLY_BYTES:  # it asks and does not read
+            self._queue.clear()
+            self.close()
         self._wake.set()
 
     def take_replies(self) -> list[bytes]:
         """The replies that were not taken yet."""
         replies = [line for number, line in self._queue if number == REPLY]
         self._queue = [kept for kept in self._queue if kept[0] != REPLY]
+        self._reply_bytes = 0
         return replies
 
     async def take(self) -> list[Numbered]:
         """Wait for lines; empty when the subscriber is closed. Raises SessionError."""
         while not self._is_closed:
             if self._queue:
-                batch, self._queue, self._queued_bytes = self._queue, [], 0
+                batch, self._queue, self._queued_bytes, self._reply_bytes = self._queue, [], 0, 0
                 self._advance(last_number(batch) or self.cursor)
                 return batch
             if not self._is_live:

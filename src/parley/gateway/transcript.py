@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -36,11 +37,7 @@ def open_transcript(start: EngineStart, session_id: str) -> Iterator[Entry] | No
 
 def missing_lines(entries: Iterator[Entry], log: LineLog) -> Iterator[bytes]:
     """The messages of the transcript that are not in the log: the process died before they were sent."""
-    known: set[object] = set()
-    number = 0
-    while lines := log.read(number):
-        number = lines[-1][0]
-        known.update(str(_ids.decode(line).uuid) for _, line in lines)
+    known = logged_uuids(log)
     for entry in entries:
         cls = KINDS.get(entry.kind)
         if cls is not None and entry.message.get("uuid") not in known:
@@ -48,3 +45,15 @@ def missing_lines(entries: Iterator[Entry], log: LineLog) -> Iterator[bytes]:
                 yield encode_json(convert(entry.message, cls))
             except msgspec.ValidationError:
                 yield encode_json(entry.message)
+
+
+def logged_uuids(log: LineLog) -> set[str]:
+    """The ids of the messages in a log."""
+    found: set[str] = set()
+    number = 0
+    while lines := log.read(number):
+        number = lines[-1][0]
+        for _, line in lines:
+            with suppress(msgspec.DecodeError):  # damaged by a power failure
+                found.add(str(_ids.decode(line).uuid))
+    return found

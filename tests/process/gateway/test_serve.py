@@ -43,6 +43,14 @@ async def read_until(socket: ClientConnection, kind: str) -> list[dict[str, Any]
     return found
 
 
+async def wait_for_transcript(folder: Path, text: str) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            if any(text in path.read_text() for path in folder.glob("config/projects/*/*.jsonl")):
+                return
+            await asyncio.sleep(0.01)
+
+
 def user(text: str, **more: Any) -> str:
     return json.dumps({"type": "user", "message": {"role": "user", "content": text}, **more}) + "\n"
 
@@ -180,9 +188,8 @@ async def test_a_turn_that_the_server_did_not_survive_has_a_result(tmp_path: Pat
     async with Server(tmp_path) as server:
         session_id = await server.create()
         async with following(server, session_id, partial=True) as viewer:
-            prompt = 'call Glob {"pattern": "*"}\nwait 600\nsay Late.'
-            await server.request("POST", f"/sessions/{session_id}/prompts", {"content": prompt})
-            await viewer.wait_for(lambda: any(line.startswith('{"type":"assistant"') for _, line in viewer.lines))
+            await server.request("POST", f"/sessions/{session_id}/prompts", {"content": "wait 600\nsay Late."})
+            await wait_for_transcript(tmp_path, "say Late.")  # a prompt that is not in it would run again
             await server.kill()
             await server.start()
             await viewer.wait_for(lambda: bool(viewer.results()))

@@ -69,3 +69,17 @@ def test_a_log_that_cannot_be_opened_or_written_says_why(tmp_path: Path) -> None
     log.close()
     with pytest.raises(SessionError, match=r"cannot write .*lines: Bad file descriptor"):
         log.append(b"x")
+
+
+def test_a_closed_log_does_not_write_to_the_file_that_is_opened_next(tmp_path: Path) -> None:
+    closed = LineLog(tmp_path / "first")
+    closed.append(b"one")
+    closed.close()
+    other = LineLog(tmp_path / "second")  # it gets the descriptor of the first
+    with pytest.raises(SessionError):
+        closed.append(b"two")
+    with pytest.raises(SessionError):
+        closed.read(0)
+    closed.close()
+    assert other.append(b"own") == 1
+    assert (tmp_path / "second").read_bytes() == b"own\n"

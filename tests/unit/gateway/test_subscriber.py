@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from parley.gateway.line_log import LineLog
-from parley.gateway.subscriber import REPLY, Batch, Numbered, Subscriber
+from parley.gateway.subscriber import MAX_REPLY_BYTES, REPLY, Batch, Numbered, Subscriber
 
 
 @pytest.fixture
@@ -198,3 +198,15 @@ def test_a_batch_is_filtered_and_encoded_once_for_all() -> None:
         assert batch.select(wants).encode(encode) == b"yesyes"
         assert batch.select(all_lines).encode(encode) == b"yesnoyes"
     assert calls == [b"yes", b"no", b"yes", b"encode", b"encode"]
+
+
+async def test_a_subscriber_that_asks_and_does_not_read_is_closed(tmp_path: Path) -> None:
+    subscriber = Subscriber(LineLog(tmp_path / "lines"), 0)
+    reply = b"x" * (MAX_REPLY_BYTES // 4)
+    for _ in range(4):
+        subscriber.send(reply)
+    assert len(await subscriber.take()) == 4
+    for _ in range(10):
+        subscriber.send(reply)
+    assert await subscriber.take() == []
+    assert len(subscriber.take_replies()) <= 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, parse_number, run_command
+from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn
 from parley.compose.launch_context import LaunchContext
 from parley.errors import InvalidArguments, UsageError
@@ -37,6 +38,7 @@ def serve(given: GivenArgs) -> int:
 
     gc.enable()  # main() disabled it, but a server runs for long
     environment = dict(os.environ)
+    erase()  # commands of sessions could read /proc/PID/environ
     root = os.path.abspath(given.one("root", "."))
     if not os.path.isdir(root):
         raise InvalidArguments(f"option '--root': there is no directory {root}")

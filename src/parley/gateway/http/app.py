@@ -181,11 +181,11 @@ class Api:
         return EventStream(take, close)
 
     async def post_client_events(self, request: Request, principal: Principal) -> Response:
-        session = self._session(request, principal)
         try:
             lines = read_client_events(await read_body(request))
         except ValueError as exc:
             raise Refusal("invalid_body", str(exc)) from None
+        session = self._session(request, principal)
         for line in lines:
             session.receive(session.stream_client(principal), line)
         return json_response({}, 202)
@@ -223,16 +223,16 @@ class Api:
         return json_response(question)
 
     async def answer_question(self, request: Request, principal: Principal) -> Response:
-        session, request_id = self._session(request, principal), request.path_params["request_id"]
         body = await read_body(request)
+        session, request_id = self._session(request, principal), request.path_params["request_id"]
         response = {"subtype": "success", "request_id": request_id, "response": body}
         session.answer(principal, request_id, msgspec.json.encode({"type": "control_response", "response": response}))
         return json_response(self._hub.questions.find(session.id, request_id))
 
     async def delegate_question(self, request: Request, principal: Principal) -> Response:
         require(principal, Scope.APPROVE, "delegating a question")
-        session, request_id = self._session(request, principal), request.path_params["request_id"]
         name = (await read_body(request)).get("to")
+        session, request_id = self._session(request, principal), request.path_params["request_id"]
         if not isinstance(name, str) or not name:
             raise Refusal("invalid_body", "the body needs the field `to`: the name of a token")
         if not self._hub.questions.delegate(session.id, request_id, name):
@@ -276,6 +276,7 @@ class Api:
         return Response(page, media_type="text/plain; version=0.0.4")
 
     def _session(self, request: Request, principal: Principal) -> LiveSession:
+        """To be called after the body was read: a session may be unloaded while a client sends one slowly."""
         return self._hub.get(principal, request.path_params["session_id"])
 
 

@@ -39,12 +39,12 @@ class Gate(Struct, frozen=True):
     def check_headers(self, connection: HTTPConnection) -> None:
         """Refuse pages of other sites, and names that were made to point here. Raises Refusal."""
         host = connection.headers.get("host", "")
-        if self.hosts is not None and (urlsplit(f"//{host}").hostname or "") not in self.hosts:
+        if self.hosts is not None and read_host(f"//{host}") not in self.hosts:
             raise Refusal("forbidden_host", f"this server does not accept the host name {host!r}; see --allow-host")
         origin = connection.headers.get("origin")
         if origin is None or origin in self.origins:
             return
-        if urlsplit(origin).netloc != host:
+        if origin.partition("://")[2] != host:
             raise Refusal("forbidden_origin", f"web pages of {origin!r} are not allowed to connect; see --allow-origin")
 
     def authenticate(self, connection: HTTPConnection) -> Principal | None:
@@ -77,6 +77,14 @@ class Gate(Struct, frozen=True):
                 f"the token {principal.name!r} has reached its limit of {per_minute} requests per minute",
             )
         return principal
+
+
+def read_host(url: str) -> str:
+    """The host name of a URL; empty if it has none or is malformed."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def find_token(headers: Mapping[str, str], subprotocols: Sequence[str]) -> str | None:

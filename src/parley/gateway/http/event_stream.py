@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from parley.gateway.subscriber import Numbered
 from parley.protocol.base import Json
@@ -26,23 +27,27 @@ class EventStream(StreamingResponse):
     def __init__(self, take: Callable[[], Awaitable[bytes]], close: Callable[[], None]) -> None:
         """`take` waits for the next events; an empty result ends the stream. `close` is called at its end."""
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(self._iterate(take, close), headers=headers, media_type="text/event-stream")
+        super().__init__(self._iterate(take), headers=headers, media_type="text/event-stream")
+        self._close = close
 
-    async def _iterate(self, take: Callable[[], Awaitable[bytes]], close: Callable[[], None]) -> AsyncIterator[bytes]:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            yield b": connected\n\n"
-            while True:
-                try:
-                    async with asyncio.timeout(COMMENT_SECONDS):
-                        events = await take()
-                except TimeoutError:
-                    yield b": idle\n\n"
-                    continue
-                if not events:
-                    return
-                yield events
-        finally:
-            close()
+            await super().__call__(scope, receive, send)
+        finally:  # not in `_iterate`, which never begins if the client is gone before
+            self._close()
+
+    async def _iterate(self, take: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes]:
+        yield b": connected\n\n"
+        while True:
+            try:
+                async with asyncio.timeout(COMMENT_SECONDS):
+                    events = await take()
+            except TimeoutError:
+                yield b": idle\n\n"
+                continue
+            if not events:
+                return
+            yield events
 
 
 def format_event(data: bytes, number: int | None = None) -> bytes:

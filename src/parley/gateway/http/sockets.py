@@ -20,13 +20,14 @@ from starlette.datastructures import QueryParams
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from parley.errors import SessionError, UsageError
-from parley.gateway.access import Principal
+from parley.gateway.access import Principal, Scope
 from parley.gateway.http.auth import SUBPROTOCOL, Gate, token_in_message
 from parley.gateway.http.errors import close_code
 from parley.gateway.http.frames import FrameSocket, encode_numbered, encode_plain
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import REQUESTING, STREAM_EVENT, Client, LiveSession
 from parley.gateway.refusal import Refusal
+from parley.gateway.session_options import require
 from parley.gateway.subscriber import Batch, Numbered
 
 AUTH_SECONDS = 10
@@ -112,6 +113,7 @@ async def receive_token(socket: WebSocket, gate: Gate) -> Principal:
 
 def open_session(socket: WebSocket, hub: SessionHub, principal: Principal) -> LiveSession:
     """Raises Refusal, SessionError."""
+    require(principal, Scope.VIEW, "reading a session")
     session_id = socket.path_params.get("session_id")
     if session_id is not None:
         return hub.get(principal, session_id)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from parley.errors import UsageError
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.fake.script import ScriptPlayer, play, read_script
+from parley.models.model_file import read_model_file
 
 if TYPE_CHECKING:
     from parley.models.http.call import Deadlines
@@ -21,7 +22,7 @@ class Scripted:
     def __init__(self, path: Path, new_id: Callable[[], str], deadlines: Callable[[], Deadlines] | None = None) -> None:
         """The deadlines apply to turns with a fault. Raises UsageError."""
         try:
-            self._player = ScriptPlayer(read_script(path.read_text(encoding="utf-8"), str(path)))
+            self._player = ScriptPlayer(read_script(read_model_file(path).decode(), str(path)))
         except (OSError, UnicodeDecodeError) as exc:
             raise UsageError(f"cannot read script {path}: {exc}") from None
         self._new_id = new_id

@@ -21,6 +21,7 @@ import msgspec
 
 from parley.errors import ModelError, UsageError
 from parley.models.base import ModelEvent, read_event
+from parley.models.model_file import read_model_file
 from parley.protocol.base import Json, Struct
 
 VERSION = 1
@@ -110,7 +111,7 @@ _line = msgspec.json.Decoder(RecordingHeader | RecordedRequest | RecordedEvent |
 def read_recording(path: Path) -> Recording:
     """Raises UsageError if the file is not a valid recording."""
     try:
-        data = path.read_bytes()
+        data = read_model_file(path)
     except OSError as exc:
         raise UsageError(f"cannot read recording {path}: {exc.strerror}") from None
     # A crash leaves an incomplete last line. Everything before it is used.
