@@ -43,6 +43,10 @@ VIEWING = frozenset(
 DECIDING = frozenset(
     {
         "apply_flag_settings",
+        "mcp_authenticate",
+        "mcp_call",
+        "mcp_clear_auth",
+        "mcp_oauth_callback_url",
         "mcp_set_servers",
         "register_repo_root",
         "set_cwd",

@@ -59,6 +59,16 @@ class HubSettings(Struct, frozen=True, kw_only=True):
         return is_truthy(self.environment.get(STATE_EVENTS))
 
 
+class NewSession(Struct, frozen=True):
+    """A session to be created."""
+
+    id: str
+    tenant: str
+    creator: str
+    cwd: str
+    options: bytes
+
+
 class SessionInfo(Struct, frozen=True, kw_only=True):
     """A session in a list."""
 
@@ -70,7 +80,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     clients: int
     open_questions: int
     last_line: int | None
-    """The number of the last line; None if the session is not loaded."""
+    """The number of the last line; None in a list if the session is not in use."""
     created_at: float
     used_at: float
 
@@ -108,15 +118,47 @@ class SessionHub:
         argv = [*parse_options(given.get("options"), principal), *checked]
         self._check_session_quota(principal)
         session_id = str(uuid4())
-        now = time.time()
         self.audit.write("create", principal, session=session_id, cwd=cwd)
+        new = NewSession(session_id, principal.tenant, principal.name, cwd, msgspec.json.encode(argv))
+        self._insert(new, str(given.get("title") or ""))
+        return self.get(principal, session_id)
+
+    async def fork(self, principal: Principal, session_id: str, uuid: str | None, title: str) -> LiveSession:
+        """Copy a session up to a message and including it; None for all of it. Raises Refusal or SessionError.
+
+        The copy belongs to the tenant of the session, also if an administrator makes it.
+        """
+        from parley.gateway.fork import Source, copy_session, discard_copy
+        from parley.gateway.transcript import open_stores
+
+        require(principal, Scope.CREATE, "forking a session")
+        row = self._row(principal, session_id)
+        self._check_draining()
+        self.find_directory(row["cwd"], principal)
+        self._check_session_quota(principal)
+        new_id, live = str(uuid4()), self.get(principal, session_id)
+        self.audit.write("fork", principal, session=new_id, source=session_id, uuid=uuid)
+        stores = open_stores(self._argv(row), self.settings.environment, row["cwd"])
+        source = Source(stores, session_id, row["engine_id"], self._log_path(session_id), live.log.last)
+        path = self._log_path(new_id)
+        result = await asyncio.to_thread(copy_session, source, new_id, path, uuid)
+        try:
+            self._check_session_quota(principal)  # others were created meanwhile
+            new = NewSession(new_id, row["tenant"], principal.name, row["cwd"], row["options"])
+            self._insert(new, title or (f"{row['title']} (fork)" if row["title"] else ""))
+            self.spending.start_at(new_id, result)
+        except BaseException:
+            discard_copy(stores, new_id, path)
+            raise
+        return self.get(principal, new_id)
+
+    def _insert(self, new: NewSession, title: str) -> None:
+        now = time.time()
         self.database.change(
             "INSERT INTO sessions (id, tenant, creator, cwd, options, engine_id, title, created_at, used_at)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *(session_id, principal.tenant, principal.name, cwd, msgspec.json.encode(argv), session_id),
-            *(str(given.get("title") or ""), now, now),
+            *(new.id, new.tenant, new.creator, new.cwd, new.options, new.id, title, now, now),
         )
-        return self.get(principal, session_id)
 
     def get(self, principal: Principal, session_id: str) -> LiveSession:
         """A session that somebody may see. Its engine may not run. Raises Refusal or SessionError."""
@@ -124,7 +166,7 @@ class SessionHub:
         live = self._sessions.get(session_id)
         if live is None:
             log = LineLog(self._log_path(session_id))
-            live = LiveSession(session_id, log, self._services, self._load, self._admit)
+            live = LiveSession(session_id, log, self._services, self._load, self._admit, self.find_directory)
             self._sessions[session_id] = live
         return live
 
@@ -137,9 +179,9 @@ class SessionHub:
         return [self._describe(row) for row in rows if principal.may_see(row["tenant"])]
 
     def describe(self, principal: Principal, session_id: str) -> SessionInfo:
-        """Raises Refusal."""
-        row = self._row(principal, session_id)
-        return self._describe(row)
+        """Raises Refusal or SessionError."""
+        self.get(principal, session_id)  # opens the log, which knows the number of the last line
+        return self._describe(self._row(principal, session_id))
 
     def may_see(self, principal: Principal, session_id: str) -> bool:
         row = self.database.row("SELECT tenant FROM sessions WHERE id=?", session_id)

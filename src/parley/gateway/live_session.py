@@ -21,13 +21,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
 from parley.errors import SessionError, UsageError
-from parley.gateway.access import Principal, Scope, scope_of_request
+from parley.gateway.access import ASKING_MODES, Principal, Scope, scope_of_request
 from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine
@@ -124,8 +125,12 @@ class LiveSession:
         services: Services,
         load: Callable[[LiveSession], Engine],
         admit: Callable[[LiveSession], None],
+        check_directory: Callable[[str, Principal], object],
     ) -> None:
-        """`load` starts the engine. `admit` raises Refusal if no prompt can be taken."""
+        """`load` starts the engine. `admit` raises Refusal if no prompt can be taken.
+
+        `check_directory` raises Refusal if the sessions of somebody may not work there.
+        """
         self.id = id
         self.log = log
         self.questions = services.questions
@@ -138,6 +143,7 @@ class LiveSession:
         self._database = services.database
         self._load = load
         self._admit = admit
+        self._check_directory = check_directory
         self._requests: dict[str, PendingRequest] = {}
         """The open control requests of clients, by the id that the engine knows."""
         self._clients_seen = 0
@@ -255,25 +261,37 @@ class LiveSession:
         self._send_request(request, reply, asked, client.request_key(asked))
 
     def _declare(self, client: Client, request: Json) -> Json:
-        """The `initialize` request as the engine gets it. Raises Refusal."""
-        declares = any(request.get(field) for field in DECLARATIONS)
-        if declares and not client.principal.may(Scope.PROMPT):
+        """The `initialize` request as the engine gets it. Raises Refusal.
+
+        The last one applies, also to engines that are started later. So hooks and MCP servers stay with the token that
+        declared them while its client is away: another client gets the reply to `initialize` and changes nothing.
+        """
+        principal, declares = client.principal, is_declaration(request)
+        if declares and not principal.may(Scope.PROMPT):
             raise Refusal("forbidden", "declaring hooks, tools or MCP servers needs the scope 'prompt'")
-        is_others = self._owner not in (None, client) or self._declared_by() not in (None, client.principal.name)
-        if not client.principal.may(Scope.PROMPT) or (is_others and not declares):
+        if skips_questions(request) and not principal.may(Scope.APPROVE):
+            raise Refusal("forbidden", "hooks and agents with a permission mode need the scope 'approve'")
+        holder = self._find_holder()
+        is_held = holder not in (None, principal.name) and (self._owner is not None or not principal.may(Scope.ADMIN))
+        if declares and is_held:
+            raise Refusal("callbacks_taken", f"the hooks and MCP servers of this session belong to {holder!r}")
+        if not declares and (
+            holder not in (None, principal.name) or self._owner not in (None, client) or not principal.may(Scope.PROMPT)
+        ):
             return {"subtype": "initialize"}
-        if declares and self._owner not in (None, client) and self._owner.principal.name != client.principal.name:
-            name = self._owner.principal.name
-            raise Refusal(
-                "callbacks_taken", f"the token {name!r} already provides the hooks and MCP servers of this session"
-            )
-        if declares or self._owner is None:
-            self._owner = client
-            self._database.change(
-                "UPDATE sessions SET initialize=?, callbacks_of=? WHERE id=?",
-                *(msgspec.json.encode(request), client.principal.name, self.id),
-            )
+        self._owner = client
+        self._database.change(
+            "UPDATE sessions SET initialize=?, callbacks_of=? WHERE id=?",
+            *(msgspec.json.encode(request), principal.name, self.id),
+        )
         return request
+
+    def _find_holder(self) -> str | None:
+        """The token that declared hooks, tools or MCP servers; None if there are none."""
+        row = self._database.row("SELECT initialize, callbacks_of FROM sessions WHERE id=?", self.id)
+        if row is None or row["initialize"] is None or not is_declaration(msgspec.json.decode(row["initialize"])):
+            return None
+        return str(row["callbacks_of"])
 
     def _declared_by(self) -> str | None:
         """The token of the client whose `initialize` the engine has."""
@@ -373,13 +391,18 @@ class LiveSession:
             message.pop("uuid", None)
             line = msgspec.json.encode({**message, "uuid": uuid})
         if not isinstance(message.get("message"), dict):
-            raise Refusal("invalid_line", "a prompt needs the field `message`: an object with the content")
+            raise Refusal("invalid_line", "a prompt needs a `message` with its content")
+        digest = sha256(msgspec.json.encode(message["message"], order="sorted")).digest()
+        known = self._database.row("SELECT digest FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
+        if known is not None:
+            if known["digest"] != digest:
+                raise Refusal("duplicate_prompt", f"another prompt has the id {uuid!r:.80}; give this one a new id")
+            return uuid
         self._admit(self)
         self._services.audit.write("prompt", principal, session=self.id, uuid=uuid)
-        if not self._database.change(
-            "INSERT OR IGNORE INTO prompts (session, uuid, line) VALUES (?, ?, ?)", self.id, uuid, line
-        ):
-            return uuid
+        self._database.change(
+            "INSERT INTO prompts (session, uuid, line, digest) VALUES (?, ?, ?, ?)", self.id, uuid, line, digest
+        )
         self._services.metrics.count("parley_prompts_total")
         self._publish(line, sender)
         self._write(line)
@@ -574,7 +597,8 @@ class LiveSession:
             }
             client.subscriber.send(msgspec.json.encode({"type": "control_response", "response": failure}))
         elif head.type == "user":
-            uuids = [head.uuid] if isinstance(head.uuid, str) else []
+            # The id of a duplicate is that of another prompt, which has a result of its own.
+            uuids = [head.uuid] if isinstance(head.uuid, str) and refusal.code != "duplicate_prompt" else []
             client.subscriber.send(make_failure(str(refusal), self.id, uuids))
         else:
             self._report(client, refusal)
@@ -590,12 +614,33 @@ class LiveSession:
         """Raises Refusal if the request needs another scope."""
         scope = scope_of_request(request["subtype"], request.get("mode"))
         self._check(principal, scope)
+        if request["subtype"] == "set_cwd":
+            path = request.get("path")
+            if not isinstance(path, str) or not path.startswith("/"):
+                raise Refusal("invalid_line", "set_cwd needs an absolute `path`")
+            self._check_directory(path, principal)
         if scope is not Scope.VIEW:
             self._services.audit.write("control", principal, session=self.id, request=request["subtype"])
 
     def _check(self, principal: Principal, scope: Scope) -> None:
         if not principal.may(scope):
             raise Refusal("forbidden", f"the token {principal.name!r} does not have the scope '{scope}'")
+
+
+def is_declaration(request: Json) -> bool:
+    """Whether an `initialize` declares callbacks."""
+    return any(request.get(field) for field in DECLARATIONS)
+
+
+def skips_questions(request: Json) -> bool:
+    """Whether an `initialize` can allow what an approver would be asked about: hooks decide about calls."""
+    agents = request.get("agents")
+    modes = (
+        [agent.get("permissionMode") for agent in agents.values() if isinstance(agent, dict)]
+        if isinstance(agents, dict)
+        else []
+    )
+    return bool(request.get("hooks")) or any(mode not in (None, *ASKING_MODES) for mode in modes)
 
 
 def make_failure(reason: str, session_id: str, uuids: list[str]) -> bytes:

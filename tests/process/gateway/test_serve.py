@@ -6,45 +6,15 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import websockets
-from websockets.asyncio.client import ClientConnection
 
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server, Viewer
+from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server, following, read_until, user
 
 RESULT = '{"type":"result"'
 TOUCH = 'call Bash {"command": "touch made", "description": "Make a file"}'
-
-
-@asynccontextmanager
-async def following(server: Server, session_id: str, *, partial: bool = False) -> AsyncIterator[Viewer]:
-    viewer = Viewer(server, session_id, partial=partial)
-    reading = asyncio.create_task(viewer.run())
-    try:
-        yield viewer
-    finally:
-        reading.cancel()
-
-
-async def read_until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
-    """The lines up to the first of a type."""
-    found: list[dict[str, Any]] = []
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not found or found[-1]["type"] != kind:
-            frame = await socket.recv()
-            assert isinstance(frame, str)
-            assert frame.endswith("\n")
-            found.append(json.loads(frame))
-    return found
-
-
-def user(text: str, **more: Any) -> str:
-    return json.dumps({"type": "user", "message": {"role": "user", "content": text}, **more}) + "\n"
 
 
 async def test_a_prompt_over_a_socket_of_a_new_session(tmp_path: Path) -> None:

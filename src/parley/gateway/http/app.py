@@ -65,6 +65,7 @@ class Api:
                 self._route("POST", "/sessions", self.create_session),
                 self._route("GET", "/sessions/{session_id}", self.get_session),
                 self._route("DELETE", "/sessions/{session_id}", self.delete_session),
+                self._route("POST", "/sessions/{session_id}/fork", self.fork_session),
                 self._route("POST", "/sessions/{session_id}/prompts", self.send_prompt),
                 self._route("POST", "/sessions/{session_id}/control", self.send_request),
                 self._route("GET", "/sessions/{session_id}/events", self.stream_events),
@@ -113,6 +114,17 @@ class Api:
 
     async def create_session(self, request: Request, principal: Principal) -> Response:
         session = self._hub.create(principal, await read_body(request))
+        return self._describe_new(request, principal, session)
+
+    async def fork_session(self, request: Request, principal: Principal) -> Response:
+        body = await read_body(request)
+        uuid, title = body.get("uuid"), body.get("title") or ""
+        if not isinstance(uuid, str | None) or not isinstance(title, str):
+            raise Refusal("invalid_body", "`uuid` must be the id of a message or null, and `title` a text")
+        session = await self._hub.fork(principal, request.path_params["session_id"], uuid, title)
+        return self._describe_new(request, principal, session)
+
+    def _describe_new(self, request: Request, principal: Principal, session: LiveSession) -> Response:
         url = request.url_for("socket", session_id=session.id)
         scheme = "wss" if request.url.scheme == "https" else "ws"
         info = self._hub.describe(principal, session.id)
@@ -170,7 +182,9 @@ class Api:
         session = self._session(request, principal)
         after = request.headers.get("last-event-id") or request.query_params.get("from_sequence_num") or "0"
         query = QueryParams({**request.query_params, "after": after})
-        client = session.attach_stream(principal, read_cursor(query) or 0, make_filter(query, session, self._hub))
+        client = session.attach_stream(
+            principal, read_cursor(query, session.id) or 0, make_filter(query, session, self._hub)
+        )
 
         async def take() -> bytes:
             return b"".join(map(format_client_event, await client.subscriber.take()))

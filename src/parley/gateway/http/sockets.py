@@ -2,7 +2,7 @@
 
 /ws                     a new session
 /sessions/ID/ws         an existing one
-    ?after=N            first the lines after line N; without it, new lines only
+    ?after=N            first the lines after line N; without it, new lines only. `ID:N` is refused by other sessions
     ?numbered=true      every frame is `N<TAB>LINE`; N is empty for lines that are not stored
     ?partial=true       with stream events; the default of a session with `--include-partial-messages`
     ?cwd=DIR            the directory of a new session
@@ -33,6 +33,7 @@ AUTH_SECONDS = 10
 """How long a client without a token in its headers has to send one."""
 WRITE_BYTES = 64 * 1024
 """How much of what waits for a client is encoded and written at a time."""
+MAX_DIGITS = 18
 GATEWAY = b'{"type":"gateway"'
 STATE = b'{"type":"system","subtype":"session_state_changed"'
 
@@ -120,15 +121,20 @@ def open_session(socket: WebSocket, hub: SessionHub, principal: Principal) -> Li
 
 def attach(query: QueryParams, session: LiveSession, principal: Principal, hub: SessionHub) -> Client:
     """Raises Refusal, SessionError."""
-    return session.attach(principal, read_cursor(query), make_filter(query, session, hub))
+    return session.attach(principal, read_cursor(query, session.id), make_filter(query, session, hub))
 
 
-def read_cursor(query: QueryParams) -> int | None:
-    """Raises Refusal."""
+def read_cursor(query: QueryParams, session_id: str) -> int | None:
+    """The number of a line, from `N` or `SESSION:N`. Raises Refusal."""
     given = query.get("after")
-    if given is not None and not (given.isascii() and given.isdigit()):
-        raise Refusal("invalid_cursor", f"the parameter `after` must be a line number, not {given!r:.50}")
-    return None if given is None else int(given)
+    if given is None:
+        return None
+    owner, _, number = given.rpartition(":")
+    if owner not in ("", session_id):
+        raise Refusal("cursor_of_another_session", f"the cursor is of the session {owner!r:.50}, not of {session_id!r}")
+    if not (number.isascii() and number.isdigit() and len(number) <= MAX_DIGITS):
+        raise Refusal("invalid_cursor", f"after must be the number of a line, not {given!r:.50}")
+    return int(number)
 
 
 def make_filter(query: QueryParams, session: LiveSession, hub: SessionHub) -> LineFilter:
