@@ -42,7 +42,8 @@ async def test_a_viewer_does_not_replace_the_hooks_of_a_client_that_is_away(tmp_
         for name, scopes in (("viewer", ["view"]), ("prompter", ["prompt"]), ("approver", ["prompt", "approve"])):
             token = await server.make_token(name, *scopes)
             socket = await server.connect(path, token)
-            for fields in ({}, {"hooks": {}}, {"hooks": None}, {"promptSuggestions": False}):
+            plain: list[dict[str, Any]] = [{}, {"hooks": {}}, {"hooks": None}, {"promptSuggestions": False}]
+            for fields in plain:
                 assert (await initialize(socket, **fields))["subtype"] == "success"
             if "approve" in scopes:
                 refused = await initialize(socket, hooks={"PreToolUse": []} | HOOKS)

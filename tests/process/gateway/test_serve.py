@@ -330,7 +330,11 @@ async def test_the_command_line_reads_sessions_of_a_gateway(tmp_path: Path) -> N
         assert code == 0
         assert session_id in out
         assert "\x1b" not in out
+        code, out, _ = await run_parley(server, "sessions", "fork", session_id, "--server", server.url)
+        assert code == 0
+        assert (await server.ask(out.strip(), "say More."))["result"] == "More."
         for argv, token, text in (
+            (("sessions", "fork", "nope", "--server", server.url), None, "there is no session 'nope'"),
             (("attach", f"{server.url}/sessions/nope"), None, "there is no session 'nope'"),
             (("attach", url), "wrong", "the token is unknown"),
             (("attach", url), "", "a token is required: set PARLEY_TOKEN"),

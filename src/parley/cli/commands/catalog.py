@@ -535,7 +535,12 @@ ROWS: tuple[Command, ...] = (
                 (JSON_LINES,),
                 takes_options=True,
             ),
-            "fork": Action("Copy a session.", "SESSION", (JSON_LINES,), takes_options=True),
+            "fork": Action(
+                "Copy a session.",
+                "SESSION",
+                (Flag("--server", "Copy a session of a gateway.", "URL"), TOKEN_FILE, JSON_LINES),
+                takes_options=True,
+            ),
             "rename": Action("Set the title of a session.", "SESSION TITLE", (JSON_LINES,), takes_options=True),
             "tag": Action(
                 "Set the tag of a session; without TAG, remove it.", "SESSION [TAG]", (JSON_LINES,), takes_options=True
