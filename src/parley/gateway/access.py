@@ -78,7 +78,7 @@ class Principal(Struct, frozen=True):
     tenant: str
     scopes: frozenset[Scope]
     roots: tuple[str, ...] = ()
-    """Where its sessions may work, absolute; empty for everywhere below the root of the server."""
+    """Where its sessions may work; empty for everywhere below the root of the server."""
     quotas: Quotas = Quotas()
 
     @classmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Row
 from typing import Any
@@ -28,7 +28,7 @@ from parley.gateway.metrics import Metrics
 from parley.gateway.questions import Questions
 from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
-from parley.gateway.session_options import parse_options, require
+from parley.gateway.session_options import SessionRequest, format_options, require
 from parley.protocol.base import Json, Struct
 from parley.settings.env_vars import is_truthy
 from parley.stores.base import Entry
@@ -107,20 +107,20 @@ class SessionHub:
 
     # Sessions.
 
-    def create(self, principal: Principal, given: Json, checked: Sequence[str] = ()) -> LiveSession:
+    def create(self, principal: Principal, wanted: SessionRequest, checked: Sequence[str] = ()) -> LiveSession:
         """Create a session. Raises Refusal or SessionError.
 
         `checked`: further options of the command line, which the caller has found to be allowed.
         """
         require(principal, Scope.CREATE, "creating a session")
         self._check_draining()
-        cwd = self.find_directory(given.get("cwd"), principal)
-        argv = [*parse_options(given.get("options"), principal), *checked]
+        cwd = self.find_directory(wanted.cwd or ".", principal)
+        argv = [*format_options(wanted, principal), *checked]
         self._check_session_quota(principal)
         session_id = str(uuid4())
         self.audit.write("create", principal, session=session_id, cwd=cwd)
         new = NewSession(session_id, principal.tenant, principal.name, cwd, msgspec.json.encode(argv))
-        self._insert(new, str(given.get("title") or ""))
+        self._insert(new, wanted.title or "")
         return self.get(principal, session_id)
 
     async def fork(self, principal: Principal, session_id: str, uuid: str | None, title: str) -> LiveSession:
@@ -259,17 +259,20 @@ class SessionHub:
     def _log_path(self, session_id: str) -> Path:
         return self.settings.state / "lines" / f"{session_id}.jsonl"
 
-    def find_directory(self, given: Any, principal: Principal) -> str:
+    def find_directory(self, given: str, principal: Principal) -> str:
         """Where a new session works, without symbolic links. Raises Refusal."""
-        if given is not None and not isinstance(given, str):
-            raise Refusal("invalid_options", "`cwd` must be a string")
-        path = os.path.realpath(os.path.join(self.settings.root, given or "."))
-        roots = [os.path.realpath(root) for root in principal.roots or (self.settings.root,)]
-        if not any(path == root or path.startswith(os.path.join(root, "")) for root in roots):
-            raise Refusal("outside_roots", f"the directory {given!r} is outside the roots that the token allows")
+        if "\0" in given:
+            raise Refusal("unknown_directory", f"there is no directory {given!r}")
+        path = os.path.realpath(os.path.join(self.settings.root, given))
+        if not (is_below(path, [self.settings.root]) and is_below(path, self._find_roots(principal))):
+            raise Refusal("outside_roots", f"the directory {given!r} is outside the roots of the token")
         if not os.path.isdir(path):
             raise Refusal("unknown_directory", f"there is no directory {given!r}")
         return path
+
+    def _find_roots(self, principal: Principal) -> list[str]:
+        root = self.settings.root
+        return [os.path.join(root, each) for each in principal.roots] or [root]
 
     def _check_session_quota(self, principal: Principal) -> None:
         most = principal.quotas.sessions
@@ -425,6 +428,12 @@ class SessionHub:
         for live in self._sessions.values():
             live.log.close()
         self.database.close()
+
+
+def is_below(path: str, roots: Iterable[str]) -> bool:
+    """Whether a path without links is in one of the folders."""
+    folders = map(os.path.realpath, roots)
+    return any(path == folder or path.startswith(os.path.join(folder, "")) for folder in folders)
 
 
 def listed_uuids(message: Json) -> list[str]:

@@ -34,6 +34,7 @@ from parley.gateway.database import Database
 from parley.gateway.engines import Engine
 from parley.gateway.line_log import LineLog
 from parley.gateway.metrics import Metrics
+from parley.gateway.own_messages import QuestionDecided
 from parley.gateway.questions import EXPIRED, Questions, read_behavior
 from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
@@ -372,7 +373,7 @@ class LiveSession:
             self.engine.write(line + b"\n")
         behavior = read_behavior(line)
         self._services.metrics.count("parley_decisions_total", behavior=behavior or "other")
-        self._publish_own("question_decided", request_id=request_id, decided_by=who, behavior=behavior)
+        self._publish(msgspec.json.encode(QuestionDecided(request_id=request_id, decided_by=who, behavior=behavior)))
         withdrawn = msgspec.json.encode({"type": "control_cancel_request", "request_id": request_id})
         for client in self.clients:
             if client is not sender:
@@ -581,10 +582,6 @@ class LiveSession:
                 subscriber.skip(batch)
             else:
                 subscriber.offer(batch)
-
-    def _publish_own(self, subtype: str, **fields: Any) -> None:
-        """Log a line of the gateway itself, for clients that know them."""
-        self._publish(msgspec.json.encode({"type": "gateway", "subtype": subtype, **fields}))
 
     def _reject(self, client: Client, head: Head, refusal: Refusal) -> None:
         """Report a refusal in the form that the client waits for."""

@@ -19,9 +19,9 @@ from pathlib import Path
 import uvicorn
 
 from parley.errors import UsageError
-from parley.gateway.http.app import Api
 from parley.gateway.http.auth import LOOPBACK, Gate
 from parley.gateway.http.frames import FrameSocket
+from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.metrics import Metrics
 from parley.gateway.notifications import Notifier, NotifySettings
@@ -155,7 +155,7 @@ async def serve(
     hub.find_quotas = tokens.find_quotas
     gate = Gate(tokens, is_open=token is None, hosts=known_hosts(settings), origins=settings.origins)
     config = uvicorn.Config(
-        Api(gate, hub).app(),
+        Routes(gate, hub).app(),
         ws=FrameSocket,
         ws_per_message_deflate=False,  # a compressed frame would be another one for every viewer
         ws_max_size=FRAME_BYTES,

@@ -11,7 +11,7 @@ import hmac
 import os
 import secrets
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -36,10 +36,11 @@ class Grants(Struct, frozen=True, kw_only=True):
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A token that somebody asks for."""
 
-    name: str
+    name: Annotated[str, msgspec.Meta(min_length=1)]
     scopes: list[Scope]
     tenant: str = ""
     roots: list[str] = []
+    """Below the root of the server."""
     quotas: Quotas = Quotas()
     expires_in: float | None = None
     """Seconds; None for ever."""
@@ -85,8 +86,8 @@ class Tokens:
 
     def create(self, wanted: TokenRequest) -> str:
         """Make a token and return it. Raises Refusal."""
-        if not wanted.name or wanted.name == BOOTSTRAP:
-            raise Refusal("invalid_body", f"the name {wanted.name!r} is not allowed for a token")
+        if wanted.name == BOOTSTRAP:
+            raise Refusal("name_taken", f"the token {BOOTSTRAP!r} is that of the administrator")
         token, now = secrets.token_urlsafe(32), time.time()
         grants = Grants(scopes=wanted.scopes, roots=wanted.roots, quotas=wanted.quotas)
         expires_at = None if wanted.expires_in is None else now + wanted.expires_in

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from starlette.responses import Response
 
@@ -33,6 +35,7 @@ STATUS = {
     "rate_limited": 429,
     "shutting_down": 503,
     "storage_error": 500,
+    "timed_out": 408,
     "too_large": 413,
     "unauthorized": 401,
     "unknown_directory": 404,
@@ -58,7 +61,8 @@ def error_body(code: str, text: str) -> bytes:
     return msgspec.json.encode({"error": {"code": code, "message": text}})
 
 
-def error_response(refusal: Refusal) -> Response:
+def error_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
     status = status_of(refusal.code)
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if status == 401:
+        headers = {"WWW-Authenticate": "Bearer"}
     return Response(error_body(refusal.code, str(refusal)), status, headers, "application/json")

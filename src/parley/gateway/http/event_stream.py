@@ -16,7 +16,6 @@ import msgspec
 from starlette.responses import StreamingResponse
 
 from parley.gateway.subscriber import Numbered
-from parley.protocol.base import Json
 
 COMMENT_SECONDS = 15
 """How often an idle stream sends a comment, so that both ends notice a dead connection."""
@@ -65,17 +64,3 @@ def format_client_event(numbered: Numbered) -> bytes:
     sequence = b'"sequence_num":%d,' % number if number else b""
     head = b'{"event_id":' + event_id + b"," + sequence + b'"source":"worker","payload":'
     return (b"id: %d\n" % number if number else b"") + b"event: client_event\ndata: " + head + line + b"}\n\n"
-
-
-def read_client_events(body: Json) -> list[bytes]:
-    """The lines in what the official client posts. Raises ValueError."""
-    events = body.get("events")
-    if not isinstance(events, list):
-        raise ValueError("the request body needs the field `events`: a list")
-    lines = []
-    for event in events:
-        payload = event.get("payload") if isinstance(event, dict) else None
-        if not isinstance(payload, dict):
-            raise ValueError("each event needs the field `payload`: an object")
-        lines.append(msgspec.json.encode(payload))
-    return lines

@@ -26,7 +26,9 @@ from parley.gateway.http.errors import close_code
 from parley.gateway.http.frames import FrameSocket, encode_numbered, encode_plain
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import REQUESTING, STREAM_EVENT, Client, LiveSession
+from parley.gateway.own_messages import Resync
 from parley.gateway.refusal import Refusal
+from parley.gateway.session_options import SessionRequest
 from parley.gateway.subscriber import Batch, Numbered
 
 AUTH_SECONDS = 10
@@ -116,7 +118,7 @@ def open_session(socket: WebSocket, hub: SessionHub, principal: Principal) -> Li
     session_id = socket.path_params.get("session_id")
     if session_id is not None:
         return hub.get(principal, session_id)
-    return hub.create(principal, {"cwd": socket.query_params.get("cwd")})
+    return hub.create(principal, SessionRequest(cwd=socket.query_params.get("cwd")))
 
 
 def attach(query: QueryParams, session: LiveSession, principal: Principal, hub: SessionHub) -> Client:
@@ -182,7 +184,7 @@ async def write_lines(socket: WebSocket, client: Client) -> None:
             await frames.write(encode(part))
         if numbered and subscriber.resyncs != resyncs:
             resyncs = subscriber.resyncs
-            await socket.send_text(f'\t{{"type":"gateway","subtype":"resync","after":{subscriber.cursor}}}\n')
+            await socket.send_text(f"\t{msgspec.json.encode(Resync(after=subscriber.cursor)).decode()}\n")
     await socket.close(1012)
 
 
