@@ -67,7 +67,7 @@ class Server:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while line := (await self.process.stderr.readline()).decode():
                 self.stderr.append(line)
-                if line.startswith("listening on "):
+                if "listening on " in line:
                     self._reader = asyncio.create_task(self._read_stderr(self.process.stderr))
                     return
         raise AssertionError(f"the server did not start: {''.join(self.stderr)}")

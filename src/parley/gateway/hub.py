@@ -28,6 +28,7 @@ from parley.gateway.metrics import Metrics
 from parley.gateway.questions import Questions
 from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
+from parley.gateway.server_log import ServerLog
 from parley.gateway.session_options import SessionRequest, format_options, require
 from parley.protocol.base import Json, Struct
 from parley.settings.env_vars import is_truthy
@@ -86,9 +87,10 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
 
 
 class SessionHub:
-    def __init__(self, settings: HubSettings) -> None:
+    def __init__(self, settings: HubSettings, log: ServerLog | None = None) -> None:
         """Raises SessionError."""
         self.settings = settings
+        self.log = log or ServerLog(lambda line: None)
         try:
             settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
             (settings.state / "lines").mkdir(mode=0o700, exist_ok=True)
@@ -102,7 +104,7 @@ class SessionHub:
         self.find_quotas: Callable[[str], Quotas] = lambda name: Quotas()
         """The quotas of a token, by its name."""
         self.is_draining = False
-        self._services = Services(self.database, self.questions, self.audit, self.spending, self.metrics)
+        self._services = Services(self.database, self.questions, self.audit, self.spending, self.metrics, self.log)
         self._sessions: dict[str, LiveSession] = {}
 
     # Sessions.
@@ -325,6 +327,7 @@ class SessionHub:
         start = msgspec.structs.replace(start, argv=(*start.argv, *ASKS_CLIENTS, which, row["engine_id"]))
         engine = EngineProcess(start) if self.settings.isolation == "process" else EngineTask(start)
         self.metrics.count("parley_engine_starts_total")
+        self.log.note("engine_start", session=live.id)
         self.database.change("UPDATE sessions SET is_loaded=1, used_at=? WHERE id=?", time.time(), live.id)
         if is_stored or row["initialize"]:
             declared = msgspec.json.decode(row["initialize"]) if row["initialize"] else {"subtype": "initialize"}

@@ -38,6 +38,7 @@ from parley.gateway.own_messages import QuestionDecided
 from parley.gateway.questions import EXPIRED, Questions, read_behavior
 from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
+from parley.gateway.server_log import ServerLog
 from parley.gateway.subscriber import Batch, Numbered, Subscriber
 from parley.protocol.base import UNSET, Json, Struct, encode
 from parley.protocol.messages.occasional import WorkerShuttingDown
@@ -80,6 +81,7 @@ class Services(Struct, frozen=True):
     audit: AuditLog
     spending: Spending
     metrics: Metrics
+    log: ServerLog
 
 
 class Client:
@@ -529,7 +531,8 @@ class LiveSession:
     def on_end(self, errors: str) -> None:
         """The engine has ended. What still waits for it gets an error."""
         self.engine, self.state = None, "idle"
-        reason = errors.strip().rpartition("\n")[2] or "the engine of the session has ended"
+        reason = errors.strip().rpartition("\n")[2] or "the engine has ended"
+        self._services.log.note("engine_end", session=self.id, errors=errors.strip() or None)
         requests, self._requests = self._requests, {}
         for key, pending in requests.items():
             failure = {"subtype": "error", "request_id": key, "error": reason, "error_code": "engine_ended"}

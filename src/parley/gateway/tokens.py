@@ -62,7 +62,11 @@ class Tokens:
     def __init__(self, database: Database, bootstrap: str | None) -> None:
         """`bootstrap`: the token of the administrator, which is not stored."""
         self._database = database
-        self._bootstrap = None if bootstrap is None else digest(bootstrap)
+        self.set_bootstrap(bootstrap)
+
+    def set_bootstrap(self, token: str | None) -> None:
+        """Replace the token of the administrator."""
+        self._bootstrap = None if token is None else digest(token)
 
     def find(self, token: str) -> Principal | None:
         """Who a token belongs to; None if it is unknown. Raises Refusal if it has expired."""

@@ -37,6 +37,7 @@ STATUS = {
     "storage_error": 500,
     "timed_out": 408,
     "too_large": 413,
+    "too_many_connections": 503,
     "unauthorized": 401,
     "unknown_directory": 404,
     "unknown_message": 404,

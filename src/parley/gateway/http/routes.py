@@ -15,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
 
 from parley.errors import SessionError, UsageError
 from parley.gateway.access import Scope
@@ -42,6 +43,7 @@ from parley.gateway.http.reply_headers import ReplyHeaders
 from parley.gateway.hub import SessionHub, SessionInfo
 from parley.gateway.questions import Question
 from parley.gateway.refusal import Refusal
+from parley.gateway.server_log import RequestLog
 from parley.gateway.session_options import SessionRequest, require
 from parley.gateway.tokens import TokenRequest
 from parley.protocol.base import Json
@@ -258,13 +260,17 @@ class Routes:
     def app(self) -> Starlette:
         api = self._api
         return Starlette(
-            exception_handlers={HTTPException: refuse_route},
+            exception_handlers={HTTPException: refuse_route, Exception: report_fault},
             routes=[
                 *(WebSocketRoute(row.path, partial(row.handler, api), name=row.name) for row in SOCKETS),
                 *(self._route(path, list(rows)) for path, rows in groupby(ENDPOINTS, lambda row: row.path)),
                 *(Route(row.path, partial(row.handler, api)) for row in OPEN_ENDPOINTS),
             ],
-            middleware=[Middleware(ReplyHeaders), cors(self._gate.origins)],
+            middleware=[
+                Middleware(RequestLog, self._hub.log),
+                Middleware(ReplyHeaders),
+                Middleware(Cors, self._gate),
+            ],
         )
 
     def _route(self, path: str, rows: list[Endpoint]) -> Route:
@@ -287,15 +293,15 @@ class Routes:
         return Route(path, endpoint, methods=list(by_method))
 
 
-def cors(origins: frozenset[str]) -> Middleware:
+class Cors(CORSMiddleware):
     """Lets pages of other origins call the API. They send their token themselves: no cookie is ever accepted."""
-    return Middleware(
-        CORSMiddleware,
-        allow_origins=sorted(origins),
-        allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=CORS_HEADERS,
-        max_age=CORS_SECONDS,
-    )
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        super().__init__(app, allow_methods=["GET", "POST", "DELETE"], allow_headers=CORS_HEADERS, max_age=CORS_SECONDS)
+        self._gate = gate
+
+    def is_allowed_origin(self, origin: str) -> bool:
+        return origin in self._gate.origins
 
 
 async def refuse_route(request: Request, exc: Exception) -> Response:
@@ -303,3 +309,8 @@ async def refuse_route(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
     code = "method_not_allowed" if exc.status_code == 405 else "not_found"
     return error_response(Refusal(code, f"there is no {request.method} {request.url.path}"), exc.headers)
+
+
+async def report_fault(request: Request, exc: Exception) -> Response:
+    """The reply to a request that met a fault of the server. The server logs it."""
+    return error_response(Refusal("internal_error", "a fault of the server, which its log describes"))

@@ -1,0 +1,57 @@
+"""Connections that the HTTP parser has not seen a request of yet: how many there may be, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from parley.gateway.http.errors import error_body, status_of
+
+HEAD_SECONDS = 10
+"""How long the head of a request may take to arrive."""
+
+
+def limit_connections(get_most: Callable[[], int]) -> type[HttpToolsProtocol]:
+    """A protocol class that refuses connections above a number, and those that do not send a request."""
+
+    class LimitedProtocol(HttpToolsProtocol):
+        _deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > get_most():
+                self._refuse("too_many_connections", "the server has too many connections; try again later")
+            else:
+                self._start_deadline()
+
+        def on_message_begin(self) -> None:
+            self._start_deadline()
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self._end_deadline()
+            super().on_headers_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._end_deadline()
+            super().connection_lost(exc)
+
+        def _start_deadline(self) -> None:
+            self._end_deadline()
+            text = f"the request did not arrive within {HEAD_SECONDS} seconds"
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self._refuse, "timed_out", text)
+
+        def _end_deadline(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+        def _refuse(self, code: str, text: str) -> None:
+            body = error_body(code, text)
+            head = f"HTTP/1.1 {status_of(code)} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
+            self.transport.close()
+
+    return LimitedProtocol
