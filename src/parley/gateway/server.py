@@ -209,7 +209,7 @@ async def serve(settings: ServerSettings, listener: socket.socket, token: str | 
     apply_config(gate, settings)
     config = uvicorn.Config(
         Routes(gate, hub).app(),
-        http=limit_connections(lambda: gate.limits.connections),
+        http=limit_connections(gate),
         ws=FrameSocket,
         ws_per_message_deflate=False,  # a compressed frame would be another one for every viewer
         ws_max_size=FRAME_BYTES,

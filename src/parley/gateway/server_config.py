@@ -5,6 +5,7 @@ allow_host = ["agents.example"]
 
 [limits]
 connections = 10000
+    head_seconds = 10
 requests_per_minute = 60000
 wrong_tokens_per_minute = 60
 """
@@ -25,6 +26,8 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     connections: Positive = 10_000
     """How many connections may be open at a time."""
+    head_seconds: Positive = 10
+    """How long the head of a request may take to arrive."""
     requests_per_minute: Positive = 60_000
     """How many requests and connections a token may make, unless its quota says otherwise."""
     wrong_tokens_per_minute: Positive = 60

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from parley.gateway.http.auth import Gate
 from parley.gateway.http.errors import error_body, status_of
 
-HEAD_SECONDS = 10
-"""How long the head of a request may take to arrive."""
 
-
-def limit_connections(get_most: Callable[[], int]) -> type[HttpToolsProtocol]:
-    """A protocol class that refuses connections above a number, and those that do not send a request."""
+def limit_connections(gate: Gate) -> type[HttpToolsProtocol]:
+    """A protocol class that refuses connections above the limit, and those that do not send a request."""
 
     class LimitedProtocol(HttpToolsProtocol):
         _deadline: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            if len(self.connections) > get_most():
+            if len(self.connections) > gate.limits.connections:
                 self._refuse("too_many_connections", "the server has too many connections; try again later")
             else:
                 self._start_deadline()
@@ -40,8 +37,9 @@ def limit_connections(get_most: Callable[[], int]) -> type[HttpToolsProtocol]:
 
         def _start_deadline(self) -> None:
             self._end_deadline()
-            text = f"the request did not arrive within {HEAD_SECONDS} seconds"
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self._refuse, "timed_out", text)
+            seconds = gate.limits.head_seconds
+            text = f"the request did not arrive within {seconds} seconds"
+            self._deadline = self.loop.call_later(seconds, self._refuse, "timed_out", text)
 
         def _end_deadline(self) -> None:
             if self._deadline is not None:
