@@ -148,6 +148,7 @@ async def following(server: Server, session_id: str, *, partial: bool = False) -
         yield viewer
     finally:
         reading.cancel()
+        viewer.cut()
 
 
 async def read_until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:

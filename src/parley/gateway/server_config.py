@@ -1,14 +1,4 @@
-"""What can be changed while the server runs: the file of `--config`, which is read again at SIGHUP.
-
-allow_origin = ["https://page.example"]
-allow_host = ["agents.example"]
-
-[limits]
-connections = 10000
-    head_seconds = 10
-requests_per_minute = 60000
-wrong_tokens_per_minute = 60
-"""
+"""What can be changed while the server runs: the TOML file of `--config`, which is read again at SIGHUP."""
 
 from __future__ import annotations
 
@@ -26,6 +16,8 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     connections: Positive = 10_000
     """How many connections may be open at a time."""
+    waiting: Positive = 1000
+    """How many of them may have sent no request yet; the oldest make room for new ones."""
     head_seconds: Positive = 10
     """How long the head of a request may take to arrive."""
     requests_per_minute: Positive = 60_000
