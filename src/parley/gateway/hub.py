@@ -380,6 +380,13 @@ class SessionHub:
                 self._sessions.pop(session_id, None)
                 live.log.close()
 
+    def disconnect(self, is_allowed: Callable[[str], bool]) -> None:
+        """End the connections of tokens that are not allowed any more, by their names."""
+        for live in self._sessions.values():
+            for client in list(live.clients):
+                if not is_allowed(client.principal.name):
+                    live.detach(client)
+
     def expire_questions(self) -> None:
         """Deny the questions whose time is over."""
         for question in self.questions.list_expired():

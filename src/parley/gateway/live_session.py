@@ -234,7 +234,7 @@ class LiveSession:
                     self._receive_response(client, head, line)
                 case "control_cancel_request":
                     self._cancel_request(client, head)
-                case "keep_alive":
+                case "keep_alive" | "auth":  # a client whose headers had a token may send it again
                     pass
                 case _:
                     self._check(client.principal, Scope.PROMPT)

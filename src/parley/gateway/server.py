@@ -239,7 +239,7 @@ async def serve(settings: ServerSettings, listener: socket.socket, token: str | 
     watch_signals(stop, reload)
     hub.load_interrupted()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    upkeep = asyncio.gather(keep_up(hub, log), measure_lag(hub.metrics), notify(settings.notify, hub, log))
+    upkeep = asyncio.gather(keep_up(hub, tokens, log), measure_lag(hub.metrics), notify(settings.notify, hub, log))
     address = describe(settings, listener)
     log.say(f"listening on {address}", "listening", address=address)
     waiting = asyncio.create_task(stop.wait())
@@ -327,12 +327,13 @@ async def measure_lag(metrics: Metrics) -> None:
         metrics.record_lag(loop.time() - due)
 
 
-async def keep_up(hub: SessionHub, log: ServerLog) -> None:
-    """Evict idle sessions and expire questions."""
+async def keep_up(hub: SessionHub, tokens: Tokens, log: ServerLog) -> None:
+    """Evict idle sessions, expire questions, and end the connections of expired tokens."""
     while True:
         await asyncio.sleep(UPKEEP_SECONDS)
         try:
             hub.expire_questions()
+            hub.disconnect(tokens.is_valid)
             await hub.evict_idle()
         except Exception as exc:
             log.warn(f"upkeep: {type(exc).__name__}: {exc}")

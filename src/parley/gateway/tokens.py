@@ -23,6 +23,10 @@ from parley.protocol.base import Struct
 
 BOOTSTRAP = "admin"
 """The name of the token that the server was started with."""
+LOCAL = "local"
+"""Who connects to an open Unix socket."""
+OWN_NAMES = frozenset({BOOTSTRAP, LOCAL})
+"""The names that no other token can have."""
 
 
 class Grants(Struct, frozen=True, kw_only=True):
@@ -83,6 +87,13 @@ class Tokens:
         scopes = expand(set(grants.scopes))
         return Principal(row["name"], row["tenant"], scopes, tuple(grants.roots), grants.quotas)
 
+    def is_valid(self, name: str) -> bool:
+        """Whether there is a token of this name that has not expired."""
+        if name in OWN_NAMES:
+            return True
+        row = self._database.row("SELECT expires_at FROM tokens WHERE name=?", name)
+        return row is not None and (row["expires_at"] is None or row["expires_at"] > time.time())
+
     def find_quotas(self, name: str) -> Quotas:
         """The quotas of a token; those of the administrator and of a revoked token have no limits of their own."""
         row = self._database.row("SELECT grants FROM tokens WHERE name=?", name)
@@ -90,8 +101,8 @@ class Tokens:
 
     def create(self, wanted: TokenRequest) -> str:
         """Make a token and return it. Raises Refusal."""
-        if wanted.name == BOOTSTRAP:
-            raise Refusal("name_taken", f"the token {BOOTSTRAP!r} is that of the administrator")
+        if wanted.name in OWN_NAMES:
+            raise Refusal("name_taken", f"the name {wanted.name!r} is that of the administrator")
         token, now = secrets.token_urlsafe(32), time.time()
         grants = Grants(scopes=wanted.scopes, roots=wanted.roots, quotas=wanted.quotas)
         expires_at = None if wanted.expires_in is None else now + wanted.expires_in

@@ -154,7 +154,8 @@ class Api:
                 queue.put_nowait(question)
 
         async def take() -> bytes:
-            return format_event(msgspec.json.encode(await queue.get()))
+            question = await queue.get()
+            return format_event(msgspec.json.encode(question)) if self._gate.tokens.is_valid(principal.name) else b""
 
         self._hub.questions.listeners.append(listen)
         return EventStream(take, lambda: self._hub.questions.listeners.remove(listen))
@@ -195,6 +196,7 @@ class Api:
         self._hub.audit.write("revoke_token", principal, name=request.path_params["name"])
         if not self._gate.tokens.revoke(request.path_params["name"]):
             raise Refusal("unknown_token", f"there is no token {request.path_params['name']!r}")
+        self._hub.disconnect(self._gate.tokens.is_valid)
         return Response(status_code=204)
 
     # The server itself.

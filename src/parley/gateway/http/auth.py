@@ -13,14 +13,12 @@ from parley.gateway.quotas import RateLimiter
 from parley.gateway.refusal import Refusal
 from parley.gateway.server_config import Limits
 from parley.gateway.server_log import WHO
-from parley.gateway.tokens import Tokens
+from parley.gateway.tokens import LOCAL, Tokens
 from parley.protocol.base import Json, Struct
 
 SUBPROTOCOL = "parley"
 TOKEN_SUBPROTOCOL = "parley.token."
 """Browsers cannot set headers of a WebSocket: they offer the protocols `parley` and `parley.token.TOKEN`."""
-LOCAL = "local"
-"""Who connects to an open Unix socket."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
