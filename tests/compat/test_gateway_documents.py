@@ -38,6 +38,11 @@ def test_the_asyncapi_document_is_valid() -> None:
     assert found == {"version": "3.0.0", "channels": 5, "problems": []}
 
 
+def test_the_compose_file_follows_the_compose_specification() -> None:
+    schema = ("--builtin-schema", "vendor.compose-spec")
+    run(installed(DOCUMENT_TOOLS), "-m", "check_jsonschema", *schema, str(paths.ROOT / "deploy" / "compose.yaml"))
+
+
 async def test_the_server_answers_as_its_document_says(tmp_path: Path) -> None:
     client = installed(DOCUMENT_TOOLS)
     async with Server(tmp_path) as server:
