@@ -25,7 +25,7 @@ import websockets
 
 from tests.helpers.gateway import Server
 
-METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW")
+METHODS = ("GET", "GET", "GET", "POST", "POST", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW")
 WORDS = ("", "a", "0", "-1", "SESSION", "..", "%2e%2e", "%00", "ü", "null", "events", "ws", "answer", "x" * 300)
 ROUTES = (
     *("/sessions", "/sessions/SESSION", "/sessions/SESSION/prompts", "/sessions/SESSION/control", "/ws"),
@@ -44,6 +44,8 @@ SUBTYPES = (
 )
 
 
+BATCH = 100
+"""How many requests are sent at a time; some wait for half a second."""
 MORE_FILES = 100
 MORE_MEGABYTES = 150
 
@@ -152,6 +154,8 @@ class Fuzzer:
         writer.close()
         status = answer.split(b" ")[1].decode() if answer.startswith(b"HTTP/") else "none"
         self.outcomes[f"HTTP {status}"] += 1
+        if status == "204" and data.startswith(f"DELETE /sessions/{self._session} ".encode()):
+            self._session = await self._server.create()  # the next inputs need one
         if status == "500" or self._server.token.encode() in answer:
             self.problems.append(f"{data[:300]!r} was answered with {answer[:300]!r}")
 
@@ -166,6 +170,8 @@ class Fuzzer:
                     self.outcomes["frame"] += 1
                 await asyncio.sleep(0)
                 reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+                socket.transport.abort()  # an orderly end would wait for all that it did not read
         except websockets.WebSocketException as exc:
             self.outcomes[f"socket {type(exc).__name__}"] += 1
 
@@ -186,11 +192,11 @@ async def run(folder: Path, count: int, seed: int) -> list[str]:
         while sent < count:
             if not before[0] and sent >= count // 10:
                 before = measure(server.process.pid)
-            batch = [fuzzer.send_request() for _ in range(20)]
-            batch += [fuzzer.send_frames(20) for _ in range(1)]
+            batch = [fuzzer.send_request() for _ in range(BATCH)]
+            batch += [fuzzer.send_frames(20) for _ in range(BATCH // 20)]
             await asyncio.gather(*batch)
-            sent += 40
-            if sent % 2000 == 0:
+            sent += 2 * BATCH
+            if sent % (20 * BATCH) == 0:
                 status, _ = await server.request("GET", "/healthz")
                 if status != 200:
                     fuzzer.problems.append(f"/healthz answers {status} after {sent} inputs")

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from parley.gateway.refusal import Refusal
@@ -58,6 +58,8 @@ async def receive_body(request: Request) -> bytearray:
                 body += chunk
                 if len(body) > BODY_BYTES:
                     raise Refusal("too_large", f"the body is longer than {BODY_BYTES} bytes")
+    except ClientDisconnect:
+        raise Refusal("invalid_body", "the client disconnected before the end of the body") from None
     except TimeoutError:
         raise Refusal("timed_out", f"the body did not arrive within {BODY_SECONDS} seconds") from None
     return body
