@@ -267,7 +267,7 @@ class SessionHub:
             raise Refusal("unknown_directory", f"there is no directory {given!r}")
         path = os.path.realpath(os.path.join(self.settings.root, given))
         if not (is_below(path, [self.settings.root]) and is_below(path, self._find_roots(principal))):
-            raise Refusal("outside_roots", f"the directory {given!r} is outside the roots of the token")
+            raise Refusal("outside_roots", f"the directory {given!r} is outside the roots that the token allows")
         if not os.path.isdir(path):
             raise Refusal("unknown_directory", f"there is no directory {given!r}")
         return path

@@ -277,7 +277,8 @@ class LiveSession:
         holder = self._find_holder()
         is_held = holder not in (None, principal.name) and (self._owner is not None or not principal.may(Scope.ADMIN))
         if declares and is_held:
-            raise Refusal("callbacks_taken", f"the hooks and MCP servers of this session belong to {holder!r}")
+            text = f"the token {holder!r} already provides the hooks and MCP servers of this session"
+            raise Refusal("callbacks_taken", text)
         if not declares and (
             holder not in (None, principal.name) or self._owner not in (None, client) or not principal.may(Scope.PROMPT)
         ):
@@ -394,7 +395,7 @@ class LiveSession:
             message.pop("uuid", None)
             line = msgspec.json.encode({**message, "uuid": uuid})
         if not isinstance(message.get("message"), dict):
-            raise Refusal("invalid_line", "a prompt needs a `message` with its content")
+            raise Refusal("invalid_line", "a prompt needs the field `message`: an object with the content")
         digest = sha256(msgspec.json.encode(message["message"], order="sorted")).digest()
         known = self._database.row("SELECT digest FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
         if known is not None:
@@ -531,7 +532,7 @@ class LiveSession:
     def on_end(self, errors: str) -> None:
         """The engine has ended. What still waits for it gets an error."""
         self.engine, self.state = None, "idle"
-        reason = errors.strip().rpartition("\n")[2] or "the engine has ended"
+        reason = errors.strip().rpartition("\n")[2] or "the engine of the session has ended"
         self._services.log.note("engine_end", session=self.id, errors=errors.strip() or None)
         requests, self._requests = self._requests, {}
         for key, pending in requests.items():

@@ -150,8 +150,8 @@ def find_token(settings: ServerSettings, log: ServerLog) -> str | None:
     token, is_new = read_token_file(settings.token_file)
     if is_new:
         # JSON lines are kept, so they name the file only.
-        shown = settings.token_file if log.is_json else f"{token} (also in {settings.token_file})"
-        log.say(f"made a token: {shown}", "token")
+        shown = "" if log.is_json else f" with the token {token}"
+        log.say(f"created the token file {settings.token_file}{shown}", "token")
     return token
 
 
@@ -336,4 +336,4 @@ async def keep_up(hub: SessionHub, tokens: Tokens, log: ServerLog) -> None:
             hub.disconnect(tokens.is_valid)
             await hub.evict_idle()
         except Exception as exc:
-            log.warn(f"upkeep: {type(exc).__name__}: {exc}")
+            log.warn(f"cannot unload idle sessions or expire questions: {type(exc).__name__}: {exc}")

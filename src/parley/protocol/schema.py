@@ -9,6 +9,7 @@ import msgspec
 
 from parley.protocol.base import Json, Message, Struct, catalogue
 from parley.protocol.blocks import KINDS, Block
+from parley.protocol.messages.dialects import JsonRpc
 from parley.protocol.messages.requests import list_requests
 
 TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", type(None): "null"}
@@ -22,8 +23,8 @@ def build_schema() -> Json:
     classes += [cls.answer for cls in requests.values() if cls.answer]
     found, defs = msgspec.json.schema_components(classes, schema_hook=schema_hook, ref_template="#/$defs/{name}")
     refs = dict(zip(classes, found, strict=True))
-    for (kind, subkind), cls in lines.items():
-        if subkind or kind == "jsonrpc":
+    for (_, subkind), cls in lines.items():
+        if subkind or cls is JsonRpc:
             # The field has a default in the class, but a line must have it.
             defs[cls.__name__]["required"].append("subtype" if subkind else "jsonrpc")
     for request in requests.values():

@@ -31,7 +31,7 @@ async def working(tmp_path: Path, *options: str) -> AsyncIterator[tuple[Server, 
         yield server, session
         assert (await server.ask(session, "say Still here."))["result"] == "Still here."
         assert (await server.request("GET", "/healthz"))[0] == 200
-        noise = [line for line in server.stderr if not line.startswith(("made a token", "listening on"))]
+        noise = [line for line in server.stderr if not line.startswith(("created the token file", "listening on"))]
         assert noise == []
 
 

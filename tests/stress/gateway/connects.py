@@ -152,7 +152,7 @@ async def run(folder: Path, rate: float, seconds: float, processes: int = 2) -> 
         report(f"open files of the server: {files} before, {left} after")
         if left > files + 20:
             problems.append(f"{left - files} files stay open")
-        said = [line for line in server.stderr if not line.startswith(("made a token", "listening"))]
+        said = [line for line in server.stderr if not line.startswith(("created the token file", "listening"))]
         return problems + said[-20:]
 
 

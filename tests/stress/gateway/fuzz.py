@@ -154,7 +154,7 @@ class Fuzzer:
         writer.close()
         status = answer.split(b" ")[1].decode() if answer.startswith(b"HTTP/") else "none"
         self.outcomes[f"HTTP {status}"] += 1
-        if status == "204" and data.startswith(f"DELETE /sessions/{self._session} ".encode()):
+        if status == "204" and data.startswith(f"DELETE /sessions/{self._session}".encode()):
             self._session = await self._server.create()  # the next inputs need one
         if status == "500" or self._server.token.encode() in answer:
             self.problems.append(f"{data[:300]!r} was answered with {answer[:300]!r}")
@@ -165,13 +165,14 @@ class Fuzzer:
         try:
             async with await self._server.connect(path) as socket:
                 reading = asyncio.create_task(self._read(socket))
-                for _ in range(count):
-                    await socket.send(self.frame())
-                    self.outcomes["frame"] += 1
-                await asyncio.sleep(0)
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
-                socket.transport.abort()  # an orderly end would wait for all that it did not read
+                try:
+                    for _ in range(count):
+                        await socket.send(self.frame())
+                        self.outcomes["frame"] += 1
+                finally:
+                    reading.cancel()
+                    await asyncio.gather(reading, return_exceptions=True)
+                    socket.transport.abort()  # an orderly end would wait for all that it did not read
         except websockets.WebSocketException as exc:
             self.outcomes[f"socket {type(exc).__name__}"] += 1
 
@@ -206,7 +207,7 @@ async def run(folder: Path, count: int, seed: int) -> list[str]:
         if status != 200 or info["last_line"] is None:
             fuzzer.problems.append(f"a new session answers {status} {info}")
         fuzzer.problems += await compare(server.process.pid, before)
-        said = [line for line in server.stderr if not line.startswith(("made a token", "listening"))]
+        said = [line for line in server.stderr if not line.startswith(("created the token file", "listening"))]
         fuzzer.problems += ["".join(said[-20:])] if said else []
         report(f"{sent} inputs: {dict(fuzzer.outcomes.most_common())}")
         return fuzzer.problems

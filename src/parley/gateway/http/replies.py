@@ -40,9 +40,9 @@ async def read_body(request: Request) -> Json:
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise Refusal("invalid_body", f"the body is not JSON: {exc}") from None
+        raise Refusal("invalid_body", f"the request body is not JSON: {exc}") from None
     if not isinstance(found, dict):
-        raise Refusal("invalid_body", "the body must be a JSON object")
+        raise Refusal("invalid_body", "the request body must be a JSON object")
     return found
 
 
@@ -51,15 +51,15 @@ async def receive_body(request: Request) -> bytearray:
     body = bytearray()
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > BODY_BYTES:
-        raise Refusal("too_large", f"the body is longer than {BODY_BYTES} bytes")
+        raise Refusal("too_large", f"the request body is longer than {BODY_BYTES} bytes")
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > BODY_BYTES:
-                    raise Refusal("too_large", f"the body is longer than {BODY_BYTES} bytes")
+                    raise Refusal("too_large", f"the request body is longer than {BODY_BYTES} bytes")
     except ClientDisconnect:
         raise Refusal("invalid_body", "the client disconnected before the end of the body") from None
     except TimeoutError:
-        raise Refusal("timed_out", f"the body did not arrive within {BODY_SECONDS} seconds") from None
+        raise Refusal("timed_out", f"the request body did not arrive within {BODY_SECONDS} seconds") from None
     return body

@@ -308,7 +308,7 @@ async def refuse_route(request: Request, exc: Exception) -> Response:
     """The reply to a path or method that does not exist."""
     assert isinstance(exc, HTTPException)
     code = "method_not_allowed" if exc.status_code == 405 else "not_found"
-    return error_response(Refusal(code, f"there is no {request.method} {request.url.path}"), exc.headers)
+    return error_response(Refusal(code, f"there is no route {request.method} {request.url.path}"), exc.headers)
 
 
 async def report_fault(request: Request, exc: Exception) -> Response:

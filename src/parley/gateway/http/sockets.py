@@ -135,7 +135,7 @@ def read_cursor(query: QueryParams, session_id: str) -> int | None:
     if owner not in ("", session_id):
         raise Refusal("cursor_of_another_session", f"the cursor is of the session {owner!r:.50}, not of {session_id!r}")
     if not (number.isascii() and number.isdigit() and len(number) <= MAX_DIGITS):
-        raise Refusal("invalid_cursor", f"after must be the number of a line, not {given!r:.50}")
+        raise Refusal("invalid_cursor", f"the parameter `after` must be a line number, not {given!r:.50}")
     return int(number)
 
 
