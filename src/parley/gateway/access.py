@@ -101,6 +101,11 @@ def scope_of_request(subtype: str, mode: object) -> Scope:
     """What a control request needs. `mode`: the `mode` of set_permission_mode."""
     if subtype in VIEWING:
         return Scope.VIEW
-    if subtype in DECIDING or (subtype == "set_permission_mode" and mode not in ASKING_MODES):
+    if subtype in DECIDING or (subtype == "set_permission_mode" and not is_asking(mode)):
         return Scope.APPROVE
     return Scope.PROMPT
+
+
+def is_asking(mode: object) -> bool:
+    """Whether nothing runs in a permission mode that an approver would have been asked about."""
+    return isinstance(mode, str) and mode in ASKING_MODES

@@ -28,7 +28,7 @@ from uuid import uuid4
 import msgspec
 
 from parley.errors import SessionError, UsageError
-from parley.gateway.access import ASKING_MODES, Principal, Scope, scope_of_request
+from parley.gateway.access import Principal, Scope, is_asking, scope_of_request
 from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine
@@ -641,7 +641,7 @@ def skips_questions(request: Json) -> bool:
         if isinstance(agents, dict)
         else []
     )
-    return bool(request.get("hooks")) or any(mode not in (None, *ASKING_MODES) for mode in modes)
+    return bool(request.get("hooks")) or not all(mode is None or is_asking(mode) for mode in modes)
 
 
 def make_failure(reason: str, session_id: str, uuids: list[str]) -> bytes:

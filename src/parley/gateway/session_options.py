@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from parley.errors import UsageError
-from parley.gateway.access import ASKING_MODES, Principal, Scope
+from parley.gateway.access import Principal, Scope, is_asking
 from parley.gateway.refusal import Refusal
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.options import parse
@@ -66,7 +66,7 @@ def format_options(wanted: SessionRequest, principal: Principal) -> list[str]:
         require(principal, Scope.ADMIN, "options.args")
     if options.allowed_tools:
         require(principal, Scope.APPROVE, "options.allowed_tools")
-    if options.permission_mode is not UNSET and options.permission_mode not in ASKING_MODES:
+    if options.permission_mode is not UNSET and not is_asking(options.permission_mode):
         require(principal, Scope.APPROVE, f"options.permission_mode {options.permission_mode!r}")
     fields: Json = msgspec.structs.asdict(options)
     argv = [f"{flag}={fields[name]}" for name, flag in FLAGS.items() if fields[name] is not UNSET]

@@ -113,6 +113,10 @@ async def test_frames_that_are_no_lines(tmp_path: Path) -> None:
             await client.send(control("next", "get_session_cost"))
             refused, *_, answer = await read_until(client, "control_response")
             assert (refused["code"], answer["response"]["subtype"]) == ("invalid_line", "success")
+        modes: list[Any] = [{}, [], 7, None]
+        for mode in modes:
+            await client.send(control("odd", "set_permission_mode", mode=mode))
+            assert (await read_until(client, "control_response"))[-1]["response"]["subtype"] == "error"
 
 
 async def test_messages_that_are_too_long(tmp_path: Path) -> None:

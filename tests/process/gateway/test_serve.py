@@ -275,6 +275,7 @@ WRONG_REQUESTS: list[tuple[str, str, object, int, str]] = [
     ("POST", "/sessions", {"options": {"modle": "x"}}, 400, "invalid_options"),
     ("POST", "/sessions", {"options": {"args": ["--bogus"]}}, 400, "invalid_options"),
     ("GET", "/nope", None, 404, "not_found"),
+    ("GET", "/sessions/", None, 404, "not_found"),
     ("PUT", "/sessions", {}, 405, "method_not_allowed"),
     ("POST", "/sessions", [1], 400, "invalid_body"),
     ("POST", "/tokens", {"name": "x", "scopes": ["all"]}, 400, "invalid_body"),

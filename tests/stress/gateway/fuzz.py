@@ -154,14 +154,13 @@ class Fuzzer:
         writer.close()
         status = answer.split(b" ")[1].decode() if answer.startswith(b"HTTP/") else "none"
         self.outcomes[f"HTTP {status}"] += 1
-        if status == "204" and data.startswith(f"DELETE /sessions/{self._session}".encode()):
-            self._session = await self._server.create()  # the next inputs need one
         if status == "500" or self._server.token.encode() in answer:
             self.problems.append(f"{data[:300]!r} was answered with {answer[:300]!r}")
 
     async def send_frames(self, count: int) -> None:
         """Send frames on one socket, while it lasts."""
-        path = self._dice.choice([f"/sessions/{self._session}/ws", f"/sessions/{self._session}/ws?numbered=1&after=0"])
+        session = self._session
+        path = f"/sessions/{session}/ws" + self._dice.choice(["", "?numbered=1&after=0"])
         try:
             async with await self._server.connect(path) as socket:
                 reading = asyncio.create_task(self._read(socket))
@@ -175,6 +174,15 @@ class Fuzzer:
                     socket.transport.abort()  # an orderly end would wait for all that it did not read
         except websockets.WebSocketException as exc:
             self.outcomes[f"socket {type(exc).__name__}"] += 1
+            if self._session == session:
+                await self._renew(session)
+
+    async def _renew(self, session: str) -> None:
+        """Make another session if a request has deleted it."""
+        status, _ = await self._server.request("GET", f"/sessions/{session}")
+        if status == 404 and self._session == session:
+            self._session = await self._server.create()
+            self.outcomes["session deleted"] += 1
 
     async def _read(self, socket: Any) -> None:
         async for frame in socket:

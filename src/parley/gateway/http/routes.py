@@ -14,7 +14,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from parley.errors import SessionError, UsageError
@@ -259,19 +259,22 @@ class Routes:
 
     def app(self) -> Starlette:
         api = self._api
-        return Starlette(
+        routes: list[BaseRoute] = [
+            *(WebSocketRoute(row.path, partial(row.handler, api), name=row.name) for row in SOCKETS),
+            *(self._route(path, list(rows)) for path, rows in groupby(ENDPOINTS, lambda row: row.path)),
+            *(Route(row.path, partial(row.handler, api)) for row in OPEN_ENDPOINTS),
+        ]
+        app = Starlette(
+            routes=routes,
             exception_handlers={HTTPException: refuse_route, Exception: report_fault},
-            routes=[
-                *(WebSocketRoute(row.path, partial(row.handler, api), name=row.name) for row in SOCKETS),
-                *(self._route(path, list(rows)) for path, rows in groupby(ENDPOINTS, lambda row: row.path)),
-                *(Route(row.path, partial(row.handler, api)) for row in OPEN_ENDPOINTS),
-            ],
             middleware=[
                 Middleware(RequestLog, self._hub.log),
                 Middleware(ReplyHeaders),
                 Middleware(Cors, self._gate),
             ],
         )
+        app.router.redirect_slashes = False  # it would redirect to whatever host name the request has
+        return app
 
     def _route(self, path: str, rows: list[Endpoint]) -> Route:
         """The route of a path, with one row per method."""
