@@ -81,7 +81,7 @@ plots: .venv/ready-plots
 	$(BIN)/python scripts/gen_performance.py
 	$(BIN)/python scripts/plots.py
 
-docs: .venv/ready
+docs: .venv/ready-dev
 	for script in scripts/gen_*.py; do $(BIN)/python $$script || exit 1; done
 
 # How the source is built: import cycles, folder sizes, long functions, repeated names. A report, not a gate.

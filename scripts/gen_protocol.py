@@ -1,7 +1,4 @@
-"""Generate docs/protocol/: the JSON Schema and the reference page, from the message classes.
-
-The schema cannot express that unknown messages, subtypes, blocks and fields are kept.
-"""
+"""Generate docs/protocol/: the JSON Schema and the reference page, from the message classes."""
 
 from __future__ import annotations
 
@@ -11,76 +8,10 @@ from collections.abc import Iterator, Set
 import msgspec
 from pages import main
 
-from parley.protocol.base import Json, Message, Struct, catalogue
-from parley.protocol.blocks import KINDS, Block
+from parley.protocol.base import Json
 from parley.protocol.connection import REQUESTERS, SENDERS, Role
 from parley.protocol.messages.requests import list_requests
-
-TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", type(None): "null"}
-
-
-def schema() -> Json:
-    """The schema of a line, draft 2020-12: one entry per message, with their parts under `$defs`."""
-    lines = messages()
-    requests = dict(sorted(list_requests().items()))
-    classes: list[type[Struct]] = [*lines.values(), *requests.values()]
-    classes += [cls.answer for cls in requests.values() if cls.answer]
-    found, defs = msgspec.json.schema_components(classes, schema_hook=schema_hook, ref_template="#/$defs/{name}")
-    refs = dict(zip(classes, found, strict=True))
-    for (kind, subkind), cls in lines.items():
-        if subkind or kind == "jsonrpc":
-            # The field has a default in the class, but a line must have it.
-            defs[cls.__name__]["required"].append("subtype" if subkind else "jsonrpc")
-    for request in requests.values():
-        if request.answer:
-            defs[request.__name__]["x-answer"] = refs[request.answer]
-    defs |= {f"{cls.__name__}Block": block_schema(cls) for cls in KINDS.values()}
-    defs["Block"] = open_union("type", [{"$ref": f"#/$defs/{name}"} for name in block_names()], sorted(KINDS))
-    defs["Payload"] = open_union("subtype", [refs[cls] for cls in requests.values()], list(requests))
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "A line of the agent wire protocol",
-        "anyOf": [refs[cls] for cls in lines.values()],
-        "$defs": dict(sorted(defs.items())),
-    }
-
-
-def messages() -> dict[tuple[str, str | None], type[Message]]:
-    """The catalogue in alphabetical order."""
-    return dict(sorted(catalogue().items(), key=lambda item: (item[0][0], item[0][1] or "")))
-
-
-def schema_hook(kind: type) -> Json:
-    """msgspec's schema hook for values that keep their JSON object."""
-    return {"$ref": "#/$defs/Block" if issubclass(kind, Block) else "#/$defs/Payload"}
-
-
-def open_union(tag: str, members: list[Json], known: list[str]) -> Json:
-    """One of the members, or an object with an unknown tag."""
-    other = {"type": "object", "properties": {tag: {"type": "string", "not": {"enum": known}}}, "required": [tag]}
-    return {"anyOf": [*members, other]}
-
-
-def block_names() -> list[str]:
-    return sorted({f"{cls.__name__}Block" for cls in KINDS.values()})
-
-
-def block_schema(cls: type[Block]) -> Json:
-    kinds = sorted(kind for kind, known in KINDS.items() if known is cls)
-    properties: Json = {"type": {"enum": kinds}}
-    for key in cls.keys:
-        types = [TYPES[kind] for kind in key.types]
-        properties[key.name] = {"type": types[0] if len(types) == 1 else types}
-    required = ["type", *(key.name for key in cls.keys if key.required)]
-    description = {"description": cls.__doc__} if cls.__doc__ else {}
-    return {
-        "title": f"{cls.__name__}Block",
-        **description,
-        "type": "object",
-        "properties": properties,
-        "required": required,
-    }
-
+from parley.protocol.schema import block_names, build_schema, list_messages
 
 HEAD = """\
 # Messages
@@ -95,9 +26,9 @@ blocks and fields are kept, not refused.
 
 def page() -> str:
     """The reference page: every message, control request, block and part."""
-    defs = schema()["$defs"]
+    defs = build_schema()["$defs"]
     lines = [HEAD, "## Lines", ""]
-    for (kind, subkind), cls in messages().items():
+    for (kind, subkind), cls in list_messages().items():
         sender = f"`{cls.__name__}`, sent by {who(SENDERS.get(cls, {Role.ENGINE}))}."
         lines += section(f"{kind}/{subkind}" if subkind else kind, sender, defs.pop(cls.__name__))
     lines += ["## Control requests", ""]
@@ -160,7 +91,7 @@ def type_text(shape: Json) -> str:
 
 
 def pages() -> dict[str, str]:
-    pretty = msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode()
+    pretty = msgspec.json.format(msgspec.json.encode(build_schema()), indent=2).decode()
     return {"docs/protocol/schema.json": pretty + "\n", "docs/protocol/messages.md": page()}
 
 

@@ -160,7 +160,15 @@ LIBRARIES = Client(
 CCUSAGE = Client("ccusage-17.2.1", "ccusage", "17.2.1", make_node, "node")
 """The last version without a native part, which no registry needs to have."""
 ACP_TYPESCRIPT = Client("acp-node-2.4.0", "@agentclientprotocol/sdk", "2.4.0", make_node, "node")
-CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, LIBRARIES, TYPESCRIPT, CCUSAGE, ACP_TYPESCRIPT)
+DOCUMENT_TOOLS = Client(
+    "document-tools",
+    "what checks documents:",
+    "schemathesis==4.32.5 openapi-spec-validator==0.9.0 check-jsonschema==0.39.0",
+    make_libraries,
+    "bin/python",
+)
+ASYNCAPI = Client("asyncapi-parser-3.6.3", "@asyncapi/parser", "3.6.3", make_node, "node")
+CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, LIBRARIES, TYPESCRIPT, CCUSAGE, ACP_TYPESCRIPT, DOCUMENT_TOOLS, ASYNCAPI)
 
 
 def ensure(client: Client, tell: Callable[[str], None]) -> None:

@@ -52,5 +52,10 @@ def test_callbacks_rewind_and_a_second_connection(typescript_sdk: Client, connec
     assert {message["session_id"] for message in report.messages} == {report.of("first")[0]["id"]}
     if connection == "sse":
         assert report.of("dropped") == [{}, {}]
+        steps = ("DELIVERY_STATUS_RECEIVED", "DELIVERY_STATUS_PROCESSING", "DELIVERY_STATUS_PROCESSED")
+        assert [each for each in report.of("delivery") if each[0] == report.of("prompt")[0]] == [
+            [report.of("prompt")[0], step] for step in steps
+        ]
+        assert report.of("truncated") == []
         assert (report.of("suspended"), report.of("resumed")) == ([True], [True])
         assert report.of("commands")[0]

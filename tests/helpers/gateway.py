@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -65,7 +67,7 @@ class Server:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while line := (await self.process.stderr.readline()).decode():
                 self.stderr.append(line)
-                if line.startswith("listening on "):
+                if "listening on " in line:
                     self._reader = asyncio.create_task(self._read_stderr(self.process.stderr))
                     return
         raise AssertionError(f"the server did not start: {''.join(self.stderr)}")
@@ -115,10 +117,64 @@ class Server:
         finally:
             connection.close()
 
+    async def make_token(self, name: str, *scopes: str, **more: Any) -> str:
+        status, made = await self.request("POST", "/tokens", {"name": name, "scopes": scopes, **more})
+        assert status == 201, made
+        return str(made["token"])
+
+    async def ask(self, session_id: str, text: str) -> dict[str, Any]:
+        """Send a prompt; returns its result."""
+        async with following(self, session_id) as viewer:
+            _, sent = await self.request("POST", f"/sessions/{session_id}/prompts", {"content": text})
+
+            def results() -> list[dict[str, Any]]:
+                return [result for result in viewer.results() if sent["uuid"] in result["user_message_uuids"]]
+
+            await viewer.wait_for(results)
+            return results()[0]
+
     async def create(self, **body: Any) -> str:
         status, created = await self.request("POST", "/sessions", body)
         assert status == 201, created
         return str(created["session_id"])
+
+
+@asynccontextmanager
+async def following(server: Server, session_id: str, *, partial: bool = False) -> AsyncIterator[Viewer]:
+    """A viewer that reads a session."""
+    viewer = Viewer(server, session_id, partial=partial)
+    reading = asyncio.create_task(viewer.run())
+    try:
+        yield viewer
+    finally:
+        reading.cancel()
+        viewer.cut()
+
+
+async def read_until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
+    """The lines up to the first of a type."""
+    found: list[dict[str, Any]] = []
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not found or found[-1]["type"] != kind:
+            frame = await socket.recv()
+            assert isinstance(frame, str)
+            assert frame.endswith("\n")
+            found.append(json.loads(frame))
+    return found
+
+
+def user(text: str, **more: Any) -> str:
+    return json.dumps({"type": "user", "message": {"role": "user", "content": text}, **more}) + "\n"
+
+
+def control(request_id: str, subtype: str, **fields: Any) -> str:
+    request = {"subtype": subtype, **fields}
+    return json.dumps({"type": "control_request", "request_id": request_id, "request": request}) + "\n"
+
+
+def reply(request_id: str, answer: Any) -> str:
+    response = {"subtype": "success", "request_id": request_id, "response": answer}
+    return json.dumps({"type": "control_response", "response": response}) + "\n"
 
 
 class Viewer:

@@ -112,7 +112,7 @@ class Principal(Struct, frozen=True):
     tenant: str
     scopes: frozenset[Scope]
     roots: tuple[str, ...] = ()
-    """Where its sessions may work, absolute; empty for everywhere below the root of the server."""
+    """Where its sessions may work; empty for everywhere below the root of the server."""
     quotas: Quotas = Quotas()
 
     @classmethod
@@ -135,7 +135,7 @@ def scope_of_request(subtype: str, mode: object) -> Scope:
     """What a control request needs. `mode`: the `mode` of set_permission_mode."""
     if subtype in VIEWING:
         return Scope.VIEW
-    if subtype in PROMPTING or (subtype == "set_permission_mode" and asks(mode)):
+    if subtype in PROMPTING or (subtype == "set_permission_mode" and is_asking(mode)):
         return Scope.PROMPT
     return Scope.APPROVE
 
@@ -149,7 +149,7 @@ def changes_user_settings(value: object) -> bool:
     return isinstance(value, list) and any(map(changes_user_settings, value))
 
 
-def asks(mode: object) -> bool:
+def is_asking(mode: object) -> bool:
     return isinstance(mode, str) and mode in ASKING_MODES
 
 
@@ -170,7 +170,7 @@ def runs_without_question(request: Json) -> bool:
 def is_harmless(field: str, value: object) -> bool:
     """Whether a field of an agent runs nothing without a question."""
     if field == "permissionMode":
-        return value is None or asks(value)
+        return value is None or is_asking(value)
     if field == "mcpServers":  # names of servers that the session has
         return not isinstance(value, list) or all(isinstance(server, str) for server in value)
     return field in AGENT_FIELDS or not value

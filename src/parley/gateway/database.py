@@ -39,6 +39,7 @@ CREATE TABLE prompts (
     session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
     uuid TEXT NOT NULL,
     line BLOB,
+    digest BLOB NOT NULL,
     PRIMARY KEY (session, uuid)
 );
 CREATE INDEX open_prompts ON prompts (session) WHERE line IS NOT NULL;

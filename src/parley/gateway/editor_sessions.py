@@ -27,7 +27,7 @@ from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import Client, LiveSession
 from parley.gateway.questions import OPEN
 from parley.gateway.refusal import Refusal
-from parley.gateway.session_options import require
+from parley.gateway.session_options import SessionOptions, SessionRequest, require
 from parley.gateway.subscriber import REPLY
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions, parse
@@ -59,8 +59,9 @@ class HubSessions(Struct, frozen=True):
         servers = self._convert_servers(params)
         with refusals():
             folders = [self._find_folder(folder) for folder in params.additional_directories or ()]
-            body: Json = {"cwd": self._find_folder(params.cwd), "options": self._system_prompt(params)}
-            session = self.hub.create(self.principal, body, [f"--add-dir={folder}" for folder in folders])
+            options = msgspec.convert(self._system_prompt(params), SessionOptions)
+            wanted = SessionRequest(cwd=self._find_folder(params.cwd), options=options)
+            session = self.hub.create(self.principal, wanted, [f"--add-dir={folder}" for folder in folders])
         return self._link(session, servers)
 
     async def find(self, params: OpenSessionParams, editor: Editor) -> SessionLink:

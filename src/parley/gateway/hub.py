@@ -10,7 +10,7 @@ import asyncio
 import fcntl
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Row
 from typing import Any
@@ -29,7 +29,8 @@ from parley.gateway.metrics import Metrics
 from parley.gateway.questions import Questions
 from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
-from parley.gateway.session_options import parse_options, require
+from parley.gateway.server_log import ServerLog
+from parley.gateway.session_options import SessionRequest, format_options, require
 from parley.protocol.base import Json, Struct
 from parley.settings.env_vars import is_truthy
 from parley.stores.base import Entry
@@ -60,6 +61,16 @@ class HubSettings(Struct, frozen=True, kw_only=True):
         return is_truthy(self.environment.get(STATE_EVENTS))
 
 
+class NewSession(Struct, frozen=True):
+    """A session to be created."""
+
+    id: str
+    tenant: str
+    creator: str
+    cwd: str
+    options: bytes
+
+
 class SessionInfo(Struct, frozen=True, kw_only=True):
     """A session in a list."""
 
@@ -71,15 +82,16 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     clients: int
     open_questions: int
     last_line: int | None
-    """The number of the last line; None if the session is not loaded."""
+    """The number of the last line; None in a list if the session is not in use."""
     created_at: float
     used_at: float
 
 
 class SessionHub:
-    def __init__(self, settings: HubSettings) -> None:
+    def __init__(self, settings: HubSettings, log: ServerLog | None = None) -> None:
         """Raises SessionError."""
         self.settings = settings
+        self.log = log or ServerLog(lambda line: None)
         try:
             settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
             (settings.state / "lines").mkdir(mode=0o700, exist_ok=True)
@@ -94,33 +106,65 @@ class SessionHub:
         self.find_quotas: Callable[[str], Quotas] = lambda name: Quotas()
         """The quotas of a token, by its name."""
         self.is_draining = False
-        self._services = Services(self.database, self.questions, self.audit, self.spending, self.metrics)
+        self._services = Services(self.database, self.questions, self.audit, self.spending, self.metrics, self.log)
         self._sessions: dict[str, LiveSession] = {}
         self._deleted: set[str] = set()
         """Sessions whose engines are being stopped."""
 
     # Sessions.
 
-    def create(self, principal: Principal, given: Json, checked: Sequence[str] = ()) -> LiveSession:
+    def create(self, principal: Principal, wanted: SessionRequest, checked: Sequence[str] = ()) -> LiveSession:
         """Create a session. Raises Refusal or SessionError.
 
         `checked`: further options of the command line, which the caller has found to be allowed.
         """
         require(principal, Scope.CREATE, "creating a session")
         self._check_draining()
-        cwd = self.find_directory(given.get("cwd"), principal)
-        argv = [*parse_options(given.get("options"), principal), *checked]
+        cwd = self.find_directory(wanted.cwd or ".", principal)
+        argv = [*format_options(wanted, principal), *checked]
         self._check_session_quota(principal)
         session_id = str(uuid4())
-        now = time.time()
         self.audit.write("create", principal, session=session_id, cwd=cwd)
+        new = NewSession(session_id, principal.tenant, principal.name, cwd, msgspec.json.encode(argv))
+        self._insert(new, wanted.title or "")
+        return self.get(principal, session_id)
+
+    async def fork(self, principal: Principal, session_id: str, uuid: str | None, title: str) -> LiveSession:
+        """Copy a session up to a message and including it; None for all of it. Raises Refusal or SessionError.
+
+        The copy belongs to the tenant of the session, also if an administrator makes it.
+        """
+        from parley.gateway.fork import Source, copy_session, discard_copy
+        from parley.gateway.transcript import open_stores
+
+        require(principal, Scope.CREATE, "forking a session")
+        row = self._row(principal, session_id)
+        self._check_draining()
+        self.find_directory(row["cwd"], principal)
+        self._check_session_quota(principal)
+        new_id, live = str(uuid4()), self.get(principal, session_id)
+        self.audit.write("fork", principal, session=new_id, source=session_id, uuid=uuid)
+        stores = open_stores(self._argv(row), self.settings.environment, row["cwd"])
+        source = Source(stores, session_id, row["engine_id"], self._log_path(session_id), live.log.last)
+        path = self._log_path(new_id)
+        result = await asyncio.to_thread(copy_session, source, new_id, path, uuid)
+        try:
+            self._check_session_quota(principal)  # others were created meanwhile
+            new = NewSession(new_id, row["tenant"], principal.name, row["cwd"], row["options"])
+            self._insert(new, title or (f"{row['title']} (fork)" if row["title"] else ""))
+            self.spending.start_at(new_id, result)
+        except BaseException:
+            discard_copy(stores, new_id, path)
+            raise
+        return self.get(principal, new_id)
+
+    def _insert(self, new: NewSession, title: str) -> None:
+        now = time.time()
         self.database.change(
             "INSERT INTO sessions (id, tenant, creator, cwd, options, engine_id, title, created_at, used_at)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *(session_id, principal.tenant, principal.name, cwd, msgspec.json.encode(argv), session_id),
-            *(str(given.get("title") or ""), now, now),
+            *(new.id, new.tenant, new.creator, new.cwd, new.options, new.id, title, now, now),
         )
-        return self.get(principal, session_id)
 
     def get(self, principal: Principal, session_id: str) -> LiveSession:
         """A session that somebody may see. Its engine may not run. Raises Refusal or SessionError."""
@@ -128,7 +172,7 @@ class SessionHub:
         live = self._sessions.get(session_id)
         if live is None:
             log = LineLog(self._log_path(session_id))
-            live = LiveSession(session_id, log, self._services, self._load, self._admit)
+            live = LiveSession(session_id, log, self._services, self._load, self._admit, self.find_directory)
             self._sessions[session_id] = live
         return live
 
@@ -141,9 +185,9 @@ class SessionHub:
         return [self._describe(row) for row in rows if principal.may_see(row["tenant"])]
 
     def describe(self, principal: Principal, session_id: str) -> SessionInfo:
-        """Raises Refusal."""
-        row = self._row(principal, session_id)
-        return self._describe(row)
+        """Raises Refusal or SessionError."""
+        self.get(principal, session_id)  # opens the log, which knows the number of the last line
+        return self._describe(self._row(principal, session_id))
 
     def may_see(self, principal: Principal, session_id: str) -> bool:
         row = self.database.row("SELECT tenant FROM sessions WHERE id=?", session_id)
@@ -226,17 +270,20 @@ class SessionHub:
     def _log_path(self, session_id: str) -> Path:
         return self.settings.state / "lines" / f"{session_id}.jsonl"
 
-    def find_directory(self, given: Any, principal: Principal) -> str:
+    def find_directory(self, given: str, principal: Principal) -> str:
         """Where a new session works, without symbolic links. Raises Refusal."""
-        if given is not None and not isinstance(given, str):
-            raise Refusal("invalid_options", "`cwd` must be a string")
-        path = os.path.realpath(os.path.join(self.settings.root, given or "."))
-        roots = [os.path.realpath(root) for root in principal.roots or (self.settings.root,)]
-        if not any(path == root or path.startswith(os.path.join(root, "")) for root in roots):
+        if "\0" in given:
+            raise Refusal("unknown_directory", f"there is no directory {given!r}")
+        path = os.path.realpath(os.path.join(self.settings.root, given))
+        if not (is_below(path, [self.settings.root]) and is_below(path, self._find_roots(principal))):
             raise Refusal("outside_roots", f"the directory {given!r} is outside the roots that the token allows")
         if not os.path.isdir(path):
             raise Refusal("unknown_directory", f"there is no directory {given!r}")
         return path
+
+    def _find_roots(self, principal: Principal) -> list[str]:
+        root = self.settings.root
+        return [os.path.join(root, each) for each in principal.roots] or [root]
 
     def _check_session_quota(self, principal: Principal) -> None:
         most = principal.quotas.sessions
@@ -298,6 +345,7 @@ class SessionHub:
         start = msgspec.structs.replace(start, argv=(*start.argv, *ASKS_CLIENTS, which, row["engine_id"]))
         engine = EngineProcess(start) if self.settings.isolation == "process" else EngineTask(start)
         self.metrics.count("parley_engine_starts_total")
+        self.log.note("engine_start", session=live.id)
         self.database.change("UPDATE sessions SET is_loaded=1, used_at=? WHERE id=?", time.time(), live.id)
         if is_stored or row["initialize"]:
             declared = msgspec.json.decode(row["initialize"]) if row["initialize"] else {"subtype": "initialize"}
@@ -355,6 +403,13 @@ class SessionHub:
             if not live.clients and live.engine is None and self._sessions.get(live.id) is live:
                 del self._sessions[live.id]
                 live.log.close()
+
+    def disconnect(self, is_allowed: Callable[[str], bool]) -> None:
+        """End the connections of tokens that are not allowed any more, by their names."""
+        for live in self._sessions.values():
+            for client in list(live.clients):
+                if not is_allowed(client.principal.name):
+                    live.detach(client)
 
     async def expire_questions(self) -> None:
         """Deny the questions whose time is over. Raises what the last one failed with."""
@@ -431,6 +486,12 @@ def lock_folder(folder: Path) -> int:
         os.close(lock)
         raise SessionError(f"another server uses {folder}; stop it, or use another --state") from None
     return lock
+
+
+def is_below(path: str, roots: Iterable[str]) -> bool:
+    """Whether a path without links is in one of the folders."""
+    folders = map(os.path.realpath, roots)
+    return any(path == folder or path.startswith(os.path.join(folder, "")) for folder in folders)
 
 
 def listed_uuids(message: Json) -> list[str]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
@@ -39,10 +40,12 @@ from parley.gateway.database import Database
 from parley.gateway.engines import Engine
 from parley.gateway.line_log import LineLog
 from parley.gateway.metrics import Metrics
+from parley.gateway.own_messages import QuestionDecided
 from parley.gateway.questions import EXPIRED, Questions, read_behavior
 from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
 from parley.gateway.reply_secrets import without_secrets
+from parley.gateway.server_log import ServerLog
 from parley.gateway.subscriber import Batch, Numbered, Subscriber
 from parley.protocol.base import UNSET, Json, Struct, encode
 from parley.protocol.messages.occasional import WorkerShuttingDown
@@ -86,6 +89,7 @@ class Services(Struct, frozen=True):
     audit: AuditLog
     spending: Spending
     metrics: Metrics
+    log: ServerLog
 
 
 class Client:
@@ -132,8 +136,12 @@ class LiveSession:
         services: Services,
         load: Callable[[LiveSession], Engine],
         admit: Callable[[LiveSession], None],
+        check_directory: Callable[[str, Principal], object],
     ) -> None:
-        """`load` starts the engine. `admit` raises Refusal if no prompt can be taken."""
+        """`load` starts the engine. `admit` raises Refusal if no prompt can be taken.
+
+        `check_directory` raises Refusal if the sessions of somebody may not work there.
+        """
         self.id = id
         self.log = log
         self.questions = services.questions
@@ -146,6 +154,7 @@ class LiveSession:
         self._database = services.database
         self._load = load
         self._admit = admit
+        self._check_directory = check_directory
         self._requests: dict[str, PendingRequest] = {}
         """The open control requests of clients, by the id that the engine knows."""
         self._clients_seen = 0
@@ -237,7 +246,7 @@ class LiveSession:
                     self._receive_response(client, head, line)
                 case "control_cancel_request":
                     self._cancel_request(client, head)
-                case "keep_alive":
+                case "keep_alive" | "auth":  # a client whose headers had a token may send it again
                     pass
                 case _:
                     self._check(client.principal, Scope.PROMPT)
@@ -267,28 +276,39 @@ class LiveSession:
         self._send_request(request, reply, asked, client.request_key(asked))
 
     def _declare(self, client: Client, request: Json) -> Json:
-        """The `initialize` request as the engine gets it. Raises Refusal."""
-        declares = any(request.get(field) for field in DECLARATIONS)
-        if declares and not client.principal.may(Scope.PROMPT):
+        """The `initialize` request as the engine gets it. Raises Refusal.
+
+        The last one applies, also to engines that are started later. So hooks and MCP servers stay with the token that
+        declared them while its client is away: another client gets the reply to `initialize` and changes nothing.
+        """
+        principal, declares = client.principal, is_declaration(request)
+        if declares and not principal.may(Scope.PROMPT):
             raise Refusal("forbidden", "declaring hooks, tools or MCP servers needs the scope 'prompt'")
-        if runs_without_question(request) and not client.principal.may(Scope.APPROVE):
+        if runs_without_question(request) and not principal.may(Scope.APPROVE):
             text = "hooks, plugins, and agents with hooks, MCP servers or a permission mode need the scope 'approve'"
             raise Refusal("forbidden", text)
-        is_others = self._owner not in (None, client) or self._declared_by() not in (None, client.principal.name)
-        if not client.principal.may(Scope.PROMPT) or (is_others and not declares):
+        holder = self._find_holder()
+        is_held = holder not in (None, principal.name) and (self._owner is not None or not principal.may(Scope.ADMIN))
+        if declares and is_held:
+            text = f"the token {holder!r} already provides the hooks and MCP servers of this session"
+            raise Refusal("callbacks_taken", text)
+        if not declares and (
+            holder not in (None, principal.name) or self._owner not in (None, client) or not principal.may(Scope.PROMPT)
+        ):
             return {"subtype": "initialize"}
-        if declares and self._owner not in (None, client) and self._owner.principal.name != client.principal.name:
-            name = self._owner.principal.name
-            raise Refusal(
-                "callbacks_taken", f"the token {name!r} already provides the hooks and MCP servers of this session"
-            )
-        if declares or self._owner is None:
-            self._owner = client
-            self._database.change(
-                "UPDATE sessions SET initialize=?, callbacks_of=? WHERE id=?",
-                *(msgspec.json.encode(request), client.principal.name, self.id),
-            )
+        self._owner = client
+        self._database.change(
+            "UPDATE sessions SET initialize=?, callbacks_of=? WHERE id=?",
+            *(msgspec.json.encode(request), principal.name, self.id),
+        )
         return request
+
+    def _find_holder(self) -> str | None:
+        """The token that declared hooks, tools or MCP servers; None if there are none."""
+        row = self._database.row("SELECT initialize, callbacks_of FROM sessions WHERE id=?", self.id)
+        if row is None or row["initialize"] is None or not is_declaration(msgspec.json.decode(row["initialize"])):
+            return None
+        return str(row["callbacks_of"])
 
     def _declared_by(self) -> str | None:
         """The token of the client whose `initialize` the engine has."""
@@ -372,7 +392,7 @@ class LiveSession:
         behavior = read_behavior(line)
         label = behavior if behavior in BEHAVIORS else "other"
         self._services.metrics.count("parley_decisions_total", behavior=label)
-        self._publish_own("question_decided", request_id=request_id, decided_by=who, behavior=behavior)
+        self._publish(msgspec.json.encode(QuestionDecided(request_id=request_id, decided_by=who, behavior=behavior)))
         withdrawn = msgspec.json.encode({"type": "control_cancel_request", "request_id": request_id})
         for client in self.clients:
             if client is not sender:
@@ -392,6 +412,12 @@ class LiveSession:
             line = msgspec.json.encode({**message, "uuid": uuid})
         if not isinstance(message.get("message"), dict):
             raise Refusal("invalid_line", "a prompt needs the field `message`: an object with the content")
+        digest = sha256(msgspec.json.encode(message["message"], order="sorted")).digest()
+        known = self._database.row("SELECT digest FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
+        if known is not None:
+            if known["digest"] != digest:
+                raise Refusal("duplicate_prompt", f"another prompt has the id {uuid!r:.80}; give this one a new id")
+            return uuid
         self._admit(self)
         self.ensure_loaded()  # before the prompt is recorded: a refused one may be sent again
         if has_only_tool_results(message["message"]):  # part of a turn that runs, and not a prompt with a result
@@ -399,10 +425,9 @@ class LiveSession:
             self._write(line)
             return uuid
         self._services.audit.write("prompt", principal, session=self.id, uuid=uuid)
-        if not self._database.change(
-            "INSERT OR IGNORE INTO prompts (session, uuid, line) VALUES (?, ?, ?)", self.id, uuid, line
-        ):
-            return uuid
+        self._database.change(
+            "INSERT INTO prompts (session, uuid, line, digest) VALUES (?, ?, ?, ?)", self.id, uuid, line, digest
+        )
         self._services.metrics.count("parley_prompts_total")
         self._publish(line, sender)
         self._write(line)
@@ -540,6 +565,7 @@ class LiveSession:
         """The engine has ended. What still waits for it gets an error."""
         self.engine, self.state = None, "idle"
         reason = errors.strip().rpartition("\n")[2] or "the engine of the session has ended"
+        self._services.log.note("engine_end", session=self.id, errors=errors.strip() or None)
         held, self._held = self._held, None
         self._fail_requests(reason, self._asked_before if held else frozenset(self._requests))
         self._callbacks.clear()
@@ -611,10 +637,6 @@ class LiveSession:
             else:
                 subscriber.offer(batch)
 
-    def _publish_own(self, subtype: str, **fields: Any) -> None:
-        """Log a line of the gateway itself, for clients that know them."""
-        self._publish(msgspec.json.encode({"type": "gateway", "subtype": subtype, **fields}))
-
     def _reject(self, client: Client, head: Head, refusal: Refusal) -> None:
         """Report a refusal in the form that the client waits for."""
         if head.type == "control_request" and isinstance(head.request_id, str | int):
@@ -626,7 +648,8 @@ class LiveSession:
             }
             client.subscriber.send(msgspec.json.encode({"type": "control_response", "response": failure}))
         elif head.type == "user":
-            uuids = [head.uuid] if isinstance(head.uuid, str) else []
+            # The id of a duplicate is that of another prompt, which has a result of its own.
+            uuids = [head.uuid] if isinstance(head.uuid, str) and refusal.code != "duplicate_prompt" else []
             client.subscriber.send(make_failure(str(refusal), self.id, uuids))
         else:
             self._report(client, refusal)
@@ -644,6 +667,11 @@ class LiveSession:
         self._check(principal, scope)
         if request["subtype"] == "update_settings":
             self._check_settings(principal, request)
+        if request["subtype"] == "set_cwd":
+            path = request.get("path")
+            if not isinstance(path, str) or not path.startswith("/"):
+                raise Refusal("invalid_line", "set_cwd needs an absolute `path`")
+            self._check_directory(path, principal)
         if scope is not Scope.VIEW:
             self._services.audit.write("control", principal, session=self.id, request=request["subtype"])
 
@@ -668,6 +696,11 @@ def has_only_tool_results(content: Json) -> bool:
         and bool(blocks)
         and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks)
     )
+
+
+def is_declaration(request: Json) -> bool:
+    """Whether an `initialize` declares callbacks."""
+    return any(request.get(field) for field in DECLARATIONS)
 
 
 def make_failure(reason: str, session_id: str, uuids: list[str]) -> bytes:

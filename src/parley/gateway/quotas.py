@@ -38,13 +38,18 @@ class Spending:
             return
         before = Use(row["tokens_used"], row["usd_used"])
         grown = Use(growth(before.tokens, total.tokens), growth(before.usd, total.usd))
-        self._database.change(
-            "UPDATE sessions SET tokens_used=?, usd_used=? WHERE id=?", total.tokens, total.usd, session
-        )
+        self.start_at(session, result)
         self._database.change(
             "INSERT INTO spending (name, tokens, usd) VALUES (?, ?, ?)"
             " ON CONFLICT (name) DO UPDATE SET tokens=tokens+excluded.tokens, usd=usd+excluded.usd",
             *(row["creator"], grown.tokens, grown.usd),
+        )
+
+    def start_at(self, session: str, result: Json) -> None:
+        """The totals of a new session continue from a result that was paid for elsewhere."""
+        total = read_use(result)
+        self._database.change(
+            "UPDATE sessions SET tokens_used=?, usd_used=? WHERE id=?", total.tokens, total.usd, session
         )
 
     def of(self, name: str) -> Use:

@@ -1,7 +1,8 @@
 """Run the gateway: listen, serve, drain.
 
 `listening on http://HOST:PORT` is written to stderr when the server is ready. At SIGTERM or SIGINT it takes no new
-turns, lets running ones finish, and ends. A second signal ends it at once.
+turns, lets running ones finish, and ends. A second signal ends it at once. At SIGHUP it reads its configuration, the
+token file and the certificate again.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import signal
 import socket
+import ssl
 import stat
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,13 +22,16 @@ from pathlib import Path
 import uvicorn
 
 from parley.errors import UsageError
-from parley.gateway.http.app import Api
 from parley.gateway.http.auth import LOOPBACK, Gate
+from parley.gateway.http.connections import limit_connections
 from parley.gateway.http.frames import FrameSocket
+from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.metrics import Metrics
 from parley.gateway.notifications import Notifier, NotifySettings
-from parley.gateway.tokens import Tokens, read_token_file
+from parley.gateway.server_config import ServerConfig, read_config
+from parley.gateway.server_log import ServerLog
+from parley.gateway.tokens import Tokens, read_existing, read_token_file
 from parley.protocol.base import Struct
 
 FRAME_BYTES = 64 * 1024 * 1024
@@ -35,6 +41,9 @@ LAG_SECONDS = 0.02
 """How often the lag of the event loop is measured."""
 CLOSE_SECONDS = 5
 BACKLOG = 1024
+OWN_ADDRESSES = ("127.0.0.1", "::1")
+LOST_PEERS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
+"""A peer that acknowledges nothing for a minute is gone."""
 GC_THRESHOLD = (10_000, 50, 100)
 """With the default, a full collection stops all sessions for up to half a second."""
 
@@ -68,17 +77,26 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     certificate: str = ""
     key: str = ""
     notify: NotifySettings = NotifySettings()
+    config: str = ""
+    """The file with what SIGHUP changes; empty for none."""
+    ping_seconds: float = 20
+    """How often a WebSocket is pinged, and how long it may take to answer."""
+    proxies: tuple[str, ...] = ()
+    """The addresses whose X-Forwarded headers are believed; empty for this machine."""
 
 
-def run_server(settings: ServerSettings, report: Callable[[str], None]) -> int:
-    """Serve until a signal; returns the exit code. `report` gets the lines for stderr. Raises UsageError."""
+def run_server(settings: ServerSettings, log: ServerLog) -> int:
+    """Serve until a signal; returns the exit code. Raises UsageError."""
     import uvloop
 
-    token = find_token(settings, report)
+    token = find_token(settings, log)
+    read_config(settings.config)
+    check_certificate(settings)
     listener = listen(settings.address)
+    raise_file_limit()
     prepare()
     try:
-        uvloop.run(serve(settings, listener, token, report))
+        uvloop.run(serve(settings, listener, token, log))
     finally:
         listener.close()
         if settings.address.path:
@@ -98,7 +116,32 @@ def prepare() -> None:
     gc.set_threshold(*GC_THRESHOLD)
 
 
-def find_token(settings: ServerSettings, report: Callable[[str], None]) -> str | None:
+def raise_file_limit() -> None:
+    """Every connection is an open file."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def check_certificate(settings: ServerSettings) -> None:
+    """Raises UsageError."""
+    if settings.certificate:
+        load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), settings)
+
+
+def load_certificate(context: ssl.SSLContext, settings: ServerSettings) -> None:
+    """Raises UsageError."""
+    try:
+        context.load_cert_chain(settings.certificate, settings.key or None, password=refuse_password)
+    except (OSError, ValueError) as exc:  # an SSLError is an OSError
+        raise UsageError(f"cannot load the certificate {settings.certificate}: {exc}") from None
+
+
+def refuse_password() -> str:
+    raise ValueError("its key needs a password, which the server does not ask for")
+
+
+def find_token(settings: ServerSettings, log: ServerLog) -> str | None:
     """The token of the administrator; None on a Unix socket without a token file. Raises UsageError."""
     if not settings.token_file:
         if settings.address.path:
@@ -106,7 +149,9 @@ def find_token(settings: ServerSettings, report: Callable[[str], None]) -> str |
         raise UsageError("option '--token-file' is required unless --listen names a Unix socket (unix:PATH)")
     token, is_new = read_token_file(settings.token_file)
     if is_new:
-        report(f"created the token file {settings.token_file} with the token {token}")
+        # JSON lines are kept, so they name the file only.
+        shown = "" if log.is_json else f" with the token {token}"
+        log.say(f"created the token file {settings.token_file}{shown}", "token")
     return token
 
 
@@ -118,6 +163,7 @@ def listen(address: Address) -> socket.socket:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        notice_lost_peers(listener)
         listener.bind((address.host, address.port))
         listener.listen(BACKLOG)
     except OSError as exc:
@@ -125,6 +171,14 @@ def listen(address: Address) -> socket.socket:
             f"cannot listen on {address.path or f'{address.host}:{address.port}'}: {exc.strerror}"
         ) from None
     return listener
+
+
+def notice_lost_peers(listener: socket.socket) -> None:
+    """End connections whose other end is gone without a word. The accepted sockets inherit the options."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in LOST_PEERS.items():
+        if (option := getattr(socket, name, None)) is not None:  # macOS does not have all of them
+            listener.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def listen_unix(path: str) -> socket.socket:
@@ -147,20 +201,21 @@ def is_served(path: str) -> bool:
         return probe.connect_ex(path) == 0
 
 
-async def serve(
-    settings: ServerSettings, listener: socket.socket, token: str | None, report: Callable[[str], None]
-) -> None:
-    hub = SessionHub(settings.hub)
+async def serve(settings: ServerSettings, listener: socket.socket, token: str | None, log: ServerLog) -> None:
+    hub = SessionHub(settings.hub, log)
     tokens = Tokens(hub.database, token)
     hub.find_quotas = tokens.find_quotas
-    gate = Gate(tokens, is_open=token is None, hosts=known_hosts(settings), origins=settings.origins)
+    gate = Gate(tokens, is_open=token is None)
+    apply_config(gate, settings)
     config = uvicorn.Config(
-        Api(gate, hub).app(),
+        Routes(gate, hub).app(),
+        http=limit_connections(gate),
         ws=FrameSocket,
         ws_per_message_deflate=False,  # a compressed frame would be another one for every viewer
         ws_max_size=FRAME_BYTES,
-        ws_ping_interval=20,
-        ws_ping_timeout=20,
+        ws_ping_interval=settings.ping_seconds,
+        ws_ping_timeout=settings.ping_seconds,
+        forwarded_allow_ips=list(settings.proxies or OWN_ADDRESSES),
         log_config=None,
         log_level="error",
         access_log=False,
@@ -172,23 +227,41 @@ async def serve(
     )
     server = QuietServer(config)
     stop = asyncio.Event()
-    watch_signals(stop)
-    hub.load_interrupted(report)
+
+    def reload() -> None:
+        try:
+            reload_settings(settings, gate, config.ssl)
+        except UsageError as exc:
+            log.say(f"nothing was reloaded: {exc}", "reload", level="error")
+        else:
+            log.say("reloaded", "reload")
+
+    async def end_connections() -> None:
+        hub.disconnect(tokens.is_valid)
+
+    watch_signals(stop, reload)
+    hub.load_interrupted(log.warn)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     upkeep = asyncio.gather(
-        keep_up(hub.evict_idle, "unload idle sessions", report),
-        keep_up(hub.expire_questions, "expire questions", report),
+        keep_up(hub.evict_idle, "unload idle sessions", log),
+        keep_up(hub.expire_questions, "expire questions", log),
+        keep_up(end_connections, "end the connections of expired tokens", log),
         measure_lag(hub.metrics),
-        notify(settings.notify, hub, report),
+        notify(settings.notify, hub, log),
     )
-    report(f"listening on {describe(settings, listener)}")
+    address = describe(settings, listener)
+    log.say(f"listening on {address}", "listening", address=address)
     waiting = asyncio.create_task(stop.wait())
     await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
     upkeep.cancel()
+    with suppress(asyncio.CancelledError):
+        await upkeep
+    log.note("draining", seconds=settings.drain_seconds)
     await hub.drain(settings.drain_seconds)
     server.should_exit = True
     await serving
     hub.close()
+    log.note("stopped")
 
 
 class QuietServer(uvicorn.Server):
@@ -199,12 +272,30 @@ class QuietServer(uvicorn.Server):
         yield
 
 
-def known_hosts(settings: ServerSettings) -> frozenset[str] | None:
+def reload_settings(settings: ServerSettings, gate: Gate, context: ssl.SSLContext | None) -> None:
+    """Read the configuration, the token file and the certificate again: all of them, or none. Raises UsageError."""
+    config = read_config(settings.config)
+    token = read_existing(settings.token_file) if settings.token_file else None
+    check_certificate(settings)
+    if context is not None:
+        load_certificate(context, settings)  # for the connections that are made from now on
+    apply_config(gate, settings, config)
+    gate.tokens.set_bootstrap(token)
+
+
+def apply_config(gate: Gate, settings: ServerSettings, config: ServerConfig | None = None) -> None:
+    """Let the gate follow the configuration. Raises UsageError."""
+    config = config or read_config(settings.config)
+    gate.origins = settings.origins | frozenset(config.allow_origin)
+    gate.hosts = known_hosts(settings.address, settings.hosts | frozenset(config.allow_host))
+    gate.limits = config.limits
+
+
+def known_hosts(address: Address, named: frozenset[str]) -> frozenset[str] | None:
     """The host names that the server answers to. On other addresses than loopback, names are the operator's choice."""
-    host = settings.address.host
-    if settings.address.path or (host not in LOOPBACK and not settings.hosts):
+    if address.path or (address.host not in LOOPBACK and not named):
         return None
-    return LOOPBACK | {host} | settings.hosts
+    return LOOPBACK | {address.host} | named
 
 
 def describe(settings: ServerSettings, listener: socket.socket) -> str:
@@ -215,7 +306,7 @@ def describe(settings: ServerSettings, listener: socket.socket) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def watch_signals(stop: asyncio.Event) -> None:
+def watch_signals(stop: asyncio.Event, reload: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
@@ -225,12 +316,13 @@ def watch_signals(stop: asyncio.Event) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    loop.add_signal_handler(signal.SIGHUP, reload)
 
 
-async def notify(settings: NotifySettings, hub: SessionHub, report: Callable[[str], None]) -> None:
+async def notify(settings: NotifySettings, hub: SessionHub, log: ServerLog) -> None:
     """Tell other systems about questions, if they want to know."""
     if settings.url or settings.command:
-        notifier = Notifier(settings, report)
+        notifier = Notifier(settings, log.warn)
         hub.questions.listeners.append(notifier.on_question)
         await notifier.run()
 
@@ -244,11 +336,11 @@ async def measure_lag(metrics: Metrics) -> None:
         metrics.record_lag(loop.time() - due)
 
 
-async def keep_up(act: Callable[[], Awaitable[None]], what: str, report: Callable[[str], None]) -> None:
+async def keep_up(act: Callable[[], Awaitable[None]], what: str, log: ServerLog) -> None:
     """Do something again and again, whatever happens."""
     while True:
         await asyncio.sleep(UPKEEP_SECONDS)
         try:
             await act()
         except Exception as exc:
-            report(f"cannot {what}: {type(exc).__name__}: {exc}")
+            log.warn(f"cannot {what}: {type(exc).__name__}: {exc}")

@@ -6,11 +6,10 @@ line itself is for administrators: it can name settings, hooks and MCP servers, 
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from parley.gateway.access import ASKING_MODES, Principal, Scope
+from parley.errors import UsageError
+from parley.gateway.access import Principal, Scope, is_asking
 from parley.gateway.refusal import Refusal
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.options import parse
@@ -35,6 +34,17 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Any further options of the command line. Needs the scope 'admin'."""
 
 
+class SessionRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A session that somebody asks for."""
+
+    cwd: str | None = None
+    """Where it works, seen from the root of the server."""
+    title: str | None = None
+    permission_mode: str | UnsetType = UNSET
+    """The same as in `options`; official clients send it here."""
+    options: SessionOptions | None = None
+
+
 FLAGS = {
     "model": "--model",
     "fallback_model": "--fallback-model",
@@ -47,17 +57,16 @@ FLAGS = {
 }
 
 
-def parse_options(given: Any, principal: Principal) -> list[str]:
+def format_options(wanted: SessionRequest, principal: Principal) -> list[str]:
     """The options as a command line. Raises Refusal."""
-    try:
-        options = msgspec.convert(given or {}, SessionOptions)
-    except msgspec.ValidationError as exc:
-        raise Refusal("invalid_options", f"options: {exc}") from None
+    options = wanted.options or SessionOptions()
+    if wanted.permission_mode is not UNSET:
+        options = msgspec.structs.replace(options, permission_mode=wanted.permission_mode)
     if options.args is not UNSET:
         require(principal, Scope.ADMIN, "options.args")
     if options.allowed_tools:
         require(principal, Scope.APPROVE, "options.allowed_tools")
-    if options.permission_mode is not UNSET and options.permission_mode not in ASKING_MODES:
+    if options.permission_mode is not UNSET and not is_asking(options.permission_mode):
         require(principal, Scope.APPROVE, f"options.permission_mode {options.permission_mode!r}")
     fields: Json = msgspec.structs.asdict(options)
     argv = [f"{flag}={fields[name]}" for name, flag in FLAGS.items() if fields[name] is not UNSET]
@@ -66,10 +75,14 @@ def parse_options(given: Any, principal: Principal) -> list[str]:
             argv.append(f"{flag}={','.join(fields[name])}")
     if options.include_partial_messages:
         argv.append("--include-partial-messages")
-    given = list(options.args or [])
-    if unknown := parse(given).unknown:
+    argv += options.args or []
+    try:
+        unknown = parse(argv).unknown
+    except UsageError as exc:
+        raise Refusal("invalid_options", str(exc)) from None
+    if unknown:
         raise Refusal("invalid_options", f"options.args: unknown option {unknown[0]!r}")
-    return [*argv, *given]
+    return argv
 
 
 def require(principal: Principal, scope: Scope, what: str) -> None:

@@ -11,7 +11,7 @@ import hmac
 import os
 import secrets
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -23,6 +23,10 @@ from parley.protocol.base import Struct
 
 BOOTSTRAP = "admin"
 """The name of the token that the server was started with."""
+LOCAL = "local"
+"""Who connects to an open Unix socket."""
+OWN_NAMES = frozenset({BOOTSTRAP, LOCAL})
+"""The names that no other token can have."""
 
 
 class Grants(Struct, frozen=True, kw_only=True):
@@ -36,10 +40,11 @@ class Grants(Struct, frozen=True, kw_only=True):
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A token that somebody asks for."""
 
-    name: str
+    name: Annotated[str, msgspec.Meta(min_length=1)]
     scopes: list[Scope]
     tenant: str = ""
     roots: list[str] = []
+    """Below the root of the server."""
     quotas: Quotas = Quotas()
     expires_in: float | None = None
     """Seconds; None for ever."""
@@ -61,7 +66,11 @@ class Tokens:
     def __init__(self, database: Database, bootstrap: str | None) -> None:
         """`bootstrap`: the token of the administrator, which is not stored."""
         self._database = database
-        self._bootstrap = None if bootstrap is None else digest(bootstrap)
+        self.set_bootstrap(bootstrap)
+
+    def set_bootstrap(self, token: str | None) -> None:
+        """Replace the token of the administrator."""
+        self._bootstrap = None if token is None else digest(token)
 
     def find(self, token: str) -> Principal | None:
         """Who a token belongs to; None if it is unknown. Raises Refusal if it has expired."""
@@ -78,6 +87,13 @@ class Tokens:
         scopes = expand(set(grants.scopes))
         return Principal(row["name"], row["tenant"], scopes, tuple(grants.roots), grants.quotas)
 
+    def is_valid(self, name: str) -> bool:
+        """Whether there is a token of this name that has not expired."""
+        if name in OWN_NAMES:
+            return True
+        row = self._database.row("SELECT expires_at FROM tokens WHERE name=?", name)
+        return row is not None and (row["expires_at"] is None or row["expires_at"] > time.time())
+
     def find_quotas(self, name: str) -> Quotas:
         """The quotas of a token; those of the administrator and of a revoked token have no limits of their own."""
         row = self._database.row("SELECT grants FROM tokens WHERE name=?", name)
@@ -85,8 +101,8 @@ class Tokens:
 
     def create(self, wanted: TokenRequest) -> str:
         """Make a token and return it. Raises Refusal."""
-        if not wanted.name or wanted.name == BOOTSTRAP:
-            raise Refusal("invalid_body", f"the name {wanted.name!r} is not allowed for a token")
+        if wanted.name in OWN_NAMES:
+            raise Refusal("name_taken", f"the name {wanted.name!r} is that of the administrator")
         token, now = secrets.token_urlsafe(32), time.time()
         grants = Grants(scopes=wanted.scopes, roots=wanted.roots, quotas=wanted.quotas)
         expires_at = None if wanted.expires_in is None else now + wanted.expires_in

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,10 +28,15 @@ class _Ids(Struct):
 _ids = msgspec.json.Decoder(_Ids)
 
 
+def open_stores(argv: Sequence[str], environment: Mapping[str, str], cwd: str) -> SessionStores:
+    """The stores that an engine with these options uses. Raises UsageError."""
+    options = parse([*STREAM, *argv]).options
+    return SessionStores(LaunchContext(options, dict(environment), cwd))
+
+
 def open_transcript(start: EngineStart, session_id: str) -> Iterator[Entry] | None:
     """The entries of a session; None if it has no transcript yet. Raises UsageError or SessionError."""
-    options = parse([*STREAM, *start.argv]).options
-    store = SessionStores(LaunchContext(options, dict(start.environment), start.cwd)).store(session_id)
+    store = open_stores(start.argv, start.environment, start.cwd).store(session_id)
     return store.read(session_id) if store.exists(session_id) else None
 
 

@@ -187,8 +187,9 @@ class Client(Controls, Generic[OutputT]):
         if is_gateway(options.engine):
             from parley.sdk.launch.network import NetworkWire, session_request
 
-            request, partial = session_request(options, spec.argv), options.include_partial_messages
-            return NetworkWire(options.engine, options.token, options.resume, request, partial=partial)
+            create, partial = session_request(options, spec.argv), options.include_partial_messages
+            session_id = None if options.fork_session else options.resume
+            return NetworkWire(options.engine, options.token, session_id, create, partial=partial)
         cwd = os.path.abspath(options.cwd or os.curdir)
         on_stderr = options.stderr or write_stderr
         if options.engine == "local":

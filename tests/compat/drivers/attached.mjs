@@ -47,6 +47,7 @@ async function converse(content, session, use) {
   return { id, last };
 }
 
+tell("prompt", uuid);
 try {
   const session = await converse("Make it", {}, async (conversation, send) => {
     tell("rewound", await conversation.rewindFiles(uuid));

@@ -4,7 +4,7 @@ import { EventEmitter } from "node:events";
 import { createRequire } from "node:module";
 import { PassThrough, Writable } from "node:stream";
 import { pathToFileURL } from "node:url";
-import { options, sdk, task, user } from "./telling.mjs";
+import { options, sdk, task, tell, user } from "./telling.mjs";
 
 const { kind, url, token } = task.gateway;
 const socketUrl = url.replace("http", "ws");
@@ -30,6 +30,8 @@ const connections = {
     const sendUrl = `${url}/v1/code/sessions/${sessionId}/events`;
     const streamUrl = `${sendUrl}/stream?partial=${task.partial}`;
     const sse = { streamUrl, sendUrl, sessionId, headers, fromSequenceNum: last };
+    sse.onDeliveryUpdate = ({ event_id, status }) => tell("delivery", [event_id, status]);
+    sse.onCatchUpTruncated = () => tell("truncated");
     return browser.query({ prompt: asStream(prompt), ...callbacks, sse });
   },
   direct: (prompt, callbacks) =>

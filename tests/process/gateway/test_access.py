@@ -22,6 +22,7 @@ ENDPOINTS: dict[str, tuple[str, str, Any, set[str], int]] = {
     "list sessions": ("GET", "/sessions", None, {"view", "prompt", "approve", "create", "admin"}, 200),
     "create a session": ("POST", "/sessions", {}, {"create", "admin"}, 201),
     "get a session": ("GET", "/sessions/SESSION", None, {"view", "prompt", "approve", "create", "admin"}, 200),
+    "fork a session": ("POST", "/sessions/SESSION/fork", {}, {"create", "admin"}, 201),
     "prompt": ("POST", "/sessions/SESSION/prompts", {"content": "say Hi."}, {"prompt", "admin"}, 202),
     "read the cost": (
         *("POST", "/sessions/SESSION/control", {"subtype": "get_session_cost"}),

@@ -122,6 +122,28 @@ async def test_another_client_continues_the_session(tmp_path: Path) -> None:
             assert turn.result.session_id == session_id
 
 
+async def test_a_fork_continues_from_a_message(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        async with parley.Client(options(server)) as first:
+            turn = await first.ask("say One.")
+            (answer,) = [message async for message in turn if isinstance(message, parley.AssistantMessage)]
+            assert turn.result is not None
+            parent = turn.result.session_id
+            await (await first.ask("say Two.")).text()
+        for at, kept in ((answer.uuid, False), (None, True)):
+            given = options(server, resume=parent, fork_session=True, resume_session_at=at)
+            async with parley.Client(given) as client:
+                turn = await client.ask("say Three.")
+                assert await turn.text() == "Three."
+                assert turn.result is not None
+                assert turn.result.session_id != parent
+                _, found = await server.request(
+                    *("POST", f"/sessions/{turn.result.session_id}/control", {"subtype": "export_conversation"})
+                )
+                assert "say One." in found["response"]["text"]
+                assert ("say Two." in found["response"]["text"]) == kept
+
+
 async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     async with Server(tmp_path) as server:
         wrong = parley.Options(engine=server.url, token="wrong-token-of-somebody")
@@ -133,6 +155,12 @@ async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
             await parley.Client(options(server, cwd="/")).connect()
         with pytest.raises(ValueError, match="env has no effect"):
             await parley.Client(options(server, env={"A": "b"})).connect()
+        with pytest.raises(ValueError, match="fork_session needs resume"):
+            await parley.Client(options(server, fork_session=True)).connect()
+        with pytest.raises(ValueError, match="resume_session_at needs fork_session"):
+            await parley.Client(options(server, resume="x", resume_session_at="y")).connect()
+        with pytest.raises(parley.CLIConnectionError, match="there is no session 'nope'"):
+            await parley.Client(options(server, resume="nope", fork_session=True)).connect()
         with pytest.raises(ValueError, match="token needs the URL of a gateway"):
             await parley.Client(parley.Options(token="x")).connect()
     with pytest.raises(parley.CLIConnectionError, match="cannot reach the gateway"):

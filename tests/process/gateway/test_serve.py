@@ -6,41 +6,15 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import websockets
-from websockets.asyncio.client import ClientConnection
 
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server, Viewer
+from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server, following, read_until, user
 
 RESULT = '{"type":"result"'
 TOUCH = 'call Bash {"command": "touch made", "description": "Make a file"}'
-
-
-@asynccontextmanager
-async def following(server: Server, session_id: str, *, partial: bool = False) -> AsyncIterator[Viewer]:
-    viewer = Viewer(server, session_id, partial=partial)
-    reading = asyncio.create_task(viewer.run())
-    try:
-        yield viewer
-    finally:
-        reading.cancel()
-
-
-async def read_until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
-    """The lines up to the first of a type."""
-    found: list[dict[str, Any]] = []
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not found or found[-1]["type"] != kind:
-            frame = await socket.recv()
-            assert isinstance(frame, str)
-            assert frame.endswith("\n")
-            found.append(json.loads(frame))
-    return found
 
 
 async def wait_for_transcript(folder: Path, text: str) -> None:
@@ -49,10 +23,6 @@ async def wait_for_transcript(folder: Path, text: str) -> None:
             if any(text in path.read_text() for path in folder.glob("config/projects/*/*.jsonl")):
                 return
             await asyncio.sleep(0.01)
-
-
-def user(text: str, **more: Any) -> str:
-    return json.dumps({"type": "user", "message": {"role": "user", "content": text}, **more}) + "\n"
 
 
 async def test_a_prompt_over_a_socket_of_a_new_session(tmp_path: Path) -> None:
@@ -313,6 +283,7 @@ WRONG_REQUESTS: list[tuple[str, str, object, int, str]] = [
     ("POST", "/sessions", {"options": {"modle": "x"}}, 400, "invalid_options"),
     ("POST", "/sessions", {"options": {"args": ["--bogus"]}}, 400, "invalid_options"),
     ("GET", "/nope", None, 404, "not_found"),
+    ("GET", "/sessions/", None, 404, "not_found"),
     ("PUT", "/sessions", {}, 405, "method_not_allowed"),
     ("POST", "/sessions", [1], 400, "invalid_body"),
     ("POST", "/tokens", {"name": "x", "scopes": ["all"]}, 400, "invalid_body"),
@@ -368,7 +339,11 @@ async def test_the_command_line_reads_sessions_of_a_gateway(tmp_path: Path) -> N
         assert code == 0
         assert session_id in out
         assert "\x1b" not in out
+        code, out, _ = await run_parley(server, "sessions", "fork", session_id, "--server", server.url)
+        assert code == 0
+        assert (await server.ask(out.strip(), "say More."))["result"] == "More."
         for argv, token, text in (
+            (("sessions", "fork", "nope", "--server", server.url), None, "there is no session 'nope'"),
             (("attach", f"{server.url}/sessions/nope"), None, "there is no session 'nope'"),
             (("attach", url), "wrong", "the token is unknown"),
             (("attach", url), "", "a token is required: set PARLEY_TOKEN"),

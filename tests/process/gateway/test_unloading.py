@@ -13,6 +13,7 @@ import pytest
 from parley.gateway.hub import SERVER, HubSettings, SessionHub
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
+from parley.gateway.session_options import SessionRequest
 from tests.helpers.gateway import PATIENCE_SECONDS, Server
 
 
@@ -107,7 +108,7 @@ def prompt(text: str, uuid: str = "") -> bytes:
 @pytest.mark.parametrize("isolation", ["task", "process"])
 async def test_a_prompt_and_a_request_that_arrive_while_the_engine_is_unloaded(tmp_path: Path, isolation: str) -> None:
     async with Sessions(tmp_path, isolation) as sessions:
-        live = sessions.hub.create(SERVER, {})
+        live = sessions.hub.create(SERVER, SessionRequest())
         live.prompt(SERVER, prompt("say One."))
         await sessions.wait_for_results(live, 1)
         unloading = asyncio.create_task(sessions.hub.evict_idle())
@@ -123,7 +124,7 @@ async def test_a_prompt_and_a_request_that_arrive_while_the_engine_is_unloaded(t
 
 async def test_a_session_that_is_being_deleted_is_not_loaded_again(tmp_path: Path) -> None:
     async with Sessions(tmp_path, "process") as sessions:
-        live = sessions.hub.create(SERVER, {})
+        live = sessions.hub.create(SERVER, SessionRequest())
         live.prompt(SERVER, prompt("say One."))
         await sessions.wait_for_results(live, 1)
         deleting = asyncio.create_task(sessions.hub.delete(SERVER, live.id))
@@ -137,7 +138,7 @@ async def test_a_session_that_is_being_deleted_is_not_loaded_again(tmp_path: Pat
 
 async def test_a_prompt_that_was_recorded_by_a_killed_server_is_shown_and_run_once(tmp_path: Path) -> None:
     async with Sessions(tmp_path) as sessions:
-        live = sessions.hub.create(SERVER, {})
+        live = sessions.hub.create(SERVER, SessionRequest())
         line = prompt("say Recorded.", "11111111-1111-4111-8111-111111111111")
         # The state after kill -9 between recording the prompt and everything after that.
         change = "INSERT INTO prompts (session, uuid, line) VALUES (?, ?, ?)"
@@ -152,7 +153,7 @@ async def test_a_prompt_that_was_recorded_by_a_killed_server_is_shown_and_run_on
 
 async def test_a_session_that_cannot_be_loaded_does_not_keep_the_server_from_starting(tmp_path: Path) -> None:
     async with Sessions(tmp_path) as sessions:
-        broken, other = (sessions.hub.create(SERVER, {}) for _ in range(2))
+        broken, other = (sessions.hub.create(SERVER, SessionRequest()) for _ in range(2))
         for live in (broken, other):
             change = "INSERT INTO prompts (session, uuid, line) VALUES (?, ?, ?)"
             sessions.hub.database.change(change, live.id, "1", prompt("say Hi.", "1"))
@@ -166,7 +167,7 @@ async def test_a_session_that_cannot_be_loaded_does_not_keep_the_server_from_sta
 
 async def test_results_of_client_tools_do_not_leave_a_session_busy(tmp_path: Path) -> None:
     async with Sessions(tmp_path) as sessions:
-        live = sessions.hub.create(SERVER, {})
+        live = sessions.hub.create(SERVER, SessionRequest())
         blocks = [{"type": "tool_result", "tool_use_id": "t1", "content": "x"}]
         live.prompt(SERVER, json.dumps({"type": "user", "message": {"role": "user", "content": blocks}}).encode())
         await sessions.wait_for_results(live, 1)

@@ -4,8 +4,8 @@
 
 Half of them are HTTP requests: random methods, paths, headers and bodies, also broken ones. The others are frames on
 sockets: random bytes, broken JSON, lines of every type with wrong fields, and lines that are right. The exit code is 0
-if no reply has the status 500, nothing is written to stderr, no token is shown, and a session that was there before
-still answers.
+if no reply has the status 500, nothing is written to stderr, no token is shown, a session that was there before still
+answers, and the server has no more open files and not much more memory than after the first tenth.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -24,12 +25,13 @@ import websockets
 
 from tests.helpers.gateway import Server
 
-METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW")
+METHODS = ("GET", "GET", "GET", "POST", "POST", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW")
 WORDS = ("", "a", "0", "-1", "SESSION", "..", "%2e%2e", "%00", "ü", "null", "events", "ws", "answer", "x" * 300)
 ROUTES = (
     *("/sessions", "/sessions/SESSION", "/sessions/SESSION/prompts", "/sessions/SESSION/control", "/ws"),
     *("/sessions/SESSION/events", "/questions", "/questions/events", "/questions/SESSION/QUESTION/answer"),
     *("/questions/SESSION/QUESTION/delegate", "/tokens", "/tokens/QUESTION", "/healthz", "/readyz", "/metrics"),
+    *("/sessions/SMALL/fork", "/openapi.json", "/asyncapi.json"),
     *("/v1/code/sessions/SESSION/events", "/v1/code/sessions/SESSION/events/stream", "/sessions/SESSION/ws"),
 )
 TYPES = (
@@ -42,10 +44,18 @@ SUBTYPES = (
 )
 
 
+BATCH = 100
+"""How many requests are sent at a time; some wait for half a second."""
+MORE_FILES = 100
+MORE_MEGABYTES = 150
+
+
 class Fuzzer:
-    def __init__(self, server: Server, session: str, dice: Random) -> None:
+    def __init__(self, server: Server, session: str, small: str, dice: Random) -> None:
+        """`small`: a session that stays short, because it is copied."""
         self._server = server
         self._session = session
+        self._small = small
         self._dice = dice
         self.outcomes: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -113,7 +123,7 @@ class Fuzzer:
             path = dice.choice(ROUTES).replace("QUESTION", dice.choice(WORDS))
         else:
             path = "/" + "/".join(dice.choice([*ROUTES, *WORDS]).strip("/") for _ in range(dice.randrange(1, 4)))
-        path = path.replace("SESSION", self._session)
+        path = path.replace("SESSION", self._session).replace("SMALL", self._small)
         if dice.random() < 0.3:
             path += "?" + dice.choice(["after", "session", "cwd", "numbered", "x"]) + "=" + dice.choice(WORDS)
         token = dice.choice([self._server.token, self._server.token, "wrong", ""])
@@ -149,17 +159,30 @@ class Fuzzer:
 
     async def send_frames(self, count: int) -> None:
         """Send frames on one socket, while it lasts."""
-        path = self._dice.choice([f"/sessions/{self._session}/ws", f"/sessions/{self._session}/ws?numbered=1&after=0"])
+        session = self._session
+        path = f"/sessions/{session}/ws" + self._dice.choice(["", "?numbered=1&after=0"])
         try:
             async with await self._server.connect(path) as socket:
                 reading = asyncio.create_task(self._read(socket))
-                for _ in range(count):
-                    await socket.send(self.frame())
-                    self.outcomes["frame"] += 1
-                await asyncio.sleep(0)
-                reading.cancel()
+                try:
+                    for _ in range(count):
+                        await socket.send(self.frame())
+                        self.outcomes["frame"] += 1
+                finally:
+                    reading.cancel()
+                    await asyncio.gather(reading, return_exceptions=True)
+                    socket.transport.abort()  # an orderly end would wait for all that it did not read
         except websockets.WebSocketException as exc:
             self.outcomes[f"socket {type(exc).__name__}"] += 1
+            if self._session == session:
+                await self._renew(session)
+
+    async def _renew(self, session: str) -> None:
+        """Make another session if a request has deleted it."""
+        status, _ = await self._server.request("GET", f"/sessions/{session}")
+        if status == 404 and self._session == session:
+            self._session = await self._server.create()
+            self.outcomes["session deleted"] += 1
 
     async def _read(self, socket: Any) -> None:
         async for frame in socket:
@@ -169,15 +192,20 @@ class Fuzzer:
 
 async def run(folder: Path, count: int, seed: int) -> list[str]:
     dice = Random(seed)
-    async with Server(folder, "--model", "offline") as server:
+    async with Server(folder, "--model", "offline", "--idle-seconds", "2") as server:
         session = await server.create()
-        fuzzer, sent = Fuzzer(server, session, dice), 0
+        small = await server.create()
+        await server.ask(small, "say Small.")
+        fuzzer, sent, before = Fuzzer(server, session, small, dice), 0, (0, 0)
+        assert server.process is not None
         while sent < count:
-            batch = [fuzzer.send_request() for _ in range(20)]
-            batch += [fuzzer.send_frames(20) for _ in range(1)]
+            if not before[0] and sent >= count // 10:
+                before = measure(server.process.pid)
+            batch = [fuzzer.send_request() for _ in range(BATCH)]
+            batch += [fuzzer.send_frames(20) for _ in range(BATCH // 20)]
             await asyncio.gather(*batch)
-            sent += 40
-            if sent % 2000 == 0:
+            sent += 2 * BATCH
+            if sent % (20 * BATCH) == 0:
                 status, _ = await server.request("GET", "/healthz")
                 if status != 200:
                     fuzzer.problems.append(f"/healthz answers {status} after {sent} inputs")
@@ -186,10 +214,31 @@ async def run(folder: Path, count: int, seed: int) -> list[str]:
         status, info = await server.request("GET", f"/sessions/{other}")
         if status != 200 or info["last_line"] is None:
             fuzzer.problems.append(f"a new session answers {status} {info}")
+        fuzzer.problems += await compare(server.process.pid, before)
         said = [line for line in server.stderr if not line.startswith(("created the token file", "listening"))]
         fuzzer.problems += ["".join(said[-20:])] if said else []
         report(f"{sent} inputs: {dict(fuzzer.outcomes.most_common())}")
         return fuzzer.problems
+
+
+def measure(pid: int) -> tuple[int, int]:
+    """The open files and the memory of a process, in MB."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return len(os.listdir(f"/proc/{pid}/fd")), pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+async def compare(pid: int, before: tuple[int, int]) -> list[str]:
+    """What the process keeps that it should not. Sessions that were created meanwhile have files and memory."""
+    for _ in range(100):
+        if measure(pid)[0] <= before[0] + MORE_FILES:
+            break
+        await asyncio.sleep(0.1)
+    files, megabytes = measure(pid)
+    report(
+        f"open files: {before[0]} early, {files} at the end; memory: {before[1]} MB early, {megabytes} MB at the end"
+    )
+    problems = [f"{files - before[0]} files stay open"] if files > before[0] + MORE_FILES else []
+    return problems + ([f"{megabytes} MB"] if megabytes > before[1] + MORE_MEGABYTES else [])
 
 
 def report(text: str) -> None:

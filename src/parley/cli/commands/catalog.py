@@ -491,6 +491,15 @@ ROWS: tuple[Command, ...] = (
                     Flag("--notify-command", "Run this shell command when a session asks a question.", "COMMAND"),
                     Flag("--tls-cert", "The certificate chain for HTTPS (PEM).", "FILE"),
                     Flag("--tls-key", "The private key of the certificate (PEM).", "FILE"),
+                    Flag("--trust-proxy", "Believe X-Forwarded headers of this address. Repeatable.", "ADDRESS"),
+                    Flag("--config", "Origins, host names and limits (TOML), read again at SIGHUP.", "FILE"),
+                    Flag("--ping-seconds", "How often to ping a WebSocket, and to wait (default: 20).", "N"),
+                    Flag(
+                        "--log-format",
+                        "Write text to stderr (default), or every request and event as JSON lines.",
+                        "FORMAT",
+                        choices=("text", "json"),
+                    ),
                 ),
                 takes_options=True,
             )
@@ -535,7 +544,12 @@ ROWS: tuple[Command, ...] = (
                 (JSON_LINES,),
                 takes_options=True,
             ),
-            "fork": Action("Copy a session.", "SESSION", (JSON_LINES,), takes_options=True),
+            "fork": Action(
+                "Copy a session.",
+                "SESSION",
+                (Flag("--server", "Copy a session of a gateway.", "URL"), TOKEN_FILE, JSON_LINES),
+                takes_options=True,
+            ),
             "rename": Action("Set the title of a session.", "SESSION TITLE", (JSON_LINES,), takes_options=True),
             "tag": Action(
                 "Set the tag of a session; without TAG, remove it.", "SESSION [TAG]", (JSON_LINES,), takes_options=True

@@ -1,4 +1,4 @@
-"""The sessions of a gateway on the command line: `parley attach URL`, `parley sessions list --server URL`.
+"""The sessions of a gateway on the command line: `parley attach URL`, `parley sessions list|fork --server URL`.
 
 The token is read from the file of `--token-file`, else from the variable PARLEY_TOKEN. It is never an argument, because
 other users can read the command lines of processes.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -62,9 +62,7 @@ def attach_remote(given: GivenArgs, after: int) -> int:
 
 def list_remote(given: GivenArgs) -> int:
     """Raises UsageError or SessionError."""
-    server = given.one("server").rstrip("/")
-    if not is_url(server):
-        raise InvalidArguments(f"option '--server' needs an http or https URL, not {server!r}")
+    server = find_server(given)
     sessions = request(given, f"{server}/sessions")["sessions"]
     if given.has("json"):
         return write_json(sessions)
@@ -75,12 +73,28 @@ def list_remote(given: GivenArgs) -> int:
     return write_lines(format_table(("ID", "STATE", "DIRECTORY", "TITLE"), rows))
 
 
-def request(given: GivenArgs, url: str) -> Json:
-    """Raises UsageError or SessionError."""
+def fork_remote(given: GivenArgs) -> int:
+    """Copy a session and print the id of the copy. Raises UsageError or SessionError."""
+    url = f"{find_server(given)}/sessions/{quote(given.words[0], safe='')}/fork"
+    made = request(given, url, {})
+    return write_json(made) if given.has("json") else write_lines([made["session_id"]])
+
+
+def find_server(given: GivenArgs) -> str:
+    """Raises InvalidArguments."""
+    server = given.one("server").rstrip("/")
+    if not is_url(server):
+        raise InvalidArguments(f"option '--server' needs an http or https URL, not {server!r}")
+    return server
+
+
+def request(given: GivenArgs, url: str, sent: Json | None = None) -> Json:
+    """The reply to a GET, or to a POST of `sent`. Raises UsageError or SessionError."""
     import httpx2
 
+    method = "GET" if sent is None else "POST"
     try:
-        response = httpx2.get(url, headers=headers(given), timeout=TIMEOUT_SECONDS)
+        response = httpx2.request(method, url, json=sent, headers=headers(given), timeout=TIMEOUT_SECONDS)
     except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
         raise SessionError(f"cannot reach {url}: {exc}") from None
     try:

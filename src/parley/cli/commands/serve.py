@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ def serve(given: GivenArgs) -> int:
             f"`parley serve` needs {exc.name}, which is not installed; run: pip install 'parley-agent[gateway]'"
         ) from None
     from parley.gateway.hub import HubSettings
+    from parley.gateway.server_log import FaultLog, ServerLog
 
     gc.enable()  # main() disabled it, but a server runs for long
     environment = dict(os.environ)
@@ -64,8 +66,16 @@ def serve(given: GivenArgs) -> int:
         certificate=given.one("tls-cert"),
         key=given.one("tls-key"),
         notify=read_notify(given, environment),
+        config=given.one("config"),
+        ping_seconds=given.number("ping-seconds", 20),
+        proxies=tuple(given.all("trust-proxy")),
     )
-    return run_server(settings, warn)
+    if settings.key and not settings.certificate:
+        raise InvalidArguments("option '--tls-key' needs '--tls-cert'")
+    log = ServerLog(warn, is_json=given.one("log-format") == "json")
+    if log.is_json:
+        logging.getLogger().addHandler(FaultLog(log))
+    return run_server(settings, log)
 
 
 def read_notify(given: GivenArgs, environment: dict[str, str]) -> NotifySettings:

@@ -248,9 +248,9 @@ def main(argv: list[str]) -> int:
 
 def run(given: GivenArgs) -> int:
     if given.has("server"):
-        from parley.cli.commands.gateway_client import list_remote
+        from parley.cli.commands.gateway_client import fork_remote, list_remote
 
-        return list_remote(given)
+        return fork_remote(given) if given.action == "fork" else list_remote(given)
     try:
         return write_all(ACTIONS[given.action](SessionsCommand(given), *given.words))
     except SessionBusy as exc:

@@ -11,21 +11,19 @@ from starlette.requests import HTTPConnection
 from parley.gateway.access import Principal
 from parley.gateway.quotas import RateLimiter
 from parley.gateway.refusal import Refusal
-from parley.gateway.tokens import Tokens
+from parley.gateway.server_config import Limits
+from parley.gateway.server_log import WHO
+from parley.gateway.tokens import LOCAL, Tokens
 from parley.protocol.base import Json, Struct
 
 SUBPROTOCOL = "parley"
 TOKEN_SUBPROTOCOL = "parley.token."
 """Browsers cannot set headers of a WebSocket: they offer the protocols `parley` and `parley.token.TOKEN`."""
-WRONG_PER_MINUTE = 60
-"""How many wrong tokens an address may send."""
-REQUESTS_PER_MINUTE = 60_000
-"""How many requests and connections a token may make, unless its quota says otherwise."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class Gate(Struct, frozen=True):
-    """Lets requests in."""
+class Gate(Struct):
+    """Lets requests in. Hosts, origins and limits can be changed while the server runs."""
 
     tokens: Tokens
     is_open: bool = False
@@ -34,6 +32,7 @@ class Gate(Struct, frozen=True):
     """The host names that the server answers to; None for all."""
     origins: frozenset[str] = frozenset()
     """The origins of pages that may connect, besides the server's own."""
+    limits: Limits = Limits()
     limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
 
     def check_headers(self, connection: HTTPConnection) -> None:
@@ -50,7 +49,8 @@ class Gate(Struct, frozen=True):
     def authenticate(self, connection: HTTPConnection) -> Principal | None:
         """Who sends a request; None if it has no token. Raises Refusal if the token is wrong."""
         if self.is_open:
-            return Principal.administrator("local")
+            connection.scope[WHO] = LOCAL
+            return Principal.administrator(LOCAL)
         token = find_token(connection.headers, connection.scope.get("subprotocols") or ())
         return None if token is None else self.check_token(token, connection)
 
@@ -67,10 +67,11 @@ class Gate(Struct, frozen=True):
         address = connection.client.host if connection.client else ""
         principal = self.tokens.find(token)
         if principal is None:
-            if not self.limiter.allow(f"address {address}", WRONG_PER_MINUTE):
+            if not self.limiter.allow(f"address {address}", self.limits.wrong_tokens_per_minute):
                 raise Refusal("rate_limited", "too many wrong tokens came from this address; wait a minute")
             raise Refusal("unauthorized", "the token is unknown")
-        per_minute = principal.quotas.requests_per_minute or REQUESTS_PER_MINUTE
+        connection.scope[WHO] = principal.name
+        per_minute = principal.quotas.requests_per_minute or self.limits.requests_per_minute
         if not self.limiter.allow(f"token {principal.name}", per_minute):
             raise Refusal(
                 "rate_limited",

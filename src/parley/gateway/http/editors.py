@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -17,8 +16,6 @@ from parley.gateway.http.sockets import admit, receive, refuse
 from parley.gateway.hub import SessionHub
 from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import require
-
-log = logging.getLogger(__name__)
 
 MAX_WAITING = 100_000
 """How many messages may wait for a slow client. One that is slower is disconnected; it can load its sessions again."""
@@ -61,7 +58,7 @@ async def relay(socket: WebSocket, hub: SessionHub, principal: Principal) -> Non
                 connection.receive(await receive(socket))
 
     connection = RpcConnection(write)
-    agent = AcpAgent(connection, HubSessions(hub, principal, log.warning))
+    agent = AcpAgent(connection, HubSessions(hub, principal, hub.log.warn))
     reader, writer = asyncio.create_task(read_messages()), asyncio.create_task(write_messages())
     try:
         await asyncio.wait([reader, writer], return_when=asyncio.FIRST_COMPLETED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from starlette.responses import Response
 
@@ -11,7 +13,9 @@ STATUS = {
     "already_decided": 409,
     "callbacks_taken": 409,
     "cursor_in_the_future": 409,
+    "cursor_of_another_session": 409,
     "delegated": 409,
+    "duplicate_prompt": 409,
     "duplicate_request": 409,
     "engine_ended": 502,
     "forbidden": 403,
@@ -31,9 +35,12 @@ STATUS = {
     "rate_limited": 429,
     "shutting_down": 503,
     "storage_error": 500,
+    "timed_out": 408,
     "too_large": 413,
+    "too_many_connections": 503,
     "unauthorized": 401,
     "unknown_directory": 404,
+    "unknown_message": 404,
     "unknown_question": 404,
     "unknown_session": 404,
     "unknown_token": 404,
@@ -55,7 +62,8 @@ def error_body(code: str, text: str) -> bytes:
     return msgspec.json.encode({"error": {"code": code, "message": text}})
 
 
-def error_response(refusal: Refusal) -> Response:
+def error_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
     status = status_of(refusal.code)
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if status == 401:
+        headers = {"WWW-Authenticate": "Bearer"}
     return Response(error_body(refusal.code, str(refusal)), status, headers, "application/json")

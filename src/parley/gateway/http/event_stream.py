@@ -17,10 +17,18 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from parley.gateway.subscriber import Numbered
-from parley.protocol.base import Json
 
 COMMENT_SECONDS = 15
 """How often an idle stream sends a comment, so that both ends notice a dead connection."""
+
+
+LIFECYCLE = b'{"type":"command_lifecycle"'
+DELIVERY = {
+    "queued": "DELIVERY_STATUS_RECEIVED",
+    "started": "DELIVERY_STATUS_PROCESSING",
+    "completed": "DELIVERY_STATUS_PROCESSED",
+}
+"""The states of a prompt, and how the official browser client calls them."""
 
 
 class EventStream(StreamingResponse):
@@ -59,7 +67,13 @@ class _Ids(msgspec.Struct):
     request_id: Any = ""
 
 
+class _Lifecycle(msgspec.Struct):
+    command_uuid: str = ""
+    state: str = ""
+
+
 _ids = msgspec.json.Decoder(_Ids)
+_lifecycle = msgspec.json.Decoder(_Lifecycle)
 
 
 def format_client_event(numbered: Numbered) -> bytes:
@@ -69,18 +83,15 @@ def format_client_event(numbered: Numbered) -> bytes:
     event_id = msgspec.json.encode(str(ids.uuid or f"line-{number}-{ids.request_id}"))
     sequence = b'"sequence_num":%d,' % number if number else b""
     head = b'{"event_id":' + event_id + b"," + sequence + b'"source":"worker","payload":'
-    return (b"id: %d\n" % number if number else b"") + b"event: client_event\ndata: " + head + line + b"}\n\n"
+    event = (b"id: %d\n" % number if number else b"") + b"event: client_event\ndata: " + head + line + b"}\n\n"
+    return event + (format_delivery(line) if line.startswith(LIFECYCLE) else b"")
 
 
-def read_client_events(body: Json) -> list[bytes]:
-    """The lines in what the official client posts. Raises ValueError."""
-    events = body.get("events")
-    if not isinstance(events, list):
-        raise ValueError("the request body needs the field `events`: a list")
-    lines = []
-    for event in events:
-        payload = event.get("payload") if isinstance(event, dict) else None
-        if not isinstance(payload, dict):
-            raise ValueError("each event needs the field `payload`: an object")
-        lines.append(msgspec.json.encode(payload))
-    return lines
+def format_delivery(line: bytes) -> bytes:
+    """What has become of a prompt, for the `onDeliveryUpdate` of the official client."""
+    found = _lifecycle.decode(line)
+    status = DELIVERY.get(found.state)
+    if status is None:
+        return b""
+    update = msgspec.json.encode({"event_id": found.command_uuid, "status": status})
+    return b"event: delivery_update\ndata: " + update + b"\n\n"

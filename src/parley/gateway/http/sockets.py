@@ -2,7 +2,7 @@
 
 /ws                     a new session
 /sessions/ID/ws         an existing one
-    ?after=N            first the lines after line N; without it, new lines only
+    ?after=N            first the lines after line N; without it, new lines only. `ID:N` is refused by other sessions
     ?numbered=true      every frame is `N<TAB>LINE`; N is empty for lines that are not stored
     ?partial=true       with stream events; the default of a session with `--include-partial-messages`
     ?cwd=DIR            the directory of a new session
@@ -26,14 +26,16 @@ from parley.gateway.http.errors import close_code
 from parley.gateway.http.frames import FrameSocket, encode_numbered, encode_plain
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import REQUESTING, STREAM_EVENT, Client, LiveSession
+from parley.gateway.own_messages import Resync
 from parley.gateway.refusal import Refusal
-from parley.gateway.session_options import require
+from parley.gateway.session_options import SessionRequest, require
 from parley.gateway.subscriber import Batch, Numbered
 
 AUTH_SECONDS = 10
 """How long a client without a token in its headers has to send one."""
 WRITE_BYTES = 64 * 1024
 """How much of what waits for a client is encoded and written at a time."""
+MAX_DIGITS = 18
 GATEWAY = b'{"type":"gateway"'
 STATE = b'{"type":"system","subtype":"session_state_changed"'
 
@@ -117,20 +119,25 @@ def open_session(socket: WebSocket, hub: SessionHub, principal: Principal) -> Li
     session_id = socket.path_params.get("session_id")
     if session_id is not None:
         return hub.get(principal, session_id)
-    return hub.create(principal, {"cwd": socket.query_params.get("cwd")})
+    return hub.create(principal, SessionRequest(cwd=socket.query_params.get("cwd")))
 
 
 def attach(query: QueryParams, session: LiveSession, principal: Principal, hub: SessionHub) -> Client:
     """Raises Refusal, SessionError."""
-    return session.attach(principal, read_cursor(query), make_filter(query, session, hub))
+    return session.attach(principal, read_cursor(query, session.id), make_filter(query, session, hub))
 
 
-def read_cursor(query: QueryParams) -> int | None:
-    """Raises Refusal."""
+def read_cursor(query: QueryParams, session_id: str) -> int | None:
+    """The number of a line, from `N` or `SESSION:N`. Raises Refusal."""
     given = query.get("after")
-    if given is not None and not (given.isascii() and given.isdigit()):
+    if given is None:
+        return None
+    owner, _, number = given.rpartition(":")
+    if owner not in ("", session_id):
+        raise Refusal("cursor_of_another_session", f"the cursor is of the session {owner!r:.50}, not of {session_id!r}")
+    if not (number.isascii() and number.isdigit() and len(number) <= MAX_DIGITS):
         raise Refusal("invalid_cursor", f"the parameter `after` must be a line number, not {given!r:.50}")
-    return None if given is None else int(given)
+    return int(number)
 
 
 def make_filter(query: QueryParams, session: LiveSession, hub: SessionHub) -> LineFilter:
@@ -178,7 +185,7 @@ async def write_lines(socket: WebSocket, client: Client) -> None:
             await frames.write(encode(part))
         if numbered and subscriber.resyncs != resyncs:
             resyncs = subscriber.resyncs
-            await socket.send_text(f'\t{{"type":"gateway","subtype":"resync","after":{subscriber.cursor}}}\n')
+            await socket.send_text(f"\t{msgspec.json.encode(Resync(after=subscriber.cursor)).decode()}\n")
     await socket.close(1012)
 
 

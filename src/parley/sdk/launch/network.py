@@ -2,6 +2,7 @@
 
     Options(engine="https://agents.example", token="…")                     a new session
     Options(engine="https://agents.example", token="…", resume=SESSION)     an existing one
+    Options(…, resume=SESSION, fork_session=True, resume_session_at=UUID)   a copy of it, up to a message
 
 The connection may be cut. The wire then connects again and continues after the last line that it has seen. What the
 gateway may not have received is sent again: prompts have ids, so none runs twice.
@@ -55,7 +56,10 @@ SENT = {
     "effort": "effort",
 }
 """The options that any client may give a session of a gateway, by the field of the command line."""
-IMPLIED = ("output_format", "input_format", "verbose", "permission_prompt_tool", "resume", "include_partial_messages")
+IMPLIED = (
+    *("output_format", "input_format", "verbose", "permission_prompt_tool", "include_partial_messages"),
+    *("resume", "fork_session", "resume_session_at"),
+)
 """What the gateway decides itself, or what the URL says."""
 HERE_ONLY = ("cli_path", "env", "api_key", "user", "session_store", "workers", "continue_conversation", "add_dirs")
 """Options about this machine, which a session elsewhere cannot have."""
@@ -66,19 +70,25 @@ def check_network_options(options: Options[Any]) -> None:
     for name in HERE_ONLY:
         if getattr(options, name, None):
             raise ValueError(f"{name} has no effect with engine={options.engine!r}: the session runs on the gateway")
+    if options.fork_session and not options.resume:
+        raise ValueError("fork_session needs resume: the id of the session on the gateway to copy")
+    if options.resume_session_at and not options.fork_session:
+        raise ValueError(
+            "resume_session_at needs fork_session with an engine on a gateway: other clients see the session"
+        )
+
+
+def session_request(options: Options[Any], argv: Sequence[str]) -> tuple[str, Json]:
+    """The path that makes the session, and the body of the request."""
     if options.fork_session:
-        raise ValueError("fork_session is not supported with an engine on a gateway")
-
-
-def session_request(options: Options[Any], argv: Sequence[str]) -> Json:
-    """The body of `POST /sessions`."""
+        return f"/sessions/{quote(str(options.resume), safe='')}/fork", {"uuid": options.resume_session_at}
     given = parse(argv).options
     defaults = CliOptions()
     found: Json = {name: getattr(given, name) for name in SENT if getattr(given, name) not in (None, (), "")}
     rest = {name: getattr(defaults, name) for name in (*SENT, *IMPLIED)}
     args = format_args(given.replace(**rest))
     body: Json = {"options": {**found, **({"args": args} if args else {})}}
-    return body if options.cwd is None else {**body, "cwd": os.fspath(options.cwd)}
+    return "/sessions", body if options.cwd is None else {**body, "cwd": os.fspath(options.cwd)}
 
 
 class NetworkWire:
@@ -86,7 +96,10 @@ class NetworkWire:
 
     pid = None
 
-    def __init__(self, url: str, token: str | None, session_id: str | None, create: Json, *, partial: bool) -> None:
+    def __init__(
+        self, url: str, token: str | None, session_id: str | None, create: tuple[str, Json], *, partial: bool
+    ) -> None:
+        """`create`: the path and the body of the request that makes the session, if there is no `session_id`."""
         self._url = url.rstrip("/")
         self._token = token
         self._create = create
@@ -109,7 +122,7 @@ class NetworkWire:
         except ImportError:
             raise CLIConnectionError(f"an engine on a gateway needs websockets: {how_to_install('gateway')}") from None
         if self.session_id is None:
-            self.session_id = str((await self._request("POST", "/sessions", self._create))["session_id"])
+            self.session_id = str((await self._request("POST", *self._create))["session_id"])
         else:
             await self._request("GET", f"/sessions/{quote(self.session_id, safe='')}")
         await self._connect()

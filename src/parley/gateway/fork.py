@@ -1,0 +1,120 @@
+"""Copy a session: its conversation in the store, and its lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from parley.compose.stores import SessionStores
+from parley.errors import SessionError, UnknownSession
+from parley.gateway.line_log import LineLog
+from parley.gateway.refusal import Refusal
+from parley.gateway.transcript import missing_lines
+from parley.protocol.base import Json, Struct
+from parley.stores.base import Entry, copy_entries
+from parley.stores.export import import_session
+from parley.stores.session_open import entries_about_answers, entries_before_cut
+
+STAYS = frozenset({"question", "answered", "deferred", "elicitation", "elicited", "schedule", "worktree"})
+"""The entries about what the process of a session waits for or owns. They stay with the session."""
+OF_THE_MOMENT = (
+    b'{"type":"control_request"',
+    b'{"type":"control_cancel_request"',
+    b'{"type":"gateway"',
+    b'{"type":"system","subtype":"session_state_changed"',
+)
+"""Lines that say what the session waited for. A reader of the copy would take them for questions that are open."""
+
+
+class Source(Struct, frozen=True):
+    """The session to copy."""
+
+    stores: SessionStores
+    id: str
+    engine_id: str
+    """Its id in the store."""
+    lines: Path
+    last: int
+    """The number of its last line."""
+
+
+class _Uuid(Struct):
+    uuid: Any = ""
+
+
+_uuid = msgspec.json.Decoder(_Uuid)
+
+
+def copy_session(source: Source, new_id: str, log_path: Path, uuid: str | None) -> Json:
+    """Copy a session up to a message and including it; None for all of it. Raises Refusal or SessionError.
+
+    Returns the result that the copy continues from, empty if there is none. A message is stored before it is sent, so
+    the entries have at least what the lines up to `source.last` show.
+    """
+    store = source.stores.store(source.engine_id)
+    entries = cut(list(store.read(source.engine_id)), uuid) if store.exists(source.engine_id) else []
+    if not entries and (uuid is not None or source.last):
+        raise Refusal("unknown_message", "the session has no stored conversation to fork")
+    if entries:
+        kept = (entry for entry in entries if entry.kind not in STAYS)
+        import_session(store, new_id, copy_entries(renumber(kept), new_id))
+        source.stores.inherit(new_id, source.engine_id)
+    try:
+        with closing(LineLog(log_path)) as log:
+            for line in copied_lines(source, new_id, uuid):
+                log.append(line)
+            for line in missing_lines(iter(store.read(new_id) if entries else ()), log):
+                log.append(line)
+    except BaseException:
+        discard_copy(source.stores, new_id, log_path)
+        raise
+    return last_result(entries)
+
+
+def discard_copy(stores: SessionStores, new_id: str, log_path: Path) -> None:
+    """Remove a copy that nobody has seen."""
+    log_path.unlink(missing_ok=True)
+    with suppress(UnknownSession):
+        stores.store(new_id).delete(new_id)
+
+
+def cut(entries: list[Entry], uuid: str | None) -> list[Entry]:
+    """The entries up to a message. Raises Refusal."""
+    if uuid is None:
+        return entries
+    try:
+        kept = entries_before_cut(entries, uuid, None)
+    except SessionError:
+        raise Refusal("unknown_message", f"the conversation has no message {uuid!r:.80}") from None
+    return [*kept, *entries_about_answers(kept, entries[len(kept) :])]
+
+
+def last_result(entries: list[Entry]) -> Json:
+    found: Json = {}
+    for entry in entries:
+        if entry.kind in ("result", "conversation_reset"):
+            found = entry.message if entry.kind == "result" else {}
+    return found
+
+
+def renumber(entries: Iterator[Entry]) -> Iterator[Entry]:
+    return (msgspec.structs.replace(entry, seq=seq) for seq, entry in enumerate(entries))
+
+
+def copied_lines(source: Source, new_id: str, uuid: str | None) -> Iterator[bytes]:
+    """The lines up to a message, with the id of the copy; empty if the message was never sent."""
+    with open(source.lines, "rb") as file:
+        lines = [line.rstrip(b"\n") for line in islice(file, source.last)]
+    if uuid is not None:
+        ends = [index for index, line in enumerate(lines, 1) if _uuid.decode(line).uuid == uuid]
+        lines = lines[: ends[0]] if ends else []
+    # A quote within a text is escaped, so this is found only where it is a field.
+    field = re.compile(rf'"session_id":"(?:{re.escape(source.id)}|{re.escape(source.engine_id)})"'.encode())
+    own = f'"session_id":"{new_id}"'.encode()
+    return (field.sub(own, line) for line in lines if not line.startswith(OF_THE_MOMENT))

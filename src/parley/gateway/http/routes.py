@@ -1,0 +1,319 @@
+"""The routes of the gateway, one row each, and the application that is made from them.
+
+A row says who may use a route, what it takes and what it gives. `documents.py` describes the same rows.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp
+
+from parley.errors import SessionError, UsageError
+from parley.gateway.access import Scope
+from parley.gateway.http.api_types import (
+    AcceptedPrompt,
+    ClientEvents,
+    ControlReply,
+    ControlRequestBody,
+    CreatedSession,
+    CreatedToken,
+    Delegation,
+    ForkRequest,
+    Nothing,
+    PromptRequest,
+    QuestionList,
+    ServerStatus,
+    SessionList,
+    TokenList,
+)
+from parley.gateway.http.app import Api
+from parley.gateway.http.auth import Gate
+from parley.gateway.http.endpoints import EVENTS, TEXT, Endpoint, OpenEndpoint, Parameter, SocketEndpoint
+from parley.gateway.http.errors import error_response
+from parley.gateway.http.reply_headers import ReplyHeaders
+from parley.gateway.hub import SessionHub, SessionInfo
+from parley.gateway.questions import Question
+from parley.gateway.refusal import Refusal
+from parley.gateway.server_log import RequestLog
+from parley.gateway.session_options import SessionRequest, require
+from parley.gateway.tokens import TokenRequest
+from parley.protocol.base import Json
+
+CORS_HEADERS = ("Authorization", "Content-Type", "Last-Event-ID")
+"""The headers that pages of other origins may send."""
+CORS_SECONDS = 600
+"""How long a browser remembers that an origin is allowed."""
+
+AFTER = Parameter("after", "Only the lines after this one: its number, or SESSION:NUMBER.")
+LAST_EVENT = Parameter("Last-Event-ID", "The same, as browsers send it when they connect again.", place="header")
+PARTIAL = Parameter("partial", "With stream events, the parts of a message that is being written.", bool)
+
+SOCKETS = (
+    SocketEndpoint(path="/ws", name="socket", handler=Api.socket, summary="A new session"),
+    SocketEndpoint(path="/sessions/{session_id}/ws", name="socket", handler=Api.socket, summary="A session"),
+    SocketEndpoint(path="/acp", name="editor", handler=Api.editor, summary="An editor"),
+)
+OPEN_ENDPOINTS = (
+    OpenEndpoint(path="/healthz", handler=Api.health, summary="Whether the process lives", gives=ServerStatus),
+    OpenEndpoint(
+        path="/readyz",
+        handler=Api.ready,
+        summary="Whether the server takes new sessions",
+        gives=ServerStatus,
+        others=(503,),
+    ),
+    OpenEndpoint(path="/openapi.json", handler=Api.show_openapi, summary="This document", gives=Json),
+    OpenEndpoint(path="/asyncapi.json", handler=Api.show_asyncapi, summary="The frames and events", gives=Json),
+)
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/sessions",
+        handler=Api.list_sessions,
+        summary="The sessions of your tenant, the last used first",
+        scope=Scope.VIEW,
+        gives=SessionList,
+    ),
+    Endpoint(
+        method="POST",
+        path="/sessions",
+        handler=Api.create_session,
+        summary="Create a session",
+        scope=Scope.CREATE,
+        takes=SessionRequest,
+        gives=CreatedSession,
+        status=201,
+    ),
+    Endpoint(
+        method="GET",
+        path="/sessions/{session_id}",
+        handler=Api.get_session,
+        summary="One session",
+        scope=Scope.VIEW,
+        gives=SessionInfo,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/sessions/{session_id}",
+        handler=Api.delete_session,
+        summary="Stop a session and remove it from the gateway; its transcript stays",
+        scope=Scope.CREATE,
+        status=204,
+    ),
+    Endpoint(
+        method="POST",
+        path="/sessions/{session_id}/fork",
+        handler=Api.fork_session,
+        summary="Copy a session up to a message",
+        scope=Scope.CREATE,
+        takes=ForkRequest,
+        gives=CreatedSession,
+        status=201,
+    ),
+    Endpoint(
+        method="POST",
+        path="/sessions/{session_id}/prompts",
+        handler=Api.send_prompt,
+        summary="Send a prompt",
+        scope=Scope.PROMPT,
+        takes=PromptRequest,
+        gives=AcceptedPrompt,
+        status=202,
+    ),
+    Endpoint(
+        method="POST",
+        path="/sessions/{session_id}/control",
+        handler=Api.send_request,
+        summary="Send a control request and wait for the reply; the scope depends on the request",
+        takes=ControlRequestBody,
+        gives=ControlReply,
+    ),
+    Endpoint(
+        method="GET",
+        path="/sessions/{session_id}/events",
+        handler=Api.stream_events,
+        summary="The lines of a session as server-sent events",
+        scope=Scope.VIEW,
+        gives=str,
+        media=EVENTS,
+        parameters=(AFTER, LAST_EVENT, PARTIAL),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/code/sessions/{session_id}/events/stream",
+        handler=Api.stream_client_events,
+        summary="The same in the envelopes of the official browser client",
+        scope=Scope.VIEW,
+        gives=str,
+        media=EVENTS,
+        parameters=(Parameter("from_sequence_num", "Only the lines after this number."), LAST_EVENT, PARTIAL),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/code/sessions/{session_id}/events",
+        handler=Api.post_client_events,
+        summary="Lines of the official browser client; the scope depends on the line",
+        takes=ClientEvents,
+        gives=Nothing,
+        status=202,
+    ),
+    Endpoint(
+        method="GET",
+        path="/questions",
+        handler=Api.list_questions,
+        summary="The open questions, oldest first",
+        scope=Scope.VIEW,
+        gives=QuestionList,
+        parameters=(Parameter("session", "Only the questions of this session."),),
+    ),
+    Endpoint(
+        method="GET",
+        path="/questions/events",
+        handler=Api.watch_questions,
+        summary="The open questions, then every one that is asked or decided, as server-sent events",
+        scope=Scope.VIEW,
+        gives=str,
+        media=EVENTS,
+    ),
+    Endpoint(
+        method="GET",
+        path="/questions/{session_id}/{request_id}",
+        handler=Api.get_question,
+        summary="One question",
+        scope=Scope.VIEW,
+        gives=Question,
+    ),
+    Endpoint(
+        method="POST",
+        path="/questions/{session_id}/{request_id}/answer",
+        handler=Api.answer_question,
+        summary="Decide a question with the answer of the wire protocol; the first answer counts",
+        scope=Scope.APPROVE,
+        takes=Json,
+        gives=Question,
+    ),
+    Endpoint(
+        method="POST",
+        path="/questions/{session_id}/{request_id}/delegate",
+        handler=Api.delegate_question,
+        summary="Leave a question to the holder of a token",
+        scope=Scope.APPROVE,
+        takes=Delegation,
+        gives=Question,
+    ),
+    Endpoint(
+        method="GET",
+        path="/tokens",
+        handler=Api.list_tokens,
+        summary="All tokens, without their secrets",
+        scope=Scope.ADMIN,
+        gives=TokenList,
+    ),
+    Endpoint(
+        method="POST",
+        path="/tokens",
+        handler=Api.create_token,
+        summary="Create a token; the reply is the only place that shows it",
+        scope=Scope.ADMIN,
+        takes=TokenRequest,
+        gives=CreatedToken,
+        status=201,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/tokens/{name}",
+        handler=Api.revoke_token,
+        summary="Revoke a token",
+        scope=Scope.ADMIN,
+        status=204,
+    ),
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        handler=Api.show_metrics,
+        summary="Figures for Prometheus",
+        scope=Scope.ADMIN,
+        gives=str,
+        media=TEXT,
+    ),
+)
+"""The routes that need a token; those of one path are together."""
+
+
+class Routes:
+    """The routes with their handlers."""
+
+    def __init__(self, gate: Gate, hub: SessionHub) -> None:
+        self._gate = gate
+        self._hub = hub
+        self._api = Api(gate, hub)
+
+    def app(self) -> Starlette:
+        api = self._api
+        routes: list[BaseRoute] = [
+            *(WebSocketRoute(row.path, partial(row.handler, api), name=row.name) for row in SOCKETS),
+            *(self._route(path, list(rows)) for path, rows in groupby(ENDPOINTS, lambda row: row.path)),
+            *(Route(row.path, partial(row.handler, api)) for row in OPEN_ENDPOINTS),
+        ]
+        app = Starlette(
+            routes=routes,
+            exception_handlers={HTTPException: refuse_route, Exception: report_fault},
+            middleware=[
+                Middleware(RequestLog, self._hub.log),
+                Middleware(ReplyHeaders),
+                Middleware(Cors, self._gate),
+            ],
+        )
+        app.router.redirect_slashes = False  # it would redirect to whatever host name the request has
+        return app
+
+    def _route(self, path: str, rows: list[Endpoint]) -> Route:
+        """The route of a path, with one row per method."""
+        by_method = {row.method: row for row in rows}
+
+        async def endpoint(request: Request) -> Response:
+            row = by_method["GET" if request.method == "HEAD" else request.method]
+            try:
+                principal = self._gate.require(request)
+                if row.scope is not None:
+                    require(principal, row.scope, f"{row.method} {path}")
+                return await row.handler(self._api, request, principal)
+            except Refusal as refusal:
+                self._hub.metrics.count("parley_refusals_total", code=refusal.code)
+                return error_response(refusal)
+            except (SessionError, UsageError) as exc:
+                return error_response(Refusal("storage_error", str(exc)))
+
+        return Route(path, endpoint, methods=list(by_method))
+
+
+class Cors(CORSMiddleware):
+    """Lets pages of other origins call the API. They send their token themselves: no cookie is ever accepted."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        super().__init__(app, allow_methods=["GET", "POST", "DELETE"], allow_headers=CORS_HEADERS, max_age=CORS_SECONDS)
+        self._gate = gate
+
+    def is_allowed_origin(self, origin: str) -> bool:
+        return origin in self._gate.origins
+
+
+async def refuse_route(request: Request, exc: Exception) -> Response:
+    """The reply to a path or method that does not exist."""
+    assert isinstance(exc, HTTPException)
+    code = "method_not_allowed" if exc.status_code == 405 else "not_found"
+    return error_response(Refusal(code, f"there is no route {request.method} {request.url.path}"), exc.headers)
+
+
+async def report_fault(request: Request, exc: Exception) -> Response:
+    """The reply to a request that met a fault of the server. The server logs it."""
+    return error_response(Refusal("internal_error", "a fault of the server, which its log describes"))

@@ -1,0 +1,27 @@
+"""Short forms of the stress programs of the gateway."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.stress.gateway import connects, cut_sockets, fuzz, one_decision
+
+
+async def test_a_flood_of_connections(tmp_path: Path) -> None:
+    assert await connects.run(tmp_path, rate=1000, seconds=2) == []
+
+
+async def test_random_requests_and_frames(tmp_path: Path) -> None:
+    assert await fuzz.run(tmp_path, count=400, seed=2) == []
+
+
+@pytest.mark.parametrize("isolation", ["task", "process"])
+async def test_every_viewer_sees_every_line_once(tmp_path: Path, isolation: str) -> None:
+    assert await cut_sockets.run(tmp_path, cuts=60, kills=3, sessions=2, seed=5, isolation=isolation) == []
+
+
+@pytest.mark.parametrize("isolation", ["task", "process"])
+async def test_one_of_three_answers_counts(tmp_path: Path, isolation: str) -> None:
+    assert await one_decision.run(tmp_path, rounds=12, kills=2, sessions=3, seed=5, isolation=isolation) == []

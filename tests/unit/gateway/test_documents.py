@@ -1,0 +1,42 @@
+"""The documents of the API name every route, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starlette.routing import Route, WebSocketRoute
+
+from parley.gateway.http.auth import Gate
+from parley.gateway.http.documents import build_asyncapi, build_openapi
+from parley.gateway.http.routes import ENDPOINTS, Routes
+from parley.gateway.hub import HubSettings, SessionHub
+from parley.gateway.tokens import Tokens
+from parley.protocol.schema import list_messages
+
+
+def test_every_route_is_documented_and_every_documented_route_exists(tmp_path: Path) -> None:
+    hub = SessionHub(HubSettings(state=tmp_path / "state", root=str(tmp_path)))
+    app = Routes(Gate(Tokens(hub.database, None)), hub).app()
+    served = {
+        (route.path, method.lower())
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    described = {(path, method) for path, methods in build_openapi()["paths"].items() for method in methods}
+    assert served == described
+    sockets = {route.path for route in app.routes if isinstance(route, WebSocketRoute)}
+    assert len(served) + len(sockets) > len(ENDPOINTS)
+    channels = {channel["address"] for channel in build_asyncapi()["channels"].values() if "bindings" in channel}
+    assert sockets == channels
+    hub.close()
+
+
+def test_every_operation_has_its_own_name() -> None:
+    names = [operation["operationId"] for path in build_openapi()["paths"].values() for operation in path.values()]
+    assert len(names) == len(set(names))
+
+
+def test_every_message_of_the_protocol_is_in_the_document_of_the_frames() -> None:
+    messages = build_asyncapi()["channels"]["session"]["messages"]
+    assert {cls.__name__ for cls in list_messages().values()} <= set(messages)
