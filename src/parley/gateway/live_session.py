@@ -413,10 +413,12 @@ class LiveSession:
         if not isinstance(message.get("message"), dict):
             raise Refusal("invalid_line", "a prompt needs the field `message`: an object with the content")
         digest = sha256(msgspec.json.encode(message["message"], order="sorted")).digest()
-        known = self._database.row("SELECT digest FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
+        known = self._database.row("SELECT digest, line FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
         if known is not None:
             if known["digest"] != digest:
                 raise Refusal("duplicate_prompt", f"another prompt has the id {uuid!r:.80}; give this one a new id")
+            if known["line"] is not None:
+                self.ensure_loaded()  # it has no result yet
             return uuid
         self._admit(self)
         self.ensure_loaded()  # before the prompt is recorded: a refused one may be sent again

@@ -38,6 +38,9 @@ from parley.gateway.session_options import SessionRequest
 from parley.gateway.tokens import TokenRequest
 from parley.protocol.base import Json
 
+MOST_WAITING = 1000
+"""How many changed questions may wait for a client that reads slowly."""
+
 
 class Api:
     def __init__(self, gate: Gate, hub: SessionHub) -> None:
@@ -149,14 +152,17 @@ class Api:
         queue: asyncio.Queue[Question] = asyncio.Queue()
         for question in self._hub.questions.list_open(principal):
             queue.put_nowait(question)
+        most = queue.qsize() + MOST_WAITING
 
         def listen(question: Question) -> None:
-            if self._hub.may_see(principal, question.session):
+            if self._hub.may_see(principal, question.session) and queue.qsize() <= most:
                 queue.put_nowait(question)
 
         async def take() -> bytes:
             question = await queue.get()
-            return format_event(msgspec.json.encode(question)) if self._gate.tokens.is_valid(principal.name) else b""
+            # A reader that is too slow has missed questions: it connects again and gets those that are open.
+            is_served = self._gate.tokens.is_valid(principal.name) and queue.qsize() < most
+            return format_event(msgspec.json.encode(question)) if is_served else b""
 
         self._hub.questions.listeners.append(listen)
         return EventStream(take, lambda: self._hub.questions.listeners.remove(listen))
