@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from tests.helpers.gateway import Server, Viewer
+from tests.helpers.gateway import PATIENCE_SECONDS, Server, Viewer
 
 VIEWERS = 3
 PROMPTS = (
@@ -39,12 +39,13 @@ class Run:
         self.session_id = session_id
         self.viewers = [Viewer(server, session_id, partial=at == 0) for at in range(VIEWERS)]
         self.sent: list[str] = []
+        self.is_stopped = False
         self._server = server
         self._dice = dice
 
-    async def prompt_for_ever(self) -> None:
+    async def prompt_until_stopped(self) -> None:
         """Send a prompt, wait for its result, send the next. A request that failed is repeated under the same id."""
-        while True:
+        while not self.is_stopped:
             uuid = str(UUID(int=self._dice.getrandbits(128), version=4))
             text = " ".join(self._dice.choice(["alpha", "beta", "gamma"]) for _ in range(self._dice.randint(1, 60)))
             content = self._dice.choice(PROMPTS).format(text=text)
@@ -96,7 +97,7 @@ async def run(folder: Path, cuts: int, kills: int, sessions: int, seed: int, iso
         (server.root / "notes.txt").write_text("a\nb\n")
         runs = [Run(server, await server.create(), Random(dice.random())) for _ in range(sessions)]
         readers = [asyncio.create_task(viewer.run()) for one in runs for viewer in one.viewers]
-        prompting = [asyncio.create_task(one.prompt_for_ever()) for one in runs]
+        prompting = [asyncio.create_task(one.prompt_until_stopped()) for one in runs]
         kill_at = set(dice.sample(range(cuts), kills))
         for cut in range(cuts):
             await asyncio.sleep(dice.random() * 0.05)
@@ -111,12 +112,11 @@ async def run(folder: Path, cuts: int, kills: int, sessions: int, seed: int, iso
             if (cut + 1) % 100 == 0:
                 report(f"{cut + 1} cuts, {sum(len(one.sent) for one in runs)} prompts")
         # Let the last prompt of each session end, then let every viewer catch up.
-        for one, task in zip(runs, prompting, strict=True):
-            await one.viewers[0].wait_for(lambda one=one: one.sent[-1] in finished(one.viewers[0]))
-            task.cancel()
         for one in runs:
-            if one.sent[-1] not in finished(one.viewers[0]):
-                await one.viewers[0].wait_for(lambda one=one: one.sent[-1] in finished(one.viewers[0]))
+            one.is_stopped = True
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await asyncio.gather(*prompting)
+        for one in runs:
             _, info = await server.request("GET", f"/sessions/{one.session_id}")
             for viewer in one.viewers:
                 await viewer.wait_for(lambda viewer=viewer, info=info: viewer.last >= info["last_line"])
