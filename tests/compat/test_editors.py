@@ -408,10 +408,11 @@ def test_the_official_library_drives_a_session_of_a_gateway(remote_editor: Stage
         call("Bash", command="touch made"),
         DONE,
     ]
-    steps = [["new"], say("Edit it"), say("Do it"), ["close"], ["load"], say("Again"), ["list"]]
+    steps = [["new"], say("Edit it"), say("Do it"), ["close"], ["load"], say("Again"), ["list"], ["fork"]]
 
     report = remote_editor.run("editor", turns, steps=steps, answers=["allow_once", "cancel"], capabilities=FILES)
-    made, edited, cancelled, _, loaded, again, listed = results(report)
+    made, edited, cancelled, _, loaded, again, listed, forked = results(report)
+    assert forked["sessionId"] != made["sessionId"]
     diff = {"type": "diff", "path": str(file), "oldText": "one", "newText": "two"}
 
     assert report.of("asked")[0]["toolCall"]["content"] == [diff]

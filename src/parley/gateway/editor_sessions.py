@@ -53,7 +53,7 @@ class HubSessions(Struct, frozen=True):
     hub: SessionHub
     principal: Principal
     warn: Callable[[str], None]
-    capabilities: tuple[str, ...] = ("title", "additionalDirectories", "systemPrompt")
+    capabilities: tuple[str, ...] = ("title", "fork", "additionalDirectories", "systemPrompt")
 
     async def create(self, params: NewSessionParams, editor: Editor) -> SessionLink:
         servers = self._convert_servers(params)
@@ -73,7 +73,12 @@ class HubSessions(Struct, frozen=True):
         return self._link(session, servers, info.title)
 
     async def fork(self, params: OpenSessionParams, editor: Editor) -> SessionLink:
-        raise RpcError(INVALID_PARAMS, "session/fork is not supported for sessions of a gateway")
+        servers = self._convert_servers(params)
+        with refusals(params.session_id):
+            self._check_kept(params, self.hub.describe(self.principal, params.session_id).cwd)
+            session = await self.hub.fork(self.principal, params.session_id, None, "")
+            title = self.hub.describe(self.principal, session.id).title
+        return self._link(session, servers, title)
 
     async def list(self, cwd: str | None, offset: int, limit: int) -> list[SessionSummary]:
         with refusals():
