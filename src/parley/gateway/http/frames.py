@@ -39,9 +39,21 @@ class FrameSocket(WebSocketsSansIOProtocol):
         super().handle_connect(event)
         self.scope["extensions"][EXTENSION] = {"socket": self}
 
+    # Older versions of uvicorn do not know whether the client keeps up.
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.writable.set()
+
     @property
     def is_writable(self) -> bool:
-        return self.writable.is_set() and not (self.close_sent or self.disconnected or self.transport.is_closing())
+        return self.writable.is_set() and not (self.close_sent or self.transport.is_closing())
 
     async def write(self, data: bytes) -> None:
         """Raises ClientDisconnected."""
