@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from parley.cli.commands.permission_check import PermissionChecker
+from parley.compose.setup.permission_check import PermissionChecker
 from parley.protocol.options import CliOptions
 from tests.stress.permissions import canary
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from parley.cli.commands.permission_check import CheckResult, PermissionChecker
 from parley.cli.stdio import warn
 from parley.compose.launch_context import LaunchContext, working_directory
+from parley.compose.setup.permission_check import CheckResult, PermissionChecker
 from parley.compose.stores import SessionStores
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct

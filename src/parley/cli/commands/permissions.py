@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.permission_check import CheckResult, PermissionChecker
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
+from parley.cli.nearest import find_nearest
 from parley.cli.output import update_flags
 from parley.cli.stdio import read_stdin, warn
 from parley.compose.launch_context import working_directory
 from parley.compose.permissions import may_bypass
+from parley.compose.setup.permission_check import CheckResult, PermissionChecker, UnknownTool
+from parley.compose.tools import list_tools
 from parley.errors import InvalidArguments, SessionError, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
@@ -45,6 +47,8 @@ def check_call(given: GivenArgs) -> int:
     """Raises InvalidArguments for all errors: their exit code must not be that of a decision."""
     try:
         return write_decision(given)
+    except UnknownTool as exc:
+        raise InvalidArguments(str(UnknownTool(exc.name, find_nearest(exc.name, list_tools())))) from None
     except (UsageError, SessionError) as exc:
         raise InvalidArguments(str(exc)) from None
 

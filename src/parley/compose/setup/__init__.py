@@ -1,1 +1,3 @@
-"""What is read and changed outside of a session: MCP servers, plugins, keys, the worktree of `--worktree`."""
+"""What is read and changed outside of a session: MCP servers, plugins, keys, the worktree of `--worktree`,
+decisions about tool calls.
+"""

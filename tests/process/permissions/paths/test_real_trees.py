@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from parley.cli.commands.permission_check import PermissionChecker
+from parley.compose.setup.permission_check import PermissionChecker
 from parley.protocol.options import CliOptions
 from tests.helpers import paths
 

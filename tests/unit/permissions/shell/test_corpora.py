@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parley.cli.commands.permission_check import PermissionChecker
+from parley.compose.setup.permission_check import PermissionChecker
 from parley.permissions.shell import CommandLine, find_denied, is_allowed_by, is_read_only, is_unresolved, parse_strict
 from parley.protocol.options import CliOptions
 from tests.helpers import paths

@@ -7,9 +7,8 @@ checker.check("Bash", {"command": "git push"}).to_json()   # decision, reason, r
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from parley.cli.nearest import find_nearest
 from parley.compose import permissions
 from parley.compose.composer import Composer
 from parley.compose.tools import list_tools, make_tool, make_workspace
@@ -23,6 +22,14 @@ from parley.tools.base import InvalidInput, Tool, make_context, prepare_input, r
 from parley.tools.catalog import canonical_name
 
 VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
+
+
+class UnknownTool(UsageError):
+    def __init__(self, name: str, hint: str = "") -> None:
+        """`hint`: which one may be meant."""
+        known = ", ".join(sorted(list_tools()))
+        super().__init__(f"unknown tool {name!r}{hint} (choose from {known}, or a tool of an MCP server)")
+        self.name = name
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
@@ -51,10 +58,15 @@ class PermissionChecker:
     """Decides on calls with the rules of a session that is started with these options."""
 
     def __init__(
-        self, options: CliOptions, cwd: str, warn: Callable[[str], None], session_id: str = "00000000"
+        self,
+        options: CliOptions,
+        cwd: str,
+        warn: Callable[[str], None],
+        session_id: str = "00000000",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises UsageError for invalid options."""
-        composer = Composer(options, dict(os.environ), cwd)
+        """`environment`: by default that of this process. Raises UsageError for invalid options."""
+        composer = Composer(options, dict(os.environ if environment is None else environment), cwd)
         self.basis = composer.launch
         self.basis.warn = warn
         for warning in self.basis.settings.warnings():
@@ -76,16 +88,13 @@ class PermissionChecker:
         return "default"
 
     def tool(self, name: str) -> Tool | None:
-        """Return the tool, or None for one that cannot be made here. Raises UsageError for an unknown tool."""
+        """Return the tool, or None for one that cannot be made here. Raises UnknownTool."""
         known = canonical_name(name)
         if known in list_tools():
             return make_tool(known)
         if known.startswith("mcp__"):
             return None
-        raise UsageError(
-            f"unknown tool {name!r}{find_nearest(name, list_tools())} (choose from {', '.join(sorted(list_tools()))}, "
-            "or a tool of an MCP server)"
-        )
+        raise UnknownTool(name)
 
     def complete_input(self, tool: Tool | None, input: Json) -> Json:
         """Return the input in the form that is decided on. Raises UsageError if it is invalid for the tool."""
@@ -99,7 +108,7 @@ class PermissionChecker:
         return input
 
     def check(self, name: str, input: Json, mode: str | None = None, cwd: str | None = None) -> CheckResult:
-        """Raises UsageError for an unknown tool."""
+        """Raises UnknownTool."""
         tool, mode = self.tool(name), mode or self.mode
         self._context.state.cwd = cwd = cwd or self.basis.cwd
         if tool is None:
