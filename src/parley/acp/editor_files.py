@@ -164,8 +164,8 @@ class EditorFiles:
     def begin_message(self, user_message_id: str) -> None:
         self._disk.begin_message(user_message_id)
 
-    def rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
-        return self._disk.rewind(user_message_id, dry_run=dry_run)
+    def rewind(self, user_message_id: str, *, dry_run: bool, with_diffs: bool = False) -> RewindReport:
+        return self._disk.rewind(user_message_id, dry_run=dry_run, with_diffs=with_diffs)
 
     def close(self) -> None:
         self._disk.close()

@@ -100,7 +100,7 @@ class Files(Protocol):
     def begin_message(self, user_message_id: str) -> None:
         """Assign the following changes to this user message. Does not raise."""
 
-    def rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
+    def rewind(self, user_message_id: str, *, dry_run: bool, with_diffs: bool = False) -> RewindReport:
         """Restore the files to their state when that message arrived. Does not raise; the report gives the reason.
 
         Files that were changed by others since our last change are not touched.
@@ -108,6 +108,17 @@ class Files(Protocol):
 
     def close(self) -> None:
         """Release what the session holds."""
+
+
+class RewindDiff(Struct, frozen=True, kw_only=True):
+    """What a rewind does to one file."""
+
+    path: str
+    status: Literal["modified", "added", "deleted", "skipped"]
+    diff: str = ""
+    """A unified diff; empty for a binary or very large file."""
+    reason: str = ""
+    """Why the file is skipped."""
 
 
 class RewindReport(Struct, frozen=True, kw_only=True):
@@ -123,6 +134,8 @@ class RewindReport(Struct, frozen=True, kw_only=True):
     """How many of `left_alone` were replaced by a symlink."""
     insertions: int = 0
     deletions: int = 0
+    diffs: tuple[RewindDiff, ...] = ()
+    """With `with_diffs`: every file, restored or not."""
 
 
 class SearchArea(Struct, frozen=True, kw_only=True):

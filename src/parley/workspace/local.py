@@ -121,7 +121,7 @@ class LocalFiles:
                 self._settle()
             self._checkpoints.begin(user_message_id)
 
-    def rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
+    def rewind(self, user_message_id: str, *, dry_run: bool, with_diffs: bool = False) -> RewindReport:
         from parley.workspace.checkpoint.plan import RewindTally, find_goals
 
         with self._lock:
@@ -136,7 +136,7 @@ class LocalFiles:
             found = find_goals(self._checkpoints.rows(), user_message_id)
             if found is None:
                 return RewindReport(possible=False, reason=UNKNOWN_MESSAGE)
-            tally = RewindTally()
+            tally = RewindTally(with_diffs)
             for goal in found:
                 self._rewind_file(goal, tally, dry_run)
             return tally.report()

@@ -20,6 +20,8 @@ class RewindAnswer(Struct, frozen=True, kw_only=True):
     deletions: int | UnsetType = UNSET
     skippedLinks: int | list[str] | UnsetType = UNSET
     """Claude Code sends a count."""
+    diffs: list[Json] | UnsetType = UNSET
+    """Parley only, if the request has `diffs`: `path`, `status`, `diff` and `reason` of every file."""
 
 
 @request
@@ -29,6 +31,8 @@ class RewindFiles(Request, frozen=True, kw_only=True, tag="rewind_files"):
     answer = RewindAnswer
     user_message_id: str
     dry_run: bool | None | UnsetType = UNSET
+    diffs: bool | None | UnsetType = UNSET
+    """Parley only: a dry run answers with the diff of each file."""
 
 
 @request

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from parley.protocol.base import Struct
-from parley.workspace.base import RewindReport
+from parley.workspace.base import RewindDiff, RewindReport
 from parley.workspace.checkpoint.store import ChangeRow, FileState, MessageRow
 
 COUNTED_BYTES = 16 << 20
 """In larger files, all lines are counted as inserted and deleted."""
+DIFF_BYTES = 256 << 10
+"""Larger files have no diff, which can take quadratic time."""
 
 Verdict = Literal["as it was", "restore", "leave alone"]
 
@@ -55,7 +57,9 @@ def find_goals(rows: Sequence[MessageRow | ChangeRow], message_id: str) -> list[
 class RewindTally:
     """Collects the outcome of a rewind, file by file."""
 
-    def __init__(self) -> None:
+    def __init__(self, with_diffs: bool = False) -> None:
+        self._with_diffs = with_diffs
+        self._diffs: list[RewindDiff] = []
         self._restored: list[str] = []
         self._left: dict[str, str] = {}
         self._links = self._insertions = self._deletions = 0
@@ -65,8 +69,12 @@ class RewindTally:
         self._restored.append(path)
         self._insertions += insertions
         self._deletions += deletions
+        if self._with_diffs:
+            self._diffs.append(make_diff(path, current, restored))
 
     def leave(self, path: str, reason: str, *, is_link: bool = False) -> None:
+        if self._with_diffs:
+            self._diffs.append(RewindDiff(path=path, status="skipped", reason=reason))
         self._left[path] = reason
         self._links += is_link
 
@@ -80,6 +88,7 @@ class RewindTally:
             skipped_links=self._links,
             insertions=self._insertions,
             deletions=self._deletions,
+            diffs=tuple(self._diffs),
         )
 
 
@@ -90,6 +99,22 @@ def line_counts(current: bytes | None, restored: bytes | None) -> tuple[int, int
         return count_lines(new), count_lines(old)
     old_lines, new_lines = Counter(old.splitlines(True)), Counter(new.splitlines(True))
     return (new_lines - old_lines).total(), (old_lines - new_lines).total()
+
+
+def make_diff(path: str, current: bytes | None, restored: bytes | None) -> RewindDiff:
+    """What a restore does to a file."""
+    from difflib import unified_diff
+
+    status: Literal["modified", "added", "deleted"] = "modified"
+    if current is None or restored is None:
+        status = "added" if current is None else "deleted"
+    old, new = current or b"", restored or b""
+    if max(len(old), len(new)) > DIFF_BYTES or b"\0" in old or b"\0" in new:
+        return RewindDiff(path=path, status=status)
+    before, after = (data.decode(errors="replace").splitlines(keepends=True) for data in (old, new))
+    lines = unified_diff(before, after, path, path)
+    diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return RewindDiff(path=path, status=status, diff=diff)
 
 
 def count_lines(data: bytes) -> int:

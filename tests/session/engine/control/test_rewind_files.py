@@ -65,6 +65,21 @@ async def test_a_dry_run_reports_what_a_rewind_does_and_the_rewind_does_it(tmp_p
         assert files(tmp_path) == set()
 
 
+async def test_a_dry_run_can_show_the_diffs(tmp_path: Path) -> None:
+    async with Work(tmp_path) as work:
+        await work.write(FIRST)
+        await work.write(SECOND)
+        (tmp_path / "other.txt").write_text("changed by a person")
+        shown = await work.rewind(FIRST, dry_run=True, diffs=True)
+        assert "diffs" not in (await work.rewind(FIRST, dry_run=True))["response"]
+        assert "diffs" not in (await work.rewind(FIRST, diffs=True))["response"]
+    new, other = (f"{tmp_path}/{name}" for name in ("new.txt", "other.txt"))
+    assert shown["response"]["diffs"] == [
+        {"path": new, "status": "deleted", "diff": f"--- {new}\n+++ {new}\n@@ -1 +0,0 @@\n-n\n", "reason": ""},
+        {"path": other, "status": "skipped", "diff": "", "reason": "another program has changed it"},
+    ]
+
+
 async def test_only_what_came_after_the_message_is_rewound(tmp_path: Path) -> None:
     async with Work(tmp_path) as work:
         await work.write(FIRST)

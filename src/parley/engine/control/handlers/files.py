@@ -10,6 +10,8 @@ import base64
 import os
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from parley.errors import NotPossible
 from parley.permissions.base import Allow, ToolRequest
 from parley.protocol.base import UNSET, Json
@@ -110,7 +112,8 @@ async def rewind_files(session: Session, request: panel_requests.RewindFiles) ->
         raise NotPossible("File rewinding is not enabled.")
     dry_run = request.dry_run is True
     files = session.config.workspace.files
-    rewound = await asyncio.to_thread(files.rewind, request.user_message_id, dry_run=dry_run)
+    with_diffs = dry_run and request.diffs is True
+    rewound = await asyncio.to_thread(files.rewind, request.user_message_id, dry_run=dry_run, with_diffs=with_diffs)
     # Clients ignore the answer to a rewind, but not an error. A dry run answers with the reason.
     if not rewound.possible and not (dry_run and rewound.left_alone):
         raise NotPossible(rewound.reason)
@@ -123,4 +126,5 @@ async def rewind_files(session: Session, request: panel_requests.RewindFiles) ->
         filesChanged=list(rewound.files),
         insertions=rewound.insertions,
         deletions=rewound.deletions,
+        diffs=[msgspec.structs.asdict(diff) for diff in rewound.diffs] if with_diffs else UNSET,
     )
