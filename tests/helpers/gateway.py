@@ -70,6 +70,7 @@ class Server:
                 if "listening on " in line:
                     self._reader = asyncio.create_task(self._read_stderr(self.process.stderr))
                     return
+            await self.process.wait()
         raise AssertionError(f"the server did not start: {''.join(self.stderr)}")
 
     async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
@@ -100,18 +101,31 @@ class Server:
 
     async def request(self, method: str, path: str, body: object = None, token: str | None = None) -> tuple[int, Any]:
         """The status and the JSON of a response. Raises OSError if the server dies before it has sent all of it."""
-        status, data = await asyncio.to_thread(self._request, method, path, body, token or self.token)
+        status, _, data = await self.fetch(method, path, body, {"Authorization": f"Bearer {token or self.token}"})
         return status, json.loads(data) if data else None
 
-    def _request(self, method: str, path: str, body: object, token: str) -> tuple[int, bytes]:
+    async def get(self, path: str, token: str | None = None) -> Any:
+        """The JSON of a response that must succeed."""
+        status, found = await self.request("GET", path, token=token)
+        assert status == 200, found
+        return found
+
+    async def fetch(
+        self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
+        """The status, the headers and the bytes of a response. No token is sent besides the given headers."""
+        return await asyncio.to_thread(self._fetch, method, path, body, headers or {})
+
+    def _fetch(
+        self, method: str, path: str, body: object, headers: dict[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
         from http.client import HTTPConnection, IncompleteRead
 
         connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
-            data = None if body is None else json.dumps(body).encode()
-            connection.request(method, path, data, {"Authorization": f"Bearer {token}"})
+            connection.request(method, path, None if body is None else json.dumps(body).encode(), headers)
             response = connection.getresponse()
-            return response.status, response.read()
+            return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
         except IncompleteRead as exc:
             raise ConnectionResetError(str(exc)) from None
         finally:
@@ -228,3 +242,24 @@ class Viewer:
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
+
+
+async def run_turn(server: Server, session_id: str, content: str, token: str | None = None) -> str:
+    """Send a prompt, wait for its result, and return the id of the prompt."""
+    async with following(server, session_id) as viewer:
+        status, sent = await server.request("POST", f"/sessions/{session_id}/prompts", {"content": content}, token)
+        assert status == 202, sent
+        await viewer.wait_for(
+            lambda: any(sent["uuid"] in result.get("user_message_uuids", ()) for result in viewer.results())
+        )
+    return str(sent["uuid"])
+
+
+async def open_question(server: Server, session_id: str) -> dict[str, Any]:
+    """Wait for a question of a session. It is in the inbox before its line is sent."""
+    async with following(server, session_id) as viewer:
+        while True:
+            seen = len(viewer.lines)
+            if found := (await server.get(f"/questions?session={session_id}"))["questions"]:
+                return dict(found[0])
+            await viewer.wait_for(lambda seen=seen: len(viewer.lines) > seen)

@@ -22,7 +22,10 @@ CLIENT_SIDE = {
     ("parley/sdk/runtime/request_handlers.py", name): "the SDK has one callback for each of these requests"
     for name in ("AskUserQuestion", "ExitPlanMode")
 }
-OWN_FILES = {("parley/protocol/dialects/jsonrpc.py", "jsonrpc"): "the field of that name"}
+OWN_FILES = {
+    ("parley/protocol/dialects/jsonrpc.py", "jsonrpc"): "the field of that name",
+    ("parley/protocol/schema.py", "jsonrpc"): "the field of that name",
+}
 
 
 def compared_names(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from parley.compose.stores import SessionStores
 from parley.errors import SessionError, UnknownSession
-from parley.gateway.line_log import LineLog
+from parley.gateway.line_log import LineLog, read_uuid, remove_log
 from parley.gateway.refusal import Refusal
 from parley.gateway.transcript import missing_lines
 from parley.protocol.base import Json, Struct
@@ -44,13 +43,6 @@ class Source(Struct, frozen=True):
     """The number of its last line."""
 
 
-class _Uuid(Struct):
-    uuid: Any = ""
-
-
-_uuid = msgspec.json.Decoder(_Uuid)
-
-
 def copy_session(source: Source, new_id: str, log_path: Path, uuid: str | None) -> Json:
     """Copy a session up to a message and including it; None for all of it. Raises Refusal or SessionError.
 
@@ -79,7 +71,7 @@ def copy_session(source: Source, new_id: str, log_path: Path, uuid: str | None) 
 
 def discard_copy(stores: SessionStores, new_id: str, log_path: Path) -> None:
     """Remove a copy that nobody has seen."""
-    log_path.unlink(missing_ok=True)
+    remove_log(log_path)
     with suppress(UnknownSession):
         stores.store(new_id).delete(new_id)
 
@@ -112,7 +104,7 @@ def copied_lines(source: Source, new_id: str, uuid: str | None) -> Iterator[byte
     with open(source.lines, "rb") as file:
         lines = [line.rstrip(b"\n") for line in islice(file, source.last)]
     if uuid is not None:
-        ends = [index for index, line in enumerate(lines, 1) if _uuid.decode(line).uuid == uuid]
+        ends = [index for index, line in enumerate(lines, 1) if read_uuid(line) == uuid]
         lines = lines[: ends[0]] if ends else []
     # A quote within a text is escaped, so this is found only where it is a field.
     field = re.compile(rf'"session_id":"(?:{re.escape(source.id)}|{re.escape(source.engine_id)})"'.encode())

@@ -10,7 +10,8 @@ import asyncio
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from sqlite3 import Row
 from typing import Any
@@ -23,7 +24,15 @@ from parley.gateway.access import Principal, Quotas, Scope
 from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine, EngineProcess, EngineStart, EngineTask
-from parley.gateway.line_log import LineLog
+from parley.gateway.index.indexer import Indexer
+from parley.gateway.index.session_list import (
+    SELECT_SESSIONS,
+    SessionEvents,
+    SessionInfo,
+    SessionQuery,
+    describe_session,
+)
+from parley.gateway.line_log import LineLog, remove_log
 from parley.gateway.live_session import LiveSession, Services
 from parley.gateway.metrics import Metrics
 from parley.gateway.questions import Questions
@@ -31,11 +40,14 @@ from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
 from parley.gateway.server_log import ServerLog
 from parley.gateway.session_options import SessionRequest, format_options, require
+from parley.gateway.wire.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
 from parley.protocol.base import Json, Struct
 from parley.settings.env_vars import is_truthy
 from parley.stores.base import Entry
 
 STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
+CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
+"""Files can be rewound unless the environment of the server says otherwise."""
 PARTIAL = "--include-partial-messages"
 ASKS_CLIENTS = ("--permission-prompt-tool", "stdio", PARTIAL)
 SERVER = Principal.administrator("server")
@@ -54,6 +66,8 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     isolation: str = "task"
     idle_seconds: float = 300
     question_seconds: float | None = None
+    wire_bytes: int = WIRE_BYTES
+    """How much of what engines and the gateway say to each other is kept for each session."""
 
     @property
     def sends_states(self) -> bool:
@@ -71,22 +85,6 @@ class NewSession(Struct, frozen=True):
     options: bytes
 
 
-class SessionInfo(Struct, frozen=True, kw_only=True):
-    """A session in a list."""
-
-    id: str
-    cwd: str
-    title: str
-    state: str
-    is_loaded: bool
-    clients: int
-    open_questions: int
-    last_line: int | None
-    """The number of the last line; None in a list if the session is not in use."""
-    created_at: float
-    used_at: float
-
-
 class SessionHub:
     def __init__(self, settings: HubSettings, log: ServerLog | None = None) -> None:
         """Raises SessionError."""
@@ -94,7 +92,8 @@ class SessionHub:
         self.log = log or ServerLog(lambda line: None)
         try:
             settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (settings.state / "lines").mkdir(mode=0o700, exist_ok=True)
+            for name in ("lines", "wire"):
+                (settings.state / name).mkdir(mode=0o700, exist_ok=True)
         except OSError as exc:
             raise SessionError(f"cannot create {settings.state}: {exc.strerror}") from None
         self._lock = lock_folder(settings.state)
@@ -106,8 +105,13 @@ class SessionHub:
         self.find_quotas: Callable[[str], Quotas] = lambda name: Quotas()
         """The quotas of a token, by its name."""
         self.is_draining = False
-        self._services = Services(self.database, self.questions, self.audit, self.spending, self.metrics, self.log)
+        self.events = SessionEvents()
+        self.indexer = Indexer(self.database, self._open_log, self._report_change)
+        self._services = Services(
+            self.database, self.questions, self.audit, self.spending, self.metrics, self.log, self.indexer.mark
+        )
         self._sessions: dict[str, LiveSession] = {}
+        self._wires: dict[str, WireLog] = {}
         self._deleted: set[str] = set()
         """Sessions whose engines are being stopped."""
 
@@ -156,7 +160,9 @@ class SessionHub:
         except BaseException:
             discard_copy(stores, new_id, path)
             raise
-        return self.get(principal, new_id)
+        copy = self.get(principal, new_id)
+        self.database.change("UPDATE sessions SET copied_lines=? WHERE id=?", copy.log.last, new_id)
+        return copy
 
     def _insert(self, new: NewSession, title: str) -> None:
         now = time.time()
@@ -165,6 +171,7 @@ class SessionHub:
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             *(new.id, new.tenant, new.creator, new.cwd, new.options, new.id, title, now, now),
         )
+        self.indexer.mark(new.id)
 
     def get(self, principal: Principal, session_id: str) -> LiveSession:
         """A session that somebody may see. Its engine may not run. Raises Refusal or SessionError."""
@@ -172,22 +179,61 @@ class SessionHub:
         live = self._sessions.get(session_id)
         if live is None:
             log = LineLog(self._log_path(session_id))
+            self.indexer.forget_lost(session_id, log.last)
             live = LiveSession(session_id, log, self._services, self._load, self._admit, self.find_directory)
             self._sessions[session_id] = live
         return live
 
     def list_sessions(self, principal: Principal) -> list[SessionInfo]:
-        """The sessions that somebody may see, the last used first."""
-        rows = self.database.rows(
-            "SELECT *, (SELECT count(*) FROM questions WHERE session=id AND questions.state='open') AS open_questions"
-            " FROM sessions ORDER BY used_at DESC"
-        )
-        return [self._describe(row) for row in rows if principal.may_see(row["tenant"])]
+        """The sessions that a principal may see, the last used first."""
+        return self.find_sessions(principal, SessionQuery())[0]
+
+    def find_sessions(self, principal: Principal, query: SessionQuery) -> tuple[list[SessionInfo], int]:
+        """Those of them that match, and how many there are without the limit."""
+        self.indexer.index_marked()
+        found = self.indexer.search.find(principal, query.search) if query.search else {}
+        rows = self.database.rows(f"{SELECT_SESSIONS} ORDER BY used_at DESC")
+        infos = [
+            describe_session(row, self._sessions.get(row["id"]), found.get(row["id"]))
+            for row in rows
+            if principal.may_see(row["tenant"]) and query.matches(row, found)
+        ]
+        infos = [info for info in infos if not query.states or info.state in query.states]
+        return infos[query.offset :][: query.limit], len(infos)
 
     def describe(self, principal: Principal, session_id: str) -> SessionInfo:
         """Raises Refusal or SessionError."""
-        self.get(principal, session_id)  # opens the log, which knows the number of the last line
-        return self._describe(self._row(principal, session_id))
+        live = self.get(principal, session_id)  # opens the log, which knows the number of the last line
+        self.indexer.index_marked()
+        return describe_session(self._row(principal, session_id), live)
+
+    def _report_change(self, session_id: str) -> None:
+        """Tell those who watch the list of sessions."""
+        if self.events.has_watchers and (row := self._find_row(session_id)) is not None:
+            self.events.report(row["tenant"], describe_session(row, self._sessions.get(session_id)))
+
+    def wire(self, session_id: str) -> WireLog | None:
+        """What a session and its engine say to each other; None if that is not kept."""
+        if not self.settings.wire_bytes:
+            return None
+        wire = self._wires.get(session_id)
+        if wire is None:
+            folder = self.settings.state / "wire" / session_id
+            wire = self._wires[session_id] = WireLog(folder, self.settings.wire_bytes)
+        return wire
+
+    @contextmanager
+    def _open_log(self, session_id: str) -> Iterator[LineLog]:
+        """The log of a session, whether it is live or not. Raises SessionError."""
+        live = self._sessions.get(session_id)
+        if live is not None:
+            yield live.log
+            return
+        stored = LineLog(self._log_path(session_id))
+        try:
+            yield stored
+        finally:
+            stored.close()
 
     def may_see(self, principal: Principal, session_id: str) -> bool:
         row = self.database.row("SELECT tenant FROM sessions WHERE id=?", session_id)
@@ -202,6 +248,7 @@ class SessionHub:
             raise Refusal("invalid_body", "a title must not be empty")
         self.audit.write("rename", principal, session=session_id)
         self.database.change("UPDATE sessions SET title=? WHERE id=?", title, session_id)
+        self.indexer.mark(session_id)
         return title
 
     def session_argv(self, session_id: str) -> tuple[str, ...]:
@@ -216,7 +263,7 @@ class SessionHub:
     async def delete(self, principal: Principal, session_id: str) -> None:
         """Stop a session and forget it. Its transcript stays in the store. Raises Refusal."""
         require(principal, Scope.CREATE, "deleting a session")
-        self._row(principal, session_id)
+        tenant = self._row(principal, session_id)["tenant"]
         self.audit.write("delete", principal, session=session_id)
         self._deleted.add(session_id)
         try:
@@ -227,42 +274,26 @@ class SessionHub:
             self.database.change("DELETE FROM sessions WHERE id=?", session_id)
         finally:
             self._deleted.discard(session_id)
-        self._log_path(session_id).unlink(missing_ok=True)
+        remove_log(self._log_path(session_id))
+        if (wire := self.wire(session_id)) is not None:
+            wire.remove()
+            self._wires.pop(session_id, None)
         if live is not None:
             self._sessions.pop(session_id, None)
             for client in list(live.clients):
                 live.detach(client)
             live.log.close()
-
-    def _describe(self, row: Row) -> SessionInfo:
-        live = self._sessions.get(row["id"])
-        open_questions = row["open_questions"]
-        state = "requires_action" if open_questions else "idle"
-        if live is not None and live.engine is not None:
-            state = live.state
-        return SessionInfo(
-            id=row["id"],
-            cwd=row["cwd"],
-            title=row["title"],
-            state=state,
-            is_loaded=live is not None and live.engine is not None,
-            clients=0 if live is None else len(live.clients),
-            open_questions=open_questions,
-            last_line=None if live is None else live.log.last,
-            created_at=row["created_at"],
-            used_at=row["used_at"],
-        )
+        self.events.report_deleted(tenant, session_id)
 
     def _row(self, principal: Principal, session_id: str) -> Row:
         """Raises Refusal. A session of another tenant is as unknown as one that does not exist."""
-        row = self.database.row(
-            "SELECT *, (SELECT count(*) FROM questions WHERE session=id AND questions.state='open') AS open_questions"
-            " FROM sessions WHERE id=?",
-            session_id,
-        )
+        row = self._find_row(session_id)
         if row is None or not principal.may_see(row["tenant"]) or session_id in self._deleted:
             raise Refusal("unknown_session", f"there is no session {session_id!r}")
         return row
+
+    def _find_row(self, session_id: str) -> Row | None:
+        return self.database.row(f"{SELECT_SESSIONS} WHERE id=?", session_id)
 
     def _argv(self, row: Row) -> tuple[str, ...]:
         return (*self.settings.argv, *msgspec.json.decode(row["options"], type=list[str]))
@@ -333,17 +364,20 @@ class SessionHub:
         row = self.database.row("SELECT * FROM sessions WHERE id=?", live.id)
         if row is None:
             raise Refusal("unknown_session", f"there is no session {live.id!r}")
+        wire = self.wire(live.id)
         start = EngineStart(
             argv=self._argv(row),
             cwd=row["cwd"],
-            environment={**self.settings.environment, STATE_EVENTS: "1"},
-            on_lines=live.on_lines,
+            environment={CHECKPOINTS: "1", **self.settings.environment, STATE_EVENTS: "1"},
+            on_lines=live.on_lines if wire is None else record_output(wire, live.on_lines),
             on_end=live.on_end,
         )
         is_stored, unsent = self._restore(live, start, row)
         which = "--resume" if is_stored else "--session-id"
         start = msgspec.structs.replace(start, argv=(*start.argv, *ASKS_CLIENTS, which, row["engine_id"]))
-        engine = EngineProcess(start) if self.settings.isolation == "process" else EngineTask(start)
+        engine: Engine = EngineProcess(start) if self.settings.isolation == "process" else EngineTask(start)
+        if wire is not None:
+            engine = RecordedEngine(engine, wire)
         self.metrics.count("parley_engine_starts_total")
         self.log.note("engine_start", session=live.id)
         self.database.change("UPDATE sessions SET is_loaded=1, used_at=? WHERE id=?", time.time(), live.id)
@@ -403,6 +437,8 @@ class SessionHub:
             if not live.clients and live.engine is None and self._sessions.get(live.id) is live:
                 del self._sessions[live.id]
                 live.log.close()
+                if (wire := self._wires.pop(live.id, None)) is not None:
+                    wire.flush()
 
     def disconnect(self, is_allowed: Callable[[str], bool]) -> None:
         """End the connections of tokens that are not allowed any more, by their names."""
@@ -466,6 +502,9 @@ class SessionHub:
         ]
 
     def close(self) -> None:
+        self.indexer.close()
+        for wire in self._wires.values():
+            wire.flush()
         self.audit.close()
         for live in self._sessions.values():
             live.log.close()

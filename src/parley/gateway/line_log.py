@@ -1,23 +1,44 @@
 """The numbered lines of a session, in a file.
 
-    log.append(line)          the number of the line
-    log.read(after, ...)      the lines after a number
+    log.append(line)              the number of the line
+    log.read(after, ...)          the lines after a number
+    log.read_before(before, ...)  the lines before a number
+    log.times(first, last)        when lines were written
 
 Line n of the file has the number n, so a number is a cursor that stays valid for as long as the file exists. A line is
 in the file before any client receives it. It survives the death of the process, but is not synced to the device: after
-a power failure, the missing lines are copied from the transcript of the session.
+a power failure, the missing lines are copied from the transcript of the session. The times are in a second file, eight
+bytes per line.
 """
 
 from __future__ import annotations
 
 import os
+import struct
+import time
+from collections import deque
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from parley.errors import SessionError
+from parley.protocol.base import Struct
 
 INDEX_EVERY = 256
 """The position of every 256th line is kept in memory."""
 READ_BYTES = 256 * 1024
+TIME = struct.Struct("<d")
+TIMES = ".times"
+"""The suffix of the file with the times."""
+
+
+class MessageId(Struct):
+    uuid: Any = ""
+
+
+_decoder = msgspec.json.Decoder(MessageId)
 
 
 class LineLog:
@@ -64,7 +85,26 @@ class LineLog:
         except OSError as exc:
             raise SessionError(f"cannot write {self._path}: {exc.strerror}") from None
         self._count(self._size + len(data))
+        self._write_time()
         return self.last
+
+    def _write_time(self) -> None:
+        """Not kept open: a server has many sessions. A line without its time is as good as one with it."""
+        with suppress(OSError):
+            file = os.open(self._path.with_suffix(TIMES), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(file, TIME.pack(time.time()), (self.last - 1) * TIME.size)
+            finally:
+                os.close(file)
+
+    def times(self, first: int, last: int) -> list[float | None]:
+        """When the lines from one number to another were written; None where that is not known."""
+        data = b""
+        with suppress(OSError), open(self._path.with_suffix(TIMES), "rb") as file:
+            file.seek((first - 1) * TIME.size)
+            data = file.read((last - first + 1) * TIME.size)
+        found = [at or None for (at,) in TIME.iter_unpack(data[: len(data) // TIME.size * TIME.size])]
+        return [*found, *[None] * (last - first + 1 - len(found))]
 
     def read(self, after: int, max_bytes: int = READ_BYTES) -> list[tuple[int, bytes]]:
         """Lines after a number, at least one if there is one, up to about `max_bytes`. Raises SessionError."""
@@ -92,8 +132,47 @@ class LineLog:
                     size += len(line)
         return found
 
+    def read_before(self, before: int, limit: int, max_bytes: int) -> list[tuple[int, bytes]]:
+        """The last lines before a number, at least one if there is one, up to `max_bytes`. Raises SessionError."""
+        end = min(before, self.last + 1)
+        number = max(0, end - 1 - limit)
+        found: deque[tuple[int, bytes]] = deque()
+        size = 0
+        while number < end - 1 and (lines := self.read(number)):
+            for number, line in lines:
+                if number >= end:
+                    break
+                found.append((number, line))
+                size += len(line)
+                while size > max_bytes and len(found) > 1:
+                    size -= len(found.popleft()[1])
+        return list(found)
+
+    def find(self, uuid: str) -> int | None:
+        """The number of the first message with an id. May be called in a thread. Raises SessionError."""
+        wanted = uuid.encode(errors="replace")
+        try:
+            with open(self._path, "rb") as file:
+                for number, line in enumerate(file, 1):
+                    if wanted in line and line.endswith(b"\n") and read_uuid(line) == uuid:
+                        return number
+        except OSError as exc:
+            raise SessionError(f"cannot read {self._path}: {exc.strerror}") from None
+        return None
+
     def close(self) -> None:
         """A later use fails, and does not reach the file that gets this descriptor next."""
         descriptor, self._file = self._file, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def read_uuid(line: bytes) -> str:
+    """The id of a message; empty if it has none."""
+    return str(_decoder.decode(line).uuid)
+
+
+def remove_log(path: Path) -> None:
+    """Delete the files of a log."""
+    path.unlink(missing_ok=True)
+    path.with_suffix(TIMES).unlink(missing_ok=True)

@@ -90,6 +90,8 @@ class Services(Struct, frozen=True):
     spending: Spending
     metrics: Metrics
     log: ServerLog
+    mark: Callable[[str], None]
+    """Called with the id of a session that has changed."""
 
 
 class Client:
@@ -182,6 +184,7 @@ class LiveSession:
         client = self._make_client(principal, self.log.last if after is None else after, wants)
         self.clients.append(client)
         self._subscribers.append(client.subscriber)
+        self._services.mark(self.id)
         return client
 
     def _make_client(
@@ -222,6 +225,7 @@ class LiveSession:
         if self._owner is client:
             self._owner = None
         self.used_at = time.monotonic()
+        self._services.mark(self.id)
 
     def receive(self, client: Client, data: bytes) -> None:
         """Handle lines of a client. What is wrong with one is reported to it."""
@@ -415,7 +419,7 @@ class LiveSession:
         digest = sha256(msgspec.json.encode(message["message"], order="sorted")).digest()
         known = self._database.row("SELECT digest, line FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
         if known is not None:
-            if known["digest"] != digest:
+            if known["digest"] not in (None, digest):  # an earlier version did not keep it
                 raise Refusal("duplicate_prompt", f"another prompt has the id {uuid!r:.80}; give this one a new id")
             if known["line"] is not None:
                 self.ensure_loaded()  # it has no result yet
@@ -465,6 +469,7 @@ class LiveSession:
         """Start the engine if it does not run. Raises SessionError."""
         if self.engine is None:
             self.engine = self._load(self)
+            self._services.mark(self.id)
         return self.engine
 
     def _write(self, line: bytes) -> None:
@@ -573,6 +578,7 @@ class LiveSession:
         self._callbacks.clear()
         self.questions.withdraw_all(self.id)
         self._database.change("UPDATE sessions SET is_loaded=0 WHERE id=?", self.id)
+        self._services.mark(self.id)
         if held:
             self._write_again(held)
         else:
@@ -627,6 +633,7 @@ class LiveSession:
             number = self.log.append(line)
         except SessionError:
             number = None  # the device is full: clients that are connected still get it
+        self._services.mark(self.id)
         self._offer([(number, line)], None if sender is None else sender.subscriber)
 
     def _offer(self, lines: list[Numbered], skipped: Subscriber | None = None) -> None:

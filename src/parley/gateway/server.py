@@ -70,6 +70,8 @@ class Address(Struct, frozen=True):
 class ServerSettings(Struct, frozen=True, kw_only=True):
     hub: HubSettings
     address: Address
+    token: str = ""
+    """The token of the administrator, instead of a file."""
     token_file: str = ""
     origins: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
@@ -85,8 +87,13 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """The addresses whose X-Forwarded headers are believed; empty for this machine."""
 
 
-def run_server(settings: ServerSettings, log: ServerLog) -> int:
-    """Serve until a signal; returns the exit code. Raises UsageError."""
+def run_server(
+    settings: ServerSettings, log: ServerLog, on_ready: Callable[[SessionHub, str], None] = lambda hub, url: None
+) -> int:
+    """Serve until a signal; returns the exit code. Raises UsageError.
+
+    `on_ready` is called with the URL when the server listens.
+    """
     import uvloop
 
     token = find_token(settings, log)
@@ -96,7 +103,7 @@ def run_server(settings: ServerSettings, log: ServerLog) -> int:
     raise_file_limit()
     prepare()
     try:
-        uvloop.run(serve(settings, listener, token, log))
+        uvloop.run(serve(settings, listener, token, log, on_ready))
     finally:
         listener.close()
         if settings.address.path:
@@ -143,6 +150,8 @@ def refuse_password() -> str:
 
 def find_token(settings: ServerSettings, log: ServerLog) -> str | None:
     """The token of the administrator; None on a Unix socket without a token file. Raises UsageError."""
+    if settings.token:
+        return settings.token
     if not settings.token_file:
         if settings.address.path:
             return None
@@ -201,7 +210,13 @@ def is_served(path: str) -> bool:
         return probe.connect_ex(path) == 0
 
 
-async def serve(settings: ServerSettings, listener: socket.socket, token: str | None, log: ServerLog) -> None:
+async def serve(
+    settings: ServerSettings,
+    listener: socket.socket,
+    token: str | None,
+    log: ServerLog,
+    on_ready: Callable[[SessionHub, str], None],
+) -> None:
     hub = SessionHub(settings.hub, log)
     tokens = Tokens(hub.database, token)
     hub.find_quotas = tokens.find_quotas
@@ -241,6 +256,7 @@ async def serve(settings: ServerSettings, listener: socket.socket, token: str | 
 
     watch_signals(stop, reload)
     hub.load_interrupted(log.warn)
+    hub.indexer.mark_unindexed()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     upkeep = asyncio.gather(
         keep_up(hub.evict_idle, "unload idle sessions", log),
@@ -251,6 +267,7 @@ async def serve(settings: ServerSettings, listener: socket.socket, token: str | 
     )
     address = describe(settings, listener)
     log.say(f"listening on {address}", "listening", address=address)
+    on_ready(hub, address)
     waiting = asyncio.create_task(stop.wait())
     await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
     upkeep.cancel()
@@ -275,7 +292,7 @@ class QuietServer(uvicorn.Server):
 def reload_settings(settings: ServerSettings, gate: Gate, context: ssl.SSLContext | None) -> None:
     """Read the configuration, the token file and the certificate again: all of them, or none. Raises UsageError."""
     config = read_config(settings.config)
-    token = read_existing(settings.token_file) if settings.token_file else None
+    token = read_existing(settings.token_file) if settings.token_file else settings.token or None
     check_certificate(settings)
     if context is not None:
         load_certificate(context, settings)  # for the connections that are made from now on

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.stores import SessionStores
 from parley.gateway.engines import STREAM, EngineStart
-from parley.gateway.line_log import LineLog
-from parley.protocol.base import Struct, convert, encode_json
+from parley.gateway.line_log import LineLog, read_uuid
+from parley.protocol.base import convert, encode_json
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.result import Result
 from parley.protocol.options import parse
 from parley.stores.base import Entry
 
 KINDS = {"user": User, "assistant": Assistant, "result": Result}
-
-
-class _Ids(Struct):
-    uuid: Any = ""
-
-
-_ids = msgspec.json.Decoder(_Ids)
 
 
 def open_stores(argv: Sequence[str], environment: Mapping[str, str], cwd: str) -> SessionStores:
@@ -60,5 +52,5 @@ def logged_uuids(log: LineLog) -> set[str]:
         number = lines[-1][0]
         for _, line in lines:
             with suppress(msgspec.DecodeError):  # damaged by a power failure
-                found.add(str(_ids.decode(line).uuid))
+                found.add(read_uuid(line))
     return found

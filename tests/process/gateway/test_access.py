@@ -17,16 +17,17 @@ from tests.helpers.gateway import PATIENCE_SECONDS, Server
 
 SCOPES = ("none", "expired", "view", "prompt", "approve", "create", "admin")
 QUESTION = "no-such-question"
+VIEWERS = {"view", "prompt", "approve", "create", "admin"}
 # Method, path, body, the scopes that may, and what happens then. SESSION is a session of the own or the other tenant.
 ENDPOINTS: dict[str, tuple[str, str, Any, set[str], int]] = {
-    "list sessions": ("GET", "/sessions", None, {"view", "prompt", "approve", "create", "admin"}, 200),
+    "list sessions": ("GET", "/sessions", None, VIEWERS, 200),
     "create a session": ("POST", "/sessions", {}, {"create", "admin"}, 201),
-    "get a session": ("GET", "/sessions/SESSION", None, {"view", "prompt", "approve", "create", "admin"}, 200),
+    "get a session": ("GET", "/sessions/SESSION", None, VIEWERS, 200),
     "fork a session": ("POST", "/sessions/SESSION/fork", {}, {"create", "admin"}, 201),
     "prompt": ("POST", "/sessions/SESSION/prompts", {"content": "say Hi."}, {"prompt", "admin"}, 202),
     "read the cost": (
         *("POST", "/sessions/SESSION/control", {"subtype": "get_session_cost"}),
-        *({"view", "prompt", "approve", "create", "admin"}, 200),
+        *(VIEWERS, 200),
     ),
     "interrupt": ("POST", "/sessions/SESSION/control", {"subtype": "interrupt"}, {"prompt", "admin"}, 200),
     "plan mode": (
@@ -41,10 +42,25 @@ ENDPOINTS: dict[str, tuple[str, str, Any, set[str], int]] = {
         *("POST", "/sessions/SESSION/control", {"subtype": "apply_flag_settings", "settings": {}}),
         *({"approve", "admin"}, 200),
     ),
-    "list questions": ("GET", "/questions", None, {"view", "prompt", "approve", "create", "admin"}, 200),
+    "who am I": ("GET", "/me", None, VIEWERS, 200),
+    "costs": ("GET", "/costs", None, VIEWERS, 200),
+    "search": ("GET", "/sessions?search=hello", None, VIEWERS, 200),
+    "the schema": ("GET", "/schema.json", None, VIEWERS, 200),
+    "lines": ("GET", "/sessions/SESSION/lines", None, VIEWERS, 200),
+    "prompts": ("GET", "/sessions/SESSION/index", None, VIEWERS, 200),
+    "turns": ("GET", "/sessions/SESSION/turns", None, VIEWERS, 200),
+    "complete a path": ("GET", "/sessions/SESSION/files?query=x", None, {"prompt", "admin"}, 200),
+    "show a rewind": ("GET", "/sessions/SESSION/rewind?uuid=x", None, {"prompt", "admin"}, 400),
+    "wire": ("GET", "/sessions/SESSION/wire", None, {"approve", "admin"}, 200),
+    "recording": ("GET", "/sessions/SESSION/wire/recording", None, {"approve", "admin"}, 200),
+    "simulate a rule": (
+        *("POST", f"/questions/SESSION/{QUESTION}/simulate", {"rule": "Bash"}),
+        *({"approve", "admin"}, 404),
+    ),
+    "list questions": ("GET", "/questions", None, VIEWERS, 200),
     "get a question": (
         *("GET", f"/questions/SESSION/{QUESTION}", None),
-        *({"view", "prompt", "approve", "create", "admin"}, 404),
+        *(VIEWERS, 404),
     ),
     "answer a question": (
         *("POST", f"/questions/SESSION/{QUESTION}/answer", {"behavior": "allow"}),
@@ -163,6 +179,18 @@ def test_a_tenant_sees_only_its_own_sessions_and_questions(gateway: Gateway) -> 
     ids = [session["id"] for session in listed["sessions"]]
     assert own in ids
     assert foreign not in ids
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("path", ["/sessions/events", "/questions/events"])
+def test_every_scope_at_every_event_stream(gateway: Gateway, path: str, scope: str) -> None:
+    connection = HTTPConnection("127.0.0.1", gateway.server.port, timeout=PATIENCE_SECONDS)
+    token = gateway.tokens[scope]
+    connection.request("GET", path, None, {"Authorization": f"Bearer {token}"} if token else {})
+    response = connection.getresponse()
+    assert response.status == (401 if scope in ("none", "expired") else 200)
+    response.close()
+    connection.close()
 
 
 def test_no_token_is_stored_or_logged(gateway: Gateway) -> None:

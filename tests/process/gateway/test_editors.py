@@ -173,7 +173,8 @@ async def test_a_turn_that_runs_is_shown_to_the_end_after_it_was_loaded(tmp_path
             (server.root / "go").touch()
             await later.wait_for(lambda: later.texts("agent_message_chunk"))
 
-    kinds = [each["sessionUpdate"] for each in later.updates if "commands" not in each["sessionUpdate"]]
+    about = ("available_commands_update", "session_info_update")
+    kinds = [each["sessionUpdate"] for each in later.updates if each["sessionUpdate"] not in about]
     assert kinds[:3] == ["user_message_chunk", "tool_call", "tool_call_update"]
     assert [each["status"] for each in later.updates if "status" in each] == ["pending", "completed"]
 

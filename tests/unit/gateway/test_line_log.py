@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.errors import SessionError
-from parley.gateway.line_log import INDEX_EVERY, LineLog
+from parley.gateway.line_log import INDEX_EVERY, LineLog, remove_log
 
 LINES = st.lists(st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"")), max_size=3 * INDEX_EVERY)
 
@@ -69,6 +70,52 @@ def test_a_log_that_cannot_be_opened_or_written_says_why(tmp_path: Path) -> None
     log.close()
     with pytest.raises(SessionError, match=r"cannot write .*lines: Bad file descriptor"):
         log.append(b"x")
+
+
+@given(lines=LINES, before=st.integers(min_value=0, max_value=800), limit=st.integers(min_value=1, max_value=300))
+def test_the_lines_before_a_number_are_read(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], before: int, limit: int
+) -> None:
+    log = LineLog(tmp_path_factory.mktemp("log") / "lines")
+    for line in lines:
+        log.append(line)
+    numbered = list(enumerate(lines, 1))[: max(before - 1, 0)]
+    assert log.read_before(before, limit, max_bytes=10**6) == numbered[-limit:]
+    short = log.read_before(before, limit, max_bytes=100)
+    assert short == numbered[len(numbered) - len(short) :]
+    assert len(short) <= 1 or sum(len(line) for _, line in short) <= 100
+    assert bool(short) == bool(numbered)
+    log.close()
+
+
+def test_a_message_is_found_by_its_id(tmp_path: Path) -> None:
+    log = LineLog(tmp_path / "lines")
+    for number in range(600):
+        log.append(b'{"type":"user","other":"id-%d","uuid": "id-%d"}' % (number + 1, number))
+    assert [log.find(f"id-{number}") for number in (0, 1, 599)] == [1, 2, 600]
+    assert log.find("id-600") is None
+    assert log.find("user") is None
+    log.close()
+
+
+def test_times_are_kept_and_lines_of_an_older_version_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b"{}\n{}\n")
+    log = LineLog(path)
+    before = time.time()
+    log.append(b"{}")
+    log.append(b"{}")
+    log.close()
+    log = LineLog(path)
+    first, second, third, fourth = log.times(1, 4)
+    assert (first, second) == (None, None)
+    assert third is not None
+    assert fourth is not None
+    assert before <= third <= fourth <= time.time()
+    assert log.times(4, 6) == [fourth, None, None]
+    log.close()
+    remove_log(path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_closed_log_does_not_write_to_the_file_that_is_opened_next(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ TOKEN_FILE = Flag(
     "The file that contains the token for a gateway. Without it, the variable PARLEY_TOKEN is used.",
     "FILE",
 )
+ROOT = Flag("--root", "Allow sessions to work in this directory and below it (default: the current directory).", "DIR")
 JSON_LINES = Flag("--json", "Print JSON lines: one object per line.")
 YES = Flag("-y --yes", "Do not ask for confirmation.")
 SCOPES = ("local", "user", "project")
@@ -451,11 +452,7 @@ ROWS: tuple[Command, ...] = (
                         "The file that contains the administrator's token. If it does not exist, it is created.",
                         "FILE",
                     ),
-                    Flag(
-                        "--root",
-                        "Allow sessions to work in this directory and below it (default: the current directory).",
-                        "DIR",
-                    ),
+                    ROOT,
                     Flag(
                         "--state",
                         "The directory for the server's own files (default: gateway in the config folder).",
@@ -478,6 +475,7 @@ ROWS: tuple[Command, ...] = (
                     Flag(
                         "--drain-seconds", "After SIGTERM, wait up to N seconds for running turns (default: 30).", "N"
                     ),
+                    Flag("--no-wire-log", "Do not keep the lines between sessions and their engines."),
                     Flag("--allow-origin", "Let web pages of this origin connect. Repeatable.", "ORIGIN"),
                     Flag("--allow-host", "Accept requests for this host name. Repeatable.", "NAME"),
                     Flag(

@@ -17,6 +17,7 @@ from parley.errors import InvalidArguments, UsageError
 from parley.settings.env_vars import child_environment
 
 if TYPE_CHECKING:
+    from parley.gateway.hub import HubSettings
     from parley.gateway.notifications import NotifySettings
 
 DEFAULT_ADDRESS = "127.0.0.1:8787"
@@ -29,33 +30,11 @@ def main(argv: list[str]) -> int:
 
 def serve(given: GivenArgs) -> int:
     """Raises UsageError or SessionError."""
-    try:
-        from parley.gateway.server import Address, ServerSettings, run_server
-    except ModuleNotFoundError as exc:
-        raise UsageError(
-            f"`parley serve` needs {exc.name}, which is not installed; run: pip install 'parley-agent[gateway]'"
-        ) from None
-    from parley.gateway.hub import HubSettings
+    require_server("serve")
+    from parley.gateway.server import Address, ServerSettings, run_server
     from parley.gateway.server_log import FaultLog, ServerLog
 
-    gc.enable()  # main() disabled it, but a server runs for long
-    environment = dict(os.environ)
-    erase()  # commands of sessions could read /proc/PID/environ
-    root = os.path.abspath(given.one("root", "."))
-    if not os.path.isdir(root):
-        raise InvalidArguments(f"option '--root': there is no directory {root}")
-    state = given.one("state") or str(LaunchContext(given.options, environment, root).config / "gateway")
-    hub = HubSettings(
-        state=Path(state).absolute(),
-        root=root,
-        argv=given.option_words,
-        environment=environment,
-        isolation=given.one("isolation", "task"),
-        idle_seconds=given.number("idle-seconds", 300),
-        question_seconds=parse_number("--question-seconds", given.one("question-seconds"))
-        if given.has("question-seconds")
-        else None,
-    )
+    hub = read_hub_settings(given, "gateway")
     settings = ServerSettings(
         hub=hub,
         address=Address.parse(given.one("listen", DEFAULT_ADDRESS)),
@@ -65,7 +44,7 @@ def serve(given: GivenArgs) -> int:
         drain_seconds=given.number("drain-seconds", 30),
         certificate=given.one("tls-cert"),
         key=given.one("tls-key"),
-        notify=read_notify(given, environment),
+        notify=read_notify(given, dict(hub.environment)),
         config=given.one("config"),
         ping_seconds=given.number("ping-seconds", 20),
         proxies=tuple(given.all("trust-proxy")),
@@ -76,6 +55,42 @@ def serve(given: GivenArgs) -> int:
     if log.is_json:
         logging.getLogger().addHandler(FaultLog(log))
     return run_server(settings, log)
+
+
+def require_server(command: str) -> None:
+    """Raises UsageError if the packages of the server are not installed."""
+    try:
+        import parley.gateway.server  # noqa: F401
+    except ModuleNotFoundError as exc:
+        raise UsageError(
+            f"`parley {command}` needs {exc.name}, which is not installed; run: pip install 'parley-agent[gateway]'"
+        ) from None
+
+
+def read_hub_settings(given: GivenArgs, folder: str) -> HubSettings:
+    """`folder`: where the files of the server are by default, in the config folder. Raises UsageError."""
+    from parley.gateway.hub import HubSettings
+    from parley.gateway.wire.wire_log import WIRE_BYTES
+
+    gc.enable()  # main() disabled it, but a server runs for long
+    environment = dict(os.environ)
+    erase()  # commands of sessions could read /proc/PID/environ
+    root = os.path.abspath(given.one("root", "."))
+    if not os.path.isdir(root):
+        raise InvalidArguments(f"option '--root': there is no directory {root}")
+    state = given.one("state") or str(LaunchContext(given.options, environment, root).config / folder)
+    return HubSettings(
+        state=Path(state).absolute(),
+        root=root,
+        argv=given.option_words,
+        environment=environment,
+        isolation=given.one("isolation", "task"),
+        idle_seconds=given.number("idle-seconds", 300),
+        question_seconds=parse_number("--question-seconds", given.one("question-seconds"))
+        if given.has("question-seconds")
+        else None,
+        wire_bytes=0 if given.has("no-wire-log") else WIRE_BYTES,
+    )
 
 
 def read_notify(given: GivenArgs, environment: dict[str, str]) -> NotifySettings:

@@ -1,6 +1,6 @@
 """The bodies of requests and replies. The documents of the API are made from them.
 
-See also: `session_options.py` for new sessions, `hub.py` for sessions in a list, `questions.py`, `tokens.py`.
+See also: `session_options.py` for new sessions, `console_types.py` for the console, `questions.py`, `tokens.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from parley.gateway.hub import SessionInfo
 from parley.gateway.questions import Question
 from parley.gateway.tokens import TokenInfo
 from parley.protocol.base import Json, Struct
@@ -25,10 +24,6 @@ class ErrorReply(Struct, frozen=True, kw_only=True):
     """Why a request was refused."""
 
     error: ErrorInfo
-
-
-class SessionList(Struct, frozen=True, kw_only=True):
-    sessions: list[SessionInfo]
 
 
 class CreatedSession(Struct, frozen=True, kw_only=True):

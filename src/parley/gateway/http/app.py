@@ -23,12 +23,13 @@ from parley.gateway.http.api_types import (
     PromptRequest,
     QuestionList,
     ServerStatus,
-    SessionList,
     TokenList,
 )
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.event_stream import EventStream, format_client_event, format_event
-from parley.gateway.http.replies import json_response, read_as, read_body
+from parley.gateway.http.overview import OverviewHandlers
+from parley.gateway.http.replies import ask_engine, json_response, read_as, read_body
+from parley.gateway.http.session_views import SessionHandlers
 from parley.gateway.http.sockets import attach, make_filter, read_cursor, serve_socket
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import LiveSession
@@ -36,16 +37,18 @@ from parley.gateway.questions import Question
 from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import SessionRequest
 from parley.gateway.tokens import TokenRequest
+from parley.gateway.wire.redaction import WireRedactor
 from parley.protocol.base import Json
 
 MOST_WAITING = 1000
 """How many changed questions may wait for a client that reads slowly."""
 
 
-class Api:
+class Api(OverviewHandlers, SessionHandlers):
     def __init__(self, gate: Gate, hub: SessionHub) -> None:
         self._gate = gate
         self._hub = hub
+        self._redactor = WireRedactor(hub.settings.environment)
 
     async def socket(self, socket: WebSocket) -> None:
         await serve_socket(socket, self._gate, self._hub)
@@ -56,9 +59,6 @@ class Api:
         await serve_editor(socket, self._gate, self._hub)
 
     # Sessions.
-
-    async def list_sessions(self, request: Request, principal: Principal) -> Response:
-        return json_response(SessionList(sessions=self._hub.list_sessions(principal)))
 
     async def create_session(self, request: Request, principal: Principal) -> Response:
         session = self._hub.create(principal, await read_as(request, SessionRequest, "invalid_options"))
@@ -94,11 +94,9 @@ class Api:
 
     async def send_request(self, request: Request, principal: Principal) -> Response:
         body = await read_body(request)
-        reply = await self._session(request, principal).request(principal, body)
-        response = msgspec.json.decode(reply)["response"]
-        if response["subtype"] == "error":
-            raise Refusal(str(response.get("error_code") or "failed"), str(response.get("error")))
-        return json_response(ControlReply(response=response.get("response")))
+        return json_response(
+            ControlReply(response=await ask_engine(self._session(request, principal), principal, body))
+        )
 
     async def stream_events(self, request: Request, principal: Principal) -> Response:
         """Server-sent events: the lines of a session after `?after=N` or `Last-Event-ID`."""
@@ -228,7 +226,3 @@ class Api:
     async def show_metrics(self, request: Request, principal: Principal) -> Response:
         page = self._hub.metrics.render(self._hub.gauges())
         return Response(page, media_type="text/plain; version=0.0.4")
-
-    def _session(self, request: Request, principal: Principal) -> LiveSession:
-        """To be called after the body was read: a session may be unloaded while a client sends one slowly."""
-        return self._hub.get(principal, request.path_params["session_id"])

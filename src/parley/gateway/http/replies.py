@@ -9,6 +9,8 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from parley.gateway.access import Principal
+from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
 from parley.protocol.base import Json
 
@@ -22,6 +24,15 @@ T = TypeVar("T")
 
 def json_response(value: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+async def ask_engine(session: LiveSession, principal: Principal, request: Json) -> Any:
+    """The response to a control request. Raises Refusal."""
+    reply = await session.request(principal, request)
+    response = msgspec.json.decode(reply)["response"]
+    if response["subtype"] == "error":
+        raise Refusal(str(response.get("error_code") or "failed"), str(response.get("error")))
+    return response.get("response")
 
 
 async def read_as(request: Request, type: type[T], code: str = "invalid_body") -> T:

@@ -32,15 +32,17 @@ from parley.gateway.http.api_types import (
     PromptRequest,
     QuestionList,
     ServerStatus,
-    SessionList,
     TokenList,
 )
 from parley.gateway.http.app import Api
 from parley.gateway.http.auth import Gate
+from parley.gateway.http.console_routes import CONSOLE_ENDPOINTS, LIST_SESSIONS
 from parley.gateway.http.endpoints import EVENTS, TEXT, Endpoint, OpenEndpoint, Parameter, SocketEndpoint
 from parley.gateway.http.errors import error_response
 from parley.gateway.http.reply_headers import ReplyHeaders
-from parley.gateway.hub import SessionHub, SessionInfo
+from parley.gateway.http.static_files import StaticFiles
+from parley.gateway.hub import SessionHub
+from parley.gateway.index.session_list import SessionInfo
 from parley.gateway.questions import Question
 from parley.gateway.refusal import Refusal
 from parley.gateway.server_log import RequestLog
@@ -75,14 +77,8 @@ OPEN_ENDPOINTS = (
     OpenEndpoint(path="/asyncapi.json", handler=Api.show_asyncapi, summary="The frames and events", gives=Json),
 )
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/sessions",
-        handler=Api.list_sessions,
-        summary="The sessions of your tenant, the last used first",
-        scope=Scope.VIEW,
-        gives=SessionList,
-    ),
+    *CONSOLE_ENDPOINTS,  # before the others: `events` is not a session
+    LIST_SESSIONS,
     Endpoint(
         method="POST",
         path="/sessions",
@@ -263,6 +259,7 @@ class Routes:
             *(WebSocketRoute(row.path, partial(row.handler, api), name=row.name) for row in SOCKETS),
             *(self._route(path, list(rows)) for path, rows in groupby(ENDPOINTS, lambda row: row.path)),
             *(Route(row.path, partial(row.handler, api)) for row in OPEN_ENDPOINTS),
+            *StaticFiles(self._gate).routes(),
         ]
         app = Starlette(
             routes=routes,

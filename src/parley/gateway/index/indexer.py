@@ -1,0 +1,190 @@
+"""Keeps the database up with the logs of sessions, a moment after their lines were written.
+
+    indexer.mark(session_id)              the session has changed
+    await indexer.catch_up(session_id)    index its lines now
+
+A session knows the number of its last indexed line, so that each line is indexed once, also after a crash. The lines
+are read from the log, in batches: nothing is done while an engine writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from sqlite3 import Row
+
+import msgspec
+
+from parley.errors import SessionError
+from parley.gateway.database import Database
+from parley.gateway.index.line_reading import (
+    StoredLine,
+    decode_line,
+    read_error,
+    read_model,
+    read_prompt,
+    read_said,
+    shorten,
+)
+from parley.gateway.index.search import Search
+from parley.gateway.index.tool_calls import ToolCalls
+from parley.gateway.index.turns import EndedTurn, Turns, read_uses
+from parley.gateway.line_log import LineLog
+from parley.protocol.base import Struct
+
+log = logging.getLogger(__name__)
+
+DELAY_SECONDS = 0.1
+"""How long changes are collected before they are indexed and reported."""
+PAUSE_SECONDS = 0.01
+"""How long others run when more is to be indexed."""
+BATCH_BYTES = 256 * 1024
+"""How much is indexed without a pause for others."""
+TITLE_CHARS = 80
+
+
+class SessionSummary(Struct):
+    """What a list shows of a session."""
+
+    title: str
+    model: str | None
+    permission_mode: str | None
+    turns: int
+    cost_usd: float
+    last_error: str | None
+    preview: str
+    used_at: float
+    model_totals: str
+    """What the engine has used of each model, as the last result says."""
+
+    @classmethod
+    def from_row(cls, row: Row) -> SessionSummary:
+        return cls(**{name: row[name] for name in cls.__struct_fields__})
+
+
+class Indexer:
+    def __init__(
+        self,
+        database: Database,
+        open_log: Callable[[str], AbstractContextManager[LineLog]],
+        report: Callable[[str], None],
+    ) -> None:
+        """`report` is called with the id of every session that has changed."""
+        self.search = Search(database)
+        self.turns = Turns(database)
+        self.tool_calls = ToolCalls(database)
+        self._database = database
+        self._open_log = open_log
+        self._report = report
+        self._changed: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def mark(self, session_id: str) -> None:
+        """Index and report a session soon."""
+        self._changed.add(session_id)
+        if self._timer is None:
+            self._schedule(DELAY_SECONDS)
+
+    def _schedule(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.index_marked)
+
+    def mark_unindexed(self) -> None:
+        """Index the sessions of an older version, and those that a killed server left."""
+        for row in self._database.rows("SELECT id FROM sessions WHERE indexed_lines=0 OR is_loaded=1"):
+            self.mark(row["id"])
+
+    def index_marked(self) -> None:
+        """Index the sessions that have changed, or as much of them as one batch takes."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        changed, self._changed = self._changed, set()
+        size = 0
+        for session_id in changed:
+            is_done = False
+            if size < BATCH_BYTES:
+                try:
+                    indexed, is_done = self._index_batch(session_id)
+                    size += indexed
+                    self._report(session_id)
+                except SessionError as exc:  # it is indexed when it changes again
+                    log.warning("cannot index the session %s: %s", session_id, exc)
+                    is_done = True
+            if not is_done:
+                self._changed.add(session_id)
+        if self._changed:
+            self._schedule(PAUSE_SECONDS)
+
+    def forget_lost(self, session_id: str, last: int) -> None:
+        """Remove what was indexed of lines that a power failure took. `last`: the last line that the log has."""
+        row = self._database.row("SELECT 1 FROM sessions WHERE id=? AND indexed_lines>?", session_id, last)
+        if row is not None:
+            for table in ("messages", "tool_calls", "turns"):
+                self._database.change(f"DELETE FROM {table} WHERE session=? AND number>?", session_id, last)
+            self._database.change("UPDATE sessions SET indexed_lines=? WHERE id=?", last, session_id)
+
+    async def catch_up(self, session_id: str) -> None:
+        """Index all lines of a session. Raises SessionError."""
+        is_done = False
+        while not is_done:
+            _, is_done = self._index_batch(session_id)
+            await asyncio.sleep(0)  # others run
+
+    def close(self) -> None:
+        """Index what is left."""
+        while self._changed:
+            self.index_marked()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _index_batch(self, session_id: str) -> tuple[int, bool]:
+        """Index the next lines; returns their size, and whether they were the last. Raises SessionError."""
+        row = self._database.row("SELECT * FROM sessions WHERE id=?", session_id)
+        if row is None:
+            return 0, True
+        with self._open_log(session_id) as stored:
+            lines = stored.read(row["indexed_lines"], BATCH_BYTES)
+            if not lines:
+                return 0, True
+            times = stored.times(lines[0][0], lines[-1][0])
+            is_done = lines[-1][0] == stored.last
+        with self._database.transaction():
+            summary = SessionSummary.from_row(row)
+            for (number, line), at in zip(lines, times, strict=True):
+                with suppress(msgspec.DecodeError, RecursionError):  # nested too deeply to be read
+                    self._add(row, summary, number, at, decode_line(line))
+            self._save(session_id, summary, lines[-1][0])
+        return sum(len(line) for _, line in lines), is_done
+
+    def _add(self, row: Row, summary: SessionSummary, number: int, at: float | None, line: StoredLine) -> None:
+        if at is not None and line.type in ("user", "assistant", "result"):
+            summary.used_at = at
+        uuid = line.uuid if isinstance(line.uuid, str) else None
+        prompt, said = read_prompt(line), read_said(line)
+        if said or prompt is not None:
+            self.search.add(row["id"], number, uuid, at, said, is_prompt=prompt is not None)
+        self.tool_calls.add(row["id"], number, at, line)
+        if prompt:
+            summary.title = summary.title or shorten(prompt, TITLE_CHARS)
+        if line.type == "assistant" and said and line.parent_tool_use_id is None:
+            summary.preview = shorten(said)
+        if isinstance(line.permissionMode, str):
+            summary.permission_mode = line.permissionMode
+        summary.model = read_model(line) or summary.model
+        if line.type == "result":
+            summary.last_error = read_error(line)
+            summary.turns += 1
+            uses, summary.model_totals = read_uses(line, summary.model_totals)
+            if number > row["copied_lines"]:  # the turns before a fork are those of the other session
+                summary.cost_usd += sum(use.usd or 0.0 for use in uses)
+                turn = EndedTurn(row["id"], number, row["tenant"], summary.title, at or row["used_at"])
+                self.turns.record(turn, line, uses)
+
+    def _save(self, session_id: str, summary: SessionSummary, number: int) -> None:
+        fields = msgspec.structs.asdict(summary)
+        self._database.change(
+            f"UPDATE sessions SET indexed_lines=?, {', '.join(f'{name}=?' for name in fields)} WHERE id=?",
+            *(number, *fields.values(), session_id),
+        )

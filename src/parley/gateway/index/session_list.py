@@ -1,0 +1,142 @@
+"""The list of sessions: what it shows, how it is filtered, and who watches it."""
+
+from __future__ import annotations
+
+import asyncio
+from sqlite3 import Row
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from parley.gateway.access import Principal
+from parley.protocol.base import UNSET, Struct, UnsetType
+
+if TYPE_CHECKING:
+    from parley.gateway.live_session import LiveSession
+
+SELECT_SESSIONS = (
+    "SELECT *, (SELECT count(*) FROM questions WHERE session=id AND questions.state='open') AS open_questions"
+    " FROM sessions"
+)
+
+
+class SessionInfo(Struct, frozen=True, kw_only=True):
+    """A session in a list."""
+
+    id: str
+    cwd: str
+    title: str
+    """The start of the first prompt if no title was given."""
+    state: str
+    """`idle`, `running`, `requires_action`, or `failed`: idle after a turn that failed."""
+    is_loaded: bool
+    clients: int
+    open_questions: int
+    last_line: int | None
+    """The number of the last line; None if the session is not loaded."""
+    created_at: float
+    used_at: float
+    model: str | None
+    permission_mode: str | None
+    cost_usd: float
+    turns: int
+    last_error: str | None
+    """Why the last turn failed."""
+    preview: str
+    """The start of what the model said last."""
+    match: str | UnsetType = UNSET
+    """Where a search found what it looked for."""
+
+
+class SessionQuery(Struct, frozen=True, kw_only=True):
+    """Which sessions a list has."""
+
+    search: str = ""
+    states: frozenset[str] = frozenset()
+    limit: int | None = None
+    offset: int = 0
+
+    def matches(self, row: Row, found: dict[str, str]) -> bool:
+        """`found`: the sessions in which the text was said."""
+        text = self.search.casefold()
+        return not text or row["id"] in found or text in row["title"].casefold() or text in row["cwd"].casefold()
+
+
+def describe_session(row: Row, live: LiveSession | None, match: str | None = None) -> SessionInfo:
+    """`row`: of SELECT_SESSIONS."""
+    is_loaded = live is not None and live.engine is not None
+    state = "requires_action" if row["open_questions"] else "idle"
+    if live is not None and is_loaded:
+        state = live.state
+    if state == "idle" and row["last_error"] is not None:
+        state = "failed"
+    return SessionInfo(
+        id=row["id"],
+        cwd=row["cwd"],
+        title=row["title"],
+        state=state,
+        is_loaded=is_loaded,
+        clients=0 if live is None else len(live.clients),
+        open_questions=row["open_questions"],
+        last_line=None if live is None else live.log.last,
+        created_at=row["created_at"],
+        used_at=row["used_at"],
+        model=row["model"],
+        permission_mode=row["permission_mode"],
+        cost_usd=row["cost_usd"],
+        turns=row["turns"],
+        last_error=row["last_error"],
+        preview=row["preview"],
+        match=UNSET if match is None else match,
+    )
+
+
+class Watcher:
+    """A client that watches the list. Of a session that changes often, only the newest state waits."""
+
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
+        self._waiting: dict[str, bytes] = {}
+        self._wake = asyncio.Event()
+
+    def offer(self, session_id: str, event: bytes) -> None:
+        self._waiting[session_id] = event
+        self._wake.set()
+
+    async def take(self) -> list[bytes]:
+        """Wait for events."""
+        await self._wake.wait()
+        self._wake.clear()
+        waiting, self._waiting = self._waiting, {}
+        return list(waiting.values())
+
+
+class SessionEvents:
+    """Tells watchers which sessions have changed."""
+
+    def __init__(self) -> None:
+        self._watchers: list[Watcher] = []
+
+    @property
+    def has_watchers(self) -> bool:
+        return bool(self._watchers)
+
+    def watch(self, principal: Principal) -> Watcher:
+        watcher = Watcher(principal)
+        self._watchers.append(watcher)
+        return watcher
+
+    def end(self, watcher: Watcher) -> None:
+        self._watchers.remove(watcher)
+
+    def report(self, tenant: str, info: SessionInfo) -> None:
+        self._send(tenant, info.id, {"type": "session", "session": info})
+
+    def report_deleted(self, tenant: str, session_id: str) -> None:
+        self._send(tenant, session_id, {"type": "deleted", "id": session_id})
+
+    def _send(self, tenant: str, session_id: str, event: Any) -> None:
+        data = msgspec.json.encode(event)
+        for watcher in self._watchers:
+            if watcher.principal.may_see(tenant):
+                watcher.offer(session_id, data)

@@ -1,0 +1,1 @@
+"""The lines between the gateway and an engine, in both directions, stream events included."""
