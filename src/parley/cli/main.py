@@ -28,6 +28,7 @@ SUBCOMMANDS = {
     "auth": "parley.cli.commands.setup.auth",
     "completion": "parley.cli.commands.reference.completion",
     "config": "parley.cli.commands.setup.config",
+    "console": "parley.cli.commands.console",
     "doctor": "parley.cli.commands.doctor.main",
     "help": "parley.cli.commands.reference.help",
     "init": "parley.cli.commands.setup.init",

@@ -190,6 +190,30 @@ ROWS: tuple[Command, ...] = (
         is_shared=True,
     ),
     Command(
+        name="console",
+        help="Open a browser with all sessions of this directory.",
+        actions={
+            "": Action(
+                "Serve sessions on this machine and open the console in a browser. Options of a session are the "
+                "defaults of new sessions.",
+                flags=(
+                    Flag("--demo", "Show sessions of an example, in a temporary directory and without a model."),
+                    Flag("--no-browser", "Only print the address."),
+                    Flag("--listen", "Listen on this address (default: 127.0.0.1 and a free port).", "HOST:PORT"),
+                    ROOT,
+                    Flag(
+                        "--state",
+                        "The directory for the server's own files (default: console in the config folder).",
+                        "DIR",
+                    ),
+                ),
+                takes_options=True,
+            )
+        },
+        notes="The address has a token that is valid until the server ends. Keep it secret. "
+        "`parley console` requires the extra: pip install 'parley-agent[gateway]'.",
+    ),
+    Command(
         name="doctor",
         help="Check the installation, settings, model, servers and session store.",
         actions={

@@ -1,0 +1,1 @@
+"""Sessions that show what the console can do, without a model."""
