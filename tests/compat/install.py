@@ -168,7 +168,9 @@ DOCUMENT_TOOLS = Client(
     "bin/python",
 )
 ASYNCAPI = Client("asyncapi-parser-3.6.3", "@asyncapi/parser", "3.6.3", make_node, "node")
-CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, LIBRARIES, TYPESCRIPT, CCUSAGE, ACP_TYPESCRIPT, DOCUMENT_TOOLS, ASYNCAPI)
+AXE = Client("axe-core-4.14.0", "axe-core", "4.14.0", make_node, "node")
+"""Not a client, but what checks the console for people who use a screen reader."""
+CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, LIBRARIES, TYPESCRIPT, CCUSAGE, ACP_TYPESCRIPT, DOCUMENT_TOOLS, ASYNCAPI, AXE)
 
 
 def ensure(client: Client, tell: Callable[[str], None]) -> None:

@@ -416,7 +416,7 @@ class LiveSession:
             line = msgspec.json.encode({**message, "uuid": uuid})
         if not isinstance(message.get("message"), dict):
             raise Refusal("invalid_line", "a prompt needs the field `message`: an object with the content")
-        digest = sha256(msgspec.json.encode(message["message"], order="sorted")).digest()
+        digest = digest_of(message["message"])
         known = self._database.row("SELECT digest, line FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
         if known is not None:
             if known["digest"] not in (None, digest):  # an earlier version did not keep it
@@ -705,6 +705,11 @@ def has_only_tool_results(content: Json) -> bool:
         and bool(blocks)
         and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks)
     )
+
+
+def digest_of(content: Json) -> bytes:
+    """The same for the same prompt, so that another one with its id is noticed."""
+    return sha256(msgspec.json.encode(content, order="sorted")).digest()
 
 
 def is_declaration(request: Json) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import pytest
 
 from parley.gateway.hub import SERVER, HubSettings, SessionHub
-from parley.gateway.live_session import LiveSession
+from parley.gateway.live_session import LiveSession, digest_of
 from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import SessionRequest
 from tests.helpers.gateway import PATIENCE_SECONDS, Server
@@ -58,6 +58,11 @@ async def test_a_body_that_arrives_after_its_session_was_unloaded(tmp_path: Path
         results = await wait_for_results(server, session_id, 1)
         assert results[0]["result"] == "Late."
         assert [read_lines(server, other) for other in others] == [[], [], []]
+
+
+def record_prompt(hub: SessionHub, session_id: str, uuid: str, line: bytes) -> None:
+    change = "INSERT INTO prompts (session, uuid, line, digest) VALUES (?, ?, ?, ?)"
+    hub.database.change(change, session_id, uuid, line, digest_of(json.loads(line)["message"]))
 
 
 class Sessions:
@@ -141,8 +146,7 @@ async def test_a_prompt_that_was_recorded_by_a_killed_server_is_shown_and_run_on
         live = sessions.hub.create(SERVER, SessionRequest())
         line = prompt("say Recorded.", "11111111-1111-4111-8111-111111111111")
         # The state after kill -9 between recording the prompt and everything after that.
-        change = "INSERT INTO prompts (session, uuid, line) VALUES (?, ?, ?)"
-        sessions.hub.database.change(change, live.id, "11111111-1111-4111-8111-111111111111", line)
+        record_prompt(sessions.hub, live.id, "11111111-1111-4111-8111-111111111111", line)
     async with Sessions(tmp_path) as sessions:
         live = sessions.hub.get(SERVER, live.id)
         live.prompt(SERVER, line)  # the client sends it again
@@ -155,8 +159,7 @@ async def test_a_session_that_cannot_be_loaded_does_not_keep_the_server_from_sta
     async with Sessions(tmp_path) as sessions:
         broken, other = (sessions.hub.create(SERVER, SessionRequest()) for _ in range(2))
         for live in (broken, other):
-            change = "INSERT INTO prompts (session, uuid, line) VALUES (?, ?, ?)"
-            sessions.hub.database.change(change, live.id, "1", prompt("say Hi.", "1"))
+            record_prompt(sessions.hub, live.id, "1", prompt("say Hi.", "1"))
     (tmp_path / "state" / "lines" / f"{broken.id}.jsonl").unlink()
     (tmp_path / "state" / "lines" / f"{broken.id}.jsonl").mkdir()
     async with Sessions(tmp_path) as sessions:
