@@ -202,10 +202,9 @@ class SessionHub:
         return infos[query.offset :][: query.limit], len(infos)
 
     def describe(self, principal: Principal, session_id: str) -> SessionInfo:
-        """Raises Refusal or SessionError."""
-        live = self.get(principal, session_id)  # opens the log, which knows the number of the last line
+        """Raises Refusal."""
         self.indexer.index_marked()
-        return describe_session(self._row(principal, session_id), live)
+        return describe_session(self._row(principal, session_id), self._sessions.get(session_id))
 
     def _report_change(self, session_id: str) -> None:
         """Tell those who watch the list of sessions."""

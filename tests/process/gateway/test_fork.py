@@ -16,7 +16,8 @@ PARENTS_ONLY = ("control_request", "control_cancel_request", "gateway")
 
 
 async def read_lines(server: Server, session_id: str) -> list[dict[str, Any]]:
-    _, info = await server.request("GET", f"/sessions/{session_id}")
+    async with await server.connect(f"/sessions/{session_id}/ws"):  # only a session in use knows its last line
+        _, info = await server.request("GET", f"/sessions/{session_id}")
     async with following(server, session_id) as viewer:
         await viewer.wait_for(lambda: viewer.last >= info["last_line"])
         assert [number for number, _ in viewer.lines] == list(range(1, viewer.last + 1))

@@ -38,11 +38,12 @@ def attach_remote(given: GivenArgs, after: int) -> int:
         from websockets.sync.client import connect
     except ImportError:
         raise UsageError(f"attaching to a gateway needs websockets: {how_to_install('gateway')}") from None
-    last = int(request(given, url)["last_line"] or 0)
+    request(given, url)  # says what is wrong
     address = f"ws{url.removeprefix('http')}/ws?numbered=true&after={max(after, 0)}"
     follows, seen = not given.has("no-follow"), max(after, 0)
     try:
         with connect(address, additional_headers=headers(given), max_size=None) as socket:
+            last = int(request(given, url)["last_line"] or 0)  # only a loaded session has it
             while follows or seen < last:
                 number, _, line = str(socket.recv()).partition("\t")
                 if not number:
