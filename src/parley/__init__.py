@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from parley.sdk.client import Client as Client, ClaudeSDKClient as ClaudeSDKClient
     from parley.sdk.runtime.turns import Turn as Turn
     from parley.sdk.options import ClaudeAgentOptions as ClaudeAgentOptions, Options as Options
-    from parley.sdk.agents import AgentDefinition as AgentDefinition
+    from parley.sdk.types.agents import AgentDefinition as AgentDefinition
     from parley.sdk.query import query as query
     from parley.sdk.sync import SyncClient as SyncClient, SyncTurn as SyncTurn, query_sync as query_sync
     from parley.sdk.tool import tool as tool
-    from parley.sdk.mcp_tool import (
+    from parley.sdk.runtime.mcp_tool import (
         SdkMcpTool as SdkMcpTool, ToolAnnotations as ToolAnnotations, create_sdk_mcp_server as create_sdk_mcp_server,
         FunctionTool as FunctionTool,
     )
@@ -171,11 +171,11 @@ HOMES: dict[str, str] = {
     "parley.sdk.client": "Client ClaudeSDKClient",
     "parley.sdk.runtime.turns": "Turn",
     "parley.sdk.options": "ClaudeAgentOptions Options",
-    "parley.sdk.agents": "AgentDefinition",
+    "parley.sdk.types.agents": "AgentDefinition",
     "parley.sdk.query": "query",
     "parley.sdk.sync": "SyncClient SyncTurn query_sync",
     "parley.sdk.tool": "tool",
-    "parley.sdk.mcp_tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server FunctionTool",
+    "parley.sdk.runtime.mcp_tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server FunctionTool",
     "parley.sdk.budget": "Budget",
     "parley.sdk.gc_tuning": "tune_gc",
     "parley.sdk.errors": (

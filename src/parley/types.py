@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from parley.sdk.agents import *  # noqa: F403
 from parley.sdk.hooks import *  # noqa: F403
 from parley.sdk.options import *  # noqa: F403
 from parley.sdk.permissions import *  # noqa: F403
+from parley.sdk.types.agents import *  # noqa: F403
 from parley.sdk.types.blocks import *  # noqa: F403
 from parley.sdk.types.hooks import *  # noqa: F403
 from parley.sdk.types.messages import *  # noqa: F403

@@ -144,7 +144,7 @@ class RpcConnection:
     async def request(self, method: str, params: Json) -> Any:
         """The peer's result. Raises RpcError, and ConnectionError if the connection is closed.
 
-        If the caller is cancelled, the peer is told that nobody waits for its answer.
+        If the caller is cancelled, the peer is told that its answer is no longer needed.
         """
         if self._is_closed:
             raise ConnectionError("the client has disconnected")

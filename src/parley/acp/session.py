@@ -98,7 +98,7 @@ class AcpSession:
         self._link.on_shown()
 
     async def close(self, *, cancels: bool = False) -> None:
-        """Leave the session. `cancels`: its turn ends, even if the session goes on without this client."""
+        """Leave the session. `cancels`: its turn ends, even if the session continues without this client."""
         if cancels and self._link.is_shared:
             with suppress(ClaudeSDKError):
                 await self.cancel()

@@ -106,7 +106,7 @@ class UpdateTranslator:
     """Translates the messages of one session."""
 
     def __init__(self, cwd: str, editor: ClientCapabilities, *, shows_prompts: bool = False) -> None:
-        """`shows_prompts`: the editor does not know them, because they are stored, or somebody else sent them."""
+        """`shows_prompts`: the editor does not know them, because they are stored, or another client sent them."""
         self._cwd = cwd
         self._editor = editor
         self._shows_prompts = shows_prompts

@@ -1,7 +1,7 @@
 """The sessions of a gateway, as editors reach them: the host behind `/acp`.
 
 An editor is a client of the session like any other: it needs the same scopes, sees what others do, and its questions
-are in the inbox. A session goes on when the editor disconnects. The files and terminals of the editor are not used,
+are in the inbox. A session continues when the editor disconnects. The files and terminals of the editor are not used,
 because they are those of another machine.
 
 See also: `acp/host.py` for the interface, `http/editors.py` for the connection.
@@ -22,11 +22,11 @@ from parley.acp.prompts import convert_servers, convert_system_prompt
 from parley.acp.rpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from parley.acp.schema import NewSessionParams, OpenSessionParams, unknown_session
 from parley.errors import SessionError, UsageError
-from parley.gateway.access import Principal, Scope
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import Client, LiveSession
 from parley.gateway.questions import OPEN
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal, Scope
 from parley.gateway.session_options import SessionOptions, SessionRequest, require
 from parley.gateway.subscriber import REPLY
 from parley.protocol.base import Json, Struct
@@ -257,7 +257,7 @@ class HubWire:
         """Nothing is buffered."""
 
     async def end_input(self) -> None:
-        """The session goes on."""
+        """The session continues."""
 
     async def ended(self) -> Ended:
         return Ended()

@@ -162,7 +162,7 @@ class EngineProcess:
         except Exception as exc:  # a line that the gateway cannot handle
             errors = f"internal error: {type(exc).__name__}: {exc}"
         finally:
-            self._signal(signal.SIGKILL)  # nobody reads its lines any more
+            self._signal(signal.SIGKILL)  # its lines are no longer read
             if not self._is_killed:
                 self._start.on_end(errors)
 

@@ -70,7 +70,7 @@ def copy_session(source: Source, new_id: str, log_path: Path, uuid: str | None) 
 
 
 def discard_copy(stores: SessionStores, new_id: str, log_path: Path) -> None:
-    """Remove a copy that nobody has seen."""
+    """Remove a copy before any client has seen it."""
     remove_log(log_path)
     with suppress(UnknownSession):
         stores.store(new_id).delete(new_id)

@@ -1,6 +1,6 @@
 """All sessions of a server: create, find, list, delete, evict.
 
-A session is loaded when somebody connects to it or sends it something, and evicted when it has been idle for a while
+A session is loaded when a client connects to it or sends it something, and evicted when it has been idle for a while
 and no client is connected. An evicted session costs nothing but its files.
 """
 
@@ -20,8 +20,6 @@ from uuid import uuid4
 import msgspec
 
 from parley.errors import SessionError, UsageError
-from parley.gateway.access import Principal, Quotas, Scope
-from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine, EngineProcess, EngineStart, EngineTask
 from parley.gateway.index.indexer import Indexer
@@ -36,8 +34,10 @@ from parley.gateway.line_log import LineLog, remove_log
 from parley.gateway.live_session import LiveSession, Services
 from parley.gateway.metrics import Metrics
 from parley.gateway.questions import Questions
-from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal, Quotas, Scope
+from parley.gateway.security.audit import AuditLog
+from parley.gateway.security.quotas import Spending
 from parley.gateway.server_log import ServerLog
 from parley.gateway.session_options import SessionRequest, format_options, require
 from parley.gateway.wire.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
@@ -174,7 +174,7 @@ class SessionHub:
         self.indexer.mark(new.id)
 
     def get(self, principal: Principal, session_id: str) -> LiveSession:
-        """A session that somebody may see. Its engine may not run. Raises Refusal or SessionError."""
+        """A session, if the principal may see it. Its engine does not have to run. Raises Refusal or SessionError."""
         self._row(principal, session_id)
         live = self._sessions.get(session_id)
         if live is None:
@@ -447,7 +447,7 @@ class SessionHub:
                     live.detach(client)
 
     async def expire_questions(self) -> None:
-        """Deny the questions whose time is over. Raises what the last one failed with."""
+        """Deny the questions that have expired. Raises what the last one failed with."""
         problem: Exception | None = None
         for question in self.questions.list_expired():
             denial: Json = {"behavior": "deny", "message": DENIAL}

@@ -28,23 +28,23 @@ from uuid import uuid4
 import msgspec
 
 from parley.errors import SessionError, UsageError
-from parley.gateway.access import (
-    Principal,
-    Scope,
-    changes_user_settings,
-    runs_without_question,
-    scope_of_request,
-)
-from parley.gateway.audit import AuditLog
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine
 from parley.gateway.line_log import LineLog
 from parley.gateway.metrics import Metrics
 from parley.gateway.own_messages import QuestionDecided
 from parley.gateway.questions import EXPIRED, Questions, read_behavior
-from parley.gateway.quotas import Spending
 from parley.gateway.refusal import Refusal
-from parley.gateway.reply_secrets import without_secrets
+from parley.gateway.security.access import (
+    Principal,
+    Scope,
+    changes_user_settings,
+    runs_without_question,
+    scope_of_request,
+)
+from parley.gateway.security.audit import AuditLog
+from parley.gateway.security.quotas import Spending
+from parley.gateway.security.reply_secrets import without_secrets
 from parley.gateway.server_log import ServerLog
 from parley.gateway.subscriber import Batch, Numbered, Subscriber
 from parley.protocol.base import UNSET, Json, Struct, encode
@@ -142,7 +142,7 @@ class LiveSession:
     ) -> None:
         """`load` starts the engine. `admit` raises Refusal if no prompt can be taken.
 
-        `check_directory` raises Refusal if the sessions of somebody may not work there.
+        `check_directory` raises Refusal if the sessions of a principal may not work there.
         """
         self.id = id
         self.log = log
@@ -366,7 +366,7 @@ class LiveSession:
             self.answer(client.principal, request_id, line, client)
 
     def answer(self, principal: Principal, request_id: str, line: bytes, sender: Client | None = None) -> None:
-        """Decide a question. Raises Refusal if somebody else has decided it before."""
+        """Decide a question. Raises Refusal if it was decided before."""
         self._check(principal, Scope.APPROVE)
         self._check_settings(principal, msgspec.json.decode(line).get("response"))
         self._services.audit.write(

@@ -13,8 +13,8 @@ from sqlite3 import Row
 
 import msgspec
 
-from parley.gateway.access import Principal
 from parley.gateway.database import Database
+from parley.gateway.security.access import Principal
 from parley.protocol.base import Json, Struct
 
 OPEN, DECIDED, WITHDRAWN = "open", "decided", "withdrawn"
@@ -109,7 +109,7 @@ class Questions:
             self.withdraw(session, row["request_id"])
 
     def delegate(self, session: str, request_id: str, name: str) -> bool:
-        """Leave an open question to somebody; False if it is not open."""
+        """Leave an open question to the holder of a token; False if it is not open."""
         changed = self._database.change(
             "UPDATE questions SET delegate=? WHERE session=? AND request_id=? AND state='open'",
             *(name, session, request_id),
@@ -123,7 +123,7 @@ class Questions:
         return None if row is None else Question.from_row(row)
 
     def list_open(self, principal: Principal, session: str | None = None) -> list[Question]:
-        """The open questions that somebody may see, oldest first."""
+        """The open questions that a principal may see, oldest first."""
         rows = self._database.rows(
             "SELECT questions.*, sessions.tenant FROM questions JOIN sessions ON sessions.id = questions.session"
             " WHERE state='open' AND (? IS NULL OR session=?) ORDER BY asked_at",

@@ -29,9 +29,9 @@ from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.metrics import Metrics
 from parley.gateway.notifications import Notifier, NotifySettings
+from parley.gateway.security.tokens import Tokens, read_existing, read_token_file
 from parley.gateway.server_config import ServerConfig, read_config
 from parley.gateway.server_log import ServerLog
-from parley.gateway.tokens import Tokens, read_existing, read_token_file
 from parley.protocol.base import Struct
 
 FRAME_BYTES = 64 * 1024 * 1024
@@ -222,24 +222,7 @@ async def serve(
     hub.find_quotas = tokens.find_quotas
     gate = Gate(tokens, is_open=token is None)
     apply_config(gate, settings)
-    config = uvicorn.Config(
-        Routes(gate, hub).app(),
-        http=limit_connections(gate),
-        ws=FrameSocket,
-        ws_per_message_deflate=False,  # a compressed frame would be another one for every viewer
-        ws_max_size=FRAME_BYTES,
-        ws_ping_interval=settings.ping_seconds,
-        ws_ping_timeout=settings.ping_seconds,
-        forwarded_allow_ips=list(settings.proxies or OWN_ADDRESSES),
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=CLOSE_SECONDS,
-        ssl_certfile=settings.certificate or None,
-        ssl_keyfile=settings.key or None,
-        lifespan="off",
-    )
+    config = make_config(settings, gate, hub)
     server = QuietServer(config)
     stop = asyncio.Event()
 
@@ -279,6 +262,27 @@ async def serve(
     await serving
     hub.close()
     log.note("stopped")
+
+
+def make_config(settings: ServerSettings, gate: Gate, hub: SessionHub) -> uvicorn.Config:
+    return uvicorn.Config(
+        Routes(gate, hub).app(),
+        http=limit_connections(gate),
+        ws=FrameSocket,
+        ws_per_message_deflate=False,  # a compressed frame would be another one for every viewer
+        ws_max_size=FRAME_BYTES,
+        ws_ping_interval=settings.ping_seconds,
+        ws_ping_timeout=settings.ping_seconds,
+        forwarded_allow_ips=list(settings.proxies or OWN_ADDRESSES),
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=CLOSE_SECONDS,
+        ssl_certfile=settings.certificate or None,
+        ssl_keyfile=settings.key or None,
+        lifespan="off",
+    )
 
 
 class QuietServer(uvicorn.Server):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from parley.errors import UsageError
-from parley.gateway.access import Principal, Scope, is_asking
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal, Scope, is_asking
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.options import parse
 
@@ -35,7 +35,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class SessionRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A session that somebody asks for."""
+    """What a new session is created with."""
 
     cwd: str | None = None
     """Where it works, seen from the root of the server."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from parley.protocol.messages import requests as wire
     from parley.sdk.types.shapes import ContextUsageResponse, McpStatusResponse, PermissionMode
 else:
-    from parley.sdk.deferred import DeferredModule
+    from parley.sdk.types.deferred import DeferredModule
 
     base = DeferredModule("parley.protocol.base")
     panels = DeferredModule("parley.protocol.messages.panel_requests")

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from parley.models.fake.script import Script
-    from parley.sdk.agents import AgentDefinition
     from parley.sdk.budget import Budget
     from parley.sdk.hooks import HookMatcher, Hooks
     from parley.sdk.permissions import CanUseTool
     from parley.sdk.questions import OnPlan, OnQuestion
     from parley.sdk.store.interface import SessionStore
+    from parley.sdk.types.agents import AgentDefinition
     from parley.sdk.types.hooks import AnyHookEvent, HookEvent
     from parley.sdk.types.shapes import (
         EffortLevel,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         ToolsPreset,
     )
 else:
-    from parley.sdk.deferred import deferred_dataclass, deferred_field
+    from parley.sdk.types.deferred import deferred_dataclass, deferred_field
 
 
 @deferred_dataclass

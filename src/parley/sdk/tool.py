@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from parley.sdk.mcp_tool import FunctionTool, SdkMcpTool
+    from parley.sdk.runtime.mcp_tool import FunctionTool, SdkMcpTool
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,7 +57,7 @@ def tool(
     A plain `def` runs in a thread. If the function raises, the model gets the message as the tool's result.
     """
     # The schemas of tools need msgspec and inspect, which take longer to load than all that comes before a first tool.
-    from parley.sdk.mcp_tool import FunctionTool, SdkMcpTool
+    from parley.sdk.runtime.mcp_tool import FunctionTool, SdkMcpTool
     from parley.sdk.schema import schema_of_input
 
     if callable(name):

@@ -10,7 +10,7 @@ from parley.gateway.http.auth import Gate
 from parley.gateway.http.documents import build_asyncapi, build_openapi
 from parley.gateway.http.routes import ENDPOINTS, Routes
 from parley.gateway.hub import HubSettings, SessionHub
-from parley.gateway.tokens import Tokens
+from parley.gateway.security.tokens import Tokens
 from parley.protocol.schema import list_messages
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from parley.sdk.deferred import DeferredModule, deferred_dataclass, deferred_field
 from parley.sdk.spelling import checks_names
+from parley.sdk.types.deferred import DeferredModule, deferred_dataclass, deferred_field
 
 
 def make_eager() -> Any:

@@ -56,7 +56,7 @@ McpHttpServerConfig McpSdkServerConfigStatus SyncHookJSONOutput AsyncHookJSONOut
 LIGHT = frozenset({"parley", "parley.version"})
 USUAL = LIGHT | {
     "parley.errors",
-    *("parley.sdk", "parley.sdk.client", "parley.sdk.controls", "parley.sdk.deferred", "parley.sdk.errors"),
+    *("parley.sdk", "parley.sdk.client", "parley.sdk.controls", "parley.sdk.types.deferred", "parley.sdk.errors"),
     *("parley.sdk.options", "parley.sdk.query", "parley.sdk.tool", "parley.sdk.types", "parley.sdk.types.generic"),
 }
 """What `from parley import Client, Options, query, tool` loads: no msgspec, asyncio or dataclasses, which take longer

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from parley.gateway.access import Principal
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import LiveSession
+from parley.gateway.security.access import Principal
+from parley.gateway.security.tokens import BOOTSTRAP
 from parley.gateway.session_options import SessionRequest
-from parley.gateway.tokens import BOOTSTRAP
 from parley.protocol.base import Json, Struct
 
 PRICES = {"scripted:": {"input": 3, "output": 15, "cache_read": 0.3}}

@@ -1,6 +1,6 @@
 """The bodies of requests and replies. The documents of the API are made from them.
 
-See also: `session_options.py` for new sessions, `console_types.py` for the console, `questions.py`, `tokens.py`.
+See also: `session_options.py` for new sessions, `console/types.py` for the console, `questions.py`, `security/tokens.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from parley.gateway.questions import Question
-from parley.gateway.tokens import TokenInfo
+from parley.gateway.security.tokens import TokenInfo
 from parley.protocol.base import Json, Struct
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 from starlette.datastructures import QueryParams
@@ -10,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
-from parley.gateway.access import Principal
 from parley.gateway.http.api_types import (
     AcceptedPrompt,
     ClientEvents,
@@ -26,17 +26,18 @@ from parley.gateway.http.api_types import (
     TokenList,
 )
 from parley.gateway.http.auth import Gate
+from parley.gateway.http.console.overview import OverviewHandlers
+from parley.gateway.http.console.session_views import SessionHandlers
 from parley.gateway.http.event_stream import EventStream, format_client_event, format_event
-from parley.gateway.http.overview import OverviewHandlers
 from parley.gateway.http.replies import ask_engine, json_response, read_as, read_body
-from parley.gateway.http.session_views import SessionHandlers
 from parley.gateway.http.sockets import attach, make_filter, read_cursor, serve_socket
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import LiveSession
 from parley.gateway.questions import Question
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal
+from parley.gateway.security.tokens import TokenRequest
 from parley.gateway.session_options import SessionRequest
-from parley.gateway.tokens import TokenRequest
 from parley.gateway.wire.redaction import WireRedactor
 from parley.protocol.base import Json
 
@@ -45,9 +46,11 @@ MOST_WAITING = 1000
 
 
 class Api(OverviewHandlers, SessionHandlers):
-    def __init__(self, gate: Gate, hub: SessionHub) -> None:
+    def __init__(self, gate: Gate, hub: SessionHub, encode_document: Callable[[str], bytes]) -> None:
+        """`encode_document` gives `openapi` and `asyncapi`."""
         self._gate = gate
         self._hub = hub
+        self._encode_document = encode_document
         self._redactor = WireRedactor(hub.settings.environment)
 
     async def socket(self, socket: WebSocket) -> None:
@@ -214,14 +217,13 @@ class Api(OverviewHandlers, SessionHandlers):
         return json_response(ServerStatus(status="draining" if draining else "ready"), 503 if draining else 200)
 
     async def show_openapi(self, request: Request) -> Response:
-        from parley.gateway.http.documents import encode_openapi
-
-        return Response(await asyncio.to_thread(encode_openapi), media_type="application/json")
+        return await self._show_document("openapi")
 
     async def show_asyncapi(self, request: Request) -> Response:
-        from parley.gateway.http.documents import encode_asyncapi
+        return await self._show_document("asyncapi")
 
-        return Response(await asyncio.to_thread(encode_asyncapi), media_type="application/json")
+    async def _show_document(self, name: str) -> Response:
+        return Response(await asyncio.to_thread(self._encode_document, name), media_type="application/json")
 
     async def show_metrics(self, request: Request, principal: Principal) -> Response:
         page = self._hub.metrics.render(self._hub.gauges())

@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.requests import HTTPConnection
 
-from parley.gateway.access import Principal
-from parley.gateway.quotas import RateLimiter
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal
+from parley.gateway.security.quotas import RateLimiter
+from parley.gateway.security.tokens import LOCAL, Tokens
 from parley.gateway.server_config import Limits
 from parley.gateway.server_log import WHO
-from parley.gateway.tokens import LOCAL, Tokens
 from parley.protocol.base import Json, Struct
 
 SUBPROTOCOL = "parley"

@@ -24,6 +24,17 @@ from parley.version import __version__
 
 LICENSE = {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"}
 SCHEMAS = "#/components/schemas/"
+SOCKET_SECURITY: Json = {
+    "token": {"type": "http", "scheme": "bearer"},
+    "subprotocol": {
+        "type": "httpApiKey",
+        "name": "Sec-WebSocket-Protocol",
+        "in": "header",
+        "description": "The subprotocols `parley` and `parley.token.TOKEN`, for browsers. A client that can set neither "
+        "sends the token in its first frame, as `Auth`.",
+    },
+}
+"""How a client of a socket sends its token."""
 NUMBERED = Parameter(
     "numbered", "Every frame is NUMBER<TAB>LINE; the number is empty for lines that are not stored.", bool
 )
@@ -178,10 +189,7 @@ def build_asyncapi() -> Json:
             "local": {
                 "host": "127.0.0.1:8787",
                 "protocol": "ws",
-                "security": [
-                    {"$ref": "#/components/securitySchemes/token"},
-                    {"$ref": "#/components/securitySchemes/subprotocol"},
-                ],
+                "security": [{"$ref": f"#/components/securitySchemes/{name}"} for name in SOCKET_SECURITY],
             }
         },
         "channels": channels,
@@ -189,16 +197,7 @@ def build_asyncapi() -> Json:
         "components": {
             "messages": messages,
             "schemas": dict(sorted({**protocol, **schemas}.items())),
-            "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer"},
-                "subprotocol": {
-                    "type": "httpApiKey",
-                    "name": "Sec-WebSocket-Protocol",
-                    "in": "header",
-                    "description": "The subprotocols `parley` and `parley.token.TOKEN`, for browsers. A client that "
-                    "can set neither sends the token in its first frame, as `Auth`.",
-                },
-            },
+            "securitySchemes": SOCKET_SECURITY,
         },
     }
 

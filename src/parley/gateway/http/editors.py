@@ -9,12 +9,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from parley.acp.agent import AcpAgent
 from parley.acp.rpc import RpcConnection
-from parley.gateway.access import Principal, Scope
 from parley.gateway.editor_sessions import HubSessions
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.sockets import admit, receive, refuse
 from parley.gateway.hub import SessionHub
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal, Scope
 from parley.gateway.session_options import require
 
 MAX_WAITING = 100_000

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from parley.gateway.access import Principal, Scope
+from parley.gateway.security.access import Principal, Scope
 from parley.protocol.base import Struct
 
 JSON = "application/json"

@@ -9,9 +9,9 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from parley.gateway.access import Principal
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal
 from parley.protocol.base import Json
 
 BODY_BYTES = 64 * 1024 * 1024

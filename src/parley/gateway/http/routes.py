@@ -18,7 +18,6 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from parley.errors import SessionError, UsageError
-from parley.gateway.access import Scope
 from parley.gateway.http.api_types import (
     AcceptedPrompt,
     ClientEvents,
@@ -36,18 +35,19 @@ from parley.gateway.http.api_types import (
 )
 from parley.gateway.http.app import Api
 from parley.gateway.http.auth import Gate
-from parley.gateway.http.console_routes import CONSOLE_ENDPOINTS, LIST_SESSIONS
+from parley.gateway.http.console.routes import CONSOLE_ENDPOINTS, LIST_SESSIONS
+from parley.gateway.http.console.static_files import StaticFiles
 from parley.gateway.http.endpoints import EVENTS, TEXT, Endpoint, OpenEndpoint, Parameter, SocketEndpoint
 from parley.gateway.http.errors import error_response
 from parley.gateway.http.reply_headers import ReplyHeaders
-from parley.gateway.http.static_files import StaticFiles
 from parley.gateway.hub import SessionHub
 from parley.gateway.index.session_list import SessionInfo
 from parley.gateway.questions import Question
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Scope
+from parley.gateway.security.tokens import TokenRequest
 from parley.gateway.server_log import RequestLog
 from parley.gateway.session_options import SessionRequest, require
-from parley.gateway.tokens import TokenRequest
 from parley.protocol.base import Json
 
 CORS_HEADERS = ("Authorization", "Content-Type", "Last-Event-ID")
@@ -245,13 +245,20 @@ ENDPOINTS = (
 """The routes that need a token; those of one path are together."""
 
 
+def encode_document(name: str) -> bytes:
+    """The description of these routes as `openapi` or `asyncapi`, made at its first use."""
+    from parley.gateway.http.documents import encode_asyncapi, encode_openapi
+
+    return encode_openapi() if name == "openapi" else encode_asyncapi()
+
+
 class Routes:
     """The routes with their handlers."""
 
     def __init__(self, gate: Gate, hub: SessionHub) -> None:
         self._gate = gate
         self._hub = hub
-        self._api = Api(gate, hub)
+        self._api = Api(gate, hub, encode_document)
 
     def app(self) -> Starlette:
         api = self._api

@@ -20,7 +20,6 @@ from starlette.datastructures import QueryParams
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from parley.errors import SessionError, UsageError
-from parley.gateway.access import Principal, Scope
 from parley.gateway.http.auth import SUBPROTOCOL, Gate, token_in_message
 from parley.gateway.http.errors import close_code
 from parley.gateway.http.frames import FrameSocket, encode_numbered, encode_plain
@@ -28,6 +27,7 @@ from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import REQUESTING, STREAM_EVENT, Client, LiveSession
 from parley.gateway.own_messages import Resync
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal, Scope
 from parley.gateway.session_options import SessionRequest, require
 from parley.gateway.subscriber import Batch, Numbered
 

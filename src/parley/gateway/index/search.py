@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from parley.gateway.access import Principal, Scope
 from parley.gateway.database import Database
+from parley.gateway.security.access import Principal, Scope
 from parley.protocol.base import Json
 from parley.stores.search_text import make_excerpt, split_words
 

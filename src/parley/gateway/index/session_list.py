@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.gateway.access import Principal
+from parley.gateway.security.access import Principal
 from parley.protocol.base import UNSET, Struct, UnsetType
 
 if TYPE_CHECKING:

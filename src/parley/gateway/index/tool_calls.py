@@ -11,9 +11,9 @@ import msgspec
 
 from parley.compose.setup.permission_check import PermissionChecker
 from parley.errors import UsageError
-from parley.gateway.access import Principal, Scope
 from parley.gateway.database import Database
 from parley.gateway.index.line_reading import StoredLine, shorten
+from parley.gateway.security.access import Principal, Scope
 from parley.permissions.rule import Behavior, MalformedRule, parse_rule
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions, parse

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from parley.gateway.access import Principal, Scope
 from parley.gateway.database import Database
 from parley.gateway.index.line_reading import StoredLine
-from parley.gateway.quotas import growth
+from parley.gateway.security.access import Principal, Scope
+from parley.gateway.security.quotas import growth
 from parley.protocol.base import Json, Struct
 
 DAY_SECONDS = 86_400

@@ -16,14 +16,14 @@ import msgspec
 
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as wire
-from parley.sdk.agents import AgentDefinition
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.hooks import Registry
 from parley.sdk.options import Options
 from parley.sdk.structured import schema_of
+from parley.sdk.types.agents import AgentDefinition
 
 if TYPE_CHECKING:
-    from parley.sdk.mcp_tool import SdkMcpTool
+    from parley.sdk.runtime.mcp_tool import SdkMcpTool
 
 OWN_SERVER = "tools"
 """The name of the server with the program's own functions in `Options.tools`."""
@@ -116,7 +116,7 @@ def split_mcp_servers(options: Options[Any]) -> tuple[Json, dict[str, Any]]:
             raise ValueError(
                 f"mcp_servers: the name {OWN_SERVER!r} is reserved for the functions in `tools`; use another name"
             )
-        from parley.sdk.mcp_tool import create_sdk_mcp_server
+        from parley.sdk.runtime.mcp_tool import create_sdk_mcp_server
 
         own[OWN_SERVER] = create_sdk_mcp_server(OWN_SERVER, tools=tools)["instance"]
     return config, own
@@ -126,7 +126,7 @@ def own_tools(options: Options[Any]) -> list[SdkMcpTool[Any]]:
     """The program's own functions in `tools`."""
     if not isinstance(options.tools, list | tuple) or all(isinstance(each, str) for each in options.tools):
         return []
-    from parley.sdk.mcp_tool import to_tool
+    from parley.sdk.runtime.mcp_tool import to_tool
 
     return [to_tool(each) for each in options.tools if not isinstance(each, str)]
 

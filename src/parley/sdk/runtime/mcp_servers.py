@@ -18,7 +18,7 @@ from parley.sdk.runtime.background import is_stray, maybe_await
 if TYPE_CHECKING:
     from anyio import CancelScope
 
-    from parley.sdk.mcp_tool import SdkMcpTool
+    from parley.sdk.runtime.mcp_tool import SdkMcpTool
 
 LATEST = "2025-11-25"
 NO_SUCH_METHOD = -32601

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from parley.gateway.access import Principal
 from parley.gateway.database import Database
 from parley.gateway.index.indexer import Indexer
 from parley.gateway.line_log import LineLog
+from parley.gateway.security.access import Principal
 
 ADMIN = Principal.administrator("admin")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from parley.gateway.access import Principal, Scope
 from parley.gateway.index.session_list import SessionEvents
+from parley.gateway.security.access import Principal, Scope
 
 
 async def test_of_a_session_that_changes_often_only_the_last_state_waits() -> None:

@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from parley.errors import UsageError
-from parley.gateway.access import Principal
 from parley.gateway.http.query import LARGEST, read_number, read_text
 from parley.gateway.http.replies import ask_engine, json_response, read_body
 from parley.gateway.hub import ASKS_CLIENTS, SessionHub
@@ -17,6 +16,7 @@ from parley.gateway.index.tool_calls import RuleSimulation, read_rule
 from parley.gateway.line_log import LineLog
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal
 from parley.gateway.wire.recording import make_recording
 from parley.gateway.wire.redaction import WireRedactor
 from parley.gateway.wire.wire_log import Record, WireLog

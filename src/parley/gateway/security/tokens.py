@@ -16,9 +16,9 @@ from typing import Annotated, Any
 import msgspec
 
 from parley.errors import UsageError
-from parley.gateway.access import Principal, Quotas, Scope, expand
 from parley.gateway.database import Database
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal, Quotas, Scope, expand
 from parley.protocol.base import Struct
 
 BOOTSTRAP = "admin"
@@ -38,7 +38,7 @@ class Grants(Struct, frozen=True, kw_only=True):
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A token that somebody asks for."""
+    """What a new token may do."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     scopes: list[Scope]

@@ -1,7 +1,7 @@
 """What the sessions of a token have used, and whether it may use more.
 
 Use is counted for the token that created the session, not for the one that sends the prompts. A quota is checked before
-a prompt is taken: a turn that has begun is not stopped by it (`--max-budget-usd` stops one).
+a prompt is taken: a turn that has started is not stopped by it (`--max-budget-usd` stops one).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from parley.gateway.access import Quotas
 from parley.gateway.database import Database
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Quotas
 from parley.protocol.base import Json, Struct
 
 COUNTED = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")

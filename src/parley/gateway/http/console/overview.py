@@ -10,13 +10,13 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
-from parley.gateway.access import Principal
 from parley.gateway.http.event_stream import EventStream, format_event
 from parley.gateway.http.query import LARGEST, read_number, read_text
 from parley.gateway.http.replies import json_response
 from parley.gateway.hub import SessionHub
 from parley.gateway.index.session_list import SessionQuery
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal
 
 STATES = frozenset({"idle", "running", "requires_action", "failed"})
 MOST_DAYS = 3660

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from parley.errors import SessionError
-from parley.gateway.access import Principal
+from parley.gateway.security.access import Principal
 
 MAX_CHARS = 1000
 """How much of a value that a client has chosen is recorded."""

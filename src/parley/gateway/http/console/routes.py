@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from parley.gateway.access import Scope
 from parley.gateway.http.app import Api
-from parley.gateway.http.console_types import (
+from parley.gateway.http.console.types import (
     CostReport,
     FileNames,
     FoundSessions,
@@ -18,6 +17,7 @@ from parley.gateway.http.console_types import (
     WirePage,
 )
 from parley.gateway.http.endpoints import EVENTS, TEXT, Endpoint, Parameter
+from parley.gateway.security.access import Scope
 from parley.protocol.base import Json
 
 LIMIT = Parameter("limit", "How many at most.", int)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from parley.gateway.access import Scope
 from parley.gateway.index.session_list import SessionInfo
+from parley.gateway.security.access import Scope
 from parley.protocol.base import Json, Struct
 
 

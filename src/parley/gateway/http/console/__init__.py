@@ -1,0 +1,1 @@
+"""What the console asks the server for."""

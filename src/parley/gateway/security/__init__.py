@@ -1,0 +1,1 @@
+"""Who may do what: tokens, scopes, quotas, and the record of it."""
