@@ -1,6 +1,6 @@
 """The bodies of requests and replies. The documents of the API are made from them.
 
-See also: `session_options.py` for new sessions, `console/types.py` for the console, `questions.py`, `security/tokens.py`.
+See also: `session_options.py` for new sessions, `console/types.py`, `questions.py`, `security/tokens.py`.
 """
 
 from __future__ import annotations

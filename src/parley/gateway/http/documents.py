@@ -30,8 +30,8 @@ SOCKET_SECURITY: Json = {
         "type": "httpApiKey",
         "name": "Sec-WebSocket-Protocol",
         "in": "header",
-        "description": "The subprotocols `parley` and `parley.token.TOKEN`, for browsers. A client that can set neither "
-        "sends the token in its first frame, as `Auth`.",
+        "description": "The subprotocols `parley` and `parley.token.TOKEN`, for browsers. A client that can set "
+        "neither sends the token in its first frame, as `Auth`.",
     },
 }
 """How a client of a socket sends its token."""
