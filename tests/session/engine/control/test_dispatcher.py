@@ -109,7 +109,7 @@ class Gate:
         self.open = threading.Event()
         monkeypatch.setattr(LocalFiles, "rewind", self._rewind)
 
-    def _rewind(self, user_message_id: str, *, dry_run: bool) -> RewindReport:
+    def _rewind(self, user_message_id: str, *, dry_run: bool, with_diffs: bool = False) -> RewindReport:
         self.started.append(user_message_id)
         self.open.wait(60)
         return RewindReport(possible=True)
