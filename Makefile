@@ -92,9 +92,10 @@ house: .venv/ready
 site: .venv/ready-site build/mermaid/package
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# The pictures of the documentation, from real runs of the command line.
+# The pictures of the documentation, from real runs of the command line and the console.
 pictures: .venv/ready-dev
 	$(BIN)/python scripts/pictures.py
+	$(BIN)/python scripts/console_pictures.py
 
 .venv/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Parley needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11")'

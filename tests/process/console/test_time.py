@@ -58,3 +58,18 @@ async def test_two_sessions_are_compared_from_where_they_part(tmp_path: Path) ->
         await expect(columns.last.locator(".answer")).to_have_text("right")
         await page.get_by_role("button", name="Show what is the same").click()
         await expect(columns.first.locator(".answer")).to_have_text(["same", "left"])
+
+
+async def test_a_session_is_forked_from_a_message(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server, Browser(server) as browser:
+        session = await create_session(server, ["One.", "Two.", "Other."], title="Parent")
+        await run_turns(server, session, "first", "second")
+        page = await browser.open(f"/s/{session}")
+        answer = page.locator(".item[data-kind=text]").filter(has_text="One.")
+        await answer.get_by_role("button", name="Actions of this message").click()
+        await page.get_by_role("menuitem", name="Fork from here").click()
+
+        await expect(page.locator(".conversation-title h1")).to_have_text("Parent (fork)")
+        await expect(page.locator(".answer")).to_have_text(["One."])
+        _, listed = await server.request("GET", "/sessions")
+        assert {info["title"] for info in listed["sessions"]} == {"Parent", "Parent (fork)"}

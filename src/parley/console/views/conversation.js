@@ -141,7 +141,7 @@ function Conversation({ id, uuid, connection }) {
   };
 
   const menu = [
-    { label: "Wire view", icon: "wire", run: () => (location.hash = link.wire(id)) },
+    ...(can("approve") ? [{ label: "Wire view", icon: "wire", run: () => (location.hash = link.wire(id)) }] : []),
     ...(can("create") ? [{ label: "Fork the session", icon: "fork", run: () => fork(null) }] : []),
     { label: "Compare with…", icon: "columns", run: () => setDialog({ kind: "compare" }) },
     ...(can("create")
