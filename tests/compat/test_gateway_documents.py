@@ -13,8 +13,8 @@ from tests.helpers import paths
 from tests.helpers.gateway import Server
 
 GATEWAY = paths.DOCS / "gateway"
-NO_END = "events"
-"""In the path of a stream of events, which does not end."""
+LEFT_OUT = "events|lines|wire"
+"""Paths of event streams, which do not end, and of replies with rows, whose `prefixItems` schemathesis misreads."""
 OUR_CHOICE = "ignored_auth,positive_data_acceptance"
 """Wrong tokens are limited, and unknown control requests refused: both is more than a schema says."""
 
@@ -50,7 +50,7 @@ async def test_the_server_answers_as_its_document_says(tmp_path: Path) -> None:
             run,
             client,
             *("-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"),
-            *("--header", f"Authorization: Bearer {server.token}", "--exclude-path-regex", NO_END),
+            *("--header", f"Authorization: Bearer {server.token}", "--exclude-path-regex", LEFT_OUT),
             *("--exclude-checks", OUR_CHOICE, "--max-examples", "15", "--seed", "1", "--no-color"),
         )
         assert (await server.request("GET", "/healthz"))[0] == 200

@@ -128,7 +128,7 @@ def results(told: list[dict[str, Any]]) -> list[str]:
 def test_a_question_that_no_one_can_answer_is_denied_at_once(run: Any, tmp_path: Path) -> None:
     argv = ("--permission-prompt-tool", "stdio", 'call Bash {"command": "touch made"}\nshow')
     [result] = results(one_shot(run, *argv))
-    assert "Permission could not be asked for" in result
+    assert "Permission could not be requested" in result
     assert not (tmp_path / "made").exists()
 
 

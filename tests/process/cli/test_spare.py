@@ -282,7 +282,7 @@ def test_the_debug_log_of_a_claimed_session_is_written(
         ("missing", {}, "cwd_not_found", "not the absolute path of an existing folder"),
         ("//server/share", {}, "unsafe_path", "network path"),
         ("", {"env": {"PATH": "/tmp"}}, "env_key_not_claimable", "PATH takes effect only when a process starts"),
-        ("", {"permission_mode": "nonsense"}, "permission_mode_not_claimable", "'nonsense' is unknown"),
+        ("", {"permission_mode": "nonsense"}, "permission_mode_not_claimable", "unknown permission mode 'nonsense'"),
         ("", {"permission_mode": "bypassPermissions"}, "permission_mode_not_claimable", "--allow-dangerously"),
         ("", {"agents": {"a": {"description": 5}}}, "invalid_request", "agents: "),
         ("", {"resume": "11111111-2222-4333-8444-555555555555"}, "claim_failed", "No conversation found"),

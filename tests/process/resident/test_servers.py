@@ -243,7 +243,7 @@ def test_an_idle_time_that_is_no_number_is_reported(resident: Resident) -> None:
     resident.environment["PARLEY_RESIDENT_IDLE_SECONDS"] = "soon"
     done = subprocess.run([PARLEY, "resident", "start"], env=resident.environment, capture_output=True, check=False)
     assert done.returncode == 1
-    assert b"PARLEY_RESIDENT_IDLE_SECONDS is 'soon', but must be a number of seconds" in done.stderr
+    assert b"PARLEY_RESIDENT_IDLE_SECONDS is 'soon'; it must be a number of seconds" in done.stderr
     assert resident.run(*OFFLINE).stdout == b"Hi\n"
 
 

@@ -96,7 +96,7 @@ def test_a_callback_that_raises_denies_the_call_with_the_reason(
 
     assert block.is_error
     assert words in str(block.content)
-    assert "the callback for can_use_tool failed" in caplog.text
+    assert "the callback for the request can_use_tool failed" in caplog.text
 
 
 def test_an_interrupt_cancels_the_question_and_its_callback(harness: ClientHarness, engine: str) -> None:
@@ -205,7 +205,7 @@ def test_plain_functions_answer_as_well(
 def test_the_log_names_the_callback_that_failed(harness: ClientHarness, caplog: pytest.LogCaptureFixture) -> None:
     run("asyncio", results, harness.options("local", PICK, on_question=lambda asked: asked.answer({"What?": "A"})))
 
-    assert "the callback for on_question failed" in caplog.text
+    assert "the callback for the request on_question failed" in caplog.text
 
 
 @tool

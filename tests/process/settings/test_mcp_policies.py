@@ -43,7 +43,7 @@ def test_a_denied_server_is_not_started(machine: Machine) -> None:
 
     assert started(machine) == {"good"}
     assert states(done) == {"good": "connected", "bad": "failed"}
-    assert "the MCP server 'bad' is not used: it is not allowed by the settings (deniedMcpServers)" in done.stderr
+    assert "the MCP server 'bad' is not used: the settings do not allow this server (deniedMcpServers)" in done.stderr
 
 
 def test_a_denied_server_of_the_users_own_file_is_not_started(machine: Machine) -> None:
@@ -127,7 +127,9 @@ def test_a_server_that_the_client_adds_is_checked(machine: Machine) -> None:
     done = machine.run(managed={"allowedMcpServers": []}, send=(wanted,))
 
     (answer,) = done.of("control_response")
-    assert answer["response"]["response"]["errors"] == {"bad": "it is not allowed by the settings (allowedMcpServers)"}
+    assert answer["response"]["response"]["errors"] == {
+        "bad": "the settings do not allow this server (allowedMcpServers)"
+    }
     assert started(machine) == set()
 
 
@@ -179,7 +181,7 @@ def test_a_url_is_allowed_only_if_it_matches_for_certain(
         managed={"allowedMcpServers": [{"serverUrl": pattern}]},
     )
 
-    assert ("not allowed by the settings" not in done.stderr) is allowed
+    assert ("the settings do not allow this server" not in done.stderr) is allowed
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_managed_servers_are_there_also_with_a_strict_configuration(machine: Mac
     done = machine.run("--offline", "--strict-mcp-config", managed=managed)
 
     assert list(states(done)) == ["ours"]
-    assert "not allowed by the settings" not in done.stderr
+    assert "the settings do not allow this server" not in done.stderr
 
 
 def test_a_managed_server_must_not_name_a_program(machine: Machine) -> None:

@@ -66,7 +66,7 @@ def test_a_fallback_model_that_is_denied_is_left_out(machine: Machine, api: Mess
     done = machine.run("--model", "sonnet", managed=DENIED, user={"fallbackModel": ["opus"]}, script=None, **env(api))
 
     assert set(api.models) == {"claude-sonnet-5-5"}
-    assert "the fallback model opus is left out" in done.stderr
+    assert "the fallback model opus is skipped" in done.stderr
 
 
 def test_fallback_models_may_be_a_list(machine: Machine, api: MessagesApi) -> None:

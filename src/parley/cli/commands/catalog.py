@@ -77,6 +77,7 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 JSON = Flag("--json", "Print one JSON document.")
+SERVER = Flag("--server", "Use the sessions of the gateway at this URL.", "URL")
 TOKEN_FILE = Flag(
     "--token-file",
     "The file that contains the token for a gateway. Without it, the variable PARLEY_TOKEN is used.",
@@ -538,7 +539,7 @@ ROWS: tuple[Command, ...] = (
                     Flag("--all", "List the sessions of all directories."),
                     LIMIT,
                     Flag("--offset", "Skip the first N sessions.", "N"),
-                    Flag("--server", "List the sessions of the gateway at this URL.", "URL"),
+                    SERVER,
                     TOKEN_FILE,
                     JSON_LINES,
                 ),
@@ -569,7 +570,7 @@ ROWS: tuple[Command, ...] = (
             "fork": Action(
                 "Copy a session.",
                 "SESSION",
-                (Flag("--server", "Copy a session of a gateway.", "URL"), TOKEN_FILE, JSON_LINES),
+                (SERVER, TOKEN_FILE, JSON_LINES),
                 takes_options=True,
             ),
             "rename": Action("Set the title of a session.", "SESSION TITLE", (JSON_LINES,), takes_options=True),

@@ -261,7 +261,7 @@ def test_a_name_that_fits_several_sessions_is_refused_with_a_list_of_them(
 
 
 def test_changes_are_reported_and_can_be_read_as_json(run: Any, two: None) -> None:
-    assert run("sessions", "rename", "11112222", "New").stdout == f"Session {OTHER} is called 'New'\n"
+    assert run("sessions", "rename", "11112222", "New").stdout == f"Session {OTHER} has the title 'New'\n"
     assert run("sessions", "tag", "New", "kept").stdout == f"Session {OTHER} has the tag 'kept'\n"
     assert rows(run("sessions", "tag", "New", "--json")) == [{"id": OTHER, "tag": None}]
     assert rows(run("sessions", "rename", "New", "Newer", "--json")) == [{"id": OTHER, "title": "Newer"}]

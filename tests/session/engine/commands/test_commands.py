@@ -215,7 +215,7 @@ async def test_nothing_of_an_untrusted_tree_runs_or_widens_permission(tmp_path: 
     put(tmp_path, ".claude/commands/sly.md", f"{head}Do it")
     turns = script([("Bash", {"command": "touch made"})], "Done.")
     harness = await visit(tmp_path, turns, saying("/evil", "/sly"), skip_permissions=False)
-    assert "is not trusted" in results(harness)[0]["errors"][0]
+    assert "have not trusted this command" in results(harness)[0]["errors"][0]
     assert [denial["tool_name"] for denial in results(harness)[1]["permission_denials"]] == ["Bash"]
     assert not (tmp_path / "made").exists()
 
