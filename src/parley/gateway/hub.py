@@ -105,6 +105,8 @@ class SessionHub:
         self.find_quotas: Callable[[str], Quotas] = lambda name: Quotas()
         """The quotas of a token, by its name."""
         self.is_draining = False
+        self.stopped = asyncio.Event()
+        """Set when no more lines will come: event streams end."""
         self.events = SessionEvents()
         self.indexer = Indexer(self.database, self._open_log, self._report_change)
         self._services = Services(
@@ -474,6 +476,7 @@ class SessionHub:
                 break
             await asyncio.sleep(0.05)
         await asyncio.gather(*(self._end(live) for live in loaded))
+        self.stopped.set()
 
     async def _end(self, live: LiveSession) -> None:
         engine = live.engine

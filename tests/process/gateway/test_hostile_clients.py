@@ -69,9 +69,9 @@ async def test_an_event_stream_whose_client_is_gone_at_once_is_closed(tmp_path: 
     async def block(message: Any) -> None:
         await asyncio.Event().wait()
 
-    stream = EventStream(take, lambda: closed.append(True))
+    stream = EventStream(take, lambda: closed.append(True), asyncio.Event())
     await stream({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, block)
-    stream = EventStream(take, lambda: closed.append(True))
+    stream = EventStream(take, lambda: closed.append(True), asyncio.Event())
     with pytest.raises(ClientDisconnect):
         await stream({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, fail)
     assert closed == [True, True]

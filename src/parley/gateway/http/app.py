@@ -116,7 +116,7 @@ class Api(OverviewHandlers, SessionHandlers):
         async def take() -> bytes:
             return b"".join(format_event(line, number) for number, line in await client.subscriber.take())
 
-        return EventStream(take, close)
+        return EventStream(take, close, self._hub.stopped)
 
     async def stream_client_events(self, request: Request, principal: Principal) -> Response:
         """The same for the official browser client."""
@@ -133,7 +133,7 @@ class Api(OverviewHandlers, SessionHandlers):
         def close() -> None:
             session.detach(client)
 
-        return EventStream(take, close)
+        return EventStream(take, close, self._hub.stopped)
 
     async def post_client_events(self, request: Request, principal: Principal) -> Response:
         events = (await read_as(request, ClientEvents)).events
@@ -166,7 +166,7 @@ class Api(OverviewHandlers, SessionHandlers):
             return format_event(msgspec.json.encode(question)) if is_served else b""
 
         self._hub.questions.listeners.append(listen)
-        return EventStream(take, lambda: self._hub.questions.listeners.remove(listen))
+        return EventStream(take, lambda: self._hub.questions.listeners.remove(listen), self._hub.stopped)
 
     async def get_question(self, request: Request, principal: Principal) -> Response:
         session, request_id = self._session(request, principal), request.path_params["request_id"]

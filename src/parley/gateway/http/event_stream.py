@@ -9,7 +9,7 @@ POST /v1/code/sessions/ID/events           lines of that client
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -32,10 +32,15 @@ DELIVERY = {
 
 
 class EventStream(StreamingResponse):
-    def __init__(self, take: Callable[[], Awaitable[bytes]], close: Callable[[], None]) -> None:
-        """`take` waits for the next events; an empty result ends the stream. `close` is called at its end."""
+    def __init__(
+        self, take: Callable[[], Coroutine[Any, Any, bytes]], close: Callable[[], None], stopped: asyncio.Event
+    ) -> None:
+        """`take` waits for the next events; an empty result ends the stream. `close` is called at its end.
+
+        `stopped` is set when the server stops.
+        """
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(self._iterate(take), headers=headers, media_type="text/event-stream")
+        super().__init__(self._iterate(take, stopped), headers=headers, media_type="text/event-stream")
         self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,18 +49,24 @@ class EventStream(StreamingResponse):
         finally:  # not in `_iterate`, which never begins if the client is gone before
             self._close()
 
-    async def _iterate(self, take: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes]:
+    async def _iterate(
+        self, take: Callable[[], Coroutine[Any, Any, bytes]], stopped: asyncio.Event
+    ) -> AsyncIterator[bytes]:
         yield b": connected\n\n"
-        while True:
-            try:
-                async with asyncio.timeout(COMMENT_SECONDS):
-                    events = await take()
-            except TimeoutError:
-                yield b": idle\n\n"
-                continue
-            if not events:
-                return
-            yield events
+        stop, events = asyncio.create_task(stopped.wait()), asyncio.create_task(take())
+        try:
+            while not stopped.is_set():
+                await asyncio.wait({stop, events}, timeout=COMMENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if not events.done():
+                    yield b": idle\n\n"
+                elif data := events.result():
+                    yield data
+                    events = asyncio.create_task(take())
+                else:
+                    return
+        finally:
+            stop.cancel()
+            events.cancel()
 
 
 def format_event(data: bytes, number: int | None = None) -> bytes:

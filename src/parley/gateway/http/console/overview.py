@@ -38,7 +38,7 @@ class OverviewHandlers:
         async def take() -> bytes:
             return b"".join(format_event(event) for event in await watcher.take())
 
-        return EventStream(take, lambda: self._hub.events.end(watcher))
+        return EventStream(take, lambda: self._hub.events.end(watcher), self._hub.stopped)
 
     async def show_costs(self, request: Request, principal: Principal) -> Response:
         days = read_number(request.query_params, "days", 30, MOST_DAYS)
