@@ -19,6 +19,7 @@ See also: `hub.py` for all sessions, `subscriber.py` for slow readers, `question
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
@@ -171,6 +172,8 @@ class LiveSession:
         self._own_uuids: set[str] = set()
         """The ids that we gave to prompts without one."""
         self._subscribers: list[Subscriber] = []
+        self._cwd: str | None = None
+        """The directory of the last `set_cwd`; None before it was looked up."""
         self._stream_clients: dict[str, Client] = {}
         """The last client with an event stream, by token."""
 
@@ -677,10 +680,7 @@ class LiveSession:
         if request["subtype"] == "update_settings":
             self._check_settings(principal, request)
         if request["subtype"] == "set_cwd":
-            path = request.get("path")
-            if not isinstance(path, str) or not path.startswith("/"):
-                raise Refusal("invalid_line", "set_cwd needs an absolute `path`")
-            self._check_directory(path, principal)
+            request["path"] = self._find_directory(request.get("path"), principal)
         if scope is not Scope.VIEW:
             self._services.audit.write("control", principal, session=self.id, request=request["subtype"])
 
@@ -691,6 +691,18 @@ class LiveSession:
 
     def _filter_reply(self, principal: Principal, subtype: str, line: bytes) -> bytes:
         return line if principal.may(Scope.APPROVE) else without_secrets(subtype, line)
+
+    def _find_directory(self, path: object, principal: Principal) -> str:
+        """Where `set_cwd` moves the session, as the absolute path that was checked. Raises Refusal."""
+        if not isinstance(path, str) or not path:
+            raise Refusal("invalid_line", "set_cwd needs the field `path`: a directory")
+        if self._cwd is None:
+            row = self._database.row("SELECT cwd FROM sessions WHERE id=?", self.id)
+            self._cwd = "/" if row is None else str(row["cwd"])
+        found = os.path.join(self._cwd, path)
+        self._check_directory(found, principal)
+        self._cwd = found
+        return found
 
     def _check(self, principal: Principal, scope: Scope) -> None:
         if not principal.may(scope):
