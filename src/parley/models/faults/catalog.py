@@ -230,7 +230,9 @@ def read_fault(text: str) -> Fault:
         raise ValueError(f"fault {name!r} takes no value")
     begin = int(first or 1)
     if begin < 1 or (last is not None and int(last) < begin):
-        raise ValueError(f"fault {text!r} applies to no request: the first request has the number 1")
+        raise ValueError(
+            f"fault {text!r} applies to no request: requests are counted from 1, and a range goes upwards, such as @2-5"
+        )
     end = float("inf") if dash and last is None else int(last or begin)
     return Fault(name, row.value if value is None else float(value), begin, end)
 
