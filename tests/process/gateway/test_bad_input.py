@@ -294,7 +294,12 @@ async def test_directories_outside_the_roots(tmp_path: Path) -> None:
         assert (status, made["work_dir"]) == (201, str(server.root / "mine"))
         async with await server.connect("/ws?cwd=/etc") as client:
             assert (await close_code(client))[1].startswith("outside_roots")
-        for path, code in (("/etc", "outside_roots"), ("..", "invalid_line"), (7, "invalid_line")):
+        for path, code in (
+            ("/etc", "outside_roots"),
+            ("..", "outside_roots"),
+            ("", "invalid_line"),
+            (7, "invalid_line"),
+        ):
             body = {"subtype": "set_cwd", "path": path}
             _, answer = await server.request("POST", f"/sessions/{made['session_id']}/control", body, token)
             assert answer["error"]["code"] == code

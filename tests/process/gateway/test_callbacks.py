@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 
-from tests.helpers.gateway import Server, control, read_until, reply, user
+from tests.helpers.gateway import PATIENCE_SECONDS, Server, control, read_until, reply, user
 
 TOUCH = 'call Bash {{"command": "touch {}", "description": "Make a file"}}'
 HOOKS = {"PreToolUse": [{"matcher": "Bash", "hookCallbackIds": ["judge"]}]}
@@ -88,6 +89,9 @@ async def test_hooks_can_be_replaced_by_those_who_may(tmp_path: Path) -> None:
         await read_until(admin, "result")
         await second.close()
         await first.close()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (await server.request("GET", f"/sessions/{session}"))[1]["clients"] > 1:  # noqa: ASYNC110  # it is a process
+                await asyncio.sleep(0.05)
         # The administrator can when nobody is there.
         assert (await initialize(admin, hooks=HOOKS))["subtype"] == "success"
         await admin.send(user(TOUCH.format("two")))

@@ -15,7 +15,9 @@ from tests.unit.cli.terminal.test_blocks import cut_texts
 
 SGR = re.compile("\x1b\\[[0-9;]*m")
 PLAIN = Styles(attributes=False)
-words = st.text(st.characters(categories=["L", "Nd"]), min_size=1, max_size=12)
+words = st.text(
+    st.characters(categories=["L", "Nd"], exclude_characters="\u115f\u1160\u3164\uffa0"), min_size=1, max_size=12
+)
 
 
 def print_all(answer: Answer, pieces: list[str]) -> list[str]:
