@@ -66,3 +66,17 @@ async def test_secrets_do_not_reach_the_page(tmp_path: Path) -> None:
         _, found = await server.request("GET", f"/sessions/{session}/wire")
         assert "remember" in json.dumps(found)
         assert secret not in json.dumps(found)
+
+
+async def test_the_context_window_and_the_budget_that_is_left(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server, Browser(server) as browser:
+        wanted = {"name": "ann", "tenant": "", "scopes": ["prompt", "create"], "quotas": {"usd": 5}}
+        _, made = await server.request("POST", "/tokens", wanted)
+        session = await create_session(server, ["One."], title="Context")
+        await run_turns(server, session, "first")
+        page = await browser.open(f"/s/{session}", token=made["token"])
+        await page.get_by_text("Context window").click()
+        await expect(page.locator(".context-bar span").first).to_be_visible()
+        await expect(page.locator(".context-legend")).to_contain_text("Messages")
+        await page.goto(f"{server.url}/console/#/costs")
+        await expect(page.locator(".figures > div", has_text="Budget left")).to_contain_text("$5.00 of $5.00")

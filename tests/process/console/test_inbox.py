@@ -92,3 +92,23 @@ async def test_three_pages_agree_on_who_decided(tmp_path: Path) -> None:
         for page in (*pages, phone):
             await expect(page.locator(".decided li")).to_contain_text("denied by phone")
             await expect(page.locator(".inbox-entry")).to_have_count(0)
+
+
+async def test_a_question_is_notified_while_the_page_is_hidden(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server, Browser(server) as browser:
+        page = await browser.open("/inbox", permissions=["notifications"])
+        await expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+        await page.evaluate(
+            """() => {
+                window.shown = [];
+                window.Notification = class {
+                    static permission = "granted";
+                    constructor(title, options) { window.shown.push([title, options.body]); }
+                };
+                Object.defineProperty(document, "hidden", { get: () => true });
+            }"""
+        )
+        session = await create_session(server, [PUSH, "ok"], title="Release")
+        await run_turns(server, session, "go")
+        await expect(page.locator(".inbox-entry")).to_have_count(1)
+        assert await page.evaluate("() => window.shown") == [["Release waits for you", "Run this command?"]]
