@@ -26,6 +26,7 @@ FOREIGN = {"go": ["go", "run"], "ruby": ["ruby"], "php": ["php"]}
 """Languages without a package: their programs speak the bare protocol."""
 NEEDS = {
     doc_blocks.PROVIDED,
+    "a browser",
     "a chat completions server",
     "a key of OpenAI",
     "claude-agent-sdk",
