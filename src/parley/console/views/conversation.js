@@ -59,7 +59,7 @@ export function Ended({ error }) {
   const isGone = error?.status === 404;
   return html`<div class="empty" role="alert">
     <h1>${isGone ? "This session does not exist" : "This session cannot be shown"}</h1>
-    <p>${isGone ? "It was deleted, or it belongs to somebody else." : visible(error?.message)}</p>
+    <p>${isGone ? "It was deleted, or your token cannot see it." : visible(error?.message)}</p>
     <p><a class="button" href=${link.sessions()}>Show all sessions</a></p>
   </div>`;
 }
