@@ -1,0 +1,1 @@
+"""Sessions on many machines: `parley host`, and `parley serve --nats`."""

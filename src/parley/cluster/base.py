@@ -1,0 +1,191 @@
+"""What a cluster is built on: four narrow interfaces.
+
+`Log` keeps what happened in each session, `Ownership` says which host runs a shard of them, `Bus` carries commands to
+the owner and live frames to viewers, and `Registry` is a small table of facts that everybody may read.
+
+See also: `local/` for one process, `nats/` for many machines, `postgres_log.py` for a log in SQL. The tests in
+`tests/session/cluster/conformance.py` describe what every implementation does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+from zlib import crc32
+
+from parley.errors import SessionError
+from parley.protocol.base import Struct
+
+
+class ClusterError(SessionError):
+    """A part of the cluster does not answer, or refuses. The message names the part."""
+
+
+class Fenced(ClusterError):
+    """Another owner has written to the session. The writer must stop: it is not the owner any more."""
+
+
+class LeaseLost(ClusterError):
+    """Another host has the shard, or the lease has expired."""
+
+
+class NoResponders(ClusterError):
+    """Nobody listens to a subject at the moment. The caller may try again with the same command id."""
+
+
+class SessionKey(Struct, frozen=True, order=True):
+    """What a session is found by. The tenant is part of it, so that tenants can be separated by subjects."""
+
+    tenant: str
+    session: str
+
+    def shard(self, shards: int) -> int:
+        return crc32(self.session.encode()) % shards
+
+
+class Snapshot(Struct, frozen=True):
+    """The state of a session, as its owner wrote it down."""
+
+    sequence: int
+    """The last message that it contains."""
+    data: bytes
+
+
+class Log(Protocol):
+    """One log per session. Sequences rise, with gaps."""
+
+    async def append(self, key: SessionKey, data: bytes, *, expected: int, message_id: str) -> int:
+        """Store a message; returns its sequence when it is durable. `expected`: the sequence of the last one, 0 if none.
+
+        A repeated call with the same `message_id` stores it once and returns the same sequence, also if others were
+        stored after it. Raises Fenced if the last one is another, ClusterError if it is not known whether it was stored.
+        """
+
+    def read(self, key: SessionKey, after: int = 0) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield the messages after a sequence, up to the last one at the time of the call. Raises ClusterError."""
+
+    async def head(self, key: SessionKey) -> int:
+        """The sequence of the last message, also if a snapshot has replaced it; 0 if there is none."""
+
+    async def save_snapshot(self, key: SessionKey, snapshot: Snapshot) -> None:
+        """Replace the snapshot; messages up to its sequence may be removed, but never the last one.
+
+        An older snapshot than the stored one is ignored.
+        """
+
+    async def load_snapshot(self, key: SessionKey) -> Snapshot | None: ...
+
+    async def delete(self, key: SessionKey) -> None:
+        """Remove the messages and the snapshot of a session."""
+
+    async def keys(self, shard: int) -> list[SessionKey]:
+        """The sessions of a shard that have messages."""
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """The right to run the sessions of a shard, for a limited time."""
+
+    shard: int
+    host: str
+    epoch: int
+    """Rises each time that a shard gets a new owner."""
+    revision: int
+    """For the next compare-and-set."""
+
+
+class Ownership(Protocol):
+    """Who runs which shard. A lease ends `ttl_seconds` after it was last renewed."""
+
+    ttl_seconds: float
+    shards: int
+
+    async def acquire(self, shard: int, host: str) -> Lease | None:
+        """Take a shard that nobody has; None if somebody has it. Raises ClusterError."""
+
+    async def renew(self, lease: Lease) -> Lease:
+        """Raises LeaseLost, or ClusterError if it is not known whether the lease was renewed."""
+
+    async def release(self, lease: Lease) -> None:
+        """Give it back at once. Does nothing if the lease is lost."""
+
+    async def leases(self) -> dict[int, Lease]:
+        """All leases that are held now, by shard."""
+
+
+Handler = Callable[["Request"], Awaitable[None]]
+
+
+class Request(Struct, frozen=True):
+    """A message on the bus."""
+
+    subject: str
+    data: bytes
+    respond: Callable[[bytes], Awaitable[None]]
+    """Sends a reply; the sender of a mere notice ignores it."""
+
+
+class Subscription(Protocol):
+    async def unsubscribe(self) -> None:
+        """No further message is handled. Those that arrived before are."""
+
+
+class Bus(Protocol):
+    """Messages that are not stored. Subjects are words separated by dots; `*` is one word and `>` the rest."""
+
+    async def request(self, subject: str, data: bytes, timeout_seconds: float) -> bytes:
+        """The reply of the one who listens. Raises NoResponders at once if nobody does, ClusterError at the timeout."""
+
+    async def request_all(self, subject: str, data: bytes, timeout_seconds: float, most: int) -> list[bytes]:
+        """The replies of all who listen: up to `most`, or those that came in time."""
+
+    async def publish(self, subject: str, data: bytes) -> None: ...
+
+    async def subscribe(self, subject: str, handler: Handler) -> Subscription:
+        """Handle messages one after the other, in the order in which one sender sent them."""
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else uses."""
+
+    @property
+    def max_payload_bytes(self) -> int: ...
+
+
+class Row(Struct, frozen=True):
+    """A value in a registry."""
+
+    key: str
+    value: bytes
+    revision: int
+
+
+class Registry(Protocol):
+    """A table of small values: hosts, summaries of sessions, tokens, shards that are to move.
+
+    A key is words separated by dots, of letters, digits, `-`, `_`, `=` and `/`.
+    """
+
+    async def get(self, key: str) -> Row | None: ...
+
+    async def put(self, key: str, value: bytes) -> int:
+        """Set a value; returns its revision."""
+
+    async def update(self, key: str, value: bytes, revision: int) -> int | None:
+        """Set a value if its revision is the given one, 0 if it must not exist; None if it is another."""
+
+    async def delete(self, key: str) -> None: ...
+
+    async def rows(self, pattern: str) -> list[Row]:
+        """The rows whose keys match; `*` is one word and `>` the rest."""
+
+    def watch(self, pattern: str) -> AsyncIterator[Row | str | None]:
+        """First the rows that match, then None, then every change: a row, or the key of a deleted one."""
+
+
+class Cluster(Struct, frozen=True):
+    """A connection to a cluster: the four interfaces together, and how to close them."""
+
+    log: Log
+    ownership: Ownership
+    bus: Bus
+    registry: Registry
+    close: Callable[[], Awaitable[None]]
