@@ -24,7 +24,7 @@ from uuid import UUID
 
 from parley.cluster.fold import read_state
 
-from tests.helpers.cluster import RunningCluster
+from tests.helpers.cluster_processes import RunningCluster
 from tests.helpers.gateway import PATIENCE_SECONDS
 from tests.stress.cluster.faults import Report, print_line
 from tests.stress.cluster.history import OK, REFUSED, UNKNOWN, Final, Operation, check

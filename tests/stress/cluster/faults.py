@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.helpers.cluster import RunningCluster
+from tests.helpers.cluster_processes import RunningCluster
 from tests.helpers.gateway import PATIENCE_SECONDS
 from tests.stress.cluster.load import Talker, read_all_lines, start_talkers
 from tests.stress.cluster.log_audit import audit_log

@@ -8,7 +8,7 @@ from parley.cluster.fold import read_state
 from parley.cluster.records import Batch, BatchReader, CommandRecord, EntryRecord, LineRecord, OwnerRecord
 
 from parley.cluster.base import ClusterError
-from tests.helpers.cluster import RunningCluster
+from tests.helpers.cluster_processes import RunningCluster
 
 
 async def audit_log(cluster: RunningCluster, session_id: str) -> list[str]:

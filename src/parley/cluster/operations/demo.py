@@ -87,7 +87,7 @@ class DemoProcess:
 class Demo:
     def __init__(self, folder: Path, server: str, hosts: int = 2, address: str = "127.0.0.1:0") -> None:
         """`server`: the executable of NATS. `address`: where the gateway listens."""
-        self._folder = folder
+        self.folder = folder
         self._token_file = folder / "token"
         name, _, port = address.rpartition(":")
         self.url = f"http://{name}:{port if port != '0' else free_port()}"
@@ -104,7 +104,16 @@ class Demo:
                 f"host-{number}",
                 [
                     *(*parley, "host", "--nats", self.nats_url, "--name", f"host-{number}"),
-                    *("--root", str(root), "--lease-seconds", str(LEASE_SECONDS), "--model", "offline"),
+                    *(
+                        "--root",
+                        str(root),
+                        "--lease-seconds",
+                        str(LEASE_SECONDS),
+                        "--sync",
+                        "always",
+                        "--model",
+                        "offline",
+                    ),
                 ],
                 folder,
             )
