@@ -180,10 +180,10 @@ class Checker:
             host.thaw()
 
     async def _cut(self) -> None:
-        await self._break_link(self.dice.choice(self.cluster.live_hosts()).name, "cut")
+        await self._break_link(self.dice.choice(self.cluster.live_hosts()).base_name, "cut")
 
     async def _silence(self) -> None:
-        await self._break_link(self.dice.choice(self.cluster.live_hosts()).name, "silence")
+        await self._break_link(self.dice.choice(self.cluster.live_hosts()).base_name, "silence")
 
     async def _cut_gateway(self) -> None:
         await self._break_link(f"gateway-{self.dice.randrange(len(self.cluster.gateways))}", "cut")
