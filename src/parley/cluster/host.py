@@ -75,13 +75,7 @@ class Host:
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `stop` is set, then drain."""
-        work = asyncio.gather(
-            self.shards.run(self._events()),
-            keep_up(self.sessions.evict_idle, "unload idle sessions", self.log),
-            keep_up(self.sessions.summaries.write_changed, "write the list of sessions", self.log),
-            keep_up(self.hub.expire_questions, "expire questions", self.log),
-            measure_lag(self.hub.metrics),
-        )
+        work = asyncio.create_task(self._work())
         waiting = asyncio.create_task(stop.wait())
         on_ready()
         try:
@@ -96,6 +90,14 @@ class Host:
             with suppress(asyncio.CancelledError):
                 await work
             await self.close()
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.shards.run(self._events()))
+            group.create_task(keep_up(self.sessions.evict_idle, "unload idle sessions", self.log))
+            group.create_task(keep_up(self.sessions.summaries.write_changed, "list the sessions", self.log))
+            group.create_task(keep_up(self.hub.expire_questions, "expire questions", self.log))
+            group.create_task(measure_lag(self.hub.metrics))
 
     async def close(self) -> None:
         """End at once. What is in the log is what counts."""

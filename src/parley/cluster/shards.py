@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from zlib import crc32
 
@@ -234,8 +234,8 @@ class ShardKeeper:
             self._events.warn(f"cannot load the sessions of shard {shard}: {exc}")
             await self.give_up(shard)
 
-    def _begin(self, work: Awaitable[None]) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[assignment]
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -260,7 +260,7 @@ class ShardKeeper:
         limit = asyncio.Semaphore(MOST_AT_ONCE)
 
         async def leave(shard: int) -> None:
-            while self._events.is_busy(shard) and now() < deadline and shard in self._held:
+            while self._events.is_busy(shard) and now() < deadline and shard in self._held:  # noqa: ASYNC110  # of many turns
                 await asyncio.sleep(0.05)
             async with limit:
                 await self.give_up(shard)
