@@ -141,9 +141,9 @@ class Credit(Struct, frozen=True, tag="credit"):
 
 
 class StreamEnded(Struct, frozen=True, tag="ended"):
-    """Nothing more comes. `reason`: empty, or why the stream ended before its time."""
+    """The host ends a stream before its time, because it gives the session up, for example."""
 
-    reason: str = ""
+    reason: str
 
 
 FromHost = (
@@ -217,6 +217,23 @@ class FrameReceiver:
         self._parts = []
         content: FrameContent = _contents.decode(data)
         return content
+
+
+def is_final(content: FrameContent) -> bool:
+    """Whether nothing more comes from the host."""
+    return isinstance(content, WholeReply | SocketClosed) or (isinstance(content, BodyPart) and not content.has_more)
+
+
+def size_of(content: FrameContent) -> int:
+    """How much of the window a frame of the host takes."""
+    match content:
+        case BodyPart():
+            return len(content.data)
+        case SessionLines():
+            return sum([len(line) for _, line in content.lines])
+        case SocketText():
+            return len(content.data)
+    return 0
 
 
 class LostFrame(Exception):

@@ -4,7 +4,8 @@ uvicorn encodes and writes every message on its own. A session sends the same li
 at once. So our protocol class also takes bytes that are whole frames:
 
     frames = find_line_socket(socket)
-    frames.is_writable                      whether the client keeps up; then `frames.write_now(batch, ...)` sends at once
+    frames.is_writable                      whether the client keeps up
+    frames.write_now(batch, ...)            sends at once, if it does
     await frames.write_lines(lines, ...)    sends when the client has caught up
 
 In a cluster, the client is connected to a gateway elsewhere, and the lines are sent to that (`cluster/bridge/`).
