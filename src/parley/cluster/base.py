@@ -67,7 +67,7 @@ class Log(Protocol):
         """The longest message that `append` takes."""
 
     async def append(self, key: SessionKey, data: bytes, *, expected: int, message_id: str) -> int:
-        """Store a message; returns its sequence when it is durable. `expected`: the sequence of the last one, 0 if none.
+        """Store a message; returns its sequence when it is durable. `expected`: the sequence of the last one, or 0.
 
         A repeated call with the same arguments stores it once and returns the same sequence, also if others were stored
         after it. Raises Fenced if the last one is another, LogDamaged if the log ends before `expected`, ClusterError
@@ -188,7 +188,7 @@ class Registry(Protocol):
     async def get(self, key: str) -> Row | None: ...
 
     async def put(self, key: str, value: bytes, ttl_seconds: float | None = None) -> int:
-        """Set a value; returns its revision. With `ttl_seconds` the row is deleted after that time, at least a second."""
+        """Set a value; returns its revision. `ttl_seconds`: delete it after this time, which is at least a second."""
 
     async def update(self, key: str, value: bytes, revision: int) -> int | None:
         """Set a value if its revision is the given one, 0 if it must not exist; None if it is another."""

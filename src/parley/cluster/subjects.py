@@ -66,6 +66,4 @@ def matches(pattern: str, subject: str) -> bool:
         given, rest = given[: len(wanted)], given[len(wanted) :]
         if not rest:
             return False
-    return len(wanted) == len(given) and all(
-        token in ("*", part) for token, part in zip(wanted, given, strict=True)
-    )
+    return len(wanted) == len(given) and all(token in ("*", part) for token, part in zip(wanted, given, strict=True))

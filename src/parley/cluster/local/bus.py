@@ -8,7 +8,7 @@ import logging
 from contextlib import suppress
 
 from parley.cluster.base import ClusterError, Handler, NoResponders, Request
-from parley.cluster.log_errors import make_too_long
+from parley.cluster.log_checks import make_too_long
 from parley.cluster.subjects import matches
 
 MAX_PAYLOAD_BYTES = 1_000_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from parley.cluster.base import Fenced, SessionKey, Snapshot
+from parley.cluster.base import SessionKey, Snapshot
 from parley.cluster.local.database import LocalDatabase
-from parley.cluster.log_errors import make_gap, make_refusal, make_too_long, make_truncated
+from parley.cluster.log_checks import make_gap, make_refusal, make_reused_id, make_too_long, make_truncated
 
 MAX_MESSAGE_BYTES = 1_000_000
 """About what a NATS server takes by default, so that tests meet the limit here, too."""
@@ -37,7 +37,7 @@ class LocalLog:
             if head != expected:
                 raise make_refusal(self._database.name, key, head, expected)
             if stored is not None:
-                raise Fenced(f"session {key.session} has another message with the id {message_id}")
+                raise make_reused_id(self._database.name, key, message_id)
             cursor = self._database.run(
                 "INSERT INTO messages (tenant, session, previous, message_id, data) VALUES (?, ?, ?, ?, ?)",
                 *(*of(key), expected, message_id, data),

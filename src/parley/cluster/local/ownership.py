@@ -11,9 +11,7 @@ from parley.cluster.local.database import LocalDatabase
 class LocalOwnership:
     """Leases end with the process. Epochs rise over all processes that use the file."""
 
-    def __init__(
-        self, database: LocalDatabase, shards: int, ttl_seconds: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, database: LocalDatabase, shards: int, ttl_seconds: float, clock: Callable[[], float]) -> None:
         self.shards = shards
         self.ttl_seconds = ttl_seconds
         self._database = database

@@ -1,0 +1,211 @@
+"""One connection to NATS, which all four interfaces use.
+
+It reconnects for ever. While there is no connection, calls wait for one, up to their timeout: nothing is buffered that
+could be sent after its caller has given up. Errors name the server, without its password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from parley.cluster.base import ClusterError, NoResponders
+from parley.cluster.log_checks import make_too_long
+from parley.protocol.base import Struct
+from parley.version import how_to_install
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription as NatsSubscription
+
+CONNECT_SECONDS = 10
+RECONNECT_SECONDS = 0.25
+PENDING_MESSAGES = 65_536
+PENDING_BYTES = 64 << 20
+"""What a subscription holds for a slow handler. Further messages are dropped, and the drop is logged."""
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class NatsAddress(Struct, frozen=True, kw_only=True):
+    """Where NATS is, and how to log in."""
+
+    url: str
+    """`nats://HOST:PORT` or `tls://HOST:PORT`; several are separated by commas. May contain `USER:PASSWORD@`."""
+    credentials_file: Path | None = None
+    ca_file: Path | None = None
+
+    @property
+    def servers(self) -> list[str]:
+        return [part.strip() for part in self.url.split(",") if part.strip()]
+
+    def describe(self) -> str:
+        """The hosts and ports, without passwords."""
+        return ", ".join(
+            urlsplit(server if "//" in server else f"//{server}").netloc.rpartition("@")[2] for server in self.servers
+        )
+
+
+class Inbox(Struct, frozen=True):
+    """Where replies arrive."""
+
+    subject: str
+    subscription: NatsSubscription
+
+    async def receive(self, timeout_seconds: float) -> Msg | None:
+        """The next reply; None if there is none in time."""
+        from nats import errors
+
+        try:
+            return await self.subscription.next_msg(timeout_seconds)
+        except errors.Error:
+            return None
+
+
+class NatsConnection:
+    def __init__(self, address: NatsAddress, timeout_seconds: float) -> None:
+        self.timeout_seconds = timeout_seconds
+        """How long a request may take."""
+        self.where = f"NATS at {address.describe()}"
+        self.generation = 0
+        """Rises with every connection: what was seen on an older one may be from another server."""
+        self._address = address
+        self._client: Client
+        self._connected = asyncio.Event()
+        self._last_error = ""
+
+    async def open(self) -> None:
+        """Raises ClusterError."""
+        try:
+            import nats
+        except ModuleNotFoundError:
+            raise ClusterError(f"NATS needs the package nats-py: {how_to_install('scale')}") from None
+        from nats.aio.client import Client
+
+        del nats
+        self._client = Client()
+        ping_seconds = min(2.0, self.timeout_seconds / 2)
+        options = {"user_credentials": str(self._address.credentials_file)} if self._address.credentials_file else {}
+        connecting = self._client.connect(
+            self._address.servers,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_connected,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=RECONNECT_SECONDS,  # type: ignore[arg-type]  # a float will do
+            connect_timeout=ping_seconds,  # type: ignore[arg-type]  # a float will do
+            ping_interval=ping_seconds,  # type: ignore[arg-type]  # a float will do
+            max_outstanding_pings=2,
+            tls=self._make_tls(),
+            **options,  # type: ignore[arg-type]  # only strings
+        )
+        try:
+            await asyncio.wait_for(connecting, CONNECT_SECONDS)
+        except TimeoutError:
+            raise self._make_silent_error() from None
+        except Exception as exc:
+            raise ClusterError(f"{self.where} refuses the connection: {exc or type(exc).__name__}") from None
+        await self._on_connected()
+
+    def _make_tls(self) -> ssl.SSLContext | None:
+        if self._address.ca_file is None:
+            return None
+        return ssl.create_default_context(cafile=self._address.ca_file)
+
+    async def close(self) -> None:
+        with suppress(Exception):
+            await self._client.close()
+
+    @property
+    def max_payload_bytes(self) -> int:
+        return self._client.max_payload
+
+    def new_inbox(self) -> str:
+        return self._client.new_inbox()
+
+    async def request(
+        self,
+        subject: str,
+        data: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Msg:
+        """The first reply. Raises NoResponders, ClusterError."""
+        self._check_length(data)
+        limit_seconds = self.timeout_seconds if timeout_seconds is None else timeout_seconds
+        given = dict(headers) if headers else None
+        return await self._run(
+            lambda: self._client.request(subject, data, timeout=limit_seconds, headers=given), subject, limit_seconds
+        )
+
+    async def publish(self, subject: str, data: bytes, reply: str = "") -> None:
+        """Raises ClusterError."""
+        self._check_length(data)
+        await self._run(lambda: self._client.publish(subject, data, reply), subject)
+
+    async def subscribe(self, subject: str, handle: Callable[[Msg], Awaitable[None]]) -> NatsSubscription:
+        """Returns when the server knows of it. Raises ClusterError."""
+        subscription = await self._subscribe(subject, handle)
+        await self._run(self._client.flush, subject)
+        return subscription
+
+    @asynccontextmanager
+    async def open_inbox(self) -> AsyncIterator[Inbox]:
+        """A subject of our own for as long as the block runs. Raises ClusterError."""
+        subject = self._client.new_inbox()
+        subscription = await self._subscribe(subject, None)
+        try:
+            yield Inbox(subject, subscription)
+        finally:
+            with suppress(Exception):  # the connection may be gone, and the subscription with it
+                await subscription.unsubscribe()
+
+    async def _subscribe(self, subject: str, handle: Callable[[Msg], Awaitable[None]] | None) -> NatsSubscription:
+        return await self._run(
+            lambda: self._client.subscribe(
+                subject, cb=handle, pending_msgs_limit=PENDING_MESSAGES, pending_bytes_limit=PENDING_BYTES
+            ),
+            subject,
+        )
+
+    async def _run(self, work: Callable[[], Awaitable[T]], subject: str, timeout_seconds: float | None = None) -> T:
+        """Wait for a connection, then for `work`. Raises NoResponders, ClusterError."""
+        from nats import errors
+
+        try:
+            async with asyncio.timeout(self.timeout_seconds if timeout_seconds is None else timeout_seconds):
+                await self._connected.wait()
+                return await work()
+        except errors.NoRespondersError:
+            raise NoResponders(f"{self.where}: nobody listens to {subject}") from None
+        except (TimeoutError, errors.TimeoutError):
+            raise self._make_silent_error(subject) from None
+        except errors.Error as exc:
+            raise ClusterError(f"{self.where} failed: {exc or type(exc).__name__}") from None
+
+    def _check_length(self, data: bytes) -> None:
+        if len(data) > self.max_payload_bytes:
+            raise make_too_long(self.where, len(data), self.max_payload_bytes)
+
+    def _make_silent_error(self, subject: str = "") -> ClusterError:
+        if self._connected.is_set():
+            return ClusterError(f"{self.where} does not answer on {subject} within {self.timeout_seconds:g} s")
+        return ClusterError(f"{self.where} does not answer{f': {self._last_error}' if self._last_error else ''}")
+
+    async def _on_connected(self) -> None:
+        self.generation += 1
+        self._connected.set()
+
+    async def _on_disconnected(self) -> None:
+        self._connected.clear()
+
+    async def _on_error(self, error: Exception) -> None:
+        self._last_error = str(error) or type(error).__name__
+        logger.warning("%s: %s", self.where, self._last_error)
