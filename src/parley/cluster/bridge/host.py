@@ -32,8 +32,10 @@ from parley.cluster.bridge.messages import (
     encode,
 )
 from parley.cluster.bridge.peers import Peers, list_sent
-from parley.cluster.host import NEW_SESSION_ID
-from parley.cluster.host_sessions import MOVED, Hosted, Sessions
+from parley.cluster.cluster_hub import NEW_SESSION_ID
+from parley.cluster.cluster_tokens import ClusterTokens
+from parley.cluster.host import Host
+from parley.cluster.host_sessions import MOVED, HostedSession, HostSessions
 from parley.cluster.subjects import all_hosts_subject, host_subject, shard_subject
 from parley.gateway.http.auth import Gate
 from parley.gateway.security.access import Principal
@@ -58,7 +60,7 @@ class HostGate(Gate):
 
 
 class BridgeHost:
-    def __init__(self, bus: Bus, prefix: str, host: str, app: ASGIApp, sessions: Sessions) -> None:
+    def __init__(self, bus: Bus, prefix: str, host: str, app: ASGIApp, sessions: HostSessions) -> None:
         self._bus = bus
         self._prefix = prefix
         self._host = host
@@ -162,7 +164,7 @@ class BridgeHost:
             self._streams.pop(stream.stream, None)
             self._peers.forget(stream)
 
-    async def _serve(self, stream: HostStream, hosted: Hosted | None) -> None:
+    async def _serve(self, stream: HostStream, hosted: HostedSession | None) -> None:
         """Serve a stream until either end closes it, or the session moves."""
         opened = stream.opened
         stream.use(hosted)
@@ -181,7 +183,7 @@ class BridgeHost:
                 await task
             await stream.close()
 
-    async def _serve_socket(self, stream: HostStream, hosted: Hosted | None) -> None:
+    async def _serve_socket(self, stream: HostStream, hosted: HostedSession | None) -> None:
         opened = stream.opened
         if opened.new_session and hosted is not None and hosted.live is not None:
             # An earlier attempt has created the session.
@@ -196,7 +198,7 @@ class BridgeHost:
         await stream.receive_body()
         await self._run_app(stream, stream.send)
 
-    async def _carry_out(self, stream: HostStream, hosted: Hosted) -> None:
+    async def _carry_out(self, stream: HostStream, hosted: HostedSession) -> None:
         """Carry a command out once, however often it is sent, and reply the same each time."""
         command = stream.opened.command
         while (running := self._running.get(command)) is not None:
@@ -238,3 +240,15 @@ def read_shard(subject: str) -> int | None:
     """The shard of a subject of a session; None if it is that of a host."""
     words = subject.split(".")
     return int(words[-3]) if len(words) >= 4 and words[-4] == "cmd" else None
+
+
+async def add_bridge(host: Host, prefix: str) -> ClusterTokens:
+    """Let the gateways of the cluster reach a host. Raises ClusterError."""
+    tokens = ClusterTokens(host.cluster.registry, None)
+    await tokens.start()
+    host.gate = HostGate(tokens)
+    host.hub.find_quotas = tokens.find_quotas
+    bridge = BridgeHost(host.cluster.bus, prefix, host.name, host.app, host.sessions)
+    await bridge.start()
+    host.services.append(bridge)
+    return tokens

@@ -38,7 +38,7 @@ from parley.cluster.bridge.messages import (
     WholeReply,
     size_of,
 )
-from parley.cluster.host_sessions import MOVED, Hosted
+from parley.cluster.host_sessions import MOVED, HostedSession
 from parley.gateway.http.frames import EXTENSION
 from parley.gateway.server_log import WHO
 from parley.gateway.subscriber import Batch, Numbered
@@ -56,7 +56,7 @@ class HostStream:
         self.peer = opened.inbox
         self.shard = shard
         self._bus = bus
-        self._hosted: Hosted | None = None
+        self._hosted: HostedSession | None = None
         self._sender = FrameSender(opened.stream, bus.max_payload_bytes)
         self._receiver = FrameReceiver()
         self._incoming: deque[bytes] = deque()
@@ -92,7 +92,7 @@ class HostStream:
 
     # The life of a stream.
 
-    def use(self, hosted: Hosted | None) -> None:
+    def use(self, hosted: HostedSession | None) -> None:
         """The session is loaded; None if the stream is about all sessions."""
         self._hosted = hosted
         self._pump = asyncio.create_task(self._send_waiting())

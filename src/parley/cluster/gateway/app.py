@@ -23,6 +23,7 @@ from starlette.websockets import WebSocket
 
 from parley.cluster.base import ClusterError, SessionKey
 from parley.cluster.bridge.messages import OpenStream
+from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.gateway.all_hosts import ask_all
 from parley.cluster.gateway.events import make_response, relay_events
 from parley.cluster.gateway.local_routes import LocalRoutes
@@ -30,7 +31,6 @@ from parley.cluster.gateway.merge import CREATE, FORK, LOCAL, RULES, Merge, Merg
 from parley.cluster.gateway.merged_events import relay_merged_events
 from parley.cluster.gateway.router import Router, select_headers, unreachable
 from parley.cluster.gateway.sockets import serve_socket
-from parley.cluster.gateway.tokens import ClusterTokens
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.console.static_files import StaticFiles
 from parley.gateway.http.endpoints import EVENTS, Endpoint

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from parley.cluster.base import ClusterError
+from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.gateway.router import Router
-from parley.cluster.gateway.tokens import ClusterTokens
 from parley.gateway.http.api_types import CreatedToken, ServerStatus, TokenList
 from parley.gateway.http.console.overview import encode_schema
 from parley.gateway.http.replies import json_response, read_as

@@ -9,10 +9,10 @@ from starlette.responses import Response, StreamingResponse
 
 from parley.cluster.base import ClusterError
 from parley.cluster.bridge.messages import BodyPart, OpenStream, WholeReply
+from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.gateway.all_hosts import find_hosts
 from parley.cluster.gateway.events import EventCursor
 from parley.cluster.gateway.router import Router
-from parley.cluster.gateway.tokens import ClusterTokens
 from parley.gateway.http.event_stream import COMMENT_SECONDS
 from parley.gateway.refusal import Refusal
 

@@ -15,9 +15,9 @@ import uvicorn
 
 from parley.cluster.base import Cluster
 from parley.cluster.bridge.gateway import Dialer
+from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.gateway.app import ClusterApp
 from parley.cluster.gateway.router import Router
-from parley.cluster.gateway.tokens import ClusterTokens
 from parley.errors import UsageError
 from parley.gateway.http.auth import Gate
 from parley.gateway.server import (
