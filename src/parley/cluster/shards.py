@@ -102,9 +102,7 @@ def make_plan(seen: Situation, mine: Collection[int]) -> Plan:
 
 
 class ShardKeeper:
-    def __init__(
-        self, ownership: Ownership, registry: Registry, host: str, clock: Callable[[], float] = now
-    ) -> None:
+    def __init__(self, ownership: Ownership, registry: Registry, host: str, clock: Callable[[], float] = now) -> None:
         self.count = ownership.shards
         self.is_draining = False
         self.unreadable: set[int] = set()
