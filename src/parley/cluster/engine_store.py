@@ -133,7 +133,7 @@ class EngineStore:
 
     def newest(self) -> str | None:
         times = {id: found.entries[-1].at for id, found in self.transcripts.items() if found.entries}
-        return max(times, key=lambda id: times[id], default=None)
+        return max(times, key=lambda name: times[name], default=None)
 
     def info(self, session_id: str) -> Info | None:
         found = self.transcripts.get(session_id)

@@ -1,8 +1,8 @@
 """The state of a session: what follows from its records.
 
-    state = await read_state(log, key)     the snapshot and the messages after it
-    state.apply(record)                    one record more
-    state.records()                        the fewest records that lead to the same state
+state = await read_state(log, key)     the snapshot and the messages after it
+state.apply(record)                    one record more
+state.records()                        the fewest records that lead to the same state
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ class Transcript(Struct):
 
 
 class SessionState(Struct):
-    rows: dict[str, dict[str, dict[str, Any]]] = msgspec.field(
-        default_factory=lambda: {table: {} for table in TABLES}
-    )
+    rows: dict[str, dict[str, dict[str, Any]]] = msgspec.field(default_factory=lambda: {table: {} for table in TABLES})
     """By table and key, in the order in which they were inserted."""
     lines: list[LineRecord] = msgspec.field(default_factory=list)
     transcripts: dict[str, Transcript] = msgspec.field(default_factory=dict)

@@ -25,7 +25,7 @@ from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.host_info import HostInfo, host_key
 from parley.cluster.host_sessions import HostSessions, ShardService
 from parley.cluster.records import VERSION, NewerVersion
-from parley.cluster.shards import ShardEvents, ShardKeeper
+from parley.cluster.shards import ShardEvents, ShardKeeper, now
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings
@@ -52,13 +52,15 @@ class HostSettings(Struct, frozen=True, kw_only=True):
 
 
 class Host:
-    def __init__(self, cluster: Cluster, settings: HostSettings, log: ServerLog) -> None:
-        """Raises SessionError."""
+    def __init__(
+        self, cluster: Cluster, settings: HostSettings, log: ServerLog, clock: Callable[[], float] = now
+    ) -> None:
+        """`clock` measures leases. Raises SessionError."""
         self.cluster = cluster
         self.settings = settings
         self.name = settings.name
         self.log = log
-        self.shards = ShardKeeper(cluster.ownership, cluster.registry, settings.name)
+        self.shards = ShardKeeper(cluster.ownership, cluster.registry, settings.name, clock)
         self.sessions = HostSessions(cluster, settings.name, self.shards, settings.hub, log)
         self.sessions.on_newer = self._on_newer
         self.hub = self.sessions.hub
@@ -75,13 +77,7 @@ class Host:
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `stop` is set, then drain."""
-        work = asyncio.gather(
-            self.shards.run(self._events()),
-            keep_up(self.sessions.evict_idle, "unload idle sessions", self.log),
-            keep_up(self.sessions.summaries.write_changed, "write the list of sessions", self.log),
-            keep_up(self.hub.expire_questions, "expire questions", self.log),
-            measure_lag(self.hub.metrics),
-        )
+        work = asyncio.create_task(self._work())
         waiting = asyncio.create_task(stop.wait())
         on_ready()
         try:
@@ -96,6 +92,14 @@ class Host:
             with suppress(asyncio.CancelledError):
                 await work
             await self.close()
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.shards.run(self._events()))
+            group.create_task(keep_up(self.sessions.evict_idle, "unload idle sessions", self.log))
+            group.create_task(keep_up(self.sessions.summaries.write_changed, "list the sessions", self.log))
+            group.create_task(keep_up(self.hub.expire_questions, "expire questions", self.log))
+            group.create_task(measure_lag(self.hub.metrics))
 
     async def close(self) -> None:
         """End at once. What is in the log is what counts."""

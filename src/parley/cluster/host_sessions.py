@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 from uuid import uuid4
@@ -133,9 +133,7 @@ class HostedSession:
 
 
 class HostSessions:
-    def __init__(
-        self, cluster: Cluster, host: str, leases: Leases, settings: HubSettings, log: ServerLog
-    ) -> None:
+    def __init__(self, cluster: Cluster, host: str, leases: Leases, settings: HubSettings, log: ServerLog) -> None:
         """Raises SessionError. The state folder of the settings must be empty."""
         self._cluster = cluster
         self._host = host
@@ -204,8 +202,10 @@ class HostSessions:
             if found is not None and not found.closed.done():
                 return found
 
-    def _begin(self, key: SessionKey, work: object) -> asyncio.Task[HostedSession | None]:
-        task: asyncio.Task[HostedSession | None] = self._loop.create_task(work)  # type: ignore[arg-type]
+    def _begin(
+        self, key: SessionKey, work: Coroutine[None, None, HostedSession | None]
+    ) -> asyncio.Task[HostedSession | None]:
+        task = self._loop.create_task(work)
         self._busy[key] = task
 
         def done(task: asyncio.Task[HostedSession | None]) -> None:
@@ -501,7 +501,7 @@ class CopyTranscripts(dict[str, Transcript]):
         super().__init__(source)
         self.new: dict[str, Transcript] = {}
 
-    def setdefault(self, session: str, default: Transcript) -> Transcript:  # type: ignore[override]
+    def setdefault(self, session: str, default: Transcript) -> Transcript:
         found = super().setdefault(session, default)
         if found is default:
             self.new[session] = found

@@ -168,7 +168,7 @@ def encode_batch(batch: Batch, max_bytes: int) -> list[bytes]:
 
 
 class BatchReader:
-    """Joins the messages of a log to batches. Parts that were never completed were never acknowledged: it drops them."""
+    """Joins messages of a log to batches. Parts of a batch that was never completed were never acknowledged."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -127,4 +127,3 @@ async def list_summaries(registry: Registry) -> list[ClusterSession]:
         with suppress(msgspec.MsgspecError):
             found.append(_decoder.decode(row.value))
     return found
-

@@ -4,9 +4,9 @@
     await writer.wait_committed(position)    in the log
     writer.wait_in_thread(position)          the same for a thread
 
-One message is in flight. While it is, the next batch collects, so many records share a commit. Every message carries the
-sequence of the last one: if another host has written, the write fails and so does everything that waits (Fenced). A
-write whose fate is unknown is repeated under the same id until it is known or the host loses the session.
+One message is in flight. While it is, the next batch collects, so many records share a commit. Every message carries
+the sequence of the last one: if another host has written, the write fails and so does everything that waits (Fenced).
+A write whose fate is unknown is repeated under the same id until it is known or the host loses the session.
 """
 
 from __future__ import annotations
