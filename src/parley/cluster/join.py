@@ -93,5 +93,5 @@ def check_config(found: ClusterConfig, wanted: Wanted) -> None:
     if wanted.lease_seconds not in (None, found.lease_seconds):
         raise ClusterError(
             f"leases of the cluster last {found.lease_seconds:g} seconds, not {wanted.lease_seconds:g}; "
-            "leave --lease-seconds out"
+            "leave --ttl out"
         )

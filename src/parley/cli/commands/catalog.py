@@ -128,17 +128,8 @@ SESSION_NOTE = (
     "SESSION is the id of a session, the start of an id (4 characters or more), a title, or the first prompt of a "
     "session without a title."
 )
-NATS_FLAGS = (
-    Flag(
-        "--nats",
-        "The NATS servers of the cluster: nats://HOST:PORT, several separated by commas. Without it, the variable "
-        "PARLEY_NATS is used, which other users cannot see.",
-        "URL",
-    ),
-    Flag("--nats-credentials", "The credentials file of a NATS user.", "FILE"),
-    Flag("--nats-ca", "The certificates that the certificate of NATS is checked with (PEM).", "FILE"),
-    Flag("--cluster", "The name of the cluster: several can use the same NATS servers (default: parley).", "NAME"),
-)
+OPERATOR_FLAGS = tuple(flag for flag in CLUSTER_FLAGS if flag.key.startswith(("nats", "prefix")))
+"""What an operator needs; the cluster itself knows the rest."""
 WAIT_SECONDS = Flag("--wait-seconds", "How long to wait until it is done (default: 60).", "N")
 UPDATE = Action(
     "Show how Parley was installed and how to upgrade it. Nothing is changed.",
@@ -202,17 +193,17 @@ ROWS: tuple[Command, ...] = (
         actions={
             "status": Action(
                 "Show the hosts, their shards, sessions and turns, and what needs attention. Exit 1 if something does.",
-                flags=(*NATS_FLAGS, JSON),
+                flags=(*OPERATOR_FLAGS, JSON),
             ),
             "drain": Action(
                 "Let a host finish its turns and give its shards to others. It gets none until --cancel.",
                 "HOST",
-                (*NATS_FLAGS, WAIT_SECONDS, Flag("--cancel", "Let the host take shards again.")),
+                (*OPERATOR_FLAGS, WAIT_SECONDS, Flag("--cancel", "Let the host take shards again.")),
             ),
             "move": Action(
                 "Move a shard, or the shard of a session, to a host and keep it there while the host lives.",
                 "SHARD|SESSION HOST",
-                (*NATS_FLAGS, WAIT_SECONDS),
+                (*OPERATOR_FLAGS, WAIT_SECONDS),
             ),
             "demo": Action(
                 "Start a NATS server, hosts and a gateway on this machine, with the offline model. Kill one and watch.",

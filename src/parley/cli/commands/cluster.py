@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.cluster_options import connect
+from parley.cli.commands.cluster_address import read_cluster, require_cluster
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
 from parley.cli.stdio import warn
 from parley.cli.style import format_table
@@ -99,8 +99,11 @@ def move(given: GivenArgs) -> int:
 def run_connected(given: GivenArgs, act: Callable[[Cluster], Awaitable[T]]) -> T:
     """Do something with a connection to the cluster. Raises UsageError or ClusterError."""
 
+    require_cluster("cluster")
+    _, connect = read_cluster(given)
+
     async def run() -> T:
-        cluster = await connect(given)
+        cluster = await connect()
         try:
             return await act(cluster)
         finally:

@@ -34,7 +34,7 @@ def run(given: GivenArgs) -> int:
     name = given.one("name") or f"{socket.gethostname()[:48]}-{uuid4().hex[:6]}"
     if not NAME.fullmatch(name):
         raise InvalidArguments(f"option '--name' needs up to 64 letters, digits, '_', '.' and '-', not {name!r}")
-    prefix, connect = read_cluster(given)  # before the environment is erased
+    prefix, connect = read_cluster(given, is_host=True)  # before the environment is erased
     settings = HostSettings(
         name=name,
         hub=read_hub_settings(given, "host"),
