@@ -18,6 +18,7 @@ import msgspec
 from parley.cluster.base import Cluster
 from parley.cluster.bridge.host import add_bridge
 from parley.cluster.host import Host, HostSettings
+from parley.cluster.operations.metrics_server import MetricsServer
 from parley.gateway.server import prepare, raise_file_limit, watch_signals
 from parley.gateway.server_log import ServerLog
 
@@ -48,9 +49,13 @@ async def serve_host(
         stop = asyncio.Event()
         watch_signals(stop, lambda: None)
         asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+        metrics = MetricsServer(host.render_metrics, lambda: bool(host.shards.owned()))
+        if settings.metrics is not None:
+            await metrics.start(*settings.metrics)
         try:
             await host.run(stop, lambda: log.say(f"host {host.name} is ready", "ready", host=host.name))
         finally:
+            await metrics.close()
             await tokens.close()
     finally:
         await cluster.close()

@@ -323,6 +323,9 @@ ROWS: tuple[Command, ...] = (
                         "rest.",
                         "N",
                     ),
+                    Flag(
+                        "--metrics", "Serve /healthz, /readyz and /metrics on HOST:PORT, without a token.", "HOST:PORT"
+                    ),
                     Flag("--no-wire-log", "Do not keep the lines between sessions and their engines."),
                     LOG_FORMAT,
                 ),

@@ -39,8 +39,21 @@ def run(given: GivenArgs) -> int:
         name=name,
         hub=read_hub_settings(given, "host"),
         drain_seconds=given.number("drain-seconds", 30),
+        metrics=read_metrics_address(given),
     )
     log = ServerLog(warn, is_json=given.one("log-format") == "json")
     if log.is_json:
         logging.getLogger().addHandler(FaultLog(log))
     return run_host(connect, prefix, settings, log)
+
+
+def read_metrics_address(given: GivenArgs) -> tuple[str, int] | None:
+    """Raises UsageError."""
+    from parley.gateway.server import Address
+
+    if not given.has("metrics"):
+        return None
+    address = Address.parse(given.one("metrics"))
+    if address.path:
+        raise InvalidArguments("option '--metrics' needs HOST:PORT")
+    return address.host, address.port

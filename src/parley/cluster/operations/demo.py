@@ -99,25 +99,12 @@ class Demo:
         root.mkdir()
         parley = [sys.executable, "-m", "parley"]
         self.nats = DemoProcess("nats", [server, "--config", str(config)], folder)
+        shared = ["--nats", self.nats_url, "--sync-always", "--ttl", str(LEASE_SECONDS)]
         self.hosts = [
             DemoProcess(
-                f"host-{number}",
-                [
-                    *(*parley, "host", "--nats", self.nats_url, "--name", f"host-{number}"),
-                    *(
-                        "--root",
-                        str(root),
-                        "--lease-seconds",
-                        str(LEASE_SECONDS),
-                        "--sync",
-                        "always",
-                        "--model",
-                        "offline",
-                    ),
-                ],
-                folder,
+                name, [*parley, "host", *shared, "--name", name, "--root", str(root), "--model", "offline"], folder
             )
-            for number in range(1, hosts + 1)
+            for name in (f"host-{number}" for number in range(1, hosts + 1))
         ]
         listen = self.url.removeprefix("http://")
         serve = [*parley, "serve", "--nats", self.nats_url, "--listen", listen, "--token-file", str(self._token_file)]

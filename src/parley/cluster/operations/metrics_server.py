@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from parley.errors import UsageError
+
 HEAD_BYTES = 8192
 HEAD_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
@@ -24,8 +26,11 @@ class MetricsServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. Raises OSError."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_BYTES)
+        """Listen; returns the port. Raises UsageError."""
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_BYTES)
+        except OSError as exc:
+            raise UsageError(f"option '--metrics': cannot listen on {host}:{port}: {exc.strerror}") from None
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
