@@ -179,8 +179,12 @@ class RunningCluster:
             **(fake_clock(clock) if FAKETIME.exists() else {}),
             **(environment or {}),
         }
-        command = [PARLEY, "host", *await self._cluster_flags(name), "--root", str(self.root), "--model", "offline"]
-        host = HostProcess(name, [*command, *options], own)
+        command = [
+            *(PARLEY, "host", *await self._cluster_flags(name), "--shards", str(SHARDS)),
+            *("--ttl", f"{self.lease_seconds:g}", "--replicas", str(self.nats_servers), "--sync-always"),
+            *("--root", str(self.root), "--model", "offline", *options),
+        ]
+        host = HostProcess(name, command, own)
         self.hosts.append(host)
         self._stack.push_async_callback(host.kill)
         await host.start()
@@ -201,10 +205,7 @@ class RunningCluster:
             link = await self._stack.enter_async_context(TcpProxy(self.nats[0].port))
             self.links[name] = link
             urls = [link.url]
-        return [
-            *("--nats", ",".join(urls), "--shards", str(SHARDS), "--ttl", f"{self.lease_seconds:g}"),
-            *("--replicas", str(self.nats_servers), "--sync-always"),
-        ]
+        return ["--nats", ",".join(urls)]
 
     # What is true now.
 

@@ -618,6 +618,7 @@ ROWS: tuple[Command, ...] = (
                     Flag("--config", "Origins, host names and limits (TOML), read again at SIGHUP.", "FILE"),
                     Flag("--ping-seconds", "How often to ping a WebSocket, and to wait (default: 20).", "N"),
                     LOG_FORMAT,
+                    *OPERATOR_FLAGS,
                 ),
                 takes_options=True,
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -18,6 +19,7 @@ from parley.cluster.bridge.gateway import Dialer
 from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.gateway.app import ClusterApp
 from parley.cluster.gateway.router import Router
+from parley.cluster.join import NoCluster
 from parley.errors import UsageError
 from parley.gateway.http.auth import Gate
 from parley.gateway.server import (
@@ -32,6 +34,8 @@ from parley.gateway.server import (
 )
 from parley.gateway.server_log import ServerLog
 
+FIRST_HOST_SECONDS = 60
+FIRST_HOST_POLL_SECONDS = 0.25
 Connect = Callable[[], Awaitable[Cluster]]
 
 
@@ -105,3 +109,33 @@ async def serve_cluster(
     finally:
         listener.close()
         await cluster.close()
+
+
+def run_gateway(connect: Connect, prefix: str, settings: ServerSettings, log: ServerLog) -> int:
+    """Serve until a signal; returns the exit code. Raises UsageError or ClusterError."""
+    import uvloop
+
+    from parley.gateway.server import check_certificate, find_token, raise_file_limit, read_config
+
+    token = find_token(settings, log)
+    read_config(settings.config)
+    check_certificate(settings)
+    raise_file_limit()
+    uvloop.run(serve_cluster(lambda: connect_in_time(connect, log), prefix, settings, token, log))
+    return 0
+
+
+async def connect_in_time(connect: Connect, log: ServerLog) -> Cluster:
+    """Wait for the first host, which configures the cluster. Raises ClusterError."""
+    deadline = time.monotonic() + FIRST_HOST_SECONDS
+    is_reported = False
+    while True:
+        try:
+            return await connect()
+        except NoCluster as exc:
+            if time.monotonic() > deadline:
+                raise
+            if not is_reported:
+                log.say(f"{exc}; waiting", "waiting")
+            is_reported = True
+            await asyncio.sleep(FIRST_HOST_POLL_SECONDS)

@@ -37,7 +37,7 @@ jetstream {{ store_dir: {folder}, sync_interval: always }}
 """
 STORY = (
     ("A turn that takes a minute", "say I begin.\nwait 20\nsay Still here.\nwait 40\nsay Done, wherever I run."),
-    ("A question that waits for you", 'call Bash {"command": "date"}\nshow'),
+    ("A question that waits for you", 'call Bash {"command": "mkdir release"}\nshow'),
     ("A short turn", "say Send me another prompt: I answer from any host."),
 )
 """The sessions that the demo begins with: their titles and prompts."""
