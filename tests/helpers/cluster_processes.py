@@ -146,7 +146,9 @@ class RunningCluster:
         for server in self.nats:
             await asyncio.to_thread(server.wait)
         self.root.mkdir()
-        (self.folder / "token").write_text("a-token-for-the-tests-of-a-cluster")
+        token = self.folder / "token"
+        token.touch(mode=0o600)
+        token.write_text("a-token-for-the-tests-of-a-cluster")
         options = NatsClusterOptions(
             shards=SHARDS,
             ttl_seconds=self.lease_seconds,
@@ -175,6 +177,7 @@ class RunningCluster:
         own = {
             **self._environment,
             "HOME": str(folder),
+            "TMPDIR": str(folder),
             "CLAUDE_CONFIG_DIR": str(folder / "config"),
             **(fake_clock(clock) if FAKETIME.exists() else {}),
             **(environment or {}),

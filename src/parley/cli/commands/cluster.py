@@ -123,7 +123,8 @@ def run_demo(given: GivenArgs) -> int:
     hosts = given.number("hosts", 2)
     if not 1 <= hosts <= 16:
         raise InvalidArguments(f"option '--hosts' must be from 1 to 16, not {hosts}")
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
     try:
         with (
             TemporaryDirectory(prefix="parley-cluster-") as folder,
@@ -138,6 +139,13 @@ def run_demo(given: GivenArgs) -> int:
     except KeyboardInterrupt:
         warn("ending the demo")
     return 0
+
+
+def interrupt(_number: int, _frame: object) -> None:
+    """End the demo. Further signals do not keep it from ending its processes."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def describe_demo(demo: Demo) -> list[str]:
