@@ -98,7 +98,9 @@ class RunningHost:
             hosted.live.answer(SERVER, request_id, msgspec.json.encode({"type": "control_response", "response": reply}))
             await hosted.wait_committed()
 
-    async def wait_for(self, key: SessionKey, matches: Callable[[dict[str, Any]], bool], after: int = 0) -> dict[str, Any]:
+    async def wait_for(
+        self, key: SessionKey, matches: Callable[[dict[str, Any]], bool], after: int = 0
+    ) -> dict[str, Any]:
         """The first line that matches, which is in the log."""
         async with asyncio.timeout(PATIENCE_SECONDS), self.host.sessions.use(key) as hosted:
             async for line in read_lines(hosted, after):
