@@ -7,11 +7,11 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from parley.cluster.base import Cluster, SessionKey
+from parley.cluster.base import Cluster, ClusterError, SessionKey
 from parley.cluster.fold import read_state
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.gateway.security.access import Principal
@@ -110,9 +110,10 @@ class Rig:
         """A line of the log, as soon as there is one."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
-                for line in await self.lines(session):
-                    if matches(line):
-                        return line
+                with suppress(ClusterError):  # NATS is being restarted
+                    for line in await self.lines(session):
+                        if matches(line):
+                            return line
                 await asyncio.sleep(0.02)
 
     async def prompt(self, session: str, text: str) -> str:
@@ -135,7 +136,7 @@ class Rig:
 
     async def wait_owned(self, **counts: int) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while await self.owned() != counts:
+            while await self.owned() != counts:  # noqa: ASYNC110  # of other processes
                 await asyncio.sleep(0.05)
 
 

