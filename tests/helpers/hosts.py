@@ -65,7 +65,7 @@ class RunningHost:
     async def wait_shards(self, count: int) -> None:
         """Wait until it owns so many shards."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while len(self.host.shards.owned()) != count:
+            while len(self.host.shards.owned()) != count:  # noqa: ASYNC110  # nobody tells
                 await asyncio.sleep(0.01)
 
     # What a gateway asks.
@@ -98,7 +98,9 @@ class RunningHost:
             hosted.live.answer(SERVER, request_id, msgspec.json.encode({"type": "control_response", "response": reply}))
             await hosted.wait_committed()
 
-    async def wait_for(self, key: SessionKey, matches: Callable[[dict[str, Any]], bool], after: int = 0) -> dict[str, Any]:
+    async def wait_for(
+        self, key: SessionKey, matches: Callable[[dict[str, Any]], bool], after: int = 0
+    ) -> dict[str, Any]:
         """The first line that matches, which is in the log."""
         async with asyncio.timeout(PATIENCE_SECONDS), self.host.sessions.use(key) as hosted:
             async for line in read_lines(hosted, after):
