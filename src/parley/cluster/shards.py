@@ -23,6 +23,8 @@ MARGIN_SHARE = 0.2
 """The part of the TTL that is kept for stopping."""
 CYCLES = 3
 """How often in a TTL leases are renewed."""
+EAGER_SECONDS = 0.25
+"""How often a host looks while it seems that another one has died."""
 MOST_AT_ONCE = 8
 """How many shards are given up at the same time."""
 
@@ -101,6 +103,11 @@ def make_plan(seen: Situation, mine: Collection[int]) -> Plan:
     return Plan(free[:room], gives, surplus)
 
 
+def has_died(info: HostInfo, leases: Mapping[int, Lease]) -> bool:
+    """Whether all leases of a host have ended. Its row may stay a little longer."""
+    return bool(info.shards) and not any(lease.host == info.name for lease in leases.values())
+
+
 class ShardKeeper:
     def __init__(self, ownership: Ownership, registry: Registry, host: str, clock: Callable[[], float] = now) -> None:
         self.count = ownership.shards
@@ -116,6 +123,11 @@ class ShardKeeper:
         self._events: ShardEvents
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._revisions: dict[int, int] = {}
+        """Those of all leases when this host last looked."""
+        self._looked_at = 0.0
+        self._is_eager = False
+        """Whether another host seems to have died: its shards are free soon."""
 
     # What the sessions ask.
 
@@ -136,17 +148,20 @@ class ShardKeeper:
         """Until it is cancelled."""
         self._events = events
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._repeat(self._renew_all))
-            group.create_task(self._repeat(self._balance))
+            group.create_task(self._repeat(self._renew_all, lambda: self._ttl / CYCLES))
+            group.create_task(self._repeat(self._balance, self._look_seconds))
 
-    async def _repeat(self, act: Callable[[], Awaitable[None]]) -> None:
-        interval = self._ttl / CYCLES
+    def _look_seconds(self) -> float:
+        return min(EAGER_SECONDS, self._ttl / CYCLES) if self._is_eager else self._ttl / CYCLES
+
+    async def _repeat(self, act: Callable[[], Awaitable[None]], seconds: Callable[[], float]) -> None:
         while True:
             started = self._now()
             try:
                 await act()
             except ClusterError as exc:
                 self._events.warn(f"the cluster does not answer: {exc}")
+            interval = seconds()
             await asyncio.sleep(max(interval - (self._now() - started), interval / 10))
 
     async def _renew_all(self) -> None:
@@ -207,15 +222,28 @@ class ShardKeeper:
 
     async def _look(self) -> Situation:
         hosts = await list_hosts(self._registry)
+        leases = await self._ownership.leases()
+        self._watch_others(leases)
         return Situation(
             host=self._host,
-            hosts=hosts,
-            taken=frozenset(await self._ownership.leases()),
+            hosts={name: info for name, info in hosts.items() if name == self._host or not has_died(info, leases)},
+            taken=frozenset(leases),
             moves=await list_moves(self._registry),
             drained=await list_drained(self._registry),
             shards=self.count,
             unreadable=frozenset(self.unreadable),
         )
+
+    def _watch_others(self, leases: Mapping[int, Lease]) -> None:
+        """A lease that was not renewed in the meantime ends soon, and a shard without one is free."""
+        if not self._is_eager and self._now() - self._looked_at < self._ttl / CYCLES / 2:
+            return
+        others = {shard: lease.revision for shard, lease in leases.items() if lease.host != self._host}
+        self._is_eager = len(leases) < self.count or any(
+            self._revisions.get(shard) == revision for shard, revision in others.items()
+        )
+        if not self._is_eager or self._now() - self._looked_at >= self._ttl / CYCLES:
+            self._revisions, self._looked_at = others, self._now()
 
     async def _claim(self, shard: int) -> None:
         if shard in self._held or self.is_draining:
