@@ -1,4 +1,4 @@
-"""A real cluster on loopback: NATS servers, hosts and gateways as processes, which can be killed, frozen and cut off."""
+"""A real cluster on loopback: NATS servers, hosts and gateways as processes that can be killed, frozen and cut off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tests.helpers.tcp_proxy import TcpProxy
 
 POLL_SECONDS = 0.02
 SHARDS = 16
-TENANT = "default"
+TENANT = ""
+"""That of the administrator."""
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 """From the Debian package libfaketime: a clock that can be set for one process."""
 
@@ -99,7 +100,11 @@ class GatewayProcess(Server):
 
 
 class RunningCluster:
-    """All of it. `has_links`: a proxy for each host and gateway, on its way to NATS, by name in `links`."""
+    """All of it.
+
+    `has_links`: a proxy for each host and gateway, on its way to NATS, by name in `links`. `has_clocks`: hosts have clocks
+    that can be set, which is slow.
+    """
 
     def __init__(
         self,
@@ -110,6 +115,7 @@ class RunningCluster:
         nats_servers: int = 1,
         lease_seconds: float = 3,
         has_links: bool = False,
+        has_clocks: bool = False,
         environment: dict[str, str] | None = None,
     ) -> None:
         self.folder = folder
@@ -122,6 +128,7 @@ class RunningCluster:
         self.connection: Cluster
         self._counts = hosts, gateways
         self._has_links = has_links
+        self._has_clocks = has_clocks
         self._environment = {**os.environ, "IS_SANDBOX": "1", **(environment or {})}
         self._stack = AsyncExitStack()
 
@@ -179,7 +186,7 @@ class RunningCluster:
             "HOME": str(folder),
             "TMPDIR": str(folder),
             "CLAUDE_CONFIG_DIR": str(folder / "config"),
-            **(fake_clock(clock) if FAKETIME.exists() else {}),
+            **(fake_clock(clock) if self._has_clocks and FAKETIME.exists() else {}),
             **(environment or {}),
         }
         command = [

@@ -15,7 +15,6 @@ import json
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
@@ -23,7 +22,6 @@ from typing import Any
 from uuid import UUID
 
 from parley.cluster.fold import read_state
-
 from tests.helpers.cluster_processes import RunningCluster
 from tests.helpers.gateway import PATIENCE_SECONDS
 from tests.stress.cluster.faults import Report, print_line
@@ -203,23 +201,21 @@ class Checker:
 
     async def _read_final(self) -> Final:
         """Let every session come to rest, then read all of it."""
-        gateway = self.cluster.gateways[0]
         final = Final({}, {}, {}, {})
-        lines, titles, results, prompts = {}, {}, {}, {}
         for session in sorted({one.session for one in self.history if one.session}):
             status, _ = await self._settle(session)
             if status == 404:
                 continue
-            found = await read_all_lines(gateway, session)
-            lines[session] = [line for _, line in found]
-            results[session] = [uuid for _, line in found for uuid in result_uuids(line)]
-            prompts[session] = [uuid for _, line in found if (uuid := prompt_uuid(line))]
+            found = await read_all_lines(self.cluster, session)
+            final.lines[session] = [line for _, line in found]
+            final.results[session] = [uuid for _, line in found for uuid in result_uuids(line)]
+            final.prompts[session] = [uuid for _, line in found if (uuid := prompt_uuid(line))]
             state = await read_state(self.cluster.connection.log, self.cluster.key(session))
             labels = [one.label.title or "" for one in state.transcripts.values() if one.label is not None]
-            titles[session] = labels[-1] if labels else ""
+            final.titles[session] = labels[-1] if labels else ""
             self.report.problems += await audit_log(self.cluster, session)
-        ran = Counter(self.witness.read_text().split() if self.witness.exists() else ())
-        return Final(lines, titles, results, prompts, ran) if lines or not self.history else final
+        final.ran.update(self.witness.read_text().split() if self.witness.exists() else ())
+        return final
 
     async def _settle(self, session: str) -> tuple[int, Any]:
         """Answer what a session asks until it is idle."""
@@ -255,6 +251,7 @@ async def start_and_check(folder: Path, plan: argparse.Namespace) -> Report:
         nats_servers=plan.nats_servers,
         lease_seconds=plan.lease_seconds,
         has_links=True,
+        has_clocks="clock" in plan.faults,
     ) as cluster:
         return await Checker(cluster, plan).run()
 

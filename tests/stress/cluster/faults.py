@@ -108,7 +108,7 @@ class Run:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(*self._talking)
         for talker in self.talkers:
-            final = await read_all_lines(self.cluster.gateways[0], talker.session_id)
+            final = await read_all_lines(self.cluster, talker.session_id)
             self.report.problems += talker.problems(final)
             self.report.problems += await audit_log(self.cluster, talker.session_id)
             self.report.count("prompts", len(talker.prompts))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
@@ -33,12 +33,12 @@ class Operation:
 class Final:
     """What is there at the end."""
 
-    lines: Mapping[str, Sequence[str]]
+    lines: dict[str, Sequence[str]]
     """The lines of each session that still exists."""
-    titles: Mapping[str, str]
-    results: Mapping[str, Sequence[str]]
+    titles: dict[str, str]
+    results: dict[str, Sequence[str]]
     """The ids of the prompts of each result line, by session."""
-    prompts: Mapping[str, Sequence[str]]
+    prompts: dict[str, Sequence[str]]
     """The ids of the prompts in the order in which the engine took them, by session."""
     ran: Counter[str] = field(default_factory=Counter)
     """How often the command of a prompt ran."""

@@ -16,6 +16,8 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from parley.cluster.fold import read_state
+from tests.helpers.cluster_processes import RunningCluster
 from tests.helpers.gateway import PATIENCE_SECONDS, Server, Viewer
 
 RETRY_SECONDS = 0.05
@@ -70,11 +72,14 @@ class Talker:
         status, answer = await self.request("POST", f"/sessions/{self.session_id}/prompts", body)
         assert status == 202, (status, answer)
         prompt.is_acknowledged = True
-        while uuid not in finished(self.viewer):
+        while True:
+            seen = len(self.viewer.lines)
+            if uuid in finished(self.viewer):
+                return
             if prompt.kind == "question" and (found := self.open_question()):
                 prompt.question = found
                 await self._answer(found)
-            await self.wait_for_lines()
+            await self._wait_for_lines(seen, prompt)
 
     def _compose(self, prompt: Prompt) -> str:
         words = " ".join(self.dice.choice(["alpha", "beta", "gamma"]) for _ in range(self.dice.randint(1, 30)))
@@ -121,10 +126,14 @@ class Talker:
                     return status, answer
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def wait_for_lines(self) -> None:
-        seen = len(self.viewer.lines)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await self.viewer.wait_for(lambda: len(self.viewer.lines) > seen, None)
+    async def _wait_for_lines(self, seen: int, prompt: Prompt) -> None:
+        try:
+            await self.viewer.wait_for(lambda: len(self.viewer.lines) > seen)
+        except TimeoutError:
+            _, info = await self.request("GET", f"/sessions/{self.session_id}")
+            last = self.viewer.lines[-1:]
+            text = f"the {prompt.kind} {prompt.uuid} of {self.session_id} does not end; last line: {last}; now: {info}"
+            raise AssertionError(text) from None
 
     def problems(self, final: list[tuple[int, str]]) -> list[str]:
         """What was promised and does not hold. `final`: the lines of the session, read again at the end."""
@@ -167,13 +176,13 @@ async def start_talkers(gateways: list[Server], count: int, folder: Path, dice: 
     return made
 
 
-async def read_all_lines(gateway: Server, session_id: str) -> list[tuple[int, str]]:
-    """The lines of a session from the first to the last one there is now."""
-    info = await gateway.get(f"/sessions/{session_id}")
-    viewer = Viewer(gateway, session_id)
+async def read_all_lines(cluster: RunningCluster, session_id: str) -> list[tuple[int, str]]:
+    """The lines of a session from the first to the last one that is in its log now."""
+    state = await read_state(cluster.connection.log, cluster.key(session_id))
+    viewer = Viewer(cluster.gateways[0], session_id)
     reading = asyncio.create_task(viewer.run())
     try:
-        await viewer.wait_for(lambda: viewer.last >= int(info["last_line"] or 0))
+        await viewer.wait_for(lambda: viewer.last >= len(state.lines))
         return viewer.lines
     finally:
         reading.cancel()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from parley.cluster.base import ClusterError
 from parley.cluster.fold import read_state
 from parley.cluster.records import Batch, BatchReader, CommandRecord, EntryRecord, LineRecord, OwnerRecord
-
-from parley.cluster.base import ClusterError
 from tests.helpers.cluster_processes import RunningCluster
 
 
