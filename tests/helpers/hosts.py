@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from parley.cluster.base import Cluster, ClusterError, SessionKey
+from parley.cluster.base import Cluster, ClusterError, Lease, Ownership, SessionKey
 from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.fold import read_state
 from parley.cluster.host import Host, HostSettings
@@ -22,6 +22,35 @@ from parley.gateway.server_log import ServerLog
 from parley.gateway.session_options import SessionOptions, SessionRequest
 
 PATIENCE_SECONDS = 30
+
+
+class CutOwnership:
+    """Leases that a host cannot reach any more, once it is cut off."""
+
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
+        self.ttl_seconds, self.shards = ownership.ttl_seconds, ownership.shards
+        self.is_cut = False
+
+    def _check(self) -> None:
+        if self.is_cut:
+            raise ClusterError("the leases do not answer")
+
+    async def acquire(self, shard: int, host: str) -> Lease | None:
+        self._check()
+        return await self._ownership.acquire(shard, host)
+
+    async def renew(self, lease: Lease) -> Lease:
+        self._check()
+        return await self._ownership.renew(lease)
+
+    async def release(self, lease: Lease) -> None:
+        self._check()
+        await self._ownership.release(lease)
+
+    async def leases(self) -> dict[int, Lease]:
+        self._check()
+        return await self._ownership.leases()
 
 
 class RunningHost:
