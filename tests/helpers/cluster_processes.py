@@ -7,6 +7,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +19,7 @@ from tests.helpers.nats import NatsServer
 from tests.helpers.tcp_proxy import TcpProxy
 
 POLL_SECONDS = 0.02
+REQUESTS_AT_ONCE = 100
 SHARDS = 16
 TENANT = ""
 """That of the administrator."""
@@ -36,6 +38,7 @@ class HostProcess:
         self._command = command
         self._environment = environment
         self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
         self.is_frozen = False
 
     @property
@@ -86,7 +89,8 @@ class HostProcess:
         self.thaw()
         async with asyncio.timeout(PATIENCE_SECONDS):
             code = await self._process.wait()
-            await self._reader
+            if self._reader is not None:
+                await self._reader
         return code
 
 
@@ -102,8 +106,8 @@ class GatewayProcess(Server):
 class RunningCluster:
     """All of it.
 
-    `has_links`: a proxy for each host and gateway, on its way to NATS, by name in `links`. `has_clocks`: hosts have clocks
-    that can be set, which is slow.
+    `has_links`: a proxy for each host and gateway, on its way to NATS, by name in `links`. `has_clocks`: hosts have
+    clocks that can be set, which is slow.
     """
 
     def __init__(
@@ -133,6 +137,8 @@ class RunningCluster:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        # Each request of a test waits in a thread, some of them for a new owner.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(REQUESTS_AT_ONCE))
         try:
             await self._start()
         except BaseException:

@@ -21,9 +21,9 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from parley.cluster.engine_store import find_title
 from parley.cluster.fold import read_state
 from tests.helpers.cluster_processes import RunningCluster
-from tests.helpers.gateway import PATIENCE_SECONDS
 from tests.stress.cluster.faults import Report, print_line
 from tests.stress.cluster.history import OK, REFUSED, UNKNOWN, Final, Operation, check
 from tests.stress.cluster.load import read_all_lines, result_uuids
@@ -32,6 +32,7 @@ from tests.stress.cluster.log_audit import audit_log
 WEIGHTS = {"prompt": 40, "read": 25, "rename": 10, "answer": 10, "interrupt": 5, "create": 6, "delete": 4}
 MOST_SESSIONS = 24
 LEAST_SESSIONS = 4
+SETTLE_SECONDS = 20
 ALLOWED = {"behavior": "allow"}
 
 
@@ -203,34 +204,41 @@ class Checker:
         """Let every session come to rest, then read all of it."""
         final = Final({}, {}, {}, {})
         for session in sorted({one.session for one in self.history if one.session}):
-            status, _ = await self._settle(session)
-            if status == 404:
+            if not await self._settle(session):
                 continue
             found = await read_all_lines(self.cluster, session)
             final.lines[session] = [line for _, line in found]
             final.results[session] = [uuid for _, line in found for uuid in result_uuids(line)]
             final.prompts[session] = [uuid for _, line in found if (uuid := prompt_uuid(line))]
             state = await read_state(self.cluster.connection.log, self.cluster.key(session))
-            labels = [one.label.title or "" for one in state.transcripts.values() if one.label is not None]
-            final.titles[session] = labels[-1] if labels else ""
+            titles = [title for one in state.transcripts.values() if (title := find_title(one))]
+            final.titles[session] = titles[-1] if titles else ""
             self.report.problems += await audit_log(self.cluster, session)
         final.ran.update(self.witness.read_text().split() if self.witness.exists() else ())
         return final
 
-    async def _settle(self, session: str) -> tuple[int, Any]:
-        """Answer what a session asks until it is idle."""
-        gateway = self.cluster.gateways[0]
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                status, info = await gateway.request("GET", f"/sessions/{session}")
-                if status == 404 or (status == 200 and info["state"] in ("idle", "failed")):
-                    return status, info
-                if status == 200 and info["open_questions"]:
-                    _, found = await gateway.request("GET", f"/questions?session={session}")
-                    for question in found["questions"]:
-                        path = f"/questions/{session}/{question['request_id']}/answer"
-                        await gateway.request("POST", path, ALLOWED)
-                await asyncio.sleep(0.1)
+    async def _settle(self, session: str) -> bool:
+        """Answer what a session asks until its acknowledged prompts have ended; False if it does not exist."""
+        gateway, deadline = self.cluster.gateways[0], time.monotonic() + SETTLE_SECONDS
+        sent = {
+            one.value for one in self.history if one.session == session and one.kind == "prompt" and one.outcome == OK
+        }
+        while True:
+            status, info = await gateway.request("GET", f"/sessions/{session}")
+            if status == 404:
+                return False
+            if status == 200 and info["open_questions"]:
+                _, found = await gateway.request("GET", f"/questions?session={session}")
+                for question in found["questions"]:
+                    await gateway.request("POST", f"/questions/{session}/{question['request_id']}/answer", ALLOWED)
+            state = await read_state(self.cluster.connection.log, self.cluster.key(session))
+            ended = {uuid for line in state.lines for uuid in result_uuids(line.data.decode())}
+            if status == 200 and info["state"] in ("idle", "failed") and (sent <= ended or time.monotonic() > deadline):
+                return True
+            if time.monotonic() > deadline + SETTLE_SECONDS:
+                self.report.problems.append(f"session {session} does not come to rest: {status} {info}")
+                return True
+            await asyncio.sleep(0.1)
 
 
 def prompt_uuid(line: str) -> str:
