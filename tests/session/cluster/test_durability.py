@@ -46,7 +46,7 @@ async def test_the_monitoring_port_says_whether_every_message_is_synced(tmp_path
         with pytest.raises(ClusterError, match=rf"NATS at {lazy.monitor} does not have `sync_interval: always`, and"):
             await open_nats(address, NatsClusterOptions(durability=DurabilityOptions(monitors=[lazy.monitor])))
         stated = DurabilityOptions(monitors=[lazy.monitor], states_sync_always=True)
-        with pytest.raises(ClusterError, match=r"`--sync always` was given, but"):
+        with pytest.raises(ClusterError, match=r"`--sync-always` was given, but"):
             await open_nats(address, NatsClusterOptions(durability=stated))
         accepted = DurabilityOptions(monitors=[lazy.monitor], accept_loss=True)
         await (await open_nats(address, NatsClusterOptions(durability=accepted))).close()

@@ -249,6 +249,9 @@ async def test_a_deleted_session_has_nothing_and_can_begin_again(log_place: Clus
         assert neighbour in keys
         with pytest.raises(LogDamaged):
             await cluster.log.append(key, b"three", expected=head, message_id="late")
+        with pytest.raises(LogDamaged):
+            await cluster.log.save_snapshot(key, Snapshot(head, b"late"))
+        assert await cluster.log.load_snapshot(key) is None
         (again,) = await append_all(cluster.log, key, b"new")
         assert again > head
 

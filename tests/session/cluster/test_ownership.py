@@ -93,6 +93,17 @@ async def test_a_released_shard_is_free_at_once(place: ClusterPlace) -> None:
         assert await eventually(ownership.leases) == {1: taken}
 
 
+async def test_a_shard_is_released_also_while_it_is_renewed(place: ClusterPlace) -> None:
+    async with place.open() as cluster:
+        for shard in range(8):
+            lease = await acquire(cluster.ownership, shard, "a")
+            renewals = [asyncio.create_task(cluster.ownership.renew(lease)) for _ in range(3)]
+            await cluster.ownership.release(lease)
+            results = await asyncio.gather(*renewals, return_exceptions=True)
+            assert [one for one in results if not isinstance(one, Lease | LeaseLost)] == []
+            await acquire(cluster.ownership, shard, "b")
+
+
 async def test_a_host_takes_its_own_shard_again_with_a_new_lease(place: ClusterPlace) -> None:
     async with place.open() as cluster:
         first = await acquire(cluster.ownership, 1, "a")

@@ -216,5 +216,8 @@ class NatsConnection:
         self._connected.clear()
 
     async def _on_error(self, error: Exception) -> None:
-        self._last_error = str(error) or type(error).__name__
-        logger.warning("%s: %s", self.where, self._last_error)
+        text = str(error) or type(error).__name__
+        # Every attempt to connect fails in the same way.
+        if text != self._last_error or self._connected.is_set():
+            logger.warning("%s: %s", self.where, text)
+        self._last_error = text

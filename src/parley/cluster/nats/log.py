@@ -116,6 +116,9 @@ class NatsLog:
 
     async def save_snapshot(self, key: SessionKey, snapshot: Snapshot) -> None:
         tokens = session_tokens(key, self._shards)
+        if (head := await self.head(key)) < snapshot.sequence:
+            await self._require_quorum()
+            raise make_truncated(self._where, key, head, snapshot.sequence)
         if await self._snapshots.save(tokens, snapshot):
             # Up to, but not including, the last one that the snapshot contains.
             await self._purge(self._subject_of(key), seq=snapshot.sequence)
