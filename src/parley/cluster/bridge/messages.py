@@ -115,6 +115,8 @@ class ClientMessage(Struct, frozen=True, tag="message"):
     """A message of the client of a WebSocket."""
 
     data: bytes
+    is_repeated: bool = False
+    """Whether an earlier owner may have handled it."""
 
 
 class Taken(Struct, frozen=True, tag="taken"):

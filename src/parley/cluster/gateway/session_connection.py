@@ -121,15 +121,15 @@ class SessionConnection:
         async with self._lock:
             messages, withdrawn = self._state.start_again(is_first=not self._is_attached)
             for message in messages:
-                await self._send(stream, message)
+                await self._send(stream, message, is_repeated=self._is_attached)
             self._stream = stream
             self._room.set()
         if withdrawn:
             await self._deliver(withdrawn)
 
-    async def _send(self, stream: GatewayStream, data: bytes) -> None:
+    async def _send(self, stream: GatewayStream, data: bytes, *, is_repeated: bool = False) -> None:
         try:
-            await stream.send(ClientMessage(data))
+            await stream.send(ClientMessage(data, is_repeated))
         except ClusterError as exc:
             stream.lose(str(exc))
 

@@ -19,6 +19,7 @@ from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 from parley.gateway.subscriber import Numbered
 
+CLOSE_SECONDS = 1.0
 Register = Callable[[Principal, asyncio.Task[None]], AbstractContextManager[None]]
 """Keeps a connection in the list of those that end when their token is revoked."""
 
@@ -91,5 +92,7 @@ async def relay(socket: WebSocket, router: Router, target: Target) -> None:
 
 
 async def close(socket: WebSocket, closed: SocketClosed) -> None:
-    with suppress(RuntimeError, WebSocketDisconnect, ClientDisconnected):
-        await socket.close(closed.code, closed.reason)
+    """A client that does not read is left alone."""
+    with suppress(RuntimeError, WebSocketDisconnect, ClientDisconnected, TimeoutError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await socket.close(closed.code, closed.reason)
