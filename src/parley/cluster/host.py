@@ -25,7 +25,7 @@ from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.host_info import HostInfo, host_key
 from parley.cluster.host_sessions import HostSessions, ShardService
 from parley.cluster.records import VERSION, NewerVersion
-from parley.cluster.shards import ShardEvents, ShardKeeper
+from parley.cluster.shards import ShardEvents, ShardKeeper, now
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings
@@ -52,13 +52,15 @@ class HostSettings(Struct, frozen=True, kw_only=True):
 
 
 class Host:
-    def __init__(self, cluster: Cluster, settings: HostSettings, log: ServerLog) -> None:
-        """Raises SessionError."""
+    def __init__(
+        self, cluster: Cluster, settings: HostSettings, log: ServerLog, clock: Callable[[], float] = now
+    ) -> None:
+        """`clock` measures leases. Raises SessionError."""
         self.cluster = cluster
         self.settings = settings
         self.name = settings.name
         self.log = log
-        self.shards = ShardKeeper(cluster.ownership, cluster.registry, settings.name)
+        self.shards = ShardKeeper(cluster.ownership, cluster.registry, settings.name, clock)
         self.sessions = HostSessions(cluster, settings.name, self.shards, settings.hub, log)
         self.sessions.on_newer = self._on_newer
         self.hub = self.sessions.hub

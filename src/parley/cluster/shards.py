@@ -102,7 +102,7 @@ def make_plan(seen: Situation, mine: Collection[int]) -> Plan:
 
 
 class ShardKeeper:
-    def __init__(self, ownership: Ownership, registry: Registry, host: str) -> None:
+    def __init__(self, ownership: Ownership, registry: Registry, host: str, clock: Callable[[], float] = now) -> None:
         self.count = ownership.shards
         self.is_draining = False
         self.unreadable: set[int] = set()
@@ -110,6 +110,7 @@ class ShardKeeper:
         self._ownership = ownership
         self._registry = registry
         self._host = host
+        self._now = clock
         self._ttl = ownership.ttl_seconds
         self._held: dict[int, Held] = {}
         self._events: ShardEvents
@@ -124,7 +125,7 @@ class ShardKeeper:
 
     def may_act(self, shard: int) -> bool:
         held = self._held.get(shard)
-        return held is not None and now() < held.ends_at
+        return held is not None and self._now() < held.ends_at
 
     def owned(self) -> list[int]:
         return sorted(shard for shard, held in self._held.items() if not held.is_leaving)
@@ -141,19 +142,19 @@ class ShardKeeper:
     async def _repeat(self, act: Callable[[], Awaitable[None]]) -> None:
         interval = self._ttl / CYCLES
         while True:
-            started = now()
+            started = self._now()
             try:
                 await act()
             except ClusterError as exc:
                 self._events.warn(f"the cluster does not answer: {exc}")
-            await asyncio.sleep(max(interval - (now() - started), interval / 10))
+            await asyncio.sleep(max(interval - (self._now() - started), interval / 10))
 
     async def _renew_all(self) -> None:
         await asyncio.gather(*(self._renew(shard) for shard in list(self._held)))
 
     async def _renew(self, shard: int) -> None:
         held = self._held[shard]
-        started = now()
+        started = self._now()
         try:
             async with asyncio.timeout(self._ttl / CYCLES):
                 lease = await self._ownership.renew(held.lease)
@@ -163,7 +164,7 @@ class ShardKeeper:
             pass  # it may still be ours: until its time is over
         else:
             held.lease = lease
-            if now() < held.ends_at:  # once stopped, it stays so: its sessions are gone
+            if self._now() < held.ends_at:  # once stopped, it stays so: its sessions are gone
                 held.ends_at = self._end_of(started)
             self._watch()
 
@@ -176,11 +177,11 @@ class ShardKeeper:
             self._timer.cancel()
         ends = min((held.ends_at for held in self._held.values()), default=None)
         if ends is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, ends - now()), self._expire)
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, ends - self._now()), self._expire)
 
     def _expire(self) -> None:
         for shard, held in list(self._held.items()):
-            if now() >= held.ends_at:
+            if self._now() >= held.ends_at:
                 self._lose(shard, held)
         self._watch()
 
@@ -219,7 +220,7 @@ class ShardKeeper:
     async def _claim(self, shard: int) -> None:
         if shard in self._held or self.is_draining:
             return
-        started = now()
+        started = self._now()
         lease = await self._ownership.acquire(shard, self._host)
         if lease is None:
             return
@@ -256,11 +257,11 @@ class ShardKeeper:
         self.is_draining = True
         with suppress(ClusterError):
             await self._events.announce()
-        deadline = now() + seconds
+        deadline = self._now() + seconds
         limit = asyncio.Semaphore(MOST_AT_ONCE)
 
         async def leave(shard: int) -> None:
-            while self._events.is_busy(shard) and now() < deadline and shard in self._held:  # noqa: ASYNC110  # of many turns
+            while self._events.is_busy(shard) and self._now() < deadline and shard in self._held:  # noqa: ASYNC110  # of many turns
                 await asyncio.sleep(0.05)
             async with limit:
                 await self.give_up(shard)

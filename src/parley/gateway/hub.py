@@ -48,6 +48,7 @@ from parley.stores.base import Entry, Store
 STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
 """Files can be rewound unless the environment of the server says otherwise."""
+CONTINUES = "CLAUDE_CODE_RESUME_INTERRUPTED_TURN"
 PARTIAL = "--include-partial-messages"
 ASKS_CLIENTS = ("--permission-prompt-tool", "stdio", PARTIAL)
 SERVER = Principal.administrator("server")
@@ -392,7 +393,12 @@ class SessionHub:
         start = EngineStart(
             argv=self._argv(row),
             cwd=row["cwd"],
-            environment={CHECKPOINTS: "1", **self.settings.environment, STATE_EVENTS: "1"},
+            environment={
+                CHECKPOINTS: "1",
+                **self.settings.environment,
+                STATE_EVENTS: "1",
+                **({CONTINUES: "1"} if self.continues_turns else {}),
+            },
             on_lines=live.on_lines if wire is None else record_output(wire, live.on_lines),
             on_end=live.on_end,
             store=self.engine_store(live.id),
