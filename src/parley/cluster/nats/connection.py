@@ -21,11 +21,11 @@ from parley.protocol.base import Struct
 from parley.version import how_to_install
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription as NatsSubscription
 
-CONNECT_SECONDS = 10
+    from parley.cluster.nats.client import AbortingClient
+
 RECONNECT_SECONDS = 0.25
 PENDING_MESSAGES = 65_536
 PENDING_BYTES = 64 << 20
@@ -41,6 +41,8 @@ class NatsAddress(Struct, frozen=True, kw_only=True):
     """`nats://HOST:PORT` or `tls://HOST:PORT`; several are separated by commas. May contain `USER:PASSWORD@`."""
     credentials_file: Path | None = None
     ca_file: Path | None = None
+    connect_seconds: float = 10
+    """How long to try at the start. Later connections are tried for ever."""
 
     @property
     def servers(self) -> list[str]:
@@ -77,20 +79,18 @@ class NatsConnection:
         self.generation = 0
         """Rises with every connection: what was seen on an older one may be from another server."""
         self._address = address
-        self._client: Client
+        self._client: AbortingClient
         self._connected = asyncio.Event()
         self._last_error = ""
 
     async def open(self) -> None:
         """Raises ClusterError."""
         try:
-            import nats
+            from parley.cluster.nats.client import AbortingClient
         except ModuleNotFoundError:
             raise ClusterError(f"NATS needs the package nats-py: {how_to_install('scale')}") from None
-        from nats.aio.client import Client
 
-        del nats
-        self._client = Client()
+        self._client = AbortingClient()
         ping_seconds = min(2.0, self.timeout_seconds / 2)
         options = {"user_credentials": str(self._address.credentials_file)} if self._address.credentials_file else {}
         connecting = self._client.connect(
@@ -107,7 +107,7 @@ class NatsConnection:
             **options,  # type: ignore[arg-type]  # only strings
         )
         try:
-            await asyncio.wait_for(connecting, CONNECT_SECONDS)
+            await asyncio.wait_for(connecting, self._address.connect_seconds)
         except TimeoutError:
             raise self._make_silent_error() from None
         except Exception as exc:
@@ -120,8 +120,11 @@ class NatsConnection:
         return ssl.create_default_context(cafile=self._address.ca_file)
 
     async def close(self) -> None:
+        if not self._client.is_connected:
+            self._client.abort()
         with suppress(Exception):
-            await self._client.close()
+            await asyncio.wait_for(self._client.close(), self.timeout_seconds)
+        self._client.abort()
 
     @property
     def max_payload_bytes(self) -> int:
@@ -180,9 +183,15 @@ class NatsConnection:
         from nats import errors
 
         try:
-            async with asyncio.timeout(self.timeout_seconds if timeout_seconds is None else timeout_seconds):
+            async with asyncio.timeout(self.timeout_seconds if timeout_seconds is None else timeout_seconds) as limit:
+                if not self._client.is_connected:
+                    self._connected.clear()
                 await self._connected.wait()
-                return await work()
+                result = await work()
+            # The client swallows the cancellation while it waits for a server that reads nothing.
+            if limit.expired():
+                raise self._make_silent_error(subject)
+            return result
         except errors.NoRespondersError:
             raise NoResponders(f"{self.where}: nobody listens to {subject}") from None
         except (TimeoutError, errors.TimeoutError):
@@ -207,5 +216,8 @@ class NatsConnection:
         self._connected.clear()
 
     async def _on_error(self, error: Exception) -> None:
-        self._last_error = str(error) or type(error).__name__
-        logger.warning("%s: %s", self.where, self._last_error)
+        text = str(error) or type(error).__name__
+        # Every attempt to connect fails in the same way.
+        if text != self._last_error or self._connected.is_set():
+            logger.warning("%s: %s", self.where, text)
+        self._last_error = text

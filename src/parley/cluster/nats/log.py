@@ -60,7 +60,8 @@ class NatsLog:
                 raise
             return await self._find_stored(key, headers, data, expected)
         if ack.duplicate:
-            return await self._find_stored(key, headers, data, expected)
+            stored = await self._stream.get(self._name, ack.seq)
+            return self._check_stored(key, stored, headers, data)
         self._guard.require_newer(ack.seq, highest)
         return ack.seq
 
@@ -69,16 +70,20 @@ class NatsLog:
         subject = self._subject_of(key)
         following = await self._stream.get_next(self._name, subject, expected)
         if following is not None and following.headers.get(MESSAGE_ID) == headers[MESSAGE_ID]:
-            if following.data != data or following.headers.get(PREVIOUS) != headers[PREVIOUS]:
-                raise make_reused_id(self._where, key, headers[MESSAGE_ID])
-            self._guard.see(following.sequence)
-            return following.sequence
+            return self._check_stored(key, following, headers, data)
         head = await self._get_head(key)
         if head == expected:
             raise ClusterError(f"{self._where}: another write to session {key.session} has not finished")
         if head < expected:
             await self._require_quorum()
         raise make_refusal(self._where, key, head, expected)
+
+    def _check_stored(self, key: SessionKey, stored: Stored | None, headers: dict[str, str], data: bytes) -> int:
+        """The sequence of a message that has our id. Raises Fenced if it is not ours."""
+        if stored is None or (stored.data, stored.headers.get(PREVIOUS)) != (data, headers[PREVIOUS]):
+            raise make_reused_id(self._where, key, headers[MESSAGE_ID])
+        self._guard.see(stored.sequence)
+        return stored.sequence
 
     async def read(self, key: SessionKey, after: int = 0) -> AsyncIterator[tuple[int, bytes]]:
         await self._check_stream()
@@ -111,6 +116,9 @@ class NatsLog:
 
     async def save_snapshot(self, key: SessionKey, snapshot: Snapshot) -> None:
         tokens = session_tokens(key, self._shards)
+        if (head := await self.head(key)) < snapshot.sequence:
+            await self._require_quorum()
+            raise make_truncated(self._where, key, head, snapshot.sequence)
         if await self._snapshots.save(tokens, snapshot):
             # Up to, but not including, the last one that the snapshot contains.
             await self._purge(self._subject_of(key), seq=snapshot.sequence)
