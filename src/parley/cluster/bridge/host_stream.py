@@ -18,6 +18,8 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from parley.cluster.base import Bus, ClusterError
 from parley.cluster.bridge.messages import (
+    ANSWER,
+    LIVE,
     WINDOW_BYTES,
     AttachedAt,
     BodyPart,
@@ -307,7 +309,7 @@ class ReplyCollector:
 
 
 def encode_lines(lines: list[Numbered]) -> SessionLines:
-    return SessionLines([(number or 0, line) for number, line in lines])
+    return SessionLines([(LIVE if number is None else number or ANSWER, line) for number, line in lines])
 
 
 def make_scope(opened: OpenStream, stream: HostStream) -> Scope:

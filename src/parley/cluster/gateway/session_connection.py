@@ -69,6 +69,8 @@ class SessionConnection:
         self._state = ClientState(target.cursor, numbered=target.numbered)
         self._stream: GatewayStream | None = None
         self._is_attached = False
+        self.attached: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """Gets the number after which the lines of the first owner begin."""
         self._command = uuid4().hex
         self._lock = asyncio.Lock()
         """Keeps the messages of the client in order while they are sent again."""
@@ -150,6 +152,8 @@ class SessionConnection:
                     await stream.credit(content)
                 case AttachedAt():
                     self._is_attached = True
+                    if not self.attached.done():
+                        self.attached.set_result(content.cursor)
                     if self._state.cursor is None:
                         self._state.cursor = content.cursor
                 case SocketClosed():

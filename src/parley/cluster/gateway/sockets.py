@@ -11,7 +11,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from parley.cluster.bridge.messages import SocketClosed
 from parley.cluster.gateway.router import Router
-from parley.cluster.gateway.session_connection import SessionConnection, Target
+from parley.cluster.gateway.session_connection import RESTART, SessionConnection, Target
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.frames import find_line_socket
 from parley.gateway.http.sockets import admit, is_on, read_cursor, receive, refuse
@@ -40,8 +40,13 @@ async def serve_socket(socket: WebSocket, gate: Gate, router: Router, register: 
             await asyncio.wait([task])
     finally:
         task.cancel()
+    await close_restarting(socket, task)
+
+
+async def close_restarting(socket: WebSocket, task: asyncio.Task[None]) -> None:
+    """If the gateway has ended a connection, tell the client that it may connect again."""
     if task.cancelled():
-        await close(socket, SocketClosed(1012, ""))
+        await close(socket, SocketClosed(RESTART, ""))
     else:
         task.result()
 
