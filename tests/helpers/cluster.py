@@ -22,6 +22,8 @@ from tests.helpers.gateway import Server, free_port
 PREFIX = "parley"
 TOKEN = "a token for the administrator"
 TTL_SECONDS = 1.0
+PATIENT_TTL_SECONDS = 10.0
+"""For tests in which no host dies alone, and one process does all the work."""
 SHARDS = 8
 
 
@@ -87,7 +89,12 @@ class ClusterServer(Server):
 
 class LocalCluster:
     def __init__(
-        self, folder: Path, *options: str, root: Path | None = None, environment: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *options: str,
+        root: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        ttl_seconds: float = TTL_SECONDS,
     ) -> None:
         """`options`: of new sessions."""
         self.folder = folder
@@ -99,7 +106,7 @@ class LocalCluster:
             "CLAUDE_CONFIG_DIR": str(folder / "config"),
             **(environment or {}),
         }
-        self.cluster = open_local(folder / "cluster.db", shards=SHARDS, ttl_seconds=TTL_SECONDS)
+        self.cluster = open_local(folder / "cluster.db", shards=SHARDS, ttl_seconds=ttl_seconds)
         self.hosts: dict[str, LocalHost] = {}
         self._options = options
         self._gateways: list[ClusterServer] = []
@@ -172,7 +179,13 @@ class ClusterAsServer(ClusterServer):
 
     async def start(self) -> None:
         self._starts += 1
-        self._cluster = LocalCluster(self.folder, *self._session_options, root=self.root, environment=self._environment)
+        self._cluster = LocalCluster(
+            self.folder,
+            *self._session_options,
+            root=self.root,
+            environment=self._environment,
+            ttl_seconds=PATIENT_TTL_SECONDS,
+        )
         for number in (1, 2):
             await self._cluster.add_host(f"h{self._starts}-{number}")
         gateway = await self._cluster.add_gateway(self.port)

@@ -102,6 +102,9 @@ class GatewayProcess(Server):
         super().__init__(folder, *options)
         self.token_file = token_file
 
+    def _session_options(self) -> list[str]:
+        return list(self._options)  # hosts have the others
+
 
 class RunningCluster:
     """All of it.

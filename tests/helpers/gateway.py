@@ -59,7 +59,7 @@ class Server:
         self.process = await asyncio.create_subprocess_exec(
             PARLEY,
             *("serve", "--listen", f"127.0.0.1:{self.port}", "--token-file", str(self.token_file)),
-            *("--root", str(self.root), *self._options),
+            *self._session_options(),
             stderr=asyncio.subprocess.PIPE,
             env=self._environment,
         )
@@ -72,6 +72,9 @@ class Server:
                     return
             await self.process.wait()
         raise AssertionError(f"the server did not start: {''.join(self.stderr)}")
+
+    def _session_options(self) -> list[str]:
+        return ["--root", str(self.root), *self._options]
 
     async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
         while line := await stream.readline():

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 NATS_VARIABLE = "PARLEY_NATS"
 
 
-def names_cluster(given: GivenArgs) -> bool:
-    """Whether the command line or the environment says where a cluster is."""
-    return given.has("nats") or bool(os.environ.get(NATS_VARIABLE))
-
-
 def require_cluster(command: str) -> None:
     """Raises UsageError if the packages of a cluster are not installed."""
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.cluster_address import names_cluster, read_cluster, require_cluster
+from parley.cli.commands.serve_nats import check_flags, serve_nats
 from parley.cli.commands.subcommand import GivenArgs, parse_number, run_command
 from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn
@@ -32,11 +32,14 @@ def main(argv: list[str]) -> int:
 def serve(given: GivenArgs) -> int:
     """Raises UsageError or SessionError."""
     require_server("serve")
+    check_flags(given)
+    from parley.gateway.hub import HubSettings
     from parley.gateway.server import Address, ServerSettings, run_server
     from parley.gateway.server_log import FaultLog, ServerLog
 
-    cluster = read_cluster(given) if names_cluster(given) else None  # before the environment is erased
-    hub = read_hub_settings(given, "gateway")
+    is_cluster = given.has("nats")
+    # A gateway of a cluster has neither sessions nor files.
+    hub = HubSettings(state=Path(), root="") if is_cluster else read_hub_settings(given, "gateway")
     settings = ServerSettings(
         hub=hub,
         address=Address.parse(given.one("listen", DEFAULT_ADDRESS)),
@@ -56,13 +59,7 @@ def serve(given: GivenArgs) -> int:
     log = ServerLog(warn, is_json=given.one("log-format") == "json")
     if log.is_json:
         logging.getLogger().addHandler(FaultLog(log))
-    if cluster is None:
-        return run_server(settings, log)
-    require_cluster("serve")
-    from parley.cluster.gateway.server import run_gateway
-
-    prefix, connect = cluster
-    return run_gateway(connect, prefix, settings, log)
+    return serve_nats(given, settings, log) if is_cluster else run_server(settings, log)
 
 
 def require_server(command: str) -> None:

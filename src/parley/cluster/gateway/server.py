@@ -7,10 +7,12 @@ which clients make again with another gateway, and ends. The sessions do not not
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 
 import uvicorn
 
@@ -23,15 +25,21 @@ from parley.cluster.join import NoCluster
 from parley.errors import UsageError
 from parley.gateway.http.auth import Gate
 from parley.gateway.server import (
+    GC_THRESHOLD,
     QuietServer,
     ServerSettings,
     apply_config,
+    check_certificate,
     describe,
+    find_token,
     keep_up,
+    listen,
     make_config,
+    raise_file_limit,
     reload_settings,
     watch_signals,
 )
+from parley.gateway.server_config import read_config
 from parley.gateway.server_log import ServerLog
 
 FIRST_HOST_SECONDS = 60
@@ -90,43 +98,51 @@ class ClusterGateway:
         await self.tokens.close()
 
 
-async def serve_cluster(
-    connect: Connect, prefix: str, settings: ServerSettings, token: str | None, log: ServerLog
-) -> None:
-    """Serve until a signal. Raises ClusterError."""
-    from parley.gateway.server import listen
+def run_cluster_gateway(connect: Connect, prefix: str, settings: ServerSettings, log: ServerLog) -> int:
+    """Serve until a signal; returns the exit code. Raises UsageError, ClusterError."""
+    import uvloop
 
-    cluster = await connect()
+    token = find_token(settings, log)
+    read_config(settings.config)
+    check_certificate(settings)
     listener = listen(settings.address)
-    gateway = ClusterGateway(cluster, prefix, settings, token, log)
-    stop = asyncio.Event()
-    watch_signals(stop, gateway.reload)
+    raise_file_limit()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLD)
     try:
+        uvloop.run(serve_cluster(connect, prefix, settings, token, log, listener))
+    finally:
+        listener.close()
+        if settings.address.path:
+            Path(settings.address.path).unlink(missing_ok=True)
+    return 0
+
+
+async def serve_cluster(
+    connect: Connect,
+    prefix: str,
+    settings: ServerSettings,
+    token: str | None,
+    log: ServerLog,
+    listener: socket.socket,
+) -> None:
+    """Raises ClusterError."""
+    cluster = await connect_in_time(connect, log)
+    try:
+        gateway = ClusterGateway(cluster, prefix, settings, token, log)
+        stop = asyncio.Event()
+        watch_signals(stop, gateway.reload)
         await gateway.start(listener)
         stopped, ended = asyncio.create_task(stop.wait()), asyncio.create_task(gateway.wait())
         await asyncio.wait([stopped, ended], return_when=asyncio.FIRST_COMPLETED)
         await gateway.stop()
     finally:
-        listener.close()
         await cluster.close()
 
 
-def run_gateway(connect: Connect, prefix: str, settings: ServerSettings, log: ServerLog) -> int:
-    """Serve until a signal; returns the exit code. Raises UsageError or ClusterError."""
-    import uvloop
-
-    from parley.gateway.server import check_certificate, find_token, raise_file_limit, read_config
-
-    token = find_token(settings, log)
-    read_config(settings.config)
-    check_certificate(settings)
-    raise_file_limit()
-    uvloop.run(serve_cluster(lambda: connect_in_time(connect, log), prefix, settings, token, log))
-    return 0
-
-
 async def connect_in_time(connect: Connect, log: ServerLog) -> Cluster:
-    """Wait for the first host, which configures the cluster. Raises ClusterError."""
+    """Connect; if there is no cluster yet, wait for its first host. Raises ClusterError."""
     deadline = time.monotonic() + FIRST_HOST_SECONDS
     is_reported = False
     while True:
