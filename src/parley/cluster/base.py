@@ -148,7 +148,7 @@ class Request(Struct, frozen=True):
 
 class Subscription(Protocol):
     async def unsubscribe(self) -> None:
-        """No further message is handled. Those that arrived before are."""
+        """No further message is handled. Those that arrived before are. Its own handler must not call this."""
 
 
 class Bus(Protocol):

@@ -168,6 +168,16 @@ class NatsConnection:
         await self._run(self._client.flush, subject)
         return subscription
 
+    async def unsubscribe(self, subscription: NatsSubscription) -> None:
+        """Handle what has arrived, unless it takes too long or there is no connection; then end."""
+        try:
+            if self._client.is_connected:
+                await self._run(subscription.drain, subscription.subject)
+        except ClusterError as exc:
+            logger.warning("messages on %s may be lost: %s", subscription.subject, exc)
+        finally:
+            self._client.forget(subscription)
+
     @asynccontextmanager
     async def open_inbox(self) -> AsyncIterator[Inbox]:
         """A subject of our own for as long as the block runs. Raises ClusterError."""
