@@ -80,7 +80,7 @@ class JetStream:
         end = clock() + self.connection.timeout_seconds
         while True:
             try:
-                return await self.connection.request(subject, data, headers, max(0.0, end - clock()))
+                return await self.connection.request(subject, data, headers, max(0.0, end - clock()), is_quick=True)
             except NoResponders:
                 # The servers elect a leader of the stream, or have not heard of it yet. Nothing was delivered.
                 if clock() >= end - ELECTION_POLL_SECONDS:
@@ -133,6 +133,20 @@ class JetStream:
             headers=parse_headers(base64.b64decode(found.get("hdrs", ""))),
             data=base64.b64decode(found.get("data", "")),
         )
+
+    async def read_all(self, stream: str, subject: str) -> list[Stored]:
+        """The messages of a subject, which may have wildcards: all that the leader has at the time of the call."""
+        last = await self.get_last(stream, subject)
+        if last is None:
+            return []
+        found = [message async for message in self.scan(stream, subject)]
+        while not found or found[-1].sequence < last.sequence:
+            # The replica that answered is behind.
+            following = await self.get_next(stream, subject, found[-1].sequence if found else 0)
+            if following is None:  # deleted in the meantime
+                break
+            found.append(following)
+        return found
 
     async def scan(self, stream: str, subject: str, after: int = 0) -> AsyncIterator[Stored]:
         """Messages of a subject, which may have wildcards, in order, until a replica has no more of them."""

@@ -57,7 +57,8 @@ class NatsRegistry:
             await self._stream.store(f"{self._subject}.{key}", b"", DELETED)
 
     async def rows(self, pattern: str) -> list[Row]:
-        found = {message.subject: message async for message in self._scan(pattern)}
+        messages = await self._stream.read_all(self._name, f"{self._subject}.{pattern}")
+        found = {message.subject: message for message in messages}
         rows = [self._read(message) for message in found.values() if not is_deleted(message)]
         return sorted(rows, key=lambda row: row.key)
 
