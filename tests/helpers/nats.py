@@ -122,7 +122,10 @@ class NatsServer:
             self._reap()
 
     def freeze(self) -> None:
+        """Returns when it does nothing any more."""
+        assert self._process is not None
         self._signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)

@@ -87,10 +87,12 @@ class Log(Protocol):
     async def save_snapshot(self, key: SessionKey, snapshot: Snapshot) -> None:
         """Replace the snapshot; messages up to its sequence may be removed, but never the last one.
 
-        An older snapshot than the stored one is ignored.
+        An older snapshot than the stored one is ignored. Raises LogDamaged if the log ends before the snapshot, for
+        example because the session was deleted, ClusterError.
         """
 
-    async def load_snapshot(self, key: SessionKey) -> Snapshot | None: ...
+    async def load_snapshot(self, key: SessionKey) -> Snapshot | None:
+        """The snapshot, from which `read` continues. If it finds a gap, load again: a newer one may have been saved."""
 
     async def delete(self, key: SessionKey) -> None:
         """Remove the messages and the snapshot of a session. Then its head is 0."""

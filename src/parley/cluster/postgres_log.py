@@ -162,6 +162,8 @@ class PostgresClusterLog:
         return int(found[0][0]) if found else 0
 
     async def save_snapshot(self, key: SessionKey, snapshot: Snapshot) -> None:
+        if (head := await self.head(key)) < snapshot.sequence:
+            raise make_truncated(self._where, key, head, snapshot.sequence)
         row = {**of(key), "sequence": snapshot.sequence, "data": snapshot.data}
         if await self._fetch(SAVE, row):
             await self._fetch(f"DELETE FROM parley_cluster_messages {OF_SESSION} AND sequence < %(sequence)s", row)

@@ -70,6 +70,8 @@ class LocalLog:
 
     async def save_snapshot(self, key: SessionKey, snapshot: Snapshot) -> None:
         with self._database.transaction():
+            if (head := self._head(key)) < snapshot.sequence:
+                raise make_truncated(self._database.name, key, head, snapshot.sequence)
             stored = self._database.row(f"SELECT sequence FROM snapshots {OF_SESSION}", *of(key))
             if stored is not None and stored[0] > snapshot.sequence:
                 return

@@ -21,11 +21,11 @@ from parley.protocol.base import Struct
 from parley.version import how_to_install
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription as NatsSubscription
 
-CONNECT_SECONDS = 10
+    from parley.cluster.nats.client import AbortingClient
+
 RECONNECT_SECONDS = 0.25
 PENDING_MESSAGES = 65_536
 PENDING_BYTES = 64 << 20
@@ -41,6 +41,8 @@ class NatsAddress(Struct, frozen=True, kw_only=True):
     """`nats://HOST:PORT` or `tls://HOST:PORT`; several are separated by commas. May contain `USER:PASSWORD@`."""
     credentials_file: Path | None = None
     ca_file: Path | None = None
+    connect_seconds: float = 10
+    """How long to try at the start. Later connections are tried for ever."""
 
     @property
     def servers(self) -> list[str]:
@@ -77,20 +79,20 @@ class NatsConnection:
         self.generation = 0
         """Rises with every connection: what was seen on an older one may be from another server."""
         self._address = address
-        self._client: Client
+        self._client: AbortingClient
         self._connected = asyncio.Event()
+        self._limits: set[asyncio.Timeout] = set()
+        """Of requests that are not answered on another connection."""
         self._last_error = ""
 
     async def open(self) -> None:
         """Raises ClusterError."""
         try:
-            import nats
+            from parley.cluster.nats.client import AbortingClient
         except ModuleNotFoundError:
             raise ClusterError(f"NATS needs the package nats-py: {how_to_install('scale')}") from None
-        from nats.aio.client import Client
 
-        del nats
-        self._client = Client()
+        self._client = AbortingClient()
         ping_seconds = min(2.0, self.timeout_seconds / 2)
         options = {"user_credentials": str(self._address.credentials_file)} if self._address.credentials_file else {}
         connecting = self._client.connect(
@@ -107,7 +109,7 @@ class NatsConnection:
             **options,  # type: ignore[arg-type]  # only strings
         )
         try:
-            await asyncio.wait_for(connecting, CONNECT_SECONDS)
+            await asyncio.wait_for(connecting, self._address.connect_seconds)
         except TimeoutError:
             raise self._make_silent_error() from None
         except Exception as exc:
@@ -120,8 +122,11 @@ class NatsConnection:
         return ssl.create_default_context(cafile=self._address.ca_file)
 
     async def close(self) -> None:
+        if not self._client.is_connected:
+            self._client.abort()
         with suppress(Exception):
-            await self._client.close()
+            await asyncio.wait_for(self._client.close(), self.timeout_seconds)
+        self._client.abort()
 
     @property
     def max_payload_bytes(self) -> int:
@@ -136,14 +141,21 @@ class NatsConnection:
         data: bytes = b"",
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
+        *,
+        is_quick: bool = False,
     ) -> Msg:
-        """The first reply. Raises NoResponders, ClusterError."""
+        """The first reply. Raises NoResponders, ClusterError.
+
+        `is_quick`: the reply comes at once or never, so that the end of the connection ends the request.
+        """
         self._check_length(data)
         limit_seconds = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         given = dict(headers) if headers else None
-        return await self._run(
-            lambda: self._client.request(subject, data, timeout=limit_seconds, headers=given), subject, limit_seconds
-        )
+
+        async def send() -> Msg:
+            return await self._client.request(subject, data, timeout=limit_seconds, headers=given)
+
+        return await self._run(send, subject, limit_seconds, is_quick=is_quick)
 
     async def publish(self, subject: str, data: bytes, reply: str = "") -> None:
         """Raises ClusterError."""
@@ -175,29 +187,47 @@ class NatsConnection:
             subject,
         )
 
-    async def _run(self, work: Callable[[], Awaitable[T]], subject: str, timeout_seconds: float | None = None) -> T:
+    async def _run(
+        self,
+        work: Callable[[], Awaitable[T]],
+        subject: str,
+        timeout_seconds: float | None = None,
+        *,
+        is_quick: bool = False,
+    ) -> T:
         """Wait for a connection, then for `work`. Raises NoResponders, ClusterError."""
         from nats import errors
 
+        limit_seconds = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         try:
-            async with asyncio.timeout(self.timeout_seconds if timeout_seconds is None else timeout_seconds):
+            async with asyncio.timeout(limit_seconds) as limit:
+                if not self._client.is_connected:
+                    self._connected.clear()
                 await self._connected.wait()
-                return await work()
+                if is_quick:
+                    self._limits.add(limit)
+                result = await work()
+            # The client swallows the cancellation while it waits for a server that reads nothing.
+            if limit.expired():
+                raise TimeoutError
+            return result
         except errors.NoRespondersError:
             raise NoResponders(f"{self.where}: nobody listens to {subject}") from None
         except (TimeoutError, errors.TimeoutError):
-            raise self._make_silent_error(subject) from None
+            raise self._make_silent_error(f" on {subject} within {limit_seconds:g} s") from None
         except errors.Error as exc:
             raise ClusterError(f"{self.where} failed: {exc or type(exc).__name__}") from None
+        finally:
+            self._limits.discard(limit)
 
     def _check_length(self, data: bytes) -> None:
         if len(data) > self.max_payload_bytes:
             raise make_too_long(self.where, len(data), self.max_payload_bytes)
 
-    def _make_silent_error(self, subject: str = "") -> ClusterError:
-        if self._connected.is_set():
-            return ClusterError(f"{self.where} does not answer on {subject} within {self.timeout_seconds:g} s")
-        return ClusterError(f"{self.where} does not answer{f': {self._last_error}' if self._last_error else ''}")
+    def _make_silent_error(self, details: str = "") -> ClusterError:
+        if not self._connected.is_set():
+            details = f": {self._last_error}" if self._last_error else ""
+        return ClusterError(f"{self.where} does not answer{details}")
 
     async def _on_connected(self) -> None:
         self.generation += 1
@@ -205,7 +235,13 @@ class NatsConnection:
 
     async def _on_disconnected(self) -> None:
         self._connected.clear()
+        limits, self._limits = self._limits, set()
+        for limit in limits:
+            limit.reschedule(asyncio.get_running_loop().time())
 
     async def _on_error(self, error: Exception) -> None:
-        self._last_error = str(error) or type(error).__name__
-        logger.warning("%s: %s", self.where, self._last_error)
+        text = str(error) or type(error).__name__
+        # Every attempt to connect fails in the same way.
+        if text != self._last_error or self._connected.is_set():
+            logger.warning("%s: %s", self.where, text)
+        self._last_error = text

@@ -26,7 +26,7 @@ class DurabilityOptions(Struct, frozen=True, kw_only=True):
 
     accept_loss: bool = False
     states_sync_always: bool = False
-    """`--sync always`: every server has `sync_interval: always`."""
+    """`--sync-always`: every server has `sync_interval: always`."""
     monitors: Sequence[str] = ()
     """Addresses of monitoring ports, `http://HOST:8222`, one for each server. They are asked for the setting."""
 
@@ -34,7 +34,7 @@ class DurabilityOptions(Struct, frozen=True, kw_only=True):
 async def check_durability(config: dict[str, Any], options: DurabilityOptions) -> str | None:
     """Why acknowledged messages could be lost; None if they are kept. `config`: the settings of the log's stream.
 
-    Raises ClusterError if a monitoring port does not answer or contradicts `--sync always`.
+    Raises ClusterError if a monitoring port does not answer or contradicts `--sync-always`.
     """
     name = config["name"]
     if config.get("storage") != "file":
@@ -44,7 +44,7 @@ async def check_durability(config: dict[str, Any], options: DurabilityOptions) -
     lazy = [monitor for monitor in options.monitors if not await read_sync_always(monitor)]
     if lazy and options.states_sync_always:
         raise ClusterError(
-            f"`--sync always` was given, but NATS at {lazy[0]} does not have `sync_interval: always`. "
+            f"`--sync-always` was given, but NATS at {lazy[0]} does not have `sync_interval: always`. "
             "Correct the configuration of the server or the option"
         )
     replicas = config.get("num_replicas", 1)
@@ -56,7 +56,7 @@ async def check_durability(config: dict[str, Any], options: DurabilityOptions) -
         return None
     return (
         f"{describe_replicas(name, replicas)}, and it is not known whether its server has `sync_interval: always`. "
-        "Give --nats-monitor or `--sync always`"
+        "Give --nats-monitor or --sync-always"
     )
 
 

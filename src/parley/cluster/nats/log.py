@@ -60,7 +60,8 @@ class NatsLog:
                 raise
             return await self._find_stored(key, headers, data, expected)
         if ack.duplicate:
-            return await self._find_stored(key, headers, data, expected)
+            stored = await self._stream.get(self._name, ack.seq)
+            return self._check_stored(key, stored, headers, data)
         self._guard.require_newer(ack.seq, highest)
         return ack.seq
 
@@ -69,23 +70,27 @@ class NatsLog:
         subject = self._subject_of(key)
         following = await self._stream.get_next(self._name, subject, expected)
         if following is not None and following.headers.get(MESSAGE_ID) == headers[MESSAGE_ID]:
-            if following.data != data or following.headers.get(PREVIOUS) != headers[PREVIOUS]:
-                raise make_reused_id(self._where, key, headers[MESSAGE_ID])
-            self._guard.see(following.sequence)
-            return following.sequence
+            return self._check_stored(key, following, headers, data)
         head = await self._get_head(key)
         if head == expected:
             raise ClusterError(f"{self._where}: another write to session {key.session} has not finished")
         if head < expected:
-            await self._require_quorum()
+            await self._confirm_loss()
         raise make_refusal(self._where, key, head, expected)
+
+    def _check_stored(self, key: SessionKey, stored: Stored | None, headers: dict[str, str], data: bytes) -> int:
+        """The sequence of a message that has our id. Raises Fenced if it is not ours."""
+        if stored is None or (stored.data, stored.headers.get(PREVIOUS)) != (data, headers[PREVIOUS]):
+            raise make_reused_id(self._where, key, headers[MESSAGE_ID])
+        self._guard.see(stored.sequence)
+        return stored.sequence
 
     async def read(self, key: SessionKey, after: int = 0) -> AsyncIterator[tuple[int, bytes]]:
         await self._check_stream()
         subject = self._subject_of(key)
         head = await self._get_head(key)
         if head < after:
-            await self._require_quorum()
+            await self._confirm_loss()
             raise make_truncated(self._where, key, head, after)
         while after < head:
             batch, _ = await self._stream.get_batch(self._name, subject, after)
@@ -111,6 +116,9 @@ class NatsLog:
 
     async def save_snapshot(self, key: SessionKey, snapshot: Snapshot) -> None:
         tokens = session_tokens(key, self._shards)
+        if (head := await self.head(key)) < snapshot.sequence:
+            await self._confirm_loss()
+            raise make_truncated(self._where, key, head, snapshot.sequence)
         if await self._snapshots.save(tokens, snapshot):
             # Up to, but not including, the last one that the snapshot contains.
             await self._purge(self._subject_of(key), seq=snapshot.sequence)
@@ -151,6 +159,11 @@ class NatsLog:
             await self._require_quorum()
             self._guard.require_newer(last, self._guard.highest)
         self._checked_generation = generation
+
+    async def _confirm_loss(self) -> None:
+        """Before a session is reported as damaged. Raises LogDamaged if the whole stream is, ClusterError."""
+        await self._check_stream()  # the connection may have changed since the call began
+        await self._require_quorum()
 
     async def _require_quorum(self) -> None:
         """Raises ClusterError if the leader that answers may have been replaced without knowing it."""

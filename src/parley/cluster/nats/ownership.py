@@ -56,14 +56,17 @@ class NatsOwnership:
 
     async def release(self, lease: Lease) -> None:
         held = await self._get(lease.shard)
-        if held is None or held.epoch != lease.epoch:
-            return
-        try:
-            # Removes this revision and no other.
-            await self._stream.call(f"STREAM.MSG.DELETE.{self._name}", {"seq": held.revision, "no_erase": True})
-        except JetStreamError as exc:
-            if await self._get(lease.shard) == held:
-                raise ClusterError(f"{self._stream.where}: cannot release shard {lease.shard}: {exc}") from None
+        while held is not None and held.epoch == lease.epoch:
+            try:
+                # Removes this revision and no other.
+                await self._stream.call(f"STREAM.MSG.DELETE.{self._name}", {"seq": held.revision, "no_erase": True})
+            except JetStreamError:
+                before, held = held, await self._get(lease.shard)
+                if held == before:
+                    raise
+            else:
+                # A renewal that was under way may have been stored first.
+                held = await self._get(lease.shard)
 
     async def leases(self) -> dict[int, Lease]:
         found = [self._read(message) async for message in self._stream.scan(self._name, f"{self._subject}.>")]
