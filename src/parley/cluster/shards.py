@@ -23,6 +23,10 @@ MARGIN_SHARE = 0.2
 """The part of the TTL that is kept for stopping."""
 CYCLES = 3
 """How often in a TTL leases are renewed."""
+LOOKS = 10
+"""How often in a TTL a host looks for shards that nobody has."""
+OVERDUE = 4
+"""After which part of the TTL a shard that nobody has is anybody's."""
 MOST_AT_ONCE = 8
 """How many shards are given up at the same time."""
 
@@ -68,6 +72,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     shards: int
     unreadable: Collection[int] = ()
     """The shards with sessions that only a newer host can run."""
+    overdue: Collection[int] = ()
+    """The shards that nobody has taken for a while: a host that counts does not claim its share."""
 
 
 class Plan(Struct, frozen=True):
@@ -94,11 +100,11 @@ def make_plan(seen: Situation, mine: Collection[int]) -> Plan:
     # Each host prefers others, so that two of them rarely want the same one.
     free.sort(key=lambda shard: (moves.get(shard) != seen.host, crc32(f"{seen.host}/{shard}".encode())))
     gives = sorted(shard for shard in mine if shard in away | shunned)
-    wanted = [shard for shard in free if moves.get(shard) == seen.host]
-    room = max(share - (len(mine) - len(gives)), len(wanted))
+    wanted = sum(moves.get(shard) == seen.host for shard in free)
+    room = max(share - (len(mine) - len(gives)), wanted)
     pinned = sum(moves.get(shard) == seen.host for shard in mine)
     surplus = max(0, len(mine) - len(gives) - max(share, pinned))
-    return Plan(free[:room], gives, surplus)
+    return Plan([*free[:room], *(shard for shard in free[room:] if shard in seen.overdue)], gives, surplus)
 
 
 class ShardKeeper:
@@ -113,6 +119,10 @@ class ShardKeeper:
         self._now = clock
         self._ttl = ownership.ttl_seconds
         self._held: dict[int, Held] = {}
+        self._claimed: set[int] = set()
+        """The shards that are being claimed."""
+        self._free_since: dict[int, float] = {}
+        """When this host first saw that nobody has a shard."""
         self._events: ShardEvents
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -136,11 +146,11 @@ class ShardKeeper:
         """Until it is cancelled."""
         self._events = events
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._repeat(self._renew_all))
-            group.create_task(self._repeat(self._balance))
+            group.create_task(self._repeat(self._renew_all, self._ttl / CYCLES))
+            group.create_task(self._repeat(self._balance, self._ttl / CYCLES))
+            group.create_task(self._repeat(self._claim_free, self._ttl / LOOKS))
 
-    async def _repeat(self, act: Callable[[], Awaitable[None]]) -> None:
-        interval = self._ttl / CYCLES
+    async def _repeat(self, act: Callable[[], Awaitable[None]], interval: float) -> None:
         while True:
             started = self._now()
             try:
@@ -195,22 +205,34 @@ class ShardKeeper:
 
     async def _balance(self) -> None:
         await self._events.announce()
-        seen = await self._look()
-        plan = make_plan(seen, self.owned())
-        for shard in plan.claims:
-            await self._claim(shard)
+        plan = make_plan(await self._look(await self._find_free()), self.owned())
+        await asyncio.gather(*(self._claim(shard) for shard in plan.claims))
         leaving = sum(held.is_leaving for held in self._held.values())
         idle = [shard for shard in self.owned() if shard not in plan.gives and not self._events.is_busy(shard)]
         gives = [*plan.gives, *idle[: max(0, plan.surplus)]]
         for shard in gives[: MOST_AT_ONCE - leaving] if not self.is_draining else ():
             self._begin(self.give_up(shard))
 
-    async def _look(self) -> Situation:
-        hosts = await list_hosts(self._registry)
+    async def _claim_free(self) -> None:
+        """Take what a host has left behind soon after its leases have ended."""
+        free = await self._find_free()
+        if free and not self.is_draining:
+            plan = make_plan(await self._look(free), self.owned())
+            await asyncio.gather(*(self._claim(shard) for shard in plan.claims))
+
+    async def _find_free(self) -> set[int]:
+        """The shards that nobody has."""
+        free = set(range(self.count)) - set(await self._ownership.leases()) - set(self._held)
+        self._free_since = {shard: self._free_since.get(shard, self._now()) for shard in free}
+        return free
+
+    async def _look(self, free: Collection[int]) -> Situation:
+        since = self._now() - self._ttl / OVERDUE
         return Situation(
             host=self._host,
-            hosts=hosts,
-            taken=frozenset(await self._ownership.leases()),
+            hosts=await list_hosts(self._registry),
+            taken=frozenset(range(self.count)) - frozenset(free),
+            overdue=frozenset(shard for shard, at in self._free_since.items() if at < since),
             moves=await list_moves(self._registry),
             drained=await list_drained(self._registry),
             shards=self.count,
@@ -218,11 +240,18 @@ class ShardKeeper:
         )
 
     async def _claim(self, shard: int) -> None:
-        if shard in self._held or self.is_draining:
+        if shard in self._held or shard in self._claimed or self.is_draining:
             return
         started = self._now()
-        lease = await self._ownership.acquire(shard, self._host)
+        self._claimed.add(shard)  # a second claim of the same host would replace the lease of the first
+        try:
+            lease = await self._ownership.acquire(shard, self._host)
+        finally:
+            self._claimed.discard(shard)
         if lease is None:
+            return
+        if self.is_draining:
+            await self._ownership.release(lease)
             return
         self._held[shard] = Held(lease, self._end_of(started))
         self._watch()
