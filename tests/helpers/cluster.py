@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,23 +17,21 @@ from parley.cluster.local import open_local
 from parley.gateway.hub import HubSettings
 from parley.gateway.server import Address, ServerSettings, listen
 from parley.gateway.server_log import ServerLog
-from tests.helpers.gateway import Server
+from tests.helpers.gateway import Server, free_port
 
 PREFIX = "parley"
 TOKEN = "a token for the administrator"
 TTL_SECONDS = 1.0
+PATIENT_TTL_SECONDS = 10.0
+"""For tests in which no host dies alone, and one process does all the work."""
 SHARDS = 8
 
 
 class LocalHost:
     """A host that can be killed."""
 
-    def __init__(self, cluster: Cluster, name: str, folder: Path, root: Path, *options: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, hub: HubSettings) -> None:
         self.name = name
-        environment = {"HOME": str(folder), "CLAUDE_CONFIG_DIR": str(folder / "config"), "PATH": "/usr/bin:/bin"}
-        hub = HubSettings(
-            state=folder / name, root=str(root), argv=options or ("--model", "offline"), environment=environment
-        )
         settings = HostSettings(name=name, hub=hub, drain_seconds=5)
         self.log: list[str] = []
         self.host = Host(cluster, settings, ServerLog(self.log.append))
@@ -65,10 +64,10 @@ class LocalHost:
 class ClusterServer(Server):
     """A gateway of a cluster, with the methods of a `parley serve` (`tests/helpers/gateway.py`)."""
 
-    def __init__(self, cluster: Cluster, folder: Path, root: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, root: Path, port: int = 0) -> None:
         self.root = root
         self.folder = folder
-        address = Address.parse("127.0.0.1:0")
+        address = Address.parse(f"127.0.0.1:{port}")
         hub = HubSettings(state=folder, root=str(root))
         settings = ServerSettings(hub=hub, address=address, token=TOKEN)
         self.stderr = []
@@ -89,23 +88,42 @@ class ClusterServer(Server):
 
 
 class LocalCluster:
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        root: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        ttl_seconds: float = TTL_SECONDS,
+    ) -> None:
         """`options`: of new sessions."""
         self.folder = folder
-        self.root = folder / "root"
-        self.root.mkdir()
-        self.cluster = open_local(folder / "cluster.db", shards=SHARDS, ttl_seconds=TTL_SECONDS)
+        self.root = root or folder / "root"
+        self.root.mkdir(exist_ok=True)
+        self._environment = {
+            **os.environ,
+            "HOME": str(folder),
+            "CLAUDE_CONFIG_DIR": str(folder / "config"),
+            **(environment or {}),
+        }
+        self.cluster = open_local(folder / "cluster.db", shards=SHARDS, ttl_seconds=ttl_seconds)
         self.hosts: dict[str, LocalHost] = {}
         self._options = options
         self._gateways: list[ClusterServer] = []
 
     async def add_host(self, name: str) -> LocalHost:
-        host = self.hosts[name] = LocalHost(self.cluster, name, self.folder, self.root, *self._options)
+        hub = HubSettings(
+            state=self.folder / name,
+            root=str(self.root),
+            argv=self._options or ("--model", "offline"),
+            environment=self._environment,
+        )
+        host = self.hosts[name] = LocalHost(self.cluster, name, hub)
         await host.start()
         return host
 
-    async def add_gateway(self) -> ClusterServer:
-        gateway = ClusterServer(self.cluster, self.folder, self.root)
+    async def add_gateway(self, port: int = 0) -> ClusterServer:
+        gateway = ClusterServer(self.cluster, self.folder, self.root, port)
         self._gateways.append(gateway)
         await gateway.start()
         return gateway
@@ -141,3 +159,40 @@ async def local_cluster(
         yield cluster, await cluster.add_gateway()
     finally:
         await cluster.close()
+
+
+class ClusterAsServer(ClusterServer):
+    """A whole cluster in this process that tests of `parley serve` can use in its place."""
+
+    def __init__(
+        self, folder: Path, *options: str, root: Path | None = None, environment: dict[str, str] | None = None
+    ) -> None:
+        self.folder = folder
+        self.root = root or folder / "root"
+        self.root.mkdir(exist_ok=True)
+        self.port = free_port()
+        self.stderr = []
+        self._session_options = options
+        self._environment = environment or {}
+        self._cluster: LocalCluster | None = None
+        self._starts = 0
+
+    async def start(self) -> None:
+        self._starts += 1
+        self._cluster = LocalCluster(
+            self.folder,
+            *self._session_options,
+            root=self.root,
+            environment=self._environment,
+            ttl_seconds=PATIENT_TTL_SECONDS,
+        )
+        for number in (1, 2):
+            await self._cluster.add_host(f"h{self._starts}-{number}")
+        gateway = await self._cluster.add_gateway(self.port)
+        self.stderr = gateway.stderr
+
+    async def kill(self, number: int = 0) -> int:
+        if self._cluster is not None:
+            await self._cluster.close()
+        self._cluster = None
+        return 0

@@ -388,8 +388,6 @@ class LiveSession:
             raise Refusal("delegated", f"this question was delegated to the token {question.delegate!r}")
         if not self.questions.decide(self.id, request_id, line, who):
             question = self.questions.find(self.id, request_id)
-            if self.questions.is_same_answer(self.id, request_id, line, who):
-                return  # the same client sent it again, because it did not hear of the first one
             if question is None or question.decided_by is None:
                 raise Refusal("question_withdrawn", "the session no longer waits for an answer to this question")
             raise Refusal("already_decided", f"this question was already decided by {question.decided_by!r}")

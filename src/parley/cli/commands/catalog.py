@@ -525,7 +525,8 @@ ROWS: tuple[Command, ...] = (
         help="Serve sessions over HTTP and WebSocket.",
         actions={
             "": Action(
-                "Run a server for many sessions. Session options set the defaults for new sessions.",
+                "Run a server for many sessions. Session options set the defaults for new sessions. With --nats, the "
+                "server is a gateway of a cluster: `parley host` runs the sessions, and takes their options.",
                 flags=(
                     Flag(
                         "--listen",
@@ -577,12 +578,13 @@ ROWS: tuple[Command, ...] = (
                     Flag("--trust-proxy", "Believe X-Forwarded headers of this address. Repeatable.", "ADDRESS"),
                     Flag("--config", "Origins, host names and limits (TOML), read again at SIGHUP.", "FILE"),
                     Flag("--ping-seconds", "How often to ping a WebSocket, and to wait (default: 20).", "N"),
+                    *CLUSTER_FLAGS,
                     LOG_FORMAT,
                 ),
                 takes_options=True,
             )
         },
-        notes="This command needs an extra: pip install 'parley-agent[gateway]'.",
+        notes="This command needs an extra: pip install 'parley-agent[gateway]'; with --nats, another one: scale.",
     ),
     Command(
         name="sessions",

@@ -18,6 +18,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Send
 
 from parley.cluster.base import Bus, ClusterError, Request, Subscription
+from parley.cluster.bridge.host_routes import PRINCIPAL, HostRoutes
 from parley.cluster.bridge.host_stream import HostStream, ReplyCollector, make_scope
 from parley.cluster.bridge.messages import (
     ALIVE_SECONDS,
@@ -40,9 +41,7 @@ from parley.cluster.subjects import all_hosts_subject, host_subject, shard_subje
 from parley.gateway.http.auth import Gate
 from parley.gateway.security.access import Principal
 
-PRINCIPAL = "parley.principal"
-"""The key of an ASGI scope with the principal that the gateway has found."""
-WAITING_PATHS = ("/control", "/fork", "/simulate")
+WAITING_PATHS = ("/control", "/fork", "/simulate", "/delete")
 """The ends of the paths whose commands wait for the engine or for a copy."""
 logger = logging.getLogger(__name__)
 _replies = msgspec.msgpack.Decoder(WholeReply)
@@ -248,7 +247,8 @@ async def add_bridge(host: Host, prefix: str) -> ClusterTokens:
     await tokens.start()
     host.gate = HostGate(tokens)
     host.hub.find_quotas = tokens.find_quotas
-    bridge = BridgeHost(host.cluster.bus, prefix, host.name, host.app, host.sessions)
+    app = HostRoutes(host.app, host.hub)
+    bridge = BridgeHost(host.cluster.bus, prefix, host.name, app, host.sessions)
     await bridge.start()
     host.services.append(bridge)
     return tokens

@@ -18,6 +18,8 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from parley.cluster.base import Bus, ClusterError
 from parley.cluster.bridge.messages import (
+    ANSWER,
+    LIVE,
     WINDOW_BYTES,
     AttachedAt,
     BodyPart,
@@ -43,6 +45,7 @@ from parley.gateway.http.frames import EXTENSION
 from parley.gateway.server_log import WHO
 from parley.gateway.subscriber import Batch, Numbered
 
+RESPONSE = b'{"type":"control_response"'
 PART_BYTES = WINDOW_BYTES // 4
 """How much of a long body is sent at a time."""
 
@@ -59,7 +62,7 @@ class HostStream:
         self._hosted: HostedSession | None = None
         self._sender = FrameSender(opened.stream, bus.max_payload_bytes)
         self._receiver = FrameReceiver()
-        self._incoming: deque[bytes] = deque()
+        self._incoming: deque[ClientMessage] = deque()
         """The messages of the client of a WebSocket."""
         self._body = [opened.body]
         self._has_body = not opened.has_more
@@ -154,7 +157,7 @@ class HostStream:
                 self._body.append(content.data)
                 self._has_body = not content.has_more
             case ClientMessage():
-                self._incoming.append(content.data)
+                self._incoming.append(content)
             case ClientGone():
                 self._is_gone = True
                 self._writable.set()
@@ -194,7 +197,18 @@ class HostStream:
             if self._is_gone:
                 return {"type": "websocket.disconnect", "code": 1005}
             await self._wait_for_gateway()
-        return {"type": "websocket.receive", "bytes": self._incoming.popleft()}
+        message = self._incoming.popleft()
+        is_known = message.is_repeated and self._is_answered(message.data)
+        return {"type": "websocket.receive", "bytes": b"" if is_known else message.data}
+
+    def _is_answered(self, line: bytes) -> bool:
+        """Whether a line that is sent again is the answer that has decided a question."""
+        live = None if self._hosted is None else self._hosted.live
+        if live is None or not line.startswith(RESPONSE):
+            return False
+        response = msgspec.json.decode(line).get("response")
+        request_id = response.get("request_id") if isinstance(response, dict) else None
+        return live.questions.is_same_answer(live.id, str(request_id), line, self.opened.principal.name)
 
     # To the gateway.
 
@@ -295,7 +309,7 @@ class ReplyCollector:
 
 
 def encode_lines(lines: list[Numbered]) -> SessionLines:
-    return SessionLines([(number or 0, line) for number, line in lines])
+    return SessionLines([(LIVE if number is None else number or ANSWER, line) for number, line in lines])
 
 
 def make_scope(opened: OpenStream, stream: HostStream) -> Scope:

@@ -29,6 +29,10 @@ SILENT_SECONDS = 3.0
 FRAME_MARGIN_BYTES = 4096
 """What a message on the bus has besides the data of its frame."""
 
+LIVE = 0
+"""Instead of the number of a line that is not stored."""
+ANSWER = -1
+"""Instead of the number of a line for this client alone."""
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -100,7 +104,7 @@ class AttachedAt(Struct, frozen=True, tag="attached"):
 
 
 class SessionLines(Struct, frozen=True, tag="lines"):
-    """SessionLines of the session for the client, with their numbers; those that are not stored have the number 0."""
+    """Lines of a session for the client, with their numbers; those that are not stored have LIVE or ANSWER."""
 
     lines: list[tuple[int, bytes]]
 
@@ -115,6 +119,8 @@ class ClientMessage(Struct, frozen=True, tag="message"):
     """A message of the client of a WebSocket."""
 
     data: bytes
+    is_repeated: bool = False
+    """Whether an earlier owner may have handled it."""
 
 
 class Taken(Struct, frozen=True, tag="taken"):

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.datastructures import QueryParams
 
 from parley.cluster.base import ClusterError
 from parley.cluster.bridge.messages import OpenStream, WholeReply
+from parley.cluster.gateway.merge import Merge
 from parley.cluster.gateway.router import Pauses, Router, collect_reply, unreachable
+from parley.cluster.session_summaries import ClusterSession
+from parley.cluster.subjects import encode_token
 from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal, Scope
+
+OK = 200
+_sessions = msgspec.json.Decoder(ClusterSession)
 
 
 async def find_hosts(router: Router) -> dict[str, int]:
@@ -45,6 +57,36 @@ async def ask_all(router: Router, opened: OpenStream) -> list[WholeReply]:
             problem = Refusal("no_owner", "the shards move from host to host; try again later")
         if not await pauses.wait():
             raise problem
+
+
+async def merge(router: Router, rule: Merge, opened: OpenStream, query: QueryParams) -> WholeReply:
+    """One reply of the replies of all hosts. Raises Refusal."""
+    asked = msgspec.structs.replace(opened, path=rule.path or opened.path, query=urlencode(rule.query(query)).encode())
+    pauses = Pauses(router.wait_seconds)
+    while True:
+        replies = await ask_all(router, asked)
+        refused = next((reply for reply in replies if reply.status != OK), None)
+        if refused is not None:
+            return refused
+        known = await list_known(router, opened.principal) if rule.path else []
+        bodies = [reply.body for reply in replies]
+        if rule.is_complete(bodies, known) or not await pauses.wait():
+            media = dict(replies[0].headers)[b"content-type"]
+            return WholeReply(OK, [(b"content-type", media)], rule.join(bodies, query, known))
+
+
+async def list_known(router: Router, principal: Principal) -> list[ClusterSession]:
+    """What the registry says of the sessions that a principal may see. Raises Refusal."""
+    tenant = "*" if Scope.ADMIN in principal.scopes else encode_token(principal.tenant)
+    found = []
+    try:
+        rows = await router.cluster.registry.rows(f"sessions.*.{tenant}.*")
+    except ClusterError as exc:
+        raise unreachable(exc) from None
+    for row in rows:
+        with suppress(msgspec.MsgspecError):  # a newer version wrote it
+            found.append(_sessions.decode(row.value))
+    return found
 
 
 async def ask_host(router: Router, host: str, opened: OpenStream) -> WholeReply:

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
-from urllib.parse import urlencode
 from uuid import uuid4
 
 import msgspec
@@ -24,7 +23,7 @@ from starlette.websockets import WebSocket
 from parley.cluster.base import ClusterError, SessionKey
 from parley.cluster.bridge.messages import OpenStream
 from parley.cluster.cluster_tokens import ClusterTokens
-from parley.cluster.gateway.all_hosts import ask_all
+from parley.cluster.gateway.all_hosts import merge
 from parley.cluster.gateway.events import make_response, relay_events
 from parley.cluster.gateway.local_routes import LocalRoutes
 from parley.cluster.gateway.merge import CREATE, FORK, LOCAL, RULES, Merge, MergedEvents
@@ -42,8 +41,6 @@ from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 from parley.gateway.server_log import RequestLog, ServerLog
 from parley.gateway.session_options import require
-
-OK = 200
 
 
 class ClusterApp:
@@ -79,7 +76,7 @@ class ClusterApp:
     async def _serve_editor(self, socket: WebSocket) -> None:
         from parley.cluster.gateway.editors import serve_editor
 
-        await serve_editor(socket, self._gate, self._router, self._register)
+        await serve_editor(socket, self._gate, self._router, self._register, self._log.warn)
 
     @contextmanager
     def _register(self, principal: Principal, task: asyncio.Task[None]) -> Iterator[None]:
@@ -129,7 +126,9 @@ class ClusterApp:
                 handler = getattr(self._local, name)
                 return await handler(request, principal)  # type: ignore[no-any-return]
             case Merge():
-                return await self._merge(rule, request, principal)
+                return make_response(
+                    await merge(self._router, rule, make_open(request, principal), request.query_params)
+                )
             case MergedEvents():
                 return await relay_merged_events(self._router, self._tokens, make_open(request, principal))
         new = ""
@@ -145,17 +144,6 @@ class ClusterApp:
             return await relay_events(self._router, opened)
         body = bytes(await receive_body(request))
         return make_response(await self._router.call(msgspec.structs.replace(opened, body=body)))
-
-    async def _merge(self, rule: Merge, request: Request, principal: Principal) -> Response:
-        opened = make_open(request, principal)
-        opened = msgspec.structs.replace(opened, query=urlencode(rule.query(request.query_params)).encode())
-        replies = await ask_all(self._router, opened)
-        refused = next((reply for reply in replies if reply.status != OK), None)
-        if refused is not None:
-            return make_response(refused)
-        body = rule.join([reply.body for reply in replies], request.query_params)
-        media = dict(replies[0].headers)[b"content-type"].decode()
-        return Response(body, media_type=media)
 
 
 def make_open(request: Request, principal: Principal, key: SessionKey | None = None, new: str = "") -> OpenStream:

@@ -17,9 +17,10 @@ from uuid import uuid4
 
 import msgspec
 
+from parley.cluster.bridge.messages import ANSWER, LIVE
 from parley.gateway.live_session import CALLBACKS, has_only_tool_results
 from parley.gateway.prompt_ids import make_own_uuid
-from parley.gateway.subscriber import Numbered
+from parley.gateway.subscriber import REPLY, Numbered
 from parley.protocol.base import UNSET, Struct
 
 RESPONSE = b'{"type":"control_response"'
@@ -29,6 +30,7 @@ RESULT = b'{"type":"result"'
 LIFECYCLE = b'{"type":"command_lifecycle"'
 USER = b'{"type":"user"'
 ENDED_STATES = frozenset({"completed", "cancelled"})
+NUMBERS = {LIVE: None, ANSWER: REPLY}
 MOST_KEPT = 10_000
 """How many lines of a client are kept at most; the oldest make room."""
 
@@ -153,10 +155,10 @@ class ClientState:
 
     def select(self, lines: list[tuple[int, bytes]]) -> list[Numbered]:
         """The lines that the client gets: each stored one once."""
-        return [(number or None, line) for number, line in lines if self._is_wanted(number, line)]
+        return [(NUMBERS.get(number, number), line) for number, line in lines if self._is_wanted(number, line)]
 
     def _is_wanted(self, number: int, line: bytes) -> bool:
-        if number:
+        if number > LIVE:
             if self.cursor is not None and number <= self.cursor:
                 return False
             self.cursor = number

@@ -104,5 +104,6 @@ def continue_at(opened: OpenStream, last_id: bytes | None) -> OpenStream:
 
 def make_response(reply: WholeReply) -> Response:
     response = Response(reply.body, reply.status)
-    response.raw_headers = list(reply.headers)
+    named = {name for name, _ in reply.headers}
+    response.raw_headers = [*reply.headers, *(own for own in response.raw_headers if own[0] not in named)]
     return response

@@ -16,7 +16,11 @@ from typing import Any
 import msgspec
 from starlette.datastructures import QueryParams
 
+from parley.cluster.bridge.host_routes import PATH
+from parley.cluster.session_summaries import ClusterSession
+from parley.gateway.http.console.overview import read_query
 from parley.gateway.http.query import LARGEST, read_number
+from parley.gateway.index.session_list import SessionInfo, SessionQuery
 from parley.protocol.base import Json, Struct
 
 FIGURES = ("input_tokens", "output_tokens", "cache_read_tokens", "turns")
@@ -29,10 +33,14 @@ OWNER, CREATE, FORK, LOCAL = "owner", "create", "fork", "local"
 class Merge(Struct, frozen=True):
     """Asks all hosts."""
 
-    join: Callable[[Sequence[bytes], QueryParams], bytes]
-    """One body of all bodies."""
+    join: Callable[[Sequence[bytes], QueryParams, Sequence[ClusterSession]], bytes]
+    """One body of all bodies. The registry knows the sessions that no host has loaded."""
+    path: str = ""
+    """What hosts are asked for, if it is not the route itself."""
     query: Callable[[QueryParams], dict[str, str]] = dict
     """The query for the hosts."""
+    is_complete: Callable[[Sequence[bytes], Sequence[ClusterSession]], bool] = lambda bodies, known: True
+    """Whether the hosts have loaded all that the reply needs."""
 
 
 class MergedEvents(Struct, frozen=True):
@@ -45,27 +53,53 @@ def ask_for_page(query: QueryParams) -> dict[str, str]:
     return {**query, "offset": "0", "limit": str(end)}
 
 
-def join_sessions(bodies: Sequence[bytes], query: QueryParams) -> bytes:
-    """The list of sessions, the last used first."""
-    rows, total = list[Json](), 0
+def join_sessions(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
+    """The list of sessions, the last used first. In sessions that no host has loaded, only titles are searched."""
+    rows, total, loaded = list[Json](), 0, set[str]()
     for body in bodies:
         found = msgspec.json.decode(body)
         rows += found["sessions"]
         total += found["total"]
+        loaded.update(found["loaded"])
+    stored = [session.info for session in known if session.info is not None and session.info.id not in loaded]
+    more = [msgspec.to_builtins(at_rest(info)) for info in stored if is_listed(at_rest(info), read_query(query))]
+    rows, total = rows + more, total + len(more)
     rows.sort(key=lambda row: -row["used_at"])
     start = read_number(query, "offset", 0)
     page = rows[start : start + read_number(query, "limit", LARGEST)]
     return msgspec.json.encode({"sessions": page, "total": total})
 
 
-def join_questions(bodies: Sequence[bytes], query: QueryParams) -> bytes:
+def at_rest(info: SessionInfo) -> SessionInfo:
+    """A session that no host has loaded."""
+    state = info.state
+    if state == "running" or (state == "requires_action" and not info.open_questions):
+        state = "idle"
+    return msgspec.structs.replace(info, state=state, is_loaded=False, clients=0, last_line=None)
+
+
+def is_listed(info: SessionInfo, query: SessionQuery) -> bool:
+    text = query.search.casefold()
+    is_found = not text or text in info.title.casefold() or text in info.cwd.casefold()
+    return is_found and (not query.states or info.state in query.states)
+
+
+def has_all_questions(bodies: Sequence[bytes], known: Sequence[ClusterSession]) -> bool:
+    """Whether the hosts have loaded all sessions that wait for an answer: a new owner does so one by one."""
+    loaded = {session for body in bodies for session in msgspec.json.decode(body)["loaded"]}
+    return all(
+        session.info.id in loaded for session in known if session.info is not None and session.info.open_questions
+    )
+
+
+def join_questions(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
     """The open questions, oldest first."""
     rows = [row for body in bodies for row in msgspec.json.decode(body)["questions"]]
     rows.sort(key=lambda row: row["asked_at"])
     return msgspec.json.encode({"questions": rows})
 
 
-def join_costs(bodies: Sequence[bytes], query: QueryParams) -> bytes:
+def join_costs(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
     """What all sessions cost. A model and a day are on several hosts, and so may a session be that has moved."""
     replies = [msgspec.json.decode(body) for body in bodies]
     by_day = add_rows((row for reply in replies for row in reply["by_day"]), "day")
@@ -101,7 +135,7 @@ def most_expensive(rows: list[Json]) -> list[Json]:
     return sorted(rows, key=lambda row: -(row["usd"] or 0))
 
 
-def join_metrics(bodies: Sequence[bytes], query: QueryParams) -> bytes:
+def join_metrics(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
     """One page of Prometheus figures: counters and gauges are added."""
     heads: dict[str, list[str]] = {}
     values: dict[str, dict[str, float]] = {}
@@ -130,6 +164,7 @@ def add_series(found: dict[str, float], series: str, value: float) -> None:
     found[series] = max(before, value) if series in LARGEST_GAUGES else before + value
 
 
+LIST_SESSIONS = Merge(join_sessions, f"{PATH}sessions", ask_for_page)
 RULES: Mapping[str, Any] = {
     # The gateway itself.
     "show_principal": LOCAL,
@@ -144,8 +179,8 @@ RULES: Mapping[str, Any] = {
     "socket": LOCAL,
     "editor": LOCAL,
     # All hosts.
-    "list_sessions": Merge(join_sessions, ask_for_page),
-    "list_questions": Merge(join_questions),
+    "list_sessions": LIST_SESSIONS,
+    "list_questions": Merge(join_questions, f"{PATH}questions", is_complete=has_all_questions),
     "show_costs": Merge(join_costs),
     "show_metrics": Merge(join_metrics),
     "watch_sessions": MergedEvents(),

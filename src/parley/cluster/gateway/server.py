@@ -7,13 +7,15 @@ which clients make again with another gateway, and ends. The sessions do not not
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 
 import uvicorn
 
-from parley.cluster.base import Cluster
+from parley.cluster.base import Cluster, ClusterError
 from parley.cluster.bridge.gateway import Dialer
 from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.gateway.app import ClusterApp
@@ -21,17 +23,25 @@ from parley.cluster.gateway.router import Router
 from parley.errors import UsageError
 from parley.gateway.http.auth import Gate
 from parley.gateway.server import (
+    GC_THRESHOLD,
     QuietServer,
     ServerSettings,
     apply_config,
+    check_certificate,
     describe,
+    find_token,
     keep_up,
+    listen,
     make_config,
+    raise_file_limit,
     reload_settings,
     watch_signals,
 )
+from parley.gateway.server_config import read_config
 from parley.gateway.server_log import ServerLog
 
+SHARDS_KEY = "config.shards"
+"""Where hosts write how many shards there are."""
 Connect = Callable[[], Awaitable[Cluster]]
 
 
@@ -86,22 +96,53 @@ class ClusterGateway:
         await self.tokens.close()
 
 
-async def serve_cluster(
-    connect: Connect, prefix: str, settings: ServerSettings, token: str | None, log: ServerLog
-) -> None:
-    """Serve until a signal. Raises ClusterError."""
-    from parley.gateway.server import listen
+def run_cluster_gateway(connect: Connect, prefix: str, settings: ServerSettings, log: ServerLog) -> int:
+    """Serve until a signal; returns the exit code. Raises UsageError, ClusterError."""
+    import uvloop
 
-    cluster = await connect()
+    token = find_token(settings, log)
+    read_config(settings.config)
+    check_certificate(settings)
     listener = listen(settings.address)
-    gateway = ClusterGateway(cluster, prefix, settings, token, log)
-    stop = asyncio.Event()
-    watch_signals(stop, gateway.reload)
+    raise_file_limit()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLD)
     try:
+        uvloop.run(serve_cluster(connect, prefix, settings, token, log, listener))
+    finally:
+        listener.close()
+        if settings.address.path:
+            Path(settings.address.path).unlink(missing_ok=True)
+    return 0
+
+
+async def serve_cluster(
+    connect: Connect,
+    prefix: str,
+    settings: ServerSettings,
+    token: str | None,
+    log: ServerLog,
+    listener: socket.socket,
+) -> None:
+    """Raises ClusterError."""
+    cluster = await connect()
+    try:
+        await check_shards(cluster)
+        gateway = ClusterGateway(cluster, prefix, settings, token, log)
+        stop = asyncio.Event()
+        watch_signals(stop, gateway.reload)
         await gateway.start(listener)
         stopped, ended = asyncio.create_task(stop.wait()), asyncio.create_task(gateway.wait())
         await asyncio.wait([stopped, ended], return_when=asyncio.FIRST_COMPLETED)
         await gateway.stop()
     finally:
-        listener.close()
         await cluster.close()
+
+
+async def check_shards(cluster: Cluster) -> None:
+    """Raises ClusterError if the cluster has another number of shards."""
+    row, shards = await cluster.registry.get(SHARDS_KEY), cluster.ownership.shards
+    if row is not None and row.value != str(shards).encode():
+        found = row.value.decode()
+        raise ClusterError(f"the cluster has {found} shards, this gateway {shards}; give --shards {found}")

@@ -69,6 +69,8 @@ class SessionConnection:
         self._state = ClientState(target.cursor, numbered=target.numbered)
         self._stream: GatewayStream | None = None
         self._is_attached = False
+        self.attached: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """Gets the number after which the lines of the first owner begin."""
         self._command = uuid4().hex
         self._lock = asyncio.Lock()
         """Keeps the messages of the client in order while they are sent again."""
@@ -121,15 +123,15 @@ class SessionConnection:
         async with self._lock:
             messages, withdrawn = self._state.start_again(is_first=not self._is_attached)
             for message in messages:
-                await self._send(stream, message)
+                await self._send(stream, message, is_repeated=self._is_attached)
             self._stream = stream
             self._room.set()
         if withdrawn:
             await self._deliver(withdrawn)
 
-    async def _send(self, stream: GatewayStream, data: bytes) -> None:
+    async def _send(self, stream: GatewayStream, data: bytes, *, is_repeated: bool = False) -> None:
         try:
-            await stream.send(ClientMessage(data))
+            await stream.send(ClientMessage(data, is_repeated))
         except ClusterError as exc:
             stream.lose(str(exc))
 
@@ -150,6 +152,8 @@ class SessionConnection:
                     await stream.credit(content)
                 case AttachedAt():
                     self._is_attached = True
+                    if not self.attached.done():
+                        self.attached.set_result(content.cursor)
                     if self._state.cursor is None:
                         self._state.cursor = content.cursor
                 case SocketClosed():

@@ -11,7 +11,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from parley.cluster.bridge.messages import SocketClosed
 from parley.cluster.gateway.router import Router
-from parley.cluster.gateway.session_connection import SessionConnection, Target
+from parley.cluster.gateway.session_connection import RESTART, SessionConnection, Target
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.frames import find_line_socket
 from parley.gateway.http.sockets import admit, is_on, read_cursor, receive, refuse
@@ -19,6 +19,7 @@ from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 from parley.gateway.subscriber import Numbered
 
+CLOSE_SECONDS = 1.0
 Register = Callable[[Principal, asyncio.Task[None]], AbstractContextManager[None]]
 """Keeps a connection in the list of those that end when their token is revoked."""
 
@@ -39,8 +40,13 @@ async def serve_socket(socket: WebSocket, gate: Gate, router: Router, register: 
             await asyncio.wait([task])
     finally:
         task.cancel()
+    await close_restarting(socket, task)
+
+
+async def close_restarting(socket: WebSocket, task: asyncio.Task[None]) -> None:
+    """If the gateway has ended a connection, tell the client that it may connect again."""
     if task.cancelled():
-        await close(socket, SocketClosed(1012, ""))
+        await close(socket, SocketClosed(RESTART, ""))
     else:
         task.result()
 
@@ -91,5 +97,7 @@ async def relay(socket: WebSocket, router: Router, target: Target) -> None:
 
 
 async def close(socket: WebSocket, closed: SocketClosed) -> None:
-    with suppress(RuntimeError, WebSocketDisconnect, ClientDisconnected):
-        await socket.close(closed.code, closed.reason)
+    """A client that does not read is left alone."""
+    with suppress(RuntimeError, WebSocketDisconnect, ClientDisconnected, TimeoutError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await socket.close(closed.code, closed.reason)
