@@ -46,6 +46,9 @@ from gateway import DEADLINE_SECONDS, MODEL, PARLEY, Server, Viewer, cpu_seconds
 
 from parley.cluster.base import Cluster, SessionKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
+from parley.cluster.nats.connection import NatsConnection
+from parley.cluster.nats.jetstream import JetStream
+from parley.cluster.nats.streams import StreamNames
 
 SHARDS = 64
 LEASE_SECONDS = 3
@@ -225,7 +228,7 @@ def settle(viewer: Viewer) -> None:
     viewer.socket.settimeout(DEADLINE_SECONDS)
 
 
-def measure_commands(server: Server, scale: Scale) -> Figures:
+def measure_commands(server: ClusterServer, scale: Scale) -> Figures:
     """Renames: each is in the log before its reply."""
     sessions = [server.create() for _ in range(scale.active)]
     for session in sessions:
@@ -248,7 +251,7 @@ def measure_commands(server: Server, scale: Scale) -> Figures:
 
     wait_idle(server, sessions)
     with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        cpu, began = server.cpu_seconds(), time.monotonic()
+        cpu, gateway, began = server.cpu_seconds(), server.gateway.cpu_seconds(), time.monotonic()
         times = sorted(one for part in pool.map(work, range(IN_FLIGHT)) for one in part)
         seconds = time.monotonic() - began
     return {
@@ -256,6 +259,7 @@ def measure_commands(server: Server, scale: Scale) -> Figures:
         "p50 ms": statistics.median(times),
         "p99 ms": times[int(0.99 * (len(times) - 1))],
         "host CPU per command, ms": (server.cpu_seconds() - cpu) / len(times) * 1000,
+        "gateway CPU per command, ms": (server.gateway.cpu_seconds() - gateway) / len(times) * 1000,
     }
 
 
@@ -338,14 +342,31 @@ def measure_load(server: ClusterServer, scale: Scale) -> Figures:
     sessions = create_many(server, scale.loaded)
     wait_idle(server, sessions)
     server.wait_until(lambda: server.gauge("parley_sessions_loaded") == 0)
-    costs = []
+    costs, commits = [], 0
     for _ in range(2):  # first evicted, then loaded
-        before, cpu = finished(server), server.cpu_seconds()
+        before, cpu, commits = finished(server), server.cpu_seconds(), count_commits(server.url)
         for session in sessions:
             server.prompt(session, "Hello")
         server.wait_until(lambda before=before: finished(server) - before >= len(sessions))
         costs.append((server.cpu_seconds() - cpu) / len(sessions) * 1000)
-    return {"host CPU of a turn, evicted, ms": costs[0], "host CPU of a turn, loaded, ms": costs[1]}
+    return {
+        "host CPU of a turn, evicted, ms": costs[0],
+        "host CPU of a turn, loaded, ms": costs[1],
+        "commits per turn": (count_commits(server.url) - commits) / len(sessions),
+    }
+
+
+def count_commits(url: str) -> int:
+    """How many messages the log has had so far."""
+
+    async def count() -> int:
+        connection = NatsConnection(NatsAddress(url=url), 5)
+        await connection.open()
+        found = await JetStream(connection).info(StreamNames("parley").log)
+        await connection.close()
+        return int(found["state"]["last_seq"])
+
+    return asyncio.run(count())
 
 
 def measure_streams(server: ClusterServer, scale: Scale) -> Figures:
@@ -444,7 +465,6 @@ def run_all(folder: Path, scale: Scale) -> tuple[dict[str, Figures], list[float]
         model.start()
         stack.callback(model.terminate)
         port = ready.get()
-        measures: list[tuple[str, Callable[[], Figures], Server]] = []
         single = open_server(stack, lambda: Server(make_folder(folder / "single"), port))
         note("single", measure_frame(single, scale))
         single.close()
@@ -454,7 +474,6 @@ def run_all(folder: Path, scale: Scale) -> tuple[dict[str, Figures], list[float]
         note("frame, lazy", measure_frame(lazy, scale))
         note("commands, lazy", measure_commands(lazy, scale))
         lazy.close()
-        del measures
         safe = ClusterServer(folder / "safe", port, sync_always=True, idle_seconds=10)
         stack.callback(safe.close)
         note("commit", measure_commit(safe, scale))
@@ -510,13 +529,13 @@ def describe(scale: Scale, found: dict[str, Figures], times: list[float]) -> dic
         "costs": {
             "host_turn_cpu_ms": turn_ms,
             "host_frame_cpu_us": streams["host CPU per frame, us"],
-            "gateway_command_cpu_ms": 1.0,
+            "gateway_command_cpu_ms": found["commands"]["gateway CPU per command, ms"],
             "gateway_frame_cpu_us": streams["gateway CPU per frame, us"],
-            "commits_per_turn": 6,
+            "commits_per_turn": load["commits per turn"],
             "commit_ms": found["commit"]["a commit, p50 ms"],
             "commits_per_second": found["commit"]["commits per second, 64 in flight"],
             "lease_ms": 1000 / found["commit"]["commits per second, 64 in flight"],
-            "load_session_ms": max(0.1, load["host CPU of a turn, evicted, ms"] - turn_ms) + turn_ms,
+            "load_session_ms": load["host CPU of a turn, evicted, ms"],
             "evicted_session_kb": idle["KB per evicted session"],
             "loaded_session_kb": idle["KB per loaded session"],
             "stored_session_kb": idle["KB per session on NATS"],

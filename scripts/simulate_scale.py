@@ -22,6 +22,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -132,7 +133,7 @@ class Simulation:
         self.costs, self.load, self.plan = costs, load, plan
         self.outcome = Outcome(load, plan)
         self._dice = Random(seed)
-        self._events: list[tuple[float, int, Callable[[float], None]]] = []
+        self._events: list[tuple[float, int, Callable[[float], object]]] = []
         self._count = 0
         self._hosts = [Station() for _ in range(plan.hosts)]
         self._gateways = [Station() for _ in range(plan.gateways)]
@@ -147,7 +148,7 @@ class Simulation:
         self._end = seconds
         self._at(self._dice.expovariate(self.load.turns_per_second), self._begin_turn)
         for host in range(self.plan.hosts):
-            self._at(self._dice.random() * self.costs.lease_seconds / 3, lambda now, host=host: self._renew(now, host))
+            self._at(self._dice.random() * self.costs.lease_seconds / 3, partial(self._renew, host))
         if rack_dies_at is not None:
             self._at(rack_dies_at, self._kill_rack)
         while self._events and self._events[0][0] <= seconds:
@@ -155,7 +156,7 @@ class Simulation:
             act(now)
         return self._summarize(seconds)
 
-    def _at(self, when: float, act: Callable[[float], None]) -> None:
+    def _at(self, when: float, act: Callable[[float], object]) -> None:
         self._count += 1
         heapq.heappush(self._events, (when, self._count, act))
 
@@ -190,7 +191,7 @@ class Simulation:
         share = self.costs.host_turn_cpu_ms / 1000 / (round(self.costs.commits_per_turn) + 1)
         return self._hosts[self._owner[shard]].visit(now, share)
 
-    def _commit(self, now: float, shard: int, then: Callable[[float], None]) -> None:
+    def _commit(self, now: float, shard: int, then: Callable[[float], object]) -> None:
         service = 1 / self.costs.commits_per_second
         done = self._streams[shard % self.plan.streams].visit(now, service)
         self._at(done + max(0.0, self.costs.commit_ms / 1000 - service), then)
@@ -213,12 +214,12 @@ class Simulation:
 
     # Leases.
 
-    def _renew(self, now: float, host: int) -> None:
+    def _renew(self, host: int, now: float) -> None:
         if host in self._dead:
             return
         owned = self.plan.shards / (self.plan.hosts - len(self._dead))
         self._leases.visit(now, (owned + 1) * self.costs.lease_ms / 1000)
-        self._at(now + self.costs.lease_seconds / 3, lambda then: self._renew(then, host))
+        self._at(now + self.costs.lease_seconds / 3, partial(self._renew, host))
 
     def _kill_rack(self, now: float) -> None:
         self._dead = set(range(self.plan.dead_hosts))
@@ -227,9 +228,9 @@ class Simulation:
             last_renewed = self._dice.random() * self.costs.lease_seconds / 3
             noticed = self._dice.random() * self.costs.claim_seconds
             expires = now - last_renewed + self.costs.lease_seconds
-            self._at(expires + noticed, lambda then, shard=shard: self._claim(then, now, shard))
+            self._at(expires + noticed, partial(self._claim, now, shard))
 
-    def _claim(self, now: float, died_at: float, shard: int) -> None:
+    def _claim(self, died_at: float, shard: int, now: float) -> None:
         """A host that lives takes the shard, then loads the sessions that were in a turn, one after the other."""
         claimed = self._leases.visit(now, self.costs.lease_ms / 1000)
         owned = Counter(self._owner)
@@ -327,8 +328,10 @@ def capacity_rows(costs: Costs, sizes: tuple[int, ...], seconds: float) -> list[
 
 
 def capacity_table(costs: Costs, outcomes: list[Outcome]) -> list[str]:
-    head = ("sessions", "in a turn", "hosts", "gateways", "log streams", "one stream", "leases", "memory of a host")
-    head += ("log", "first frame p50 / p99", "rack dies: p50 / last")
+    head = (
+        *("sessions", "in a turn", "hosts", "gateways", "log streams", "one stream", "leases", "memory of a host"),
+        *("log", "first frame p50 / p99", "rack dies: p50 / last"),
+    )
     rows = []
     for one in outcomes:
         load, plan = one.load, one.plan

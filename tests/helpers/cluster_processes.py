@@ -102,8 +102,9 @@ class GatewayProcess(Server):
         super().__init__(folder, *options)
         self.token_file = token_file
 
-    def _session_options(self) -> list[str]:
-        return list(self._options)  # hosts have the others
+    def _command(self) -> tuple[str, ...]:
+        listen = f"127.0.0.1:{self.port}"
+        return (PARLEY, "serve", "--listen", listen, "--token-file", str(self.token_file), *self._options)
 
 
 class RunningCluster:

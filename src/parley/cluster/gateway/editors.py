@@ -110,7 +110,7 @@ class ClusterEditorSessions(Struct, frozen=True):
         listed = [
             SessionSummary(id=row["id"], cwd=row["cwd"], title=row["title"], updated_at=row["used_at"])
             for row in msgspec.json.decode(reply.body)["sessions"]
-            if cwd is None or os.path.normpath(cwd) == row["cwd"]
+            if cwd is None or is_same_path(cwd, row["cwd"])
         ]
         return listed[offset : offset + limit]
 
@@ -190,7 +190,8 @@ class ClusterWire:
 
         running = asyncio.create_task(self._run())
         self._tasks = [running, asyncio.create_task(self._write_all())]
-        await asyncio.wait([running, self._connection.attached], return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {running, self._connection.attached}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not self._connection.attached.done():
             self.abandon()
             raise CLIConnectionError(running.result())
@@ -327,6 +328,11 @@ def make_call(principal: Principal, key: SessionKey | None, path: str, method: s
         query=query.encode(),
         key=key,
     )
+
+
+def is_same_path(given: str, real: str) -> bool:
+    """The files are on hosts, so links are not followed."""
+    return os.path.normpath(given) == real
 
 
 def as_rpc_error(refusal: Refusal) -> RpcError:
