@@ -37,6 +37,7 @@ from parley.version import __version__
 
 __all__ = ["NEW_SESSION_ID", "Host", "HostSettings"]
 
+CLOSE_SECONDS = 5.0
 FIRST_SECONDS = 1.0
 """The shortest time for which the registry keeps a row."""
 
@@ -93,8 +94,7 @@ class Host:
         finally:
             waiting.cancel()
             work.cancel()
-            with suppress(asyncio.CancelledError):
-                await work
+            await asyncio.wait([work], timeout=CLOSE_SECONDS)
             await self.close()
 
     async def _work(self) -> None:

@@ -22,7 +22,8 @@ from parley.cluster.subjects import DEFAULT_PREFIX
 from parley.protocol.base import Struct
 
 __all__ = ["DurabilityOptions", "NatsAddress", "NatsClusterOptions", "check_durability", "open_nats"]
-MAX_REQUEST_SECONDS = 5.0
+MAX_REQUEST_SECONDS = 2.5
+"""A reply may be lost when a leader dies. It is safe to ask again."""
 
 
 class NatsClusterOptions(Struct, frozen=True, kw_only=True):

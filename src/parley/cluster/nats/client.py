@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 
 
 class AbortingClient(Client):
@@ -10,6 +10,11 @@ class AbortingClient(Client):
         # The original waits until the server has read everything. A frozen one never does.
         self.abort()
         await super()._attempt_reconnect()
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        # The original does not close the socket of an attempt that failed.
+        self.abort()
+        await super()._connect_to_server(s)
 
     def abort(self) -> None:
         """Close the socket at once and drop what was not sent."""

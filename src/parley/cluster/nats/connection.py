@@ -81,6 +81,8 @@ class NatsConnection:
         self._address = address
         self._client: AbortingClient
         self._connected = asyncio.Event()
+        self._limits: set[asyncio.Timeout] = set()
+        """Of requests that are not answered on another connection."""
         self._last_error = ""
 
     async def open(self) -> None:
@@ -139,14 +141,21 @@ class NatsConnection:
         data: bytes = b"",
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
+        *,
+        is_quick: bool = False,
     ) -> Msg:
-        """The first reply. Raises NoResponders, ClusterError."""
+        """The first reply. Raises NoResponders, ClusterError.
+
+        `is_quick`: the reply comes at once or never, so that the end of the connection ends the request.
+        """
         self._check_length(data)
         limit_seconds = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         given = dict(headers) if headers else None
-        return await self._run(
-            lambda: self._client.request(subject, data, timeout=limit_seconds, headers=given), subject, limit_seconds
-        )
+
+        async def send() -> Msg:
+            return await self._client.request(subject, data, timeout=limit_seconds, headers=given)
+
+        return await self._run(send, subject, limit_seconds, is_quick=is_quick)
 
     async def publish(self, subject: str, data: bytes, reply: str = "") -> None:
         """Raises ClusterError."""
@@ -178,35 +187,50 @@ class NatsConnection:
             subject,
         )
 
-    async def _run(self, work: Callable[[], Awaitable[T]], subject: str, timeout_seconds: float | None = None) -> T:
+    async def _run(
+        self,
+        work: Callable[[], Awaitable[T]],
+        subject: str,
+        timeout_seconds: float | None = None,
+        *,
+        is_quick: bool = False,
+    ) -> T:
         """Wait for a connection, then for `work`. Raises NoResponders, ClusterError."""
         from nats import errors
 
+        limit_seconds = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         try:
-            async with asyncio.timeout(self.timeout_seconds if timeout_seconds is None else timeout_seconds) as limit:
+            async with asyncio.timeout(limit_seconds) as limit:
                 if not self._client.is_connected:
                     self._connected.clear()
                 await self._connected.wait()
+                if is_quick:
+                    self._limits.add(limit)
                 result = await work()
             # The client swallows the cancellation while it waits for a server that reads nothing.
             if limit.expired():
-                raise self._make_silent_error(subject)
+                raise TimeoutError
+            # And that of its caller, if the reply comes at the same moment: the caller would never end.
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise asyncio.CancelledError
             return result
         except errors.NoRespondersError:
             raise NoResponders(f"{self.where}: nobody listens to {subject}") from None
         except (TimeoutError, errors.TimeoutError):
-            raise self._make_silent_error(subject) from None
+            raise self._make_silent_error(f" on {subject} within {limit_seconds:g} s") from None
         except errors.Error as exc:
             raise ClusterError(f"{self.where} failed: {exc or type(exc).__name__}") from None
+        finally:
+            self._limits.discard(limit)
 
     def _check_length(self, data: bytes) -> None:
         if len(data) > self.max_payload_bytes:
             raise make_too_long(self.where, len(data), self.max_payload_bytes)
 
-    def _make_silent_error(self, subject: str = "") -> ClusterError:
-        if self._connected.is_set():
-            return ClusterError(f"{self.where} does not answer on {subject} within {self.timeout_seconds:g} s")
-        return ClusterError(f"{self.where} does not answer{f': {self._last_error}' if self._last_error else ''}")
+    def _make_silent_error(self, details: str = "") -> ClusterError:
+        if not self._connected.is_set():
+            details = f": {self._last_error}" if self._last_error else ""
+        return ClusterError(f"{self.where} does not answer{details}")
 
     async def _on_connected(self) -> None:
         self.generation += 1
@@ -214,6 +238,9 @@ class NatsConnection:
 
     async def _on_disconnected(self) -> None:
         self._connected.clear()
+        limits, self._limits = self._limits, set()
+        for limit in limits:
+            limit.reschedule(asyncio.get_running_loop().time())
 
     async def _on_error(self, error: Exception) -> None:
         text = str(error) or type(error).__name__

@@ -80,7 +80,7 @@ class JetStream:
         end = clock() + self.connection.timeout_seconds
         while True:
             try:
-                return await self.connection.request(subject, data, headers, max(0.0, end - clock()))
+                return await self.connection.request(subject, data, headers, max(0.0, end - clock()), is_quick=True)
             except NoResponders:
                 # The servers elect a leader of the stream, or have not heard of it yet. Nothing was delivered.
                 if clock() >= end - ELECTION_POLL_SECONDS:

@@ -75,7 +75,7 @@ class NatsLog:
         if head == expected:
             raise ClusterError(f"{self._where}: another write to session {key.session} has not finished")
         if head < expected:
-            await self._require_quorum()
+            await self._confirm_loss()
         raise make_refusal(self._where, key, head, expected)
 
     def _check_stored(self, key: SessionKey, stored: Stored | None, headers: dict[str, str], data: bytes) -> int:
@@ -90,7 +90,7 @@ class NatsLog:
         subject = self._subject_of(key)
         head = await self._get_head(key)
         if head < after:
-            await self._require_quorum()
+            await self._confirm_loss()
             raise make_truncated(self._where, key, head, after)
         while after < head:
             batch, _ = await self._stream.get_batch(self._name, subject, after)
@@ -117,7 +117,7 @@ class NatsLog:
     async def save_snapshot(self, key: SessionKey, snapshot: Snapshot) -> None:
         tokens = session_tokens(key, self._shards)
         if (head := await self.head(key)) < snapshot.sequence:
-            await self._require_quorum()
+            await self._confirm_loss()
             raise make_truncated(self._where, key, head, snapshot.sequence)
         if await self._snapshots.save(tokens, snapshot):
             # Up to, but not including, the last one that the snapshot contains.
@@ -159,6 +159,11 @@ class NatsLog:
             await self._require_quorum()
             self._guard.require_newer(last, self._guard.highest)
         self._checked_generation = generation
+
+    async def _confirm_loss(self) -> None:
+        """Before a session is reported as damaged. Raises LogDamaged if the whole stream is, ClusterError."""
+        await self._check_stream()  # the connection may have changed since the call began
+        await self._require_quorum()
 
     async def _require_quorum(self) -> None:
         """Raises ClusterError if the leader that answers may have been replaced without knowing it."""
