@@ -36,6 +36,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPConnection
 from multiprocessing import Process, Queue
 from pathlib import Path
@@ -140,7 +141,6 @@ class ClusterServer(Server):
         self.gateway = Part(
             "gateway", [PARLEY, "serve", "--nats", self.url, *listen], folder, "listening on", self.environment
         )
-        self.process = self.gateway.process
         self.wait_for_owners()
 
     def wait_for_owners(self) -> None:
@@ -265,7 +265,11 @@ def measure_commands(server: ClusterServer, scale: Scale) -> Figures:
 
 def wait_idle(server: Server, sessions: list[str]) -> None:
     for session in sessions:
-        server.wait_until(lambda session=session: server.request("GET", f"/sessions/{session}")["turns"] >= 1)
+        server.wait_until(partial(has_turn, server, session))
+
+
+def has_turn(server: Server, session: str) -> bool:
+    return bool(server.request("GET", f"/sessions/{session}")["turns"])
 
 
 def measure_commit(server: ClusterServer, scale: Scale) -> Figures:
@@ -310,11 +314,11 @@ def measure_idle(server: ClusterServer, scale: Scale) -> Figures:
     """All sessions have a turn; the first ones are counted while they are loaded, all of them after eviction."""
     empty, cpu, before = server.memory_mb(), server.cpu_seconds(), finished(server)
     create_many(server, scale.loaded)
-    server.wait_until(lambda: finished(server) - before >= scale.loaded)
+    wait_for_results(server, before + scale.loaded)
     turn_cpu = (server.cpu_seconds() - cpu) / scale.loaded
     loaded = server.memory_mb()
     create_many(server, scale.sessions - scale.loaded)
-    server.wait_until(lambda: finished(server) - before >= scale.sessions)
+    wait_for_results(server, before + scale.sessions)
     server.wait_until(lambda: server.gauge("parley_sessions_loaded") == 0)
     evicted = server.memory_mb()
     stored = sum(path.stat().st_blocks * 512 for path in (server._folder / "nats").rglob("*") if path.is_file())
@@ -325,6 +329,10 @@ def measure_idle(server: ClusterServer, scale: Scale) -> Figures:
         "KB per session on NATS": stored / scale.sessions / 1024,
         "host CPU per session and first turn, ms": turn_cpu * 1000,
     }
+
+
+def wait_for_results(server: Server, count: int) -> None:
+    server.wait_until(lambda: finished(server) >= count)
 
 
 def create_many(server: Server, count: int) -> list[str]:
@@ -347,7 +355,7 @@ def measure_load(server: ClusterServer, scale: Scale) -> Figures:
         before, cpu, commits = finished(server), server.cpu_seconds(), count_commits(server.url)
         for session in sessions:
             server.prompt(session, "Hello")
-        server.wait_until(lambda before=before: finished(server) - before >= len(sessions))
+        wait_for_results(server, before + len(sessions))
         costs.append((server.cpu_seconds() - cpu) / len(sessions) * 1000)
     return {
         "host CPU of a turn, evicted, ms": costs[0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
 from uuid import uuid4
@@ -40,6 +41,8 @@ def run(given: GivenArgs) -> int:
         hub=read_hub_settings(given, "host"),
         drain_seconds=given.number("drain-seconds", 30),
         metrics=read_metrics_address(given),
+        tenant_quotas=read_file_name(given, "tenant-quotas"),
+        tenant_secrets=read_file_name(given, "tenant-secrets"),
     )
     log = ServerLog(warn, is_json=given.one("log-format") == "json")
     if log.is_json:
@@ -57,3 +60,8 @@ def read_metrics_address(given: GivenArgs) -> tuple[str, int] | None:
     if address.path:
         raise InvalidArguments("option '--metrics' needs HOST:PORT")
     return address.host, address.port
+
+
+def read_file_name(given: GivenArgs, key: str) -> str:
+    """Relative to where the command was started."""
+    return os.path.abspath(given.one(key)) if given.one(key) else ""
