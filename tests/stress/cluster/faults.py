@@ -101,12 +101,16 @@ class Run:
             if status != 200 or question["state"] not in ("open", "answered", "decided"):
                 self.report.problems.append(f"{talker.session_id}: the question {request_id} is {status} {question}")
 
-    async def finish(self) -> None:
+    async def stop_talking(self) -> None:
+        """Let the talkers finish their prompts."""
         for talker in self.talkers:
             talker.is_stopped = True
             talker.holds_questions = False
         async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(*self._talking)
+
+    async def finish(self) -> None:
+        await self.stop_talking()
         for talker in self.talkers:
             final = await read_all_lines(self.cluster, talker.session_id)
             self.report.problems += talker.problems(final)

@@ -179,10 +179,15 @@ async def start_talkers(gateways: list[Server], count: int, folder: Path, dice: 
 async def read_all_lines(cluster: RunningCluster, session_id: str) -> list[tuple[int, str]]:
     """The lines of a session from the first to the last one that is in its log now."""
     state = await read_state(cluster.connection.log, cluster.key(session_id))
-    viewer = Viewer(cluster.gateways[0], session_id)
+    return await read_lines_up_to(cluster.gateways[0], session_id, len(state.lines))
+
+
+async def read_lines_up_to(gateway: Server, session_id: str, last: int) -> list[tuple[int, str]]:
+    """The lines of a session from the first to at least a number."""
+    viewer = Viewer(gateway, session_id)
     reading = asyncio.create_task(viewer.run())
     try:
-        await viewer.wait_for(lambda: viewer.last >= len(state.lines))
+        await viewer.wait_for(lambda: viewer.last >= last)
         return viewer.lines
     finally:
         reading.cancel()
