@@ -179,7 +179,8 @@ class RunningCluster:
             await self.add_host(f"host-{number}")
         for number in range(gateways):
             await self.add_gateway(f"gateway-{number}")
-        await self.wait_until_owned()
+        if hosts:
+            await self.wait_until_owned()
 
     @property
     def url(self) -> str:
@@ -246,6 +247,10 @@ class RunningCluster:
 
     async def shards_of(self, host: str) -> set[int]:
         return {shard for shard, lease in (await self.leases()).items() if lease.host == host}
+
+    async def owner_of(self, session_id: str) -> HostProcess:
+        lease = (await self.leases())[self.shard(session_id)]
+        return next(host for host in self.hosts if host.name == lease.host)
 
     async def wait_until_owned(self) -> None:
         """Wait until every shard has an owner that lives."""

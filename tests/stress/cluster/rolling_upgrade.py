@@ -24,7 +24,7 @@ import msgspec
 
 from parley.cluster.records import VERSION, Message
 from tests.helpers import paths
-from tests.helpers.cluster_processes import HostProcess, RunningCluster
+from tests.helpers.cluster_processes import RunningCluster
 from tests.stress.cluster.faults import Report, Run, print_line
 from tests.stress.cluster.load import Talker, read_lines_up_to, start_talkers
 
@@ -76,7 +76,7 @@ class Upgrade:
     async def replace_all(self) -> None:
         old = list(self._cluster.hosts)
         for number, host in enumerate(old):
-            new = await self._start_new(f"new-{number}")
+            await self._start_new(f"new-{number}")
             await self._cluster.wait_until_owned()
             await self._talk_on()
             if number == len(old) // 2:
@@ -97,10 +97,9 @@ class Upgrade:
         await new.start()
         self.new_names.add(new.name)
 
-    async def _start_new(self, name: str) -> HostProcess:
+    async def _start_new(self, name: str) -> None:
         new = await self._cluster.add_host(name, environment=self._environment)
         self.new_names.add(new.name)
-        return new
 
     async def _talk_on(self) -> None:
         """Let every user send some prompts."""

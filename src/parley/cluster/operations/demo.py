@@ -10,6 +10,7 @@ A host that is killed is started again after a while. All processes end with the
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import signal
 import socket
@@ -48,6 +49,7 @@ class DemoProcess:
 
     def __init__(self, name: str, command: list[str], folder: Path) -> None:
         self.name = name
+        self._environment = {**os.environ, "TMPDIR": str(folder), "CLAUDE_CONFIG_DIR": str(folder / "config")}
         self.log = folder / f"{name}.log"
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,7 +63,12 @@ class DemoProcess:
         with self.log.open("ab") as output:
             # A session of its own: Ctrl-C is for the demo, which then ends the others in order.
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self._environment,
+                start_new_session=True,
             )
         self.ended_at = 0.0
 
@@ -102,7 +109,21 @@ class Demo:
         shared = ["--nats", self.nats_url, "--sync-always", "--ttl", str(LEASE_SECONDS)]
         self.hosts = [
             DemoProcess(
-                name, [*parley, "host", *shared, "--name", name, "--root", str(root), "--model", "offline"], folder
+                name,
+                [
+                    *parley,
+                    "host",
+                    *shared,
+                    "--drain-seconds",
+                    "1",
+                    "--name",
+                    name,
+                    "--root",
+                    str(root),
+                    "--model",
+                    "offline",
+                ],
+                folder,
             )
             for name in (f"host-{number}" for number in range(1, hosts + 1))
         ]
