@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from parley.cluster.nats.client import AbortingClient
 
+OLDEST_SERVER = (2, 11)
+"""The first one with batch reads and with rows that expire."""
 RECONNECT_SECONDS = 0.25
 PENDING_MESSAGES = 65_536
 PENDING_BYTES = 64 << 20
@@ -53,6 +56,14 @@ class NatsAddress(Struct, frozen=True, kw_only=True):
         return ", ".join(
             urlsplit(server if "//" in server else f"//{server}").netloc.rpartition("@")[2] for server in self.servers
         )
+
+
+def find_version_problem(version: str) -> str | None:
+    """Why a server cannot be used."""
+    found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if found < OLDEST_SERVER:
+        return f"has version {version}; Parley needs {'.'.join(map(str, OLDEST_SERVER))} or newer"
+    return None
 
 
 class Inbox(Struct, frozen=True):
@@ -114,6 +125,10 @@ class NatsConnection:
             raise self._make_silent_error() from None
         except Exception as exc:
             raise ClusterError(f"{self.where} refuses the connection: {exc or type(exc).__name__}") from None
+        version = self._client.connected_server_version
+        if problem := find_version_problem(f"{version.major}.{version.minor}.{version.patch}"):
+            await self.close()
+            raise ClusterError(f"{self.where} {problem}")
         await self._on_connected()
 
     def _make_tls(self) -> ssl.SSLContext | None:
