@@ -31,6 +31,7 @@ SUBCOMMANDS = {
     "console": "parley.cli.commands.console",
     "doctor": "parley.cli.commands.doctor.main",
     "help": "parley.cli.commands.reference.help",
+    "host": "parley.cli.commands.host",
     "init": "parley.cli.commands.setup.init",
     "install": "parley.cli.commands.setup.update",
     "link": "parley.cli.commands.setup.link",

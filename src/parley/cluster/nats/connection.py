@@ -235,6 +235,9 @@ class NatsConnection:
             # The client swallows the cancellation while it waits for a server that reads nothing.
             if limit.expired():
                 raise TimeoutError
+            # And that of its caller, if the reply comes at the same moment: the caller would never end.
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise asyncio.CancelledError
             return result
         except errors.NoRespondersError:
             raise NoResponders(f"{self.where}: nobody listens to {subject}") from None
