@@ -66,6 +66,12 @@ def find_version_problem(version: str) -> str | None:
     return None
 
 
+def count_cancellations() -> int:
+    """How often the current task was cancelled. One that was may still have to tidy up."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
 class Inbox(Struct, frozen=True):
     """Where replies arrive."""
 
@@ -76,10 +82,14 @@ class Inbox(Struct, frozen=True):
         """The next reply; None if there is none in time."""
         from nats import errors
 
+        cancellations = count_cancellations()
         try:
             return await self.subscription.next_msg(timeout_seconds)
         except errors.Error:
             return None
+        finally:
+            if count_cancellations() > cancellations:
+                raise asyncio.CancelledError
 
 
 class NatsConnection:
@@ -224,6 +234,7 @@ class NatsConnection:
         from nats import errors
 
         limit_seconds = self.timeout_seconds if timeout_seconds is None else timeout_seconds
+        cancellations = count_cancellations()
         try:
             async with asyncio.timeout(limit_seconds) as limit:
                 if not self._client.is_connected:
@@ -236,7 +247,7 @@ class NatsConnection:
             if limit.expired():
                 raise TimeoutError
             # And that of its caller, if the reply comes at the same moment: the caller would never end.
-            if (task := asyncio.current_task()) is not None and task.cancelling():
+            if count_cancellations() > cancellations:
                 raise asyncio.CancelledError
             return result
         except errors.NoRespondersError:
