@@ -147,6 +147,7 @@ class HostSessions:
         """Called with a session that only a newer host can run."""
         self._hosted: dict[SessionKey, HostedSession] = {}
         self._by_id: dict[str, HostedSession] = {}
+        self._by_shard: dict[int, set[HostedSession]] = {}
         self._busy: dict[SessionKey, asyncio.Task[HostedSession | None]] = {}
         """The sessions that are being loaded or unloaded."""
         self._copies: dict[str, dict[str, Transcript]] = {}
@@ -163,7 +164,7 @@ class HostSessions:
         return len(self._by_id)
 
     def in_shard(self, shard: int) -> list[HostedSession]:
-        return [hosted for hosted in self if hosted.shard == shard]
+        return list(self._by_shard.get(shard, ()))
 
     def is_busy(self, shard: int) -> bool:
         """Whether a turn of the shard runs that does not wait for an answer."""
@@ -278,6 +279,7 @@ class HostSessions:
         row = self.hub.database.row("SELECT cwd FROM sessions WHERE id=?", key.session)
         hosted.start(writer, EngineStore(transcripts, writer, "" if row is None else str(row["cwd"])))
         self._hosted[key] = hosted
+        self._by_shard.setdefault(hosted.shard, set()).add(hosted)
         if hosted.exists:
             self._by_id[key.session] = hosted
 
@@ -462,6 +464,7 @@ class HostSessions:
         key = hosted.key
         if self._hosted.get(key) is hosted:
             del self._hosted[key]
+            self._by_shard[hosted.shard].discard(hosted)
         if self._by_id.get(key.session) is hosted:
             del self._by_id[key.session]
             self.changes.remove(key.session)

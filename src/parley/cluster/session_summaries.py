@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from parley.cluster.base import Log, Registry, SessionKey
+from parley.cluster.base import ClusterError, Log, Registry, SessionKey
 from parley.cluster.cluster_hub import ClusterHub
 from parley.cluster.subjects import parse_session_tokens, session_tokens
 from parley.gateway.hub import SERVER
@@ -61,9 +61,13 @@ class Summaries:
 
     async def write_changed(self) -> None:
         """Write the rows of the sessions that had a commit. Raises ClusterError."""
-        changed, self._changed = self._changed, set()
-        for key in changed:
-            await self.write(key)
+        for key in list(self._changed):
+            self._changed.discard(key)
+            try:
+                await self.write(key)
+            except ClusterError:
+                self._changed.add(key)
+                raise
 
     async def write(self, key: SessionKey) -> None:
         """Raises ClusterError."""

@@ -96,7 +96,8 @@ class NatsRegistry:
                     yield change
                     known.discard(change) if isinstance(change, str) else known.add(change.key)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), WATCH_SECONDS)
+                    async with asyncio.timeout(WATCH_SECONDS):
+                        await changed.wait()
                     await asyncio.sleep(STORE_SECONDS)
         finally:
             with suppress(Exception):
