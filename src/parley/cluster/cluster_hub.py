@@ -45,6 +45,7 @@ class Places(Protocol):
 
 class ClusterHub(SessionHub):
     continues_turns = True
+    engine_argv = ("--fsync", "turn")  # an effect waits for the log, and so does a result
 
     def __init__(self, settings: HubSettings, log: ServerLog, places: Places) -> None:
         """Raises SessionError."""
