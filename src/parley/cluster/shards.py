@@ -130,12 +130,14 @@ class ShardKeeper:
     # What the sessions ask.
 
     def epoch(self, shard: int) -> int | None:
+        """The epoch of a shard that this host has and keeps; None if it does not."""
         held = self._held.get(shard)
-        return None if held is None else held.lease.epoch
+        return None if held is None or held.is_leaving else held.lease.epoch
 
-    def may_act(self, shard: int) -> bool:
+    def may_act(self, shard: int, epoch: int) -> bool:
+        """Whether the lease with an epoch holds now."""
         held = self._held.get(shard)
-        return held is not None and self._now() < held.ends_at
+        return held is not None and held.lease.epoch == epoch and self._now() < held.ends_at
 
     def owned(self) -> list[int]:
         return sorted(shard for shard, held in self._held.items() if not held.is_leaving)
