@@ -165,6 +165,7 @@ def add_series(found: dict[str, float], series: str, value: float) -> None:
 
 
 LIST_SESSIONS = Merge(join_sessions, f"{PATH}sessions", ask_for_page)
+LIST_QUESTIONS = Merge(join_questions, f"{PATH}questions", is_complete=has_all_questions)
 RULES: Mapping[str, Any] = {
     # The gateway itself.
     "show_principal": LOCAL,
@@ -180,7 +181,7 @@ RULES: Mapping[str, Any] = {
     "editor": LOCAL,
     # All hosts.
     "list_sessions": LIST_SESSIONS,
-    "list_questions": Merge(join_questions, f"{PATH}questions", is_complete=has_all_questions),
+    "list_questions": LIST_QUESTIONS,
     "show_costs": Merge(join_costs),
     "show_metrics": Merge(join_metrics),
     "watch_sessions": MergedEvents(),
