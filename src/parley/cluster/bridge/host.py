@@ -126,7 +126,7 @@ class BridgeHost:
         await request.respond(encode(Accepted(self._host, self._inbox)))
         if opened.stream in self._streams:  # the gateway did not hear that it was accepted
             return
-        stream = HostStream(self._bus, opened, shard)
+        stream = HostStream(self._bus, opened, shard, self._wait_all)
         self._streams[stream.stream] = stream
         self._peers.add(stream)
         task = asyncio.create_task(self._run(stream))
@@ -151,6 +151,14 @@ class BridgeHost:
             for peer, streams in sent.items():
                 with suppress(ClusterError):
                     await self._bus.publish(peer, encode(Alive(self._inbox, streams)))
+
+    async def _wait_all(self) -> None:
+        """Wait until what any session has said so far is committed. Nothing waits for a session that dies."""
+        await asyncio.sleep(0)  # writers hear of changed rows in the next round of the loop
+        for hosted in self._sessions:
+            if hosted.writer.is_behind:
+                with suppress(ClusterError):
+                    await hosted.writer.wait_committed(hosted.writer.position)
 
     # Requests.
 
