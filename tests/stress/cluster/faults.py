@@ -73,16 +73,20 @@ class Run:
         owned = await self.cluster.shards_of(host)
         return [talker for talker in self.talkers if self.cluster.shard(talker.session_id) in owned]
 
-    async def probe(self, talkers: list[Talker]) -> None:
-        """Measure how long it takes until each session answers."""
+    async def probe(self, talkers: list[Talker], *, writes: bool = False) -> None:
+        """Measure how long it takes until each session answers; with `writes`, until it can write to its log."""
         began = time.monotonic()
+        rename = {"subtype": "rename_session", "title": "still here"}
 
         async def ask(talker: Talker) -> None:
             gateway = self.dice.choice(self.cluster.gateways)
             path = f"/sessions/{talker.session_id}"
             while True:
                 try:
-                    status, _ = await gateway.request("GET", path)
+                    if writes:
+                        status, _ = await gateway.request("POST", f"{path}/control", rename)
+                    else:
+                        status, _ = await gateway.request("GET", path)
                 except (OSError, ValueError):
                     status = 0
                 if status == 200:

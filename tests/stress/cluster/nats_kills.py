@@ -16,7 +16,7 @@ from tests.stress.cluster.faults import Run, parse_plan, run_program
 async def kill_server(run: Run) -> None:
     number = run.dice.randrange(run.cluster.nats_servers)
     await run.cluster.kill_nats(number)
-    await run.probe(run.talkers)
+    await run.probe(run.talkers, writes=True)
     await run.cluster.start_nats(number)
 
 
