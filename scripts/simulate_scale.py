@@ -1,7 +1,7 @@
 """Simulate a cluster of many sessions with discrete events, from the costs that `bench/scale.py --json` measured.
 
-    python scripts/simulate_scale.py                    # a table for docs/scale.md, from docs/scale/measured.json
-    python scripts/simulate_scale.py --plot             # also docs/scale/*.svg; needs the extra `plots`
+    python scripts/simulate_scale.py                    # print tables, from docs/scale/measured.json
+    python scripts/simulate_scale.py --write            # put them into docs/scale.md, and draw docs/scale/capacity.svg
     python scripts/simulate_scale.py --sessions 200000 --hosts 12 --json
 
 A host, a gateway, the leader of the log and the leader of the leases are queues: they do one thing at a time, for as
@@ -20,16 +20,18 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from pages import ROOT, table
+from pages import ROOT, fill, table
 
 MEASURED = ROOT / "docs" / "scale" / "measured.json"
+PAGE = "docs/scale.md"
+ONE, MANY = "a commit, p50 ms", "commits per second, 64 in flight"
 TARGET = 0.5
 """How busy a host and a gateway are planned to be: the other half is for bursts and for the sessions of a dead host."""
 SHARDS_PER_HOST = 8
@@ -384,11 +386,44 @@ def draw(costs: Costs, outcomes: list[Outcome], path: Path) -> None:
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
+def parts(measured: dict[str, Any], costs: Costs, outcomes: list[Outcome]) -> dict[str, str]:
+    """The generated parts of the page."""
+    limits = [f"- With {sessions:,.0f} sessions, {what}, is full." for sessions, what in find_limits(costs)]
+    plan, machine = measured["plan"], ", ".join(f"{name} {text}" for name, text in measured["machine"].items())
+    return {
+        "measured": "\n".join(measured_table(measured)),
+        "conditions": f"Measured with {plan['sessions']:,} sessions on {plan['hosts']} hosts. Machine: {machine}.",
+        "check": "\n".join(table(("benchmark", "measured", "simulated"), check(measured, costs))),
+        "capacity": "\n".join(capacity_table(costs, outcomes)),
+        "limits": "\n".join(limits),
+    }
+
+
+def measured_table(measured: dict[str, Any]) -> Iterator[str]:
+    """The figures of the benchmark that a reader asks for first."""
+    found = measured["figures"]
+    single, frame, commands = found["single"], found["frame"], found["commands"]
+    failover, idle, commit = found["failover"], found["idle"], found["commit"]
+    lazy = found["commit, lazy"]
+    rows = [
+        ("prompt to first frame, one machine, p50 / p99", f"{single['p50 ms']:.1f} / {single['p99 ms']:.1f} ms"),
+        ("prompt to first frame, cluster, p50 / p99", f"{frame['p50 ms']:.1f} / {frame['p99 ms']:.1f} ms"),
+        ("durable commands per second, 32 at a time", f"{commands['per second']:,.0f}"),
+        ("commit, `sync_interval: always` / default", f"{commit[ONE]:.2f} / {lazy[ONE]:.2f} ms"),
+        ("commits per second of one log, always / default", f"{commit[MANY]:,.0f} / {lazy[MANY]:,.0f}"),
+        ("memory of a loaded session", f"{idle['KB per loaded session']:,.0f} KB"),
+        ("memory of an evicted session", f"{idle['KB per evicted session']:,.1f} KB"),
+        ("a session on NATS after one turn", f"{idle['KB per session on NATS']:,.0f} KB"),
+        (
+            f"fail-over, lease {measured['costs']['lease_seconds']:g} s, {failover['sessions']:.0f} sessions",
+            f"p50 {failover['p50 s']:.2f} s, p99 {failover['p99 s']:.2f} s, last {failover['last s']:.2f} s",
+        ),
+    ]
+    return table(("", "measured"), rows)
+
+
 def report(measured: dict[str, Any], costs: Costs, outcomes: list[Outcome]) -> str:
-    limits = [f"With {sessions:,.0f} sessions, {what}, is full." for sessions, what in find_limits(costs)]
-    lines = list(table(("benchmark", "measured", "simulated"), check(measured, costs)))
-    lines += ["", *capacity_table(costs, outcomes), ""]
-    return "\n".join([*lines, *limits])
+    return "\n\n".join(parts(measured, costs, outcomes).values())
 
 
 def main() -> int:
@@ -397,7 +432,7 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, help="only this many, instead of a table of sizes")
     parser.add_argument("--hosts", type=int, help="with --sessions: this many hosts, whatever they need")
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--plot", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write docs/scale.md and its plot; needs the extra plots")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     measured = json.loads(given.costs.read_text(encoding="utf-8"))
@@ -413,7 +448,8 @@ def main() -> int:
         print(json.dumps([asdict(one) for one in outcomes]))
     else:
         print(report(measured, costs, outcomes))
-    if given.plot:
+    if given.write:
+        (ROOT / PAGE).write_text(fill(PAGE, parts(measured, costs, outcomes)), encoding="utf-8")
         draw(costs, outcomes, MEASURED.with_name("capacity.svg"))
     return 0
 
