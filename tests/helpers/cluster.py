@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from parley.cluster.base import Cluster
-from parley.cluster.bridge.host import add_bridge
-from parley.cluster.cluster_tokens import ClusterTokens
+from parley.cluster.bridge.host import HostServices, add_bridge
 from parley.cluster.gateway.server import ClusterGateway
 from parley.cluster.host import Host, HostSettings
 from parley.cluster.local import open_local
 from parley.gateway.hub import HubSettings
 from parley.gateway.server import Address, ServerSettings, listen
 from parley.gateway.server_log import ServerLog
-from tests.helpers.gateway import Server, free_port
+from tests.helpers.gateway import PATIENCE_SECONDS, Server, free_port
 
 PREFIX = "parley"
 TOKEN = "a token for the administrator"
@@ -30,17 +31,17 @@ SHARDS = 8
 class LocalHost:
     """A host that can be killed."""
 
-    def __init__(self, cluster: Cluster, name: str, hub: HubSettings) -> None:
+    def __init__(self, cluster: Cluster, name: str, hub: HubSettings, **settings: Any) -> None:
         self.name = name
-        settings = HostSettings(name=name, hub=hub, drain_seconds=5)
+        all_settings = HostSettings(name=name, hub=hub, drain_seconds=5, **settings)
         self.log: list[str] = []
-        self.host = Host(cluster, settings, ServerLog(self.log.append))
+        self.host = Host(cluster, all_settings, ServerLog(self.log.append))
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self._tokens: ClusterTokens | None = None
+        self._services: HostServices | None = None
 
     async def start(self) -> None:
-        self._tokens = await add_bridge(self.host, PREFIX)
+        self._services = await add_bridge(self.host, PREFIX)
         self._running = asyncio.create_task(self.host.run(self._stop))
 
     async def stop(self) -> None:
@@ -57,8 +58,8 @@ class LocalHost:
     async def _end(self) -> None:
         assert self._running is not None
         await asyncio.gather(self._running, return_exceptions=True)
-        if self._tokens is not None:
-            await self._tokens.close()
+        if self._services is not None:
+            await self._services.close()
 
 
 class ClusterServer(Server):
@@ -111,14 +112,15 @@ class LocalCluster:
         self._options = options
         self._gateways: list[ClusterServer] = []
 
-    async def add_host(self, name: str) -> LocalHost:
+    async def add_host(self, name: str, **settings: Any) -> LocalHost:
+        """`settings`: further ones of a host."""
         hub = HubSettings(
             state=self.folder / name,
             root=str(self.root),
             argv=self._options or ("--model", "offline"),
             environment=self._environment,
         )
-        host = self.hosts[name] = LocalHost(self.cluster, name, hub)
+        host = self.hosts[name] = LocalHost(self.cluster, name, hub, **settings)
         await host.start()
         return host
 
@@ -133,6 +135,15 @@ class LocalCluster:
 
         lease = (await self.cluster.ownership.leases())[SessionKey("", session).shard(SHARDS)]
         return self.hosts[lease.host]
+
+    async def wait_balanced(self) -> None:
+        """Wait until all hosts have the same number of shards."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                owners = Counter(lease.host for lease in (await self.cluster.ownership.leases()).values())
+                if set(owners) == set(self.hosts) and len(set(owners.values())) == 1 and owners.total() == SHARDS:
+                    return
+                await asyncio.sleep(0.02)
 
     async def kill_owner(self, session: str) -> None:
         owner = await self.find_owner(session)
@@ -149,13 +160,13 @@ class LocalCluster:
 
 @asynccontextmanager
 async def local_cluster(
-    folder: Path, *options: str, hosts: int = 2
+    folder: Path, *options: str, hosts: int = 2, **settings: Any
 ) -> AsyncIterator[tuple[LocalCluster, ClusterServer]]:
-    """A cluster with a gateway."""
+    """A cluster with a gateway. `settings`: further ones of its hosts."""
     cluster = LocalCluster(folder, *options)
     try:
         for number in range(1, hosts + 1):
-            await cluster.add_host(f"h{number}")
+            await cluster.add_host(f"h{number}", **settings)
         yield cluster, await cluster.add_gateway()
     finally:
         await cluster.close()

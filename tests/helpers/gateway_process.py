@@ -12,8 +12,11 @@ from pathlib import Path
 from parley.cluster.base import Cluster, SessionKey
 from tests.helpers.gateway import PARLEY, Server
 from tests.helpers.host_process import TTL_SECONDS, HostProcess, Rig, cluster_rig
+from tests.helpers.nats import nats_server
 
 SHARDS = "8"
+KILL_SECONDS = 1.0
+"""How long all hosts live before the next one is killed."""
 
 
 class GatewayProcess(Server):
@@ -82,6 +85,50 @@ async def process_cluster(folder: Path, hosts: int = 2, gateways: int = 1) -> As
             yield cluster
         finally:
             await cluster.close()
+
+
+class DyingCluster(GatewayProcess):
+    """A cluster that tests of `parley serve` can use in its place. Its hosts are killed again and again."""
+
+    def __init__(
+        self, folder: Path, *options: str, root: Path | None = None, environment: dict[str, str] | None = None
+    ) -> None:
+        super().__init__("", folder, root or folder / "root")
+        self._session_options = options
+        self._host_environment = environment
+        self.kills = 0
+        self._stack = AsyncExitStack()
+        self._hosts: list[HostProcess] = []
+        self._killer: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        nats = self._stack.enter_context(nats_server(self.folder / "nats"))
+        self._url = nats.url
+        await asyncio.gather(self._add_host(), self._add_host(), super().start())
+        self._killer = asyncio.create_task(self._kill_hosts())
+
+    async def _add_host(self) -> None:
+        name = f"h{len(self._hosts)}"
+        options = self._session_options or ("--model", "offline")
+        host = HostProcess(self._url, name, self.root, *options, environment=self._host_environment)
+        self._hosts.append(host)
+        await self._stack.enter_async_context(host)
+
+    async def _kill_hosts(self) -> None:
+        """Kill the older of two hosts when the other one has started: sessions always have somewhere to go."""
+        while True:
+            await asyncio.sleep(KILL_SECONDS)
+            oldest = next(host for host in self._hosts if host.is_running)
+            await oldest.kill()
+            self.kills += 1
+            await self._add_host()
+
+    async def kill(self, number: int = signal.SIGKILL) -> int:
+        assert self._killer is not None
+        self._killer.cancel()
+        code = await super().kill(number)
+        await self._stack.aclose()
+        return code
 
 
 def freeze(process: asyncio.subprocess.Process | None) -> None:

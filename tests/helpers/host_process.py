@@ -82,6 +82,10 @@ class HostProcess:
             await self._reader
         return code
 
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
     async def kill(self) -> None:
         """As a power failure of the machine."""
         self.signal(signal.SIGKILL)

@@ -12,7 +12,7 @@ from parley.cluster.records import AnyRecord, LineRecord
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.line_log import TIME, TIMES, LineLog
 from parley.gateway.live_session import LiveSession
-from parley.gateway.security.access import Principal
+from parley.gateway.security.access import Principal, Quotas
 from parley.gateway.server_log import ServerLog
 from parley.stores.base import Store
 
@@ -43,6 +43,16 @@ class Places(Protocol):
     async def on_deleted(self, session_id: str) -> None: ...
 
 
+class Limits(Protocol):
+    """What the hub asks of `TenantLimits`."""
+
+    def check_session(self, principal: Principal) -> None:
+        """Raises Refusal."""
+
+    def check_turn(self, tenant: str, creator: str, session: str, of_token: Quotas) -> None:
+        """Raises Refusal."""
+
+
 class ClusterHub(SessionHub):
     continues_turns = True
     engine_argv = ("--fsync", "turn")  # an effect waits for the log, and so does a result
@@ -51,6 +61,8 @@ class ClusterHub(SessionHub):
         """Raises SessionError."""
         super().__init__(settings, log)
         self._places = places
+        self.limits: Limits | None = None
+        """What tenants and tokens may use in the whole cluster."""
 
     def new_id(self, source: str | None = None) -> str:
         return NEW_SESSION_ID.get() or self._places.new_id(source)
@@ -72,6 +84,25 @@ class ClusterHub(SessionHub):
     async def delete(self, principal: Principal, session_id: str) -> None:
         await super().delete(principal, session_id)
         await self._places.on_deleted(session_id)
+
+    def _check_session_quota(self, principal: Principal) -> None:
+        if self.limits is None:
+            super()._check_session_quota(principal)
+        else:
+            self.limits.check_session(principal)
+
+    def _admit(self, live: LiveSession) -> None:
+        super()._admit(live)
+        row = self.database.row("SELECT tenant, creator FROM sessions WHERE id=?", live.id)
+        if self.limits is not None and row is not None:
+            self.limits.check_turn(row["tenant"], row["creator"], live.id, self.find_quotas(row["creator"]))
+
+    def stored_bytes(self, session_id: str) -> int:
+        """How long the lines of a session are."""
+        try:
+            return self.line_path(session_id).stat().st_size
+        except OSError:
+            return 0
 
     def line_path(self, session_id: str) -> Path:
         return self._log_path(session_id)

@@ -48,6 +48,10 @@ class HostSettings(Struct, frozen=True, kw_only=True):
     hub: HubSettings
     """With an empty state folder: it is a copy of what the logs say."""
     drain_seconds: float = 30
+    tenant_quotas: str = ""
+    """A TOML file with what each tenant may use; empty for no limits."""
+    tenant_secrets: str = ""
+    """A folder with the keys of tenants; empty for none."""
     workspace: str = ""
     """The address of the workspace service of this machine, if there is one."""
 

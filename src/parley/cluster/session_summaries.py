@@ -34,6 +34,8 @@ class ClusterSession(Struct, frozen=True, kw_only=True):
     """Whether it may have unfinished prompts or open questions."""
     info: SessionInfo | None
     """What lists show; None before the first prompt is indexed."""
+    stored_bytes: int = 0
+    """How long its lines are."""
 
 
 _decoder = msgspec.json.Decoder(ClusterSession)
@@ -104,6 +106,7 @@ class Summaries:
             host=self._host,
             has_work=self._hub.has_work(key.session),
             info=info,
+            stored_bytes=self._hub.stored_bytes(key.session),
         )
 
     async def remove(self, key: SessionKey) -> None:

@@ -83,6 +83,11 @@ class SessionWriter:
         """Whether everything is in the log."""
         return self.position == self._committed
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether records wait to be committed, without those of rows that have changed just now."""
+        return self._added != self._committed
+
     def _take_changes(self) -> None:
         if self._error is None and threading.get_ident() == self._thread:
             for record in self._setup.take_changes():

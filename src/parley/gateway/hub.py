@@ -105,6 +105,8 @@ class SessionHub:
         self.metrics = Metrics()
         self.find_quotas: Callable[[str], Quotas] = lambda name: Quotas()
         """The quotas of a token, by its name."""
+        self.find_secrets: Callable[[str], Mapping[str, str]] = lambda tenant: {}
+        """The environment variables with the keys of a tenant. Raises UsageError."""
         self.is_draining = False
         self.stopped = asyncio.Event()
         """Set when no more lines will come: event streams end."""
@@ -398,6 +400,7 @@ class SessionHub:
             environment={
                 CHECKPOINTS: "1",
                 **self.settings.environment,
+                **self.find_secrets(row["tenant"]),
                 STATE_EVENTS: "1",
                 **({CONTINUES: "1"} if self.continues_turns else {}),
             },

@@ -286,6 +286,16 @@ ROWS: tuple[Command, ...] = (
                         "rest.",
                         "N",
                     ),
+                    Flag(
+                        "--tenant-quotas",
+                        "What each tenant may use in the whole cluster (TOML: a table for each tenant).",
+                        "FILE",
+                    ),
+                    Flag(
+                        "--tenant-secrets",
+                        "A directory with the keys of tenants: TENANT.env for each, which only you can read.",
+                        "DIR",
+                    ),
                     Flag("--no-wire-log", "Do not keep the lines between sessions and their engines."),
                     LOG_FORMAT,
                 ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
 from uuid import uuid4
@@ -39,8 +40,15 @@ def run(given: GivenArgs) -> int:
         name=name,
         hub=read_hub_settings(given, "host"),
         drain_seconds=given.number("drain-seconds", 30),
+        tenant_quotas=read_file_name(given, "tenant-quotas"),
+        tenant_secrets=read_file_name(given, "tenant-secrets"),
     )
     log = ServerLog(warn, is_json=given.one("log-format") == "json")
     if log.is_json:
         logging.getLogger().addHandler(FaultLog(log))
     return run_host(connect, prefix, settings, log)
+
+
+def read_file_name(given: GivenArgs, key: str) -> str:
+    """Relative to where the command was started."""
+    return os.path.abspath(given.one(key)) if given.one(key) else ""

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
+from pathlib import Path
 
 import msgspec
 from starlette.requests import HTTPConnection
@@ -38,6 +40,7 @@ from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.host import Host
 from parley.cluster.host_sessions import MOVED, HostedSession, HostSessions
 from parley.cluster.subjects import all_hosts_subject, host_subject, shard_subject
+from parley.cluster.tenants import ClusterSpending, TenantLimits, TenantSecrets, read_tenant_quotas
 from parley.gateway.http.auth import Gate
 from parley.gateway.security.access import Principal
 
@@ -75,6 +78,8 @@ class BridgeHost:
         self._subscriptions: list[Subscription] = []
         self._shards: dict[int, Subscription] = {}
         self._upkeep: asyncio.Task[None] | None = None
+        self.prepare: Callable[[str], Awaitable[None]] = ignore_tenant
+        """Called with the tenant of each session before it is used."""
 
     async def start(self) -> None:
         """Raises ClusterError."""
@@ -121,7 +126,7 @@ class BridgeHost:
         await request.respond(encode(Accepted(self._host, self._inbox)))
         if opened.stream in self._streams:  # the gateway did not hear that it was accepted
             return
-        stream = HostStream(self._bus, opened, shard)
+        stream = HostStream(self._bus, opened, shard, self._wait_all)
         self._streams[stream.stream] = stream
         self._peers.add(stream)
         task = asyncio.create_task(self._run(stream))
@@ -147,6 +152,14 @@ class BridgeHost:
                 with suppress(ClusterError):
                     await self._bus.publish(peer, encode(Alive(self._inbox, streams)))
 
+    async def _wait_all(self) -> None:
+        """Wait until what any session has said so far is committed. Nothing waits for a session that dies."""
+        await asyncio.sleep(0)  # writers hear of changed rows in the next round of the loop
+        for hosted in self._sessions:
+            if hosted.writer.is_behind:
+                with suppress(ClusterError):
+                    await hosted.writer.wait_committed(hosted.writer.position)
+
     # Requests.
 
     async def _run(self, stream: HostStream) -> None:
@@ -155,6 +168,7 @@ class BridgeHost:
             if key is None:
                 await self._serve(stream, None)
             else:
+                await self.prepare(key.tenant)
                 async with self._sessions.use(key) as hosted:
                     await self._serve(stream, hosted)
         except ClusterError as exc:
@@ -235,20 +249,47 @@ class BridgeHost:
                 stream.put(SocketClosed(1011, "internal_error: a fault of the host, which its log describes"))
 
 
+async def ignore_tenant(tenant: str) -> None:
+    """Without quotas, nothing has to be known of tenants."""
+
+
 def read_shard(subject: str) -> int | None:
     """The shard of a subject of a session; None if it is that of a host."""
     words = subject.split(".")
     return int(words[-3]) if len(words) >= 4 and words[-4] == "cmd" else None
 
 
-async def add_bridge(host: Host, prefix: str) -> ClusterTokens:
-    """Let the gateways of the cluster reach a host. Raises ClusterError."""
-    tokens = ClusterTokens(host.cluster.registry, None)
+class HostServices:
+    """What a host needs besides its sessions to be reached by gateways."""
+
+    def __init__(self, tokens: ClusterTokens, spending: ClusterSpending, limits: TenantLimits) -> None:
+        self._tokens = tokens
+        self._spending = spending
+        self._limits = limits
+
+    async def close(self) -> None:
+        self._limits.close()
+        await self._spending.close()
+        await self._tokens.close()
+
+
+async def add_bridge(host: Host, prefix: str) -> HostServices:
+    """Let the gateways of the cluster reach a host. Raises ClusterError, UsageError."""
+    registry, hub = host.cluster.registry, host.hub
+    quotas = read_tenant_quotas(host.settings.tenant_quotas)
+    if host.settings.tenant_secrets:
+        hub.find_secrets = TenantSecrets(Path(host.settings.tenant_secrets)).find
+    tokens = ClusterTokens(registry, None)
     await tokens.start()
+    spending = ClusterSpending(hub.spending, hub.database, registry, host.name)
+    await spending.start()
+    limits = TenantLimits(registry, quotas, spending, hub.database)
     host.gate = HostGate(tokens)
-    host.hub.find_quotas = tokens.find_quotas
-    app = HostRoutes(host.app, host.hub)
+    hub.find_quotas = tokens.find_quotas
+    hub.limits = limits
+    app = HostRoutes(host.app, hub)
     bridge = BridgeHost(host.cluster.bus, prefix, host.name, app, host.sessions)
+    bridge.prepare = limits.prepare
     await bridge.start()
     host.services.append(bridge)
-    return tokens
+    return HostServices(tokens, spending, limits)

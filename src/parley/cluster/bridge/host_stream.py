@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
@@ -53,13 +54,17 @@ PART_BYTES = WINDOW_BYTES // 4
 class HostStream:
     """A stream, as the host sees it. Also the line socket of a WebSocket (`gateway/http/frames.py`)."""
 
-    def __init__(self, bus: Bus, opened: OpenStream, shard: int | None) -> None:
+    def __init__(
+        self, bus: Bus, opened: OpenStream, shard: int | None, wait_all: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`wait_all` waits until what any session has said so far is committed."""
         self.opened = opened
         self.stream = opened.stream
         self.peer = opened.inbox
         self.shard = shard
         self._bus = bus
         self._hosted: HostedSession | None = None
+        self._wait_all = wait_all
         self._sender = FrameSender(opened.stream, bus.max_payload_bytes)
         self._receiver = FrameReceiver()
         self._incoming: deque[ClientMessage] = deque()
@@ -279,6 +284,8 @@ class HostStream:
                 position, content = self._outgoing.popleft()
                 if self._hosted is not None:
                     await self._hosted.writer.wait_committed(position)
+                else:
+                    await self._wait_all()
                 await self._publish(content)
             self._is_sending = False
             self._drained.set()

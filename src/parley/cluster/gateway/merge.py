@@ -105,7 +105,7 @@ def join_costs(bodies: Sequence[bytes], query: QueryParams, known: Sequence[Clus
     by_day = add_rows((row for reply in replies for row in reply["by_day"]), "day")
     budget = {
         "usd": next((reply["budget"]["usd"] for reply in replies), None),
-        "used": sum(reply["budget"]["used"] for reply in replies),
+        "used": max(reply["budget"]["used"] for reply in replies),  # each host knows that of all
     }
     return msgspec.json.encode(
         {
@@ -165,6 +165,7 @@ def add_series(found: dict[str, float], series: str, value: float) -> None:
 
 
 LIST_SESSIONS = Merge(join_sessions, f"{PATH}sessions", ask_for_page)
+LIST_QUESTIONS = Merge(join_questions, f"{PATH}questions", is_complete=has_all_questions)
 RULES: Mapping[str, Any] = {
     # The gateway itself.
     "show_principal": LOCAL,
@@ -180,7 +181,7 @@ RULES: Mapping[str, Any] = {
     "editor": LOCAL,
     # All hosts.
     "list_sessions": LIST_SESSIONS,
-    "list_questions": Merge(join_questions, f"{PATH}questions", is_complete=has_all_questions),
+    "list_questions": LIST_QUESTIONS,
     "show_costs": Merge(join_costs),
     "show_metrics": Merge(join_metrics),
     "watch_sessions": MergedEvents(),
