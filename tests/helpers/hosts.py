@@ -164,7 +164,7 @@ async def find_host(hosts: list[RunningHost], key: SessionKey) -> RunningHost:
         while True:
             for running in hosts:
                 shard = key.shard(running.host.shards.count)
-                if running.host.shards.may_act(shard) and shard in running.host.shards.owned():
+                if running.host.shards.epoch(shard) is not None:
                     return running
             await asyncio.sleep(0.01)
 

@@ -148,7 +148,7 @@ class Request(Struct, frozen=True):
 
 class Subscription(Protocol):
     async def unsubscribe(self) -> None:
-        """No further message is handled. Those that arrived before are."""
+        """No further message is handled. Those that arrived before are. Its own handler must not call this."""
 
 
 class Bus(Protocol):
@@ -198,7 +198,7 @@ class Registry(Protocol):
     async def delete(self, key: str) -> None: ...
 
     async def rows(self, pattern: str) -> list[Row]:
-        """The rows whose keys match; `*` is one word and `>` the rest. May be a moment old."""
+        """The rows whose keys match; `*` is one word and `>` the rest."""
 
     def watch(self, pattern: str) -> AsyncIterator[Row | str | None]:
         """First the rows that match, then None, then every change: a row, or the key of a deleted one."""

@@ -55,6 +55,7 @@ class Limits(Protocol):
 
 class ClusterHub(SessionHub):
     continues_turns = True
+    engine_argv = ("--fsync", "turn")  # an effect waits for the log, and so does a result
 
     def __init__(self, settings: HubSettings, log: ServerLog, places: Places) -> None:
         """Raises SessionError."""

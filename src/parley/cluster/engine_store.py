@@ -24,6 +24,8 @@ class Recorder(Protocol):
 
     def add(self, record: AnyRecord) -> int: ...
 
+    async def wait_committed(self, position: int) -> None: ...
+
     def wait_in_thread(self, position: int) -> None: ...
 
 
@@ -46,6 +48,9 @@ class EngineLog:
 
     def sync(self) -> None:
         self._store.wait_in_thread(self._position)
+
+    async def wait_synced(self) -> None:
+        await self._store.wait_committed(self._position)
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         return self._store.find_entries(self._session_id, self._agent, after)
@@ -79,6 +84,11 @@ class EngineStore:
         """Wait until the records up to a position are in the log."""
         if self._recorder is not None:
             self._recorder.wait_in_thread(position)
+
+    async def wait_committed(self, position: int) -> None:
+        """The same in the event loop."""
+        if self._recorder is not None:
+            await self._recorder.wait_committed(position)
 
     def _record(self, record: AnyRecord) -> int:
         if self._is_closed:

@@ -67,7 +67,7 @@ class Host:
         self.log = log
         self.shards = ShardKeeper(cluster.ownership, cluster.registry, settings.name, clock)
         self.sessions = HostSessions(cluster, settings.name, self.shards, settings.hub, log)
-        self.sessions.on_newer = self._on_newer
+        self.sessions.on_unreadable = self._on_unreadable
         self.hub = self.sessions.hub
         self.gate = Gate(Tokens(self.hub.database, None), is_open=True)
         """Everybody on the bus is the administrator, unless the bridge replaces it."""
@@ -132,8 +132,7 @@ class Host:
         await self.sessions.load_interrupted(shard)
 
     def _on_lost(self, shard: int) -> None:
-        for hosted in self.sessions.in_shard(shard):
-            self.sessions.kill(hosted)
+        self.sessions.kill(*self.sessions.in_shard(shard))
         task = asyncio.ensure_future(self._leave(shard))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
@@ -147,11 +146,12 @@ class Host:
         await self._leave(shard)
         await self.sessions.release(shard)
 
-    def _on_newer(self, key: SessionKey, error: NewerVersion) -> None:
+    def _on_unreadable(self, key: SessionKey, error: ClusterError) -> None:
         if key not in self._unreadable:
-            self.log.warn(f"the session {key.session} is left to a newer host: {error}")
+            self.log.warn(f"the session {key.session} is left alone: {error}")
         self._unreadable[key] = str(error)
-        self.shards.unreadable.add(key.shard(self.shards.count))
+        if isinstance(error, NewerVersion):
+            self.shards.unreadable.add(key.shard(self.shards.count))
 
     async def _announce(self) -> None:
         ttl_seconds = max(self.cluster.ownership.ttl_seconds, FIRST_SECONDS)

@@ -32,7 +32,7 @@ class HostInfo(Struct, frozen=True, kw_only=True):
     workspace: str = ""
     """The address of its workspace service, if it has one."""
     unreadable: dict[str, str] = {}
-    """Sessions that only a newer host can run, and why."""
+    """Sessions that it cannot run, and why: their logs are damaged, or only a newer host can read them."""
     at: float = 0.0
     """When it wrote this, by its own clock."""
 

@@ -64,5 +64,5 @@ async def agree_on_shards(registry: Registry, shards: int) -> None:
     await registry.update(SHARDS_KEY, str(shards).encode(), 0)
     row = await registry.get(SHARDS_KEY)
     if row is None or row.value != str(shards).encode():
-        found = "no number" if row is None else row.value.decode()
-        raise ClusterError(f"the cluster has {found} of shards, this host {shards}; give --shards {found}")
+        found = "0" if row is None else row.value.decode()
+        raise ClusterError(f"the cluster has {found} shards, but this host was started with {shards}; see --shards")

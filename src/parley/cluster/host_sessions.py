@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 from uuid import uuid4
 
-from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, SessionKey, Snapshot
+from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, SessionKey, Snapshot
 from parley.cluster.changes import Changes
 from parley.cluster.cluster_hub import ClusterHub, read_lines, write_lines
 from parley.cluster.engine_store import EngineStore
@@ -66,10 +66,10 @@ class Leases(Protocol):
     count: int
 
     def epoch(self, shard: int) -> int | None:
-        """The epoch of a shard that this host has; None if it does not."""
+        """The epoch of a shard that this host has and keeps; None if it does not."""
 
-    def may_act(self, shard: int) -> bool:
-        """Whether the lease of a shard holds now."""
+    def may_act(self, shard: int, epoch: int) -> bool:
+        """Whether the lease with an epoch holds now."""
 
     def owned(self) -> list[int]: ...
 
@@ -143,10 +143,11 @@ class HostSessions:
         self.hub = ClusterHub(settings, log, self)
         self.changes = Changes(self.hub.database, self._on_change)
         self.summaries = Summaries(cluster.registry, host, leases.count, self.hub)
-        self.on_newer: Callable[[SessionKey, NewerVersion], None] = lambda key, error: None
-        """Called with a session that only a newer host can run."""
+        self.on_unreadable: Callable[[SessionKey, ClusterError], None] = lambda key, error: None
+        """Called with a session whose log is damaged, or that only a newer host can run."""
         self._hosted: dict[SessionKey, HostedSession] = {}
         self._by_id: dict[str, HostedSession] = {}
+        self._by_shard: dict[int, set[HostedSession]] = {}
         self._busy: dict[SessionKey, asyncio.Task[HostedSession | None]] = {}
         """The sessions that are being loaded or unloaded."""
         self._copies: dict[str, dict[str, Transcript]] = {}
@@ -163,7 +164,7 @@ class HostSessions:
         return len(self._by_id)
 
     def in_shard(self, shard: int) -> list[HostedSession]:
-        return [hosted for hosted in self if hosted.shard == shard]
+        return list(self._by_shard.get(shard, ()))
 
     def is_busy(self, shard: int) -> bool:
         """Whether a turn of the shard runs that does not wait for an answer."""
@@ -221,15 +222,15 @@ class HostSessions:
     async def _load(self, key: SessionKey) -> HostedSession:
         shard = key.shard(self._leases.count)
         epoch = self._leases.epoch(shard)
-        if epoch is None or not self._leases.may_act(shard):
+        if epoch is None or not self._leases.may_act(shard, epoch):
             raise NotOwner(f"shard {shard} of session {key.session} is not run by host {self._host}")
         owner = OwnerRecord(host=self._host, epoch=epoch)
         try:
             state, head = await self._take(key, owner)
-        except NewerVersion as exc:
-            self.on_newer(key, exc)
+        except (NewerVersion, LogDamaged) as exc:
+            self.on_unreadable(key, exc)
             raise
-        if not self._leases.may_act(shard) or self._leases.epoch(shard) != epoch:
+        if not self._leases.may_act(shard, epoch):
             raise NotOwner(f"shard {shard} of session {key.session} was lost by host {self._host}")
         if state.is_deleted:
             self._tombstones.append((time.monotonic() + TOMBSTONE_SECONDS, key))
@@ -268,7 +269,7 @@ class HostSessions:
         setup = WriterSetup(
             host=self._host,
             epoch=epoch,
-            may_act=lambda: self._leases.may_act(hosted.shard),
+            may_act=lambda: self._leases.may_act(hosted.shard, epoch),
             take_changes=lambda: self._take_changes(hosted),
             before_commit=lambda: self.summaries.mark_work(key),
             on_failure=lambda error: self.kill(hosted),
@@ -278,6 +279,7 @@ class HostSessions:
         row = self.hub.database.row("SELECT cwd FROM sessions WHERE id=?", key.session)
         hosted.start(writer, EngineStore(transcripts, writer, "" if row is None else str(row["cwd"])))
         self._hosted[key] = hosted
+        self._by_shard.setdefault(hosted.shard, set()).add(hosted)
         if hosted.exists:
             self._by_id[key.session] = hosted
 
@@ -301,14 +303,14 @@ class HostSessions:
 
     async def load_interrupted(self, shard: int) -> None:
         """Load the sessions of a shard that have something to do."""
-        for key in await self.summaries.find_work(shard, self._cluster.log):
-            if not self._leases.may_act(shard):
-                return
+        for key in await self.summaries.find_work(shard):
             try:
                 async with self.use(key):
                     pass
-            except (ClusterError, SessionError) as exc:
-                self._log.warn(f"cannot load the session {key.session}: {exc}")
+            except NotOwner:
+                return
+            except Exception as exc:  # one session must not keep the others from running
+                self._log.warn(f"cannot load the session {key.session}: {type(exc).__name__}: {exc}")
 
     # What the hub asks.
 
@@ -405,12 +407,19 @@ class HostSessions:
         due = [key for at, key in self._tombstones if at <= time.monotonic()]
         self._tombstones = [(at, key) for at, key in self._tombstones if at > time.monotonic()]
         for key in due:
-            if self._leases.may_act(key.shard(self._leases.count)):
+            if self._leases.epoch(key.shard(self._leases.count)) is not None:
                 await self._cluster.log.delete(key)
 
     async def release(self, shard: int) -> None:
-        """Unload all sessions of a shard, also in the middle of a turn, for another host to continue them."""
+        """Unload all sessions of a shard, also in the middle of a turn, for another host to continue them.
+
+        The shard is leaving, so that no other session of it is loaded.
+        """
+        count = self._leases.count
+        loading = [task for key, task in self._busy.items() if key.shard(count) == shard]
+        await asyncio.gather(*loading, return_exceptions=True)
         await asyncio.gather(*(self._unload(hosted, SNAPSHOT_MESSAGES) for hosted in self.in_shard(shard)))
+        self.kill(*self.in_shard(shard))
 
     async def _unload(self, hosted: HostedSession, most: int) -> None:
         """Bring everything into the log and forget a session. With more than `most` messages, write a snapshot."""
@@ -439,19 +448,20 @@ class HostSessions:
         if live is not None and live.engine is not None:
             await live.engine.kill()
 
-    def kill(self, hosted: HostedSession) -> None:
-        """Forget a session at once: it has another owner, or soon will have."""
-        if self._hosted.get(hosted.key) is not hosted:
-            return
-        hosted.store.close()
-        self._close(hosted, MOVED)
-        live = self.hub.drop(hosted.key.session)
-        self._forget(hosted)
-        hosted.writer.fail(LeaseLost(f"session {hosted.key.session} is not run by host {self._host} any more"))
-        if live is not None and live.engine is not None:
-            task = self._loop.create_task(live.engine.kill())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def kill(self, *sessions: HostedSession) -> None:
+        """Forget sessions at once: they have another owner, or soon will have."""
+        current = [hosted for hosted in sessions if self._hosted.get(hosted.key) is hosted]
+        for hosted in current:  # first stop all of them, then clean up
+            hosted.store.close()
+            self._close(hosted, MOVED)
+            live = self.hub.drop(hosted.key.session)
+            if live is not None and live.engine is not None:
+                task = self._loop.create_task(live.engine.kill())
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        for hosted in current:
+            self._forget(hosted)
+            hosted.writer.fail(LeaseLost(f"session {hosted.key.session} is not run by host {self._host} any more"))
 
     def _close(self, hosted: HostedSession, reason: str) -> None:
         if not hosted.closed.done():
@@ -462,6 +472,7 @@ class HostSessions:
         key = hosted.key
         if self._hosted.get(key) is hosted:
             del self._hosted[key]
+            self._by_shard[hosted.shard].discard(hosted)
         if self._by_id.get(key.session) is hosted:
             del self._by_id[key.session]
             self.changes.remove(key.session)
@@ -487,8 +498,7 @@ class HostSessions:
 
     async def close(self) -> None:
         """End without a word: what is in the log is what counts."""
-        for hosted in self:
-            self.kill(hosted)
+        self.kill(*self)
         if self._tasks:
             await asyncio.wait(self._tasks)
         self.hub.close()

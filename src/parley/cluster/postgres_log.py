@@ -105,9 +105,8 @@ class PostgresClusterLog:
             return f"{self._where} has fsync={fsync}" if fsync != "on" else None
 
     async def close(self) -> None:
-        for connection in self._idle:
-            await connection.close()
-        self._idle.clear()
+        while self._idle:
+            await self._idle.pop().close()
 
     async def append(self, key: SessionKey, data: bytes, *, expected: int, message_id: str) -> int:
         if len(data) > self.max_message_bytes:
@@ -209,6 +208,8 @@ class PostgresClusterLog:
             error.error_code = "ENOSPC"
             raise error from None
         except psycopg.Error as exc:
+            if isinstance(exc, psycopg.OperationalError):
+                await self.close()  # the server may have been restarted: the other connections are gone, too
             raise ClusterError(f"{self._where} failed: {format_error(exc)}") from None
         finally:
             # After an error nobody knows its state.

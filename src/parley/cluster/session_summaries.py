@@ -1,7 +1,10 @@
-"""What others see of a session without loading it: a row in the registry.
+"""What others see of a session without loading it: rows in the registry.
 
-The row says whether the session has something to do. It says so before the first prompt is committed, so that a new
-owner of the shard finds it; that the work is done may be written later.
+    sessions.SHARD.TENANT.SESSION    what lists show, a moment old
+    work.SHARD.TENANT.SESSION        the session has something to do
+
+The second row is there before the first prompt is committed, so that a new owner of the shard finds the session. It may
+stay longer than the work.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
-from parley.cluster.base import Log, Registry, SessionKey
+from parley.cluster.base import ClusterError, Registry, SessionKey
 from parley.cluster.cluster_hub import ClusterHub
 from parley.cluster.subjects import parse_session_tokens, session_tokens
 from parley.gateway.hub import SERVER
@@ -45,7 +48,7 @@ class Summaries:
         self._shards = shards
         self._hub = hub
         self._marked: set[SessionKey] = set()
-        """The sessions whose rows say that they have work."""
+        """The sessions with a row about their work."""
         self._written: dict[SessionKey, bytes] = {}
         self._locks: dict[SessionKey, asyncio.Lock] = {}
         self._changed: set[SessionKey] = set()
@@ -53,17 +56,27 @@ class Summaries:
     def row_key(self, key: SessionKey) -> str:
         return f"sessions.{session_tokens(key, self._shards)}"
 
+    def _work_key(self, key: SessionKey) -> str:
+        return f"work.{session_tokens(key, self._shards)}"
+
     async def mark_work(self, key: SessionKey) -> None:
-        """Before a commit: if the session has work, its row says so when this returns. Raises ClusterError."""
+        """Before a commit: if the session has work, the registry says so when this returns. Raises ClusterError."""
         self._changed.add(key)
-        if key not in self._marked and self._hub.has_work(key.session):
-            await self.write(key)
+        if key in self._marked or not self._hub.has_work(key.session):
+            return
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            await self._registry.put(self._work_key(key), b"")
+            self._marked.add(key)
 
     async def write_changed(self) -> None:
         """Write the rows of the sessions that had a commit. Raises ClusterError."""
-        changed, self._changed = self._changed, set()
-        for key in changed:
-            await self.write(key)
+        for key in list(self._changed):
+            self._changed.discard(key)
+            try:
+                await self.write(key)
+            except ClusterError:
+                self._changed.add(key)
+                raise
 
     async def write(self, key: SessionKey) -> None:
         """Raises ClusterError."""
@@ -71,15 +84,14 @@ class Summaries:
             summary = self._describe(key)
             if summary is None:
                 return
+            if not summary.has_work and key in self._marked:
+                self._marked.discard(key)  # from now on, a new prompt waits for this lock and writes the row again
+                await self._registry.delete(self._work_key(key))
             value = msgspec.json.encode(summary)
-            if not summary.has_work:
-                self._marked.discard(key)  # from now on a new prompt writes the row again
             if self._written.get(key) != value:
                 self._written.pop(key, None)
                 await self._registry.put(self.row_key(key), value)
                 self._written[key] = value
-            if summary.has_work:
-                self._marked.add(key)
 
     def _describe(self, key: SessionKey) -> ClusterSession | None:
         row = self._hub.database.row("SELECT tenant, creator FROM sessions WHERE id=?", key.session)
@@ -101,6 +113,7 @@ class Summaries:
         """Raises ClusterError."""
         async with self._locks.setdefault(key, asyncio.Lock()):
             await self._registry.delete(self.row_key(key))
+            await self._registry.delete(self._work_key(key))
         self.forget(key)
 
     def forget(self, key: SessionKey) -> None:
@@ -110,17 +123,12 @@ class Summaries:
         self._written.pop(key, None)
         self._locks.pop(key, None)
 
-    async def find_work(self, shard: int, log: Log) -> list[SessionKey]:
+    async def find_work(self, shard: int) -> list[SessionKey]:
         """The sessions of a shard that may have something to do. Raises ClusterError."""
-        known: dict[SessionKey, bool] = {}
-        for row in await self._registry.rows(f"sessions.{shard}.>"):
-            _, key = parse_session_tokens(row.key)
-            try:
-                known[key] = _decoder.decode(row.value).has_work
-            except msgspec.MsgspecError:
-                known[key] = True
-        unknown = [key for key in await log.keys(shard) if key not in known]
-        return [key for key, has_work in known.items() if has_work] + unknown
+        found = [parse_session_tokens(row.key)[1] for row in await self._registry.rows(f"work.{shard}.>")]
+        self._marked |= set(found)
+        self._changed |= set(found)
+        return found
 
 
 async def list_summaries(registry: Registry) -> list[ClusterSession]:

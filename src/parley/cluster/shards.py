@@ -130,12 +130,14 @@ class ShardKeeper:
     # What the sessions ask.
 
     def epoch(self, shard: int) -> int | None:
+        """The epoch of a shard that this host has and keeps; None if it does not."""
         held = self._held.get(shard)
-        return None if held is None else held.lease.epoch
+        return None if held is None or held.is_leaving else held.lease.epoch
 
-    def may_act(self, shard: int) -> bool:
+    def may_act(self, shard: int, epoch: int) -> bool:
+        """Whether the lease with an epoch holds now."""
         held = self._held.get(shard)
-        return held is not None and self._now() < held.ends_at
+        return held is not None and held.lease.epoch == epoch and self._now() < held.ends_at
 
     def owned(self) -> list[int]:
         return sorted(shard for shard, held in self._held.items() if not held.is_leaving)
@@ -208,10 +210,15 @@ class ShardKeeper:
         plan = make_plan(await self._look(await self._find_free()), self.owned())
         await asyncio.gather(*(self._claim(shard) for shard in plan.claims))
         leaving = sum(held.is_leaving for held in self._held.values())
-        idle = [shard for shard in self.owned() if shard not in plan.gives and not self._events.is_busy(shard)]
-        gives = [*plan.gives, *idle[: max(0, plan.surplus)]]
+        gives = [*plan.gives, *self._find_idle(plan.surplus, plan.gives)]
         for shard in gives[: MOST_AT_ONCE - leaving] if not self.is_draining else ():
             self._begin(self.give_up(shard))
+
+    def _find_idle(self, most: int, others: Collection[int]) -> list[int]:
+        """Shards to give up in which no turn runs."""
+        if not most:
+            return []
+        return [shard for shard in self.owned() if shard not in others and not self._events.is_busy(shard)][:most]
 
     async def _claim_free(self) -> None:
         """Take what a host has left behind soon after its leases have ended."""

@@ -126,6 +126,8 @@ class SessionHub:
 
     continues_turns = False
     """Whether a turn that was interrupted continues when its session is loaded, and does not fail."""
+    engine_argv: tuple[str, ...] = ()
+    """Options of every engine, whatever those of its session say."""
 
     def new_id(self, source: str | None = None) -> str:
         """The id of a new session. `source`: the session that it is a copy of."""
@@ -410,7 +412,9 @@ class SessionHub:
         )
         is_stored, unsent = self._restore(live, start, row)
         which = "--resume" if is_stored else "--session-id"
-        start = msgspec.structs.replace(start, argv=(*start.argv, *ASKS_CLIENTS, which, row["engine_id"]))
+        start = msgspec.structs.replace(
+            start, argv=(*start.argv, *ASKS_CLIENTS, *self.engine_argv, which, row["engine_id"])
+        )
         engine: Engine = EngineProcess(start) if self.settings.isolation == "process" else EngineTask(start)
         if wire is not None:
             engine = RecordedEngine(engine, wire)

@@ -180,6 +180,28 @@ async def test_a_message_has_a_length_limit(place: ClusterPlace) -> None:
             await cluster.bus.request(f"{place.prefix}.x", longest + b"x", SECONDS)
 
 
+async def test_a_task_that_sends_requests_can_be_cancelled_at_any_moment(place: ClusterPlace) -> None:
+    async def respond(request: Request) -> None:
+        await request.respond(b"")
+
+    async with place.open() as cluster:
+        subject = f"{place.prefix}.x"
+        await cluster.bus.subscribe(subject, respond)
+        await cluster.registry.put("a", b"")
+
+        async def ask_for_ever() -> None:
+            while True:
+                await cluster.bus.request(subject, b"", SECONDS)
+                await cluster.registry.rows(">")
+
+        tasks = [asyncio.create_task(ask_for_ever()) for _ in range(100)]
+        for task in tasks:
+            await cluster.bus.request(subject, b"", SECONDS)
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert all(task.cancelled() for task in tasks)
+
+
 async def test_an_inbox_is_a_subject_of_its_own(place: ClusterPlace) -> None:
     received: asyncio.Queue[bytes] = asyncio.Queue()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.cluster.base import Cluster, ClusterError, LogDamaged, Request, Row, SessionKey
+from parley.cluster.base import Cluster, ClusterError, LogDamaged, NoResponders, Request, Row, SessionKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.nats.connection import NatsConnection
 from parley.cluster.nats.jetstream import EXPECTED, JetStream
@@ -86,6 +86,24 @@ async def test_everything_works_again_after_the_server_was_killed(server: NatsSe
         row = Row("a", b"1", await cluster.registry.put("a", b"1"))
         assert await anext(watch) == row
         await watch.aclose()  # type: ignore[attr-defined]  # it is a generator
+
+
+async def test_a_subscription_that_ended_while_the_server_was_away_does_not_come_back(server: NatsServer) -> None:
+    async def echo(request: Request) -> None:
+        await request.respond(request.data)
+
+    async with connect(server) as cluster:
+        ended = await cluster.bus.subscribe("ended", echo)
+        hanging = await cluster.bus.subscribe("hanging", echo)
+        server.freeze()
+        await hanging.unsubscribe()
+        server.kill()
+        await ended.unsubscribe()
+        server.restart()
+        await append(cluster, b"one", 0)
+        for subject in ("ended", "hanging"):
+            with pytest.raises(NoResponders):
+                await cluster.bus.request(subject, b"", 1)
 
 
 async def test_a_write_to_a_frozen_server_is_stored_once(server: NatsServer) -> None:

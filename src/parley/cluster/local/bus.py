@@ -35,7 +35,8 @@ class LocalBus:
         if not self._send(Request(subject, data, respond)):
             raise NoResponders(f"nobody listens to {subject}")
         try:
-            return await asyncio.wait_for(reply, timeout_seconds)
+            async with asyncio.timeout(timeout_seconds):
+                return await reply
         except TimeoutError:
             raise ClusterError(f"no reply on {subject} within {timeout_seconds:g} s") from None
 

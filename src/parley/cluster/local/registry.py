@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
@@ -21,7 +22,7 @@ class LocalRegistry:
         self._clock = clock
         self._ends: dict[str, float] = {}
         """When temporary rows end."""
-        self._watchers: list[tuple[str, asyncio.Queue[Row | str]]] = []
+        self._watchers: list[tuple[str, deque[Row | str], asyncio.Event]] = []
         # The clock of the process that set them is gone.
         database.run("DELETE FROM registry WHERE is_temporary")
 
@@ -72,7 +73,7 @@ class LocalRegistry:
 
     async def watch(self, pattern: str) -> AsyncIterator[Row | str | None]:
         self._expire()
-        watcher = pattern, asyncio.Queue[Row | str]()
+        watcher = pattern, deque[Row | str](), asyncio.Event()
         self._watchers.append(watcher)
         try:
             for row in self._rows(pattern):
@@ -80,8 +81,12 @@ class LocalRegistry:
             yield None
             while True:
                 with suppress(TimeoutError):
-                    yield await asyncio.wait_for(watcher[1].get(), EXPIRY_CHECK_SECONDS)
+                    async with asyncio.timeout(EXPIRY_CHECK_SECONDS):
+                        await watcher[2].wait()
+                watcher[2].clear()
                 self._expire()
+                while watcher[1]:
+                    yield watcher[1].popleft()
         finally:
             self._watchers.remove(watcher)
 
@@ -91,9 +96,10 @@ class LocalRegistry:
             self._delete(key)
 
     def _notify(self, key: str, change: Row | str) -> None:
-        for pattern, queue in self._watchers:
+        for pattern, changes, is_changed in self._watchers:
             if matches(pattern, key):
-                queue.put_nowait(change)
+                changes.append(change)
+                is_changed.set()
 
     def close(self) -> None:
         self._ends.clear()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from parley.cluster.base import ClusterError, Handler, Request
+from parley.cluster.base import Handler, Request
 from parley.cluster.nats.connection import NatsConnection
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
-    from nats.aio.subscription import Subscription as NatsSubscription
 
 
 class NatsBus:
@@ -50,17 +50,13 @@ class NatsBus:
 
             await handler(Request(message.subject, message.data, respond))
 
-        return BusSubscription(await self._connection.subscribe(subject, handle))
+        subscription = await self._connection.subscribe(subject, handle)
+        return BusSubscription(lambda: self._connection.unsubscribe(subscription))
 
 
 class BusSubscription:
-    def __init__(self, subscription: NatsSubscription) -> None:
-        self._subscription = subscription
+    def __init__(self, end: Callable[[], Awaitable[None]]) -> None:
+        self._end = end
 
     async def unsubscribe(self) -> None:
-        from nats import errors
-
-        try:
-            await self._subscription.drain()  # type: ignore[no-untyped-call]  # it has no types
-        except errors.Error as exc:
-            raise ClusterError(f"NATS failed: {exc or type(exc).__name__}") from None
+        await self._end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nats.aio.client import Client, Srv
+from nats.aio.subscription import Subscription
 
 
 class AbortingClient(Client):
@@ -15,6 +16,11 @@ class AbortingClient(Client):
         # The original does not close the socket of an attempt that failed.
         self.abort()
         await super()._connect_to_server(s)
+
+    def forget(self, subscription: Subscription) -> None:
+        """End a subscription without asking the server: it is not made again on another connection."""
+        subscription._stop_processing()
+        self._remove_sub(subscription._id)
 
     def abort(self) -> None:
         """Close the socket at once and drop what was not sent."""

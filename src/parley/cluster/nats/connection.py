@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from parley.cluster.nats.client import AbortingClient
 
+OLDEST_SERVER = (2, 11)
+"""The first one with batch reads and with rows that expire."""
 RECONNECT_SECONDS = 0.25
 PENDING_MESSAGES = 65_536
 PENDING_BYTES = 64 << 20
@@ -55,6 +58,20 @@ class NatsAddress(Struct, frozen=True, kw_only=True):
         )
 
 
+def find_version_problem(version: str) -> str | None:
+    """Why a server cannot be used."""
+    found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if found < OLDEST_SERVER:
+        return f"has version {version}; Parley needs {'.'.join(map(str, OLDEST_SERVER))} or newer"
+    return None
+
+
+def count_cancellations() -> int:
+    """How often the current task was cancelled. One that was may still have to tidy up."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
 class Inbox(Struct, frozen=True):
     """Where replies arrive."""
 
@@ -65,10 +82,14 @@ class Inbox(Struct, frozen=True):
         """The next reply; None if there is none in time."""
         from nats import errors
 
+        cancellations = count_cancellations()
         try:
             return await self.subscription.next_msg(timeout_seconds)
         except errors.Error:
             return None
+        finally:
+            if count_cancellations() > cancellations:
+                raise asyncio.CancelledError
 
 
 class NatsConnection:
@@ -114,6 +135,10 @@ class NatsConnection:
             raise self._make_silent_error() from None
         except Exception as exc:
             raise ClusterError(f"{self.where} refuses the connection: {exc or type(exc).__name__}") from None
+        version = self._client.connected_server_version
+        if problem := find_version_problem(f"{version.major}.{version.minor}.{version.patch}"):
+            await self.close()
+            raise ClusterError(f"{self.where} {problem}")
         await self._on_connected()
 
     def _make_tls(self) -> ssl.SSLContext | None:
@@ -168,6 +193,16 @@ class NatsConnection:
         await self._run(self._client.flush, subject)
         return subscription
 
+    async def unsubscribe(self, subscription: NatsSubscription) -> None:
+        """Handle what has arrived, unless it takes too long or there is no connection; then end."""
+        try:
+            if self._client.is_connected:
+                await self._run(subscription.drain, subscription.subject)
+        except ClusterError as exc:
+            logger.warning("messages on %s may be lost: %s", subscription.subject, exc)
+        finally:
+            self._client.forget(subscription)
+
     @asynccontextmanager
     async def open_inbox(self) -> AsyncIterator[Inbox]:
         """A subject of our own for as long as the block runs. Raises ClusterError."""
@@ -199,6 +234,7 @@ class NatsConnection:
         from nats import errors
 
         limit_seconds = self.timeout_seconds if timeout_seconds is None else timeout_seconds
+        cancellations = count_cancellations()
         try:
             async with asyncio.timeout(limit_seconds) as limit:
                 if not self._client.is_connected:
@@ -211,7 +247,7 @@ class NatsConnection:
             if limit.expired():
                 raise TimeoutError
             # And that of its caller, if the reply comes at the same moment: the caller would never end.
-            if (task := asyncio.current_task()) is not None and task.cancelling():
+            if count_cancellations() > cancellations:
                 raise asyncio.CancelledError
             return result
         except errors.NoRespondersError:

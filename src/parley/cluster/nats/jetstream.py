@@ -134,6 +134,20 @@ class JetStream:
             data=base64.b64decode(found.get("data", "")),
         )
 
+    async def read_all(self, stream: str, subject: str) -> list[Stored]:
+        """The messages of a subject, which may have wildcards: all that the leader has at the time of the call."""
+        last = await self.get_last(stream, subject)
+        if last is None:
+            return []
+        found = [message async for message in self.scan(stream, subject)]
+        while not found or found[-1].sequence < last.sequence:
+            # The replica that answered is behind.
+            following = await self.get_next(stream, subject, found[-1].sequence if found else 0)
+            if following is None:  # deleted in the meantime
+                break
+            found.append(following)
+        return found
+
     async def scan(self, stream: str, subject: str, after: int = 0) -> AsyncIterator[Stored]:
         """Messages of a subject, which may have wildcards, in order, until a replica has no more of them."""
         has_more = True

@@ -57,7 +57,8 @@ class NatsRegistry:
             await self._stream.store(f"{self._subject}.{key}", b"", DELETED)
 
     async def rows(self, pattern: str) -> list[Row]:
-        found = {message.subject: message async for message in self._scan(pattern)}
+        messages = await self._stream.read_all(self._name, f"{self._subject}.{pattern}")
+        found = {message.subject: message for message in messages}
         rows = [self._read(message) for message in found.values() if not is_deleted(message)]
         return sorted(rows, key=lambda row: row.key)
 
@@ -95,7 +96,8 @@ class NatsRegistry:
                     yield change
                     known.discard(change) if isinstance(change, str) else known.add(change.key)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), WATCH_SECONDS)
+                    async with asyncio.timeout(WATCH_SECONDS):
+                        await changed.wait()
                     await asyncio.sleep(STORE_SECONDS)
         finally:
             with suppress(Exception):

@@ -29,7 +29,7 @@ class SnapshotStore:
         """Whether it was stored; False if there is a newer one. Raises ClusterError."""
         subject = f"{self._subject}.{tokens}"
         for _ in range(ATTEMPTS):
-            messages = await self._read(subject)
+            messages = await self._stream.read_all(self._name, subject)
             newest = find_newest(messages)
             if newest and sequence_of(newest[0]) > snapshot.sequence:
                 return False
@@ -56,7 +56,7 @@ class SnapshotStore:
 
     async def load(self, tokens: str) -> Snapshot | None:
         """The newest complete one. Raises ClusterError."""
-        newest = find_newest(await self._read(f"{self._subject}.{tokens}"))
+        newest = find_newest(await self._stream.read_all(self._name, f"{self._subject}.{tokens}"))
         if not newest:
             return None
         return Snapshot(sequence_of(newest[0]), b"".join(part.data for part in newest))
@@ -64,19 +64,6 @@ class SnapshotStore:
     async def delete(self, tokens: str) -> None:
         """Raises ClusterError."""
         await self._stream.call(f"STREAM.PURGE.{self._name}", {"filter": f"{self._subject}.{tokens}"})
-
-    async def _read(self, subject: str) -> list[Stored]:
-        last = await self._stream.get_last(self._name, subject)
-        if last is None:
-            return []
-        messages = [message async for message in self._stream.scan(self._name, subject)]
-        while not messages or messages[-1].sequence < last.sequence:
-            # The replica that answered is behind; the leader is not.
-            following = await self._stream.get_next(self._name, subject, messages[-1].sequence if messages else 0)
-            if following is None:
-                break
-            messages.append(following)
-        return messages
 
 
 def find_newest(messages: list[Stored]) -> list[Stored]:
