@@ -6,7 +6,10 @@ import logging
 import os
 import re
 import socket
+from pathlib import Path
 from uuid import uuid4
+
+import msgspec
 
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.cluster_address import read_cluster, require_cluster
@@ -38,7 +41,7 @@ def run(given: GivenArgs) -> int:
     prefix, connect = read_cluster(given)  # before the environment is erased
     settings = HostSettings(
         name=name,
-        hub=read_hub_settings(given, "host"),
+        hub=msgspec.structs.replace(read_hub_settings(given, "host"), audit=read_audit_path(given)),
         drain_seconds=given.number("drain-seconds", 30),
         tenant_quotas=read_file_name(given, "tenant-quotas"),
         tenant_secrets=read_file_name(given, "tenant-secrets"),
@@ -47,6 +50,10 @@ def run(given: GivenArgs) -> int:
     if log.is_json:
         logging.getLogger().addHandler(FaultLog(log))
     return run_host(connect, prefix, settings, log)
+
+
+def read_audit_path(given: GivenArgs) -> Path | None:
+    return Path(read_file_name(given, "audit-log")) if given.one("audit-log") else None
 
 
 def read_file_name(given: GivenArgs, key: str) -> str:

@@ -19,7 +19,7 @@ import msgspec
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Send
 
-from parley.cluster.base import Bus, ClusterError, Request, Subscription
+from parley.cluster.base import Bus, ClusterError, Request, SessionKey, Subscription
 from parley.cluster.bridge.host_routes import PRINCIPAL, HostRoutes
 from parley.cluster.bridge.host_stream import HostStream, ReplyCollector, make_scope
 from parley.cluster.bridge.messages import (
@@ -46,6 +46,7 @@ from parley.gateway.security.access import Principal
 
 WAITING_PATHS = ("/control", "/fork", "/simulate", "/delete")
 """The ends of the paths whose commands wait for the engine or for a copy."""
+REFUSED = 400
 logger = logging.getLogger(__name__)
 _replies = msgspec.msgpack.Decoder(WholeReply)
 
@@ -76,6 +77,7 @@ class BridgeHost:
         self._running: dict[str, asyncio.Event] = {}
         """The commands that are being carried out, by their ids."""
         self._subscriptions: list[Subscription] = []
+        self._served: set[int] = set()
         self._shards: dict[int, Subscription] = {}
         self._upkeep: asyncio.Task[None] | None = None
         self.prepare: Callable[[str], Awaitable[None]] = ignore_tenant
@@ -93,11 +95,18 @@ class BridgeHost:
 
     async def serve(self, shard: int) -> None:
         """The host has acquired a shard. Raises ClusterError."""
-        if shard not in self._shards:
-            self._shards[shard] = await self._bus.subscribe(shard_subject(self._prefix, shard), self._on_open)
+        self._served.add(shard)
+        if shard in self._shards:
+            return
+        subscription = await self._bus.subscribe(shard_subject(self._prefix, shard), self._on_open)
+        if shard in self._served and shard not in self._shards:
+            self._shards[shard] = subscription
+        else:
+            await subscription.unsubscribe()  # the shard was lost while the bus was slow
 
     async def leave(self, shard: int) -> None:
         """The host gives a shard up. Gateways dial again."""
+        self._served.discard(shard)
         if (subscription := self._shards.pop(shard, None)) is not None:
             with suppress(ClusterError):
                 await subscription.unsubscribe()
@@ -228,6 +237,11 @@ class BridgeHost:
                 reply = await self._collect(stream)
                 if reply.status < 500 and stream.opened.method != "DELETE":
                     hosted.record_command(command, encode(reply))
+            if stream.opened.new_session and reply.status < REFUSED:
+                # Lists have it even if this host dies before it writes what others see of its sessions.
+                with suppress(ClusterError):
+                    new = SessionKey(hosted.key.tenant, stream.opened.new_session)
+                    await self._sessions.summaries.write(new)
             stream.put(reply)
         finally:
             del self._running[command]
