@@ -6,18 +6,21 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from parley.cluster.base import Cluster, Lease, SessionKey
+from parley.cluster.base import Cluster, ClusterError, Fenced, Lease, LogDamaged, SessionKey
+from parley.cluster.fold import SessionState, read_state
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
+from parley.cluster.records import NewerVersion
 from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server
 from tests.helpers.nats import NatsServer
 from tests.helpers.tcp_proxy import TcpProxy
 
+T = TypeVar("T")
 POLL_SECONDS = 0.02
 REQUESTS_AT_ONCE = 100
 SHARDS = 16
@@ -240,10 +243,13 @@ class RunningCluster:
         return self.key(session_id).shard(SHARDS)
 
     async def head(self, session_id: str) -> int:
-        return await self.connection.log.head(self.key(session_id))
+        return await eventually(lambda: self.connection.log.head(self.key(session_id)))
 
     async def leases(self) -> dict[int, Lease]:
-        return await self.connection.ownership.leases()
+        return await eventually(self.connection.ownership.leases)
+
+    async def read_state(self, session_id: str) -> SessionState:
+        return await eventually(lambda: read_state(self.connection.log, self.key(session_id)))
 
     async def shards_of(self, host: str) -> set[int]:
         return {shard for shard, lease in (await self.leases()).items() if lease.host == host}
@@ -297,6 +303,18 @@ class RunningCluster:
             if not host.is_running:
                 await host.start()
         await self.wait_until_owned()
+
+
+async def eventually(act: Callable[[], Awaitable[T]]) -> T:
+    """Repeat what fails because NATS does not answer now, for example while it elects a leader."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            try:
+                return await act()
+            except (LogDamaged, Fenced, NewerVersion):
+                raise
+            except ClusterError:
+                await asyncio.sleep(POLL_SECONDS)
 
 
 def fake_clock(file: Path) -> dict[str, str]:
