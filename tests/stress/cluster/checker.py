@@ -141,6 +141,7 @@ class Checker:
         finally:
             faults.cancel()
             await asyncio.gather(faults, *clients, return_exceptions=True)
+        self.report.problems += self.cluster.crashes()
         await self.cluster.heal()
         final = await self._read_final()
         self.report.problems += check(self.history, final)
