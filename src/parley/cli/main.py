@@ -26,6 +26,7 @@ SUBCOMMANDS = {
     "acp": "parley.cli.commands.acp",
     "attach": "parley.cli.commands.attach",
     "auth": "parley.cli.commands.setup.auth",
+    "cluster": "parley.cli.commands.cluster",
     "completion": "parley.cli.commands.reference.completion",
     "config": "parley.cli.commands.setup.config",
     "console": "parley.cli.commands.console",

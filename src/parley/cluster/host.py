@@ -54,6 +54,8 @@ class HostSettings(Struct, frozen=True, kw_only=True):
     """A folder with the keys of tenants; empty for none."""
     workspace: str = ""
     """The address of the workspace service of this machine, if there is one."""
+    metrics: tuple[str, int] | None = None
+    """Where probes and Prometheus find it: address and port."""
 
 
 class Host:
@@ -156,6 +158,19 @@ class Host:
     async def _announce(self) -> None:
         ttl_seconds = max(self.cluster.ownership.ttl_seconds, FIRST_SECONDS)
         await self.cluster.registry.put(host_key(self.name), msgspec.json.encode(self.describe()), ttl_seconds)
+
+    def render_metrics(self) -> bytes:
+        """The figures of this host, for Prometheus."""
+        info = self.describe()
+        return self.hub.metrics.render(
+            [
+                ("parley_host_shards", "Shards owned.", len(info.shards)),
+                ("parley_host_waiting_writes", "Sessions that wait for the log.", info.waiting_writes),
+                ("parley_host_draining", "Whether the host gives its shards up.", info.is_draining),
+                ("parley_host_unreadable_sessions", "Sessions that only a newer host can run.", len(info.unreadable)),
+                *self.hub.gauges(),
+            ]
+        )
 
     def describe(self) -> HostInfo:
         """What the registry says of this host."""

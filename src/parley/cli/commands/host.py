@@ -38,11 +38,12 @@ def run(given: GivenArgs) -> int:
     name = given.one("name") or f"{socket.gethostname()[:48]}-{uuid4().hex[:6]}"
     if not NAME.fullmatch(name):
         raise InvalidArguments(f"option '--name' needs up to 64 letters, digits, '_', '.' and '-', not {name!r}")
-    prefix, connect = read_cluster(given)  # before the environment is erased
+    prefix, connect = read_cluster(given, is_host=True)  # before the environment is erased
     settings = HostSettings(
         name=name,
         hub=msgspec.structs.replace(read_hub_settings(given, "host"), audit=read_audit_path(given)),
         drain_seconds=given.number("drain-seconds", 30),
+        metrics=read_metrics_address(given),
         tenant_quotas=read_file_name(given, "tenant-quotas"),
         tenant_secrets=read_file_name(given, "tenant-secrets"),
     )
@@ -50,6 +51,18 @@ def run(given: GivenArgs) -> int:
     if log.is_json:
         logging.getLogger().addHandler(FaultLog(log))
     return run_host(connect, prefix, settings, log)
+
+
+def read_metrics_address(given: GivenArgs) -> tuple[str, int] | None:
+    """Raises UsageError."""
+    from parley.gateway.server import Address
+
+    if not given.has("metrics"):
+        return None
+    address = Address.parse(given.one("metrics"))
+    if address.path:
+        raise InvalidArguments("option '--metrics' needs HOST:PORT")
+    return address.host, address.port
 
 
 def read_audit_path(given: GivenArgs) -> Path | None:

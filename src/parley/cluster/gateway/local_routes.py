@@ -42,7 +42,7 @@ class LocalRoutes:
             return json_response(ServerStatus(status="draining"), 503)
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                await self._router.cluster.registry.get("config.shards")
+                await self._router.cluster.registry.get("config.cluster")
         except (ClusterError, TimeoutError):
             return json_response(ServerStatus(status="no connection to the cluster"), 503)
         return json_response(ServerStatus(status="ready"))

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
 
-from parley.cluster.base import Cluster, ClusterError
+from parley.cluster.base import Cluster
 from parley.cluster.bridge.gateway import Dialer
 from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.gateway.app import ClusterApp
 from parley.cluster.gateway.router import Router
+from parley.cluster.join import NoCluster
 from parley.errors import UsageError
 from parley.gateway.http.auth import Gate
 from parley.gateway.server import (
@@ -40,8 +42,8 @@ from parley.gateway.server import (
 from parley.gateway.server_config import read_config
 from parley.gateway.server_log import ServerLog
 
-SHARDS_KEY = "config.shards"
-"""Where hosts write how many shards there are."""
+FIRST_HOST_SECONDS = 60
+FIRST_HOST_POLL_SECONDS = 0.25
 Connect = Callable[[], Awaitable[Cluster]]
 
 
@@ -126,9 +128,8 @@ async def serve_cluster(
     listener: socket.socket,
 ) -> None:
     """Raises ClusterError."""
-    cluster = await connect()
+    cluster = await connect_in_time(connect, log)
     try:
-        await check_shards(cluster)
         gateway = ClusterGateway(cluster, prefix, settings, token, log)
         stop = asyncio.Event()
         watch_signals(stop, gateway.reload)
@@ -140,9 +141,17 @@ async def serve_cluster(
         await cluster.close()
 
 
-async def check_shards(cluster: Cluster) -> None:
-    """Raises ClusterError if the cluster has another number of shards."""
-    row, shards = await cluster.registry.get(SHARDS_KEY), cluster.ownership.shards
-    if row is not None and row.value != str(shards).encode():
-        found = row.value.decode()
-        raise ClusterError(f"the cluster has {found} shards, this gateway {shards}; give --shards {found}")
+async def connect_in_time(connect: Connect, log: ServerLog) -> Cluster:
+    """Connect; if there is no cluster yet, wait for its first host. Raises ClusterError."""
+    deadline = time.monotonic() + FIRST_HOST_SECONDS
+    is_reported = False
+    while True:
+        try:
+            return await connect()
+        except NoCluster as exc:
+            if time.monotonic() > deadline:
+                raise
+            if not is_reported:
+                log.say(f"{exc}; waiting", "waiting")
+            is_reported = True
+            await asyncio.sleep(FIRST_HOST_POLL_SECONDS)
