@@ -64,7 +64,7 @@ class Costs:
     """The share of a core that a host needs for its leases."""
     lease_seconds: float
     claim_seconds: float
-    """How long after its end a host notices that a lease has ended, at most."""
+    """How long after the end of a lease a host notices it and a gateway asks it, at most."""
 
 
 @dataclass(frozen=True)
