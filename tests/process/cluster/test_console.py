@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
-from tests.helpers.console import Browser, needs_chromium, send_prompt
+from tests.helpers.console import PATIENCE_MS, Browser, needs_chromium, send_prompt
 from tests.helpers.gateway_process import process_cluster
 
 
@@ -24,6 +24,6 @@ async def test_the_console_shows_a_turn_that_another_host_continues(tmp_path: Pa
             await expect(bar).to_contain_text("touch made")
             await cluster.kill_owner(session)
             await bar.get_by_role("button", name="Allow A").click()
-            await expect(page.locator(".answer").last).to_have_text("Made.")
+            await expect(page.locator(".answer").last).to_have_text("Made.", timeout=PATIENCE_MS)
             await expect(page.locator(".answer")).to_have_count(2)
         assert (cluster.rig.root / "made").exists()
