@@ -58,7 +58,7 @@ IN_FLIGHT = 32
 FRAMES_PER_SECOND = 20
 QUIET_LOOKS = 50
 REST_SECONDS = 5
-GATEWAY_PAUSE_SECONDS = 0.5
+GATEWAY_PAUSE_SECONDS = 0.2
 """The longest pause of a gateway that looks for the owner of a session."""
 Figures = dict[str, float]
 

@@ -20,7 +20,7 @@ from parley.gateway.security.access import Principal, Scope
 GRACE_SECONDS = 5.0
 """How long after a lease has expired another host may take to acquire it and load the session."""
 FIRST_PAUSE_SECONDS = 0.02
-LONGEST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 0.2
 SETTLED_SECONDS = 1.0
 """A stream that was open for so long was not refused: what ends it is another problem than the one before."""
 MOST_ATTEMPTS = 5
