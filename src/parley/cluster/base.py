@@ -55,10 +55,10 @@ class Log(Protocol):
     """One log per session. Sequences rise, with gaps."""
 
     async def append(self, key: SessionKey, data: bytes, *, expected: int, message_id: str) -> int:
-        """Store a message; returns its sequence when it is durable. `expected`: the sequence of the last one, 0 if none.
+        """Store a message; returns its sequence when it is durable. `expected`: that of the last one, 0 if none.
 
         A repeated call with the same `message_id` stores it once and returns the same sequence, also if others were
-        stored after it. Raises Fenced if the last one is another, ClusterError if it is not known whether it was stored.
+        stored after it. Raises Fenced if the last one is another, ClusterError if the outcome is not known.
         """
 
     def read(self, key: SessionKey, after: int = 0) -> AsyncIterator[tuple[int, bytes]]:
