@@ -70,6 +70,9 @@ export function VirtualList({ items, estimate, draw, label, head, onNearStart, o
     const { current: element } = scroller;
     for (const row of body.current.children) self.heights.set(row.dataset.key, row.getBoundingClientRect().height);
     self.height = element.clientHeight;
+    /* The reader may have scrolled, and the event is still to come. A list that got shorter moves by itself. */
+    const isAtEnd = element.scrollTop + element.clientHeight >= element.scrollHeight - 1;
+    if (self.target === null && element.scrollTop !== self.top && !(isAtEnd && element.scrollTop < self.top)) remember();
     const key = self.target ?? (self.isFollowing ? null : self.anchor?.key);
     const row = key === null || key === undefined ? null : findRow(body.current, key);
     if (row) {
