@@ -81,8 +81,14 @@ export function VirtualList({ items, estimate, draw, label, head, onNearStart, o
       if (Math.abs(moved) >= 1) element.scrollTop += moved;
     } else if (self.isFollowing) element.scrollTop = element.scrollHeight;
     self.top = element.scrollTop;
-    if (isCovered(computeOffsets(items, self.heights, estimate))) self.misses = 0;
-    else {
+    if (isCovered(computeOffsets(items, self.heights, estimate))) {
+      self.misses = 0;
+      /* After a long jump, these are the first rows of the new place. Older ones may have come there meanwhile. */
+      if (self.target === null && !self.isFollowing) {
+        if (!self.anchor) remember();
+        if (self.top < NEAR_START) onNearStart?.();
+      }
+    } else {
       /* Heights that were guessed can move an anchor away; where the reader is counts more. */
       if (++self.misses > MISSES) self.anchor = null;
       if (self.misses < 2 * MISSES) refresh();
