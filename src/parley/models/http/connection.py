@@ -34,7 +34,7 @@ URL = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._~-]+)?\]|[^\s/?#@:\[\]\\]+)(?::(?P<port>[0-9]{1,5})?)?"
     r"(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?:#.*)?"
 )
-INVALID_IN_TARGET = re.compile(r"[^!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~|]")
+TARGET_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'()*+,-./:;=?@[]_~|")
 
 MakeContext = Callable[[], Awaitable["ssl.SSLContext"]]
 
@@ -86,7 +86,7 @@ def encode_host(host: str) -> str:
 
 
 def quote_target(target: str) -> str:
-    if INVALID_IN_TARGET.search(target) is None:
+    if TARGET_CHARACTERS.issuperset(target):
         return target
     from urllib.parse import quote
 
