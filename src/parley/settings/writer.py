@@ -178,7 +178,7 @@ def parse_object(raw: Raw | None, what: str) -> dict[str, Raw]:
     try:
         return {} if raw is None else msgspec.json.decode(raw, type=dict[str, Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise SettingsWriteError(f"{what} is not a JSON object; left unchanged: {exc}") from None
+        raise SettingsWriteError(f"{what} is not a JSON object, so the file was left unchanged: {exc}") from None
 
 
 def parse_texts(raw: Raw | None, key: str) -> list[str]:
@@ -186,7 +186,7 @@ def parse_texts(raw: Raw | None, key: str) -> list[str]:
     try:
         return [] if raw is None else msgspec.json.decode(raw, type=list[str])
     except msgspec.DecodeError as exc:
-        raise SettingsWriteError(f"permissions.{key} is not a list of strings; left unchanged: {exc}") from None
+        raise SettingsWriteError(f"permissions.{key} is not a list of strings, so the file was left unchanged: {exc}") from None
 
 
 def detect_indent(data: bytes | None) -> int:
