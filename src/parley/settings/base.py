@@ -232,8 +232,11 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
         """Return the settings in the format of one settings file."""
         plain: Json = {}
         for key, value in self.values.items():
-            group, _, name = key.rpartition(".")
-            (plain.setdefault(group, {}) if group else plain)[name] = value.value
+            *groups, name = key.split(".") if key.startswith(("permissions.", "sandbox.")) else [key]
+            place = plain
+            for group in groups:
+                place = place.setdefault(group, {})
+            place[name] = value.value
         permissions: Json = plain.pop("permissions", {})
         for rule in self.rules:
             permissions.setdefault(rule.behavior, []).append(rule.text)
