@@ -46,6 +46,7 @@ from parley.workspace.web import Resolver, resolve_host
 
 AskHost = Callable[[str, int], Awaitable[bool]]
 """Asks whether a host may be reached, given its name and the port. Does not raise."""
+CLOSE_SECONDS = 5.0
 MAX_REFUSALS = 100
 """How many refusals are kept for a result. The rest is the same or hostile."""
 
@@ -70,6 +71,10 @@ class OwnProxies(Struct, frozen=True, kw_only=True):
     socks: int | None = None
 
 
+DEFAULT_LIMITS = EgressLimits()
+NO_OWN_PROXIES = OwnProxies()
+
+
 class Refused(Exception):
     """The policy does not permit a target."""
 
@@ -86,9 +91,9 @@ class AllowListProxy:
         policy: Callable[[], EgressPolicy],
         *,
         ask: AskHost | None = None,
-        own: OwnProxies = OwnProxies(),
+        own: OwnProxies = NO_OWN_PROXIES,
         resolve: Resolver = resolve_host,
-        limits: EgressLimits = EgressLimits(),
+        limits: EgressLimits = DEFAULT_LIMITS,
         on_refusal: Callable[[HostRefusal], None] = lambda refusal: None,
     ) -> None:
         """`policy`: the current one, because rules change during a session. `on_refusal`: called once per host."""
@@ -160,7 +165,7 @@ class AllowListProxy:
                 else:
                     await self._serve_http(reader, writer)
             finally:
-                writer.close()
+                await close_writer(writer)
 
     async def _pass_on(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Connect the command with a proxy of the user."""
@@ -228,9 +233,7 @@ class AllowListProxy:
         if verdict == "deny":
             raise Refused(f"The sandbox refused the connection to {host}: it is in deniedDomains.")
         if verdict == "ask" and not await self._ask_once(host, request.port):
-            raise Refused(
-                f"The sandbox refused the connection to {host}: it is not in sandbox.network.allowedDomains."
-            )
+            raise Refused(f"The sandbox refused the connection to {host}: it is not in sandbox.network.allowedDomains.")
         try:
             async with asyncio.timeout(self._limits.resolve_seconds):
                 addresses = await self._resolve(host, request.port)
@@ -294,7 +297,7 @@ class AllowListProxy:
                     sending.cancel()
                     await asyncio.gather(sending, return_exceptions=True)
         finally:
-            upstream_writer.close()
+            await close_writer(upstream_writer)
 
     async def _relay(
         self,
@@ -319,10 +322,23 @@ class AllowListProxy:
         except* OSError:  # TimeoutError is one
             pass
         finally:
-            upstream_writer.close()
+            await close_writer(upstream_writer)
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._limits.idle_seconds
+
+
+async def close_writer(writer: asyncio.StreamWriter) -> None:
+    """Send what is left and close, without waiting long for a peer that does not read."""
+    writer.close()
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await writer.wait_closed()
+    except OSError:  # TimeoutError is one
+        writer.transport.abort()
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
 
 
 async def peek_byte(connection: socket.socket) -> int:
@@ -330,7 +346,12 @@ async def peek_byte(connection: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     connection.setblocking(False)
     ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(connection, lambda: ready.done() or ready.set_result(None))
+
+    def set_ready() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(connection, set_ready)
     try:
         await ready
     finally:

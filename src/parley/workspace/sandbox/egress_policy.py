@@ -7,7 +7,7 @@ A pattern is a host, `*.example.com` for every host below it but not itself, an 
 lower case, without a final dot and label by label. A pattern that denies wins.
 
 Names are judged first, and then every address that the name resolves to. A private address needs a pattern that names
-it, or a pattern that names a host which is local by its name (`localhost`, `build.internal`): the owner of a public
+it, or a pattern that names a host which is local by its name (`localhost`, `build.internal`). The owner of a public
 name decides what it resolves to, so allowing the name does not open the local network.
 
 See also: `egress.py`, the proxy that applies it.
@@ -40,17 +40,27 @@ def read_host(text: str) -> str:
     differ in what they make of them.
     """
     host = text.lower().removesuffix(".")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        pass
+    in_brackets = host.startswith("[") and host.endswith("]")
+    if (address := read_address(host[1:-1] if in_brackets else host)) is not None:
+        return address
     if len(host) > LONGEST_HOST or not NAME.fullmatch(host):
         raise InvalidHost(f"{text[:100]!r} is not a host name (letters, digits, dots and hyphens)")
     if NUMERIC_LABEL.fullmatch(host.rpartition(".")[2]):
         raise InvalidHost(f"{text[:100]!r} is an address in an ambiguous form")
     return host
+
+
+def read_address(text: str) -> str | None:
+    """An address in its shortest form, an IPv4 address in IPv6 as IPv4; None if the text is not an address."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.scope_id is not None:
+        return None  # the name of an interface means nothing here
+    return str(address.ipv4_mapped or address)
 
 
 def read_pattern(text: str) -> str:
@@ -77,7 +87,7 @@ def matches(pattern: str, host: str) -> bool:
     labels, found = pattern.split("."), host.split(".")
     if labels[0] == "*" and len(labels) > 1:
         labels = labels[1:]
-        if len(found) <= len(labels) or is_address(host):
+        if len(found) <= len(labels) or read_address(host) is not None:
             return False
         found = found[-len(labels) :]
     return len(labels) == len(found) and all(map(matches_label, labels, found))
@@ -87,14 +97,6 @@ def matches_label(pattern: str, label: str) -> bool:
     if "*" not in pattern:
         return pattern == label
     return re.fullmatch("[^.]*".join(map(re.escape, pattern.split("*"))), label) is not None
-
-
-def is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 class EgressPolicy(Struct, frozen=True, kw_only=True):
@@ -112,7 +114,7 @@ class EgressPolicy(Struct, frozen=True, kw_only=True):
 
     def refuses_address(self, host: str, address: str) -> str:
         """Why an address of an allowed host must not be contacted; empty if it may."""
-        address = str(ipaddress.ip_address(address.partition("%")[0]))
+        address = read_address(address.partition("%")[0]) or address
         if any(pattern != "*" and matches(pattern, address) for pattern in self.denied):
             return f"its address {address} is in deniedDomains"
         if self.is_public(address) or address in self.allowed:

@@ -23,8 +23,7 @@ VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 TARGET = re.compile(rb"[\x21-\x7e]+")
 ABSOLUTE = re.compile(rb"http://([^/?#]*)([/?][^#]*)?", re.IGNORECASE)
 HOP_BY_HOP = frozenset(
-    [b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"proxy-authenticate", b"te"]
-    + [b"trailer", b"upgrade", b"host"]
+    b"connection keep-alive proxy-connection proxy-authorization proxy-authenticate te trailer upgrade host".split()
 )
 """Headers that are not for the server. `Host` is written anew from the judged target."""
 
@@ -87,9 +86,7 @@ def parse_head(head: bytes) -> ProxyRequest:
         *(b"%s: %s" % header for header in kept),
         b"Connection: close",
     ]
-    return ProxyRequest(
-        host=host, port=port, head=b"\r\n".join(sent) + b"\r\n\r\n", body_bytes=body_length(headers)
-    )
+    return ProxyRequest(host=host, port=port, head=b"\r\n".join(sent) + b"\r\n\r\n", body_bytes=body_length(headers))
 
 
 def parse_header(line: bytes) -> tuple[bytes, bytes]:
@@ -203,7 +200,5 @@ def socks_reply(code: int) -> bytes:
 
 def http_error(status: str, text: str) -> bytes:
     body = text.encode("ascii", "replace") + b"\n"
-    return (
-        b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n"
-        b"X-Proxy-Error: %s\r\n\r\n%s" % (status.encode(), len(body), status[4:].lower().replace(" ", "-").encode(), body)
-    )
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode("ascii") + body
