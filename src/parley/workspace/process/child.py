@@ -12,6 +12,7 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Callable
 from typing import NoReturn
 
 from parley.workspace.process.tree import (
@@ -55,8 +56,16 @@ class ChildStreams:
 class ChildSupervisor:
     """Runs one command and keeps track of all its descendants."""
 
-    def __init__(self, line: socket.socket, streams: ChildStreams, liveness: int, tree: ProcessTree | Group) -> None:
+    def __init__(
+        self,
+        line: socket.socket,
+        streams: ChildStreams,
+        liveness: int,
+        tree: ProcessTree | Group,
+        confine: Callable[[], None] | None = None,
+    ) -> None:
         self.line = line
+        self.confine = confine
         self.streams = streams
         self.liveness = liveness
         self.tree = tree
@@ -114,7 +123,7 @@ class ChildSupervisor:
             write_record(self.line, f"error cannot create a process: {exc.strerror}")
             return False
         if self.main == 0:
-            become_command(request, supervisor, self.streams, last_words, error_writer)
+            become_command(request, supervisor, self.streams, (last_words, error_writer), self.confine)
         self.streams.close()
         for descriptor in (last_words, error_writer):
             os.close(descriptor)
@@ -156,9 +165,14 @@ class ChildSupervisor:
 
 
 def become_command(
-    request: list[bytes], supervisor: int, streams: ChildStreams, last_words: int, error_writer: int
+    request: list[bytes],
+    supervisor: int,
+    streams: ChildStreams,
+    pipes: tuple[int, int],
+    confine: Callable[[], None] | None,
 ) -> NoReturn:
-    """In the child: execute the command."""
+    """In the child: execute the command. `pipes`: for its last words, and for an error."""
+    last_words, error_writer = pipes
     try:
         cwd, count, *rest = request
         argv, variables = rest[: int(count)], rest[int(count) :]
@@ -170,6 +184,8 @@ def become_command(
         streams.install()
         with contextlib.suppress(OSError):  # above the descriptor limit: the final directory stays unknown
             os.dup2(last_words, LAST_WORDS)
+        if confine is not None:
+            confine()
         os.chdir(cwd)
         os.execve(argv[0], argv, dict(variable.split(b"=", 1) for variable in variables))
     except BaseException as exc:  # we are a copy of the supervisor and must exit

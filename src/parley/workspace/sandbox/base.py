@@ -59,7 +59,9 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     writable: tuple[str, ...]
     """Existing folders and files that commands may change; everything else is read-only."""
     read_only: tuple[str, ...] = ()
-    """Paths beneath writable folders that stay as they are, whether or not they exist."""
+    """Paths beneath writable folders that commands may not change, whether or not they exist."""
+    protected: tuple[str, ...] = ()
+    """The same for files that decide what runs later. Where this cannot be enforced, they are restored afterwards."""
     unreadable: tuple[str, ...] = ()
     """Files and folders that look empty."""
     readable: tuple[str, ...] = ()
