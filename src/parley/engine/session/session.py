@@ -44,6 +44,7 @@ from parley.protocol.messages.result import Denial
 from parley.protocol.messages.system import Init
 from parley.tools.base import Context, SessionServices, make_context, tool_schema
 from parley.version import PROTOCOL_LEVEL, __version__
+from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
     from parley.engine.agents.environment import AgentEnvironment
@@ -442,6 +443,7 @@ class Session:
             fast_mode_state="off",
             effort=conversation.effort or UNSET,
             view_mode="default",
+            sandbox=UNSET if (sandbox := config.workspace.find_sandbox(Scope())) is None else sandbox.describe(),
         )
 
     def _list_other_folders(self) -> list[str]:

@@ -28,7 +28,7 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -238,6 +238,8 @@ class Processes:
         self._commands: dict[RunningCommand, SupervisorProcess] = {}
         self._start_lock = asyncio.Lock()
         self._is_ended = False
+        self.closers: list[Callable[[], Awaitable[None]]] = []
+        """Called when all commands are gone."""
         self.hides_engine = False
         """Whether commands are kept from tracing this process or reading its memory. Only for our own executable."""
 
@@ -361,6 +363,8 @@ class Processes:
         while self._abandoned:
             await self._abandoned[0].end()
             del self._abandoned[0]
+        while self.closers:
+            await self.closers.pop()()
 
     async def _hand_over(
         self,

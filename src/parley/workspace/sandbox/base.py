@@ -1,8 +1,9 @@
 """The data of the sandbox: what commands may do, and which sandbox enforces it.
 
-    offer = detect(...)                              # detect.py: what this machine offers, and why
-    policy = SandboxPolicy(...)                      # plain data; made from the settings by compose/
-    launch = build_launch(offer, policy, argv)       # the command line that runs `argv` in the sandbox
+    offer = detect(...)                       # detect.py: what this machine offers, and why
+    policy = SandboxPolicy(...)               # plain data; made from the settings by compose/sandbox.py
+    place = await sandbox.place(command)      # commands.py: where a command runs; None for outside
+    processes.start(..., sandbox=place.confinement, environment=place.adapt(environment))
 
 Commands do not start in the sandbox one by one. A supervisor (process/supervisor.py) starts in it once, and forks every
 command of the session, so that only the first command waits for the sandbox.
@@ -18,9 +19,12 @@ address, so there commands have no network at all.
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from parley.protocol.base import Struct
+from parley.workspace.base import Scope
+from parley.workspace.process.processes import Confinement
 
 SandboxKind = Literal["bubblewrap", "landlock", "none"]
 """What confines commands; on the wire it is `sandbox` of `system/init`."""
@@ -105,6 +109,46 @@ class EgressProxy(Protocol):
 
     async def close(self) -> None:
         """End all connections."""
+
+
+class SandboxedCommand(Struct, frozen=True, kw_only=True):
+    """A command that is about to run."""
+
+    command: str
+    scope: Scope
+    wants_outside: bool = False
+    """Whether the model asked to run it outside of the sandbox, and that was approved."""
+    folders: tuple[str, ...] = ()
+    """More folders that it may change: the worktree of an agent."""
+
+
+class CommandPlace(Protocol):
+    """Where a command runs."""
+
+    kind: SandboxKind
+    confinement: Confinement
+
+    def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The environment of the command."""
+
+    def find_violations(self, command: str, output: str) -> list[str]:
+        """What the sandbox refused to a command that has ended, one sentence each."""
+
+
+class CommandSandbox(Protocol):
+    """Decides where commands run."""
+
+    async def place(self, command: SandboxedCommand) -> CommandPlace | None:
+        """The place; None for outside of a sandbox. Raises ToolError if the command must be confined and cannot be."""
+
+    async def place_program(self, kind: Literal["hook", "server"]) -> CommandPlace | None:
+        """The place of a command hook or a stdio MCP server. Raises ToolError."""
+
+    def describe(self) -> SandboxKind:
+        """What confines commands in this session."""
+
+    async def close(self) -> None:
+        """The session has ended, and all its commands."""
 
 
 def proxy_environment(port: int = PROXY_PORT, socks_port: int = PROXY_PORT) -> dict[str, str]:

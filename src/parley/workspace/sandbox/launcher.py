@@ -90,6 +90,7 @@ class SandboxLauncher:
     ) -> None:
         """`serve`: takes the listening socket for the proxy."""
         self.policy = policy
+        self.temp = folders.temp
         self._offer = offer
         self._folders = folders
         self._entries = entries

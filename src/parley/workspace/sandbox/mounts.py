@@ -88,7 +88,7 @@ def mount_arguments(path: str, kind: MountKind, empty: str) -> list[str]:
     if kind == "empty":
         return ["--ro-bind", empty, path]
     if is_folder(path):
-        return ["--perms", "0000", "--tmpfs", path]
+        return ["--perms", "0111", "--tmpfs", path]  # it may contain mount points, and cannot be listed
     # A device cannot be opened in a mount without devices: reading fails instead of giving nothing.
     return ["--ro-bind", "/dev/null", path]
 

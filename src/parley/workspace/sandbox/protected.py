@@ -70,9 +70,9 @@ def find_protected(roots: tuple[str, ...], names: ProtectedNames) -> ProtectedPa
             writable.append(gitdir)
             read_only += protect_repository(gitdir)
     return ProtectedPaths(
-        read_only=tuple(dict.fromkeys(read_only)),
-        writable=tuple(dict.fromkeys(writable)),
-        folders=tuple(folders),
+        read_only=tuple(sorted(set(read_only))),  # the same, whether or not a placeholder exists
+        writable=tuple(sorted(set(writable))),
+        folders=tuple(sorted(set(folders))),
     )
 
 
