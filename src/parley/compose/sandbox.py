@@ -27,6 +27,8 @@ HIDDEN_IN_HOME = (
     *(".zsh_history", ".python_history", ".claude/.credentials.json"),
 )
 """Files and folders with credentials. `allowRead` shows them to commands again."""
+MASKED_FOLDERS = frozenset({".git", ".claude", ".parley", ".vscode", ".cursor", ".idea", ".husky", ".devcontainer"})
+"""Folders that commands cannot create while they run. Other protected names are moved away after the command."""
 HIDDEN_ELSEWHERE = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private")
 SYSTEM_FOLDERS = frozenset(
     {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "proc", "sbin", "snap", "sys", "usr"}
@@ -61,7 +63,7 @@ def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy) -> Loca
         files=rules.PROTECTED_FILES,
         pairs=rules.PROTECTED_PAIRS,
         exempt=rules.EXEMPT_PAIRS,
-        masked=rules.PROTECTED_FOLDERS,
+        masked=MASKED_FOLDERS,
     )
     reader = ConfigReader(launch, policy)
     return LocalCommandSandbox(

@@ -25,6 +25,8 @@ from parley.workspace.sandbox.base import (
     SandboxPolicy,
     proxy_environment,
 )
+from parley.workspace.sandbox.cleanup import ProtectedFiles
+from parley.workspace.sandbox.contents import ProtectedContents
 from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames
 from parley.workspace.sandbox.launcher import SandboxFolders, SandboxLauncher
 from parley.workspace.sandbox.protected import ProtectedPaths, find_protected
@@ -76,7 +78,8 @@ class LocalCommandPlace:
     def find_violations(self, command: str, output: str) -> list[str]:
         policy = self._launcher.policy
         found = [
-            f"{path}: creating or replacing a protected file was undone" for path in self._launcher.after_command()
+            f"{path}: it is protected, because it decides what runs later; the change was undone"
+            for path in self._launcher.after_command()
         ]
         found += find_violations(policy, output, self.kind)
         found += [f"{refusal.host}:{refusal.port}: {refusal.reason}" for refusal in self._proxy.take_refusals()]
@@ -198,10 +201,15 @@ class LocalCommandSandbox:
                 offer,
                 policy,
                 self._folders,
-                ProtectedEntries(watched, self._names),
+                self._watch(offer, policy, watched),
                 proxy.serve if has_network else None,
             )
         return LocalCommandPlace(offer.kind, launcher, config, proxy)
+
+    def _watch(self, offer: SandboxOffer, policy: SandboxPolicy, folders: tuple[str, ...]) -> ProtectedFiles:
+        """What is restored after a command: names that mounts cannot protect, and everything under Landlock."""
+        paths = policy.protected if offer.kind == "landlock" else ()
+        return ProtectedFiles(ProtectedEntries(folders, self._names), ProtectedContents(paths))
 
     def _open_proxy(self) -> EgressProxy:
         if self._proxy is None:
