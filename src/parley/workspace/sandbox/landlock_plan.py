@@ -16,7 +16,8 @@ from parley.workspace.sandbox.landlocked import EVERY_RIGHT, IOCTL_DEV, READ, RE
 from parley.workspace.sandbox.mounts import is_beneath
 
 HIDDEN = ("/dev", "/tmp", "/run")
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+"""Not the pseudo-terminals: those of the user are among them."""
 
 
 def plan_paths(policy: SandboxPolicy, runtime: tuple[str, ...], temp: str) -> list[tuple[str, int]]:

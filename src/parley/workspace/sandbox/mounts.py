@@ -34,7 +34,8 @@ class MountPlan(Struct, frozen=True, kw_only=True):
 
 def plan_mounts(policy: SandboxPolicy, *, temp: str, empty: str, runtime: tuple[str, ...]) -> MountPlan:
     """`temp`: the private folder for /tmp. `empty`: an empty folder. `runtime`: paths that our own process needs."""
-    proc = () if policy.weaker_nested else ("--proc", "/proc")
+    # bubblewrap covers only what access(2) calls writable. A file of /proc/sys is writable for root all the same.
+    proc = () if policy.weaker_nested else ("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys")
     if policy.filesystem_disabled:
         return MountPlan(arguments=(*NAMESPACES, "--bind", "/", "/", "--dev", "/dev", *proc), placeholders=())
     kinds, placeholders = choose_mounts(policy, runtime)
