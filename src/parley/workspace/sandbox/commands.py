@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
 from parley.errors import ToolError
@@ -36,6 +36,7 @@ DROPPED_VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_S
 """They name sockets that commands cannot use."""
 SEARCH_SECONDS = 10.0
 """How long a search for protected files is good for."""
+AskHost = Callable[[str, int], Awaitable[bool]]
 MAX_LAUNCHERS = 8
 """How many policies are remembered: the settings of a session change rarely."""
 
@@ -101,7 +102,7 @@ class LocalCommandSandbox:
         detect: Callable[[], SandboxOffer],
         names: ProtectedNames,
         make_folders: Callable[[], SandboxFolders],
-        make_proxy: Callable[[Callable[[], NetworkPolicy]], EgressProxy],
+        make_proxy: Callable[[Callable[[], NetworkPolicy], AskHost], EgressProxy],
     ) -> None:
         self._read_config = read_config
         self._detect = detect
@@ -111,10 +112,12 @@ class LocalCommandSandbox:
         self._folders: SandboxFolders | None = None
         self._launchers: dict[SandboxPolicy, SandboxLauncher] = {}
         self._proxy: EgressProxy | None = None
+        self._ask_host: AskHost | None = None
         self._found: tuple[tuple[str, ...], ProtectedPaths, float] | None = None
 
     async def place(self, command: SandboxedCommand) -> LocalCommandPlace | None:
         config = self._read_config()
+        self._ask_host = command.ask_host
         must = command.scope.confined == "sandbox"
         if must or (config.enabled and not self._runs_outside(command, config)):
             offer = await self._find_offer()
@@ -211,7 +214,12 @@ class LocalCommandSandbox:
         paths = policy.protected if offer.kind == "landlock" else ()
         return ProtectedFiles(ProtectedEntries(folders, self._names), ProtectedContents(paths))
 
+    async def _ask(self, host: str, port: int) -> bool:
+        if self._ask_host is None or not self._read_config().policy.network.asks:
+            return False
+        return await self._ask_host(host, port)
+
     def _open_proxy(self) -> EgressProxy:
         if self._proxy is None:
-            self._proxy = self._make_proxy(lambda: self._read_config().policy.network)
+            self._proxy = self._make_proxy(lambda: self._read_config().policy.network, self._ask)
         return self._proxy
