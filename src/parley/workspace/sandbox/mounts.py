@@ -46,7 +46,8 @@ def plan_mounts(policy: SandboxPolicy, *, temp: str, empty: str, runtime: tuple[
         arguments += ["--bind", temp, PRIVATE_TEMP]
         kinds[temp] = "writable"
     for path in sorted(kinds, key=lambda path: PurePosixPath(path).parts):
-        arguments += mount_arguments(path, kinds[path], empty)
+        has_mounts = any(other != path and is_beneath(other, path) for other in kinds)
+        arguments += mount_arguments(path, kinds[path], empty, has_mounts=has_mounts)
     hidden = [path for path, kind in kinds.items() if kind == "hidden" and os.path.isdir(path)]
     sealed = [word for path in hidden for word in ("--remount-ro", path)]
     return MountPlan(arguments=(*arguments, *sealed), placeholders=tuple(placeholders))
@@ -81,7 +82,7 @@ def choose_mounts(policy: SandboxPolicy, runtime: tuple[str, ...]) -> tuple[dict
     return kinds, list(dict.fromkeys(placeholders))
 
 
-def mount_arguments(path: str, kind: MountKind, empty: str) -> list[str]:
+def mount_arguments(path: str, kind: MountKind, empty: str, *, has_mounts: bool) -> list[str]:
     if kind == "writable":
         return ["--bind", path, path]
     if kind == "read_only":
@@ -89,7 +90,8 @@ def mount_arguments(path: str, kind: MountKind, empty: str) -> list[str]:
     if kind == "empty":
         return ["--ro-bind", empty, path]
     if is_folder(path):
-        return ["--perms", "0111", "--tmpfs", path]  # it may contain mount points, and cannot be listed
+        # Mount points in it must be found, although it cannot be listed.
+        return ["--perms", "0111" if has_mounts else "0000", "--tmpfs", path]
     # A device cannot be opened in a mount without devices: reading fails instead of giving nothing.
     return ["--ro-bind", "/dev/null", path]
 

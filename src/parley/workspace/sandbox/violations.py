@@ -14,7 +14,7 @@ from parley.workspace.sandbox.base import SandboxKind, SandboxPolicy
 from parley.workspace.sandbox.mounts import find_root, is_beneath
 
 ERRORS = re.compile(
-    r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|File exists",
+    r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|File exists|No such file",
     re.IGNORECASE,
 )
 QUOTED_PATH = re.compile(r"['\"‘“`]([^'\"’”`\n]+)['\"’”`]")
