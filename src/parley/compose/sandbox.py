@@ -7,7 +7,7 @@ import glob
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ HIDDEN_IN_HOME = (
     *(".zsh_history", ".python_history", ".claude/.credentials.json"),
 )
 """Files and folders with credentials. `allowRead` shows them to commands again."""
+MASKED_FOLDERS = frozenset({".git", ".claude", ".parley", ".vscode", ".cursor", ".idea", ".husky", ".devcontainer"})
+"""Folders that commands cannot create while they run. Other protected names are moved away after the command."""
 HIDDEN_ELSEWHERE = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private")
 SYSTEM_FOLDERS = frozenset(
     {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "proc", "sbin", "snap", "sys", "usr"}
@@ -50,8 +52,8 @@ def offer_for(merged: MergedSettings) -> SandboxOffer:
     return find_offer(merged.get("sandbox.bwrapPath"), merged.is_on("sandbox.enableWeakerNestedSandbox"))
 
 
-def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy) -> LocalCommandSandbox:
-    """Built when the first command runs."""
+def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks: bool) -> LocalCommandSandbox:
+    """Built when the first command runs. `asks`: whether the client can be asked about hosts."""
     from parley.permissions import rules
     from parley.workspace.sandbox.commands import LocalCommandSandbox
     from parley.workspace.sandbox.entries import ProtectedNames
@@ -61,9 +63,9 @@ def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy) -> Loca
         files=rules.PROTECTED_FILES,
         pairs=rules.PROTECTED_PAIRS,
         exempt=rules.EXEMPT_PAIRS,
-        masked=rules.PROTECTED_FOLDERS,
+        masked=MASKED_FOLDERS,
     )
-    reader = ConfigReader(launch, policy)
+    reader = ConfigReader(launch, policy, asks=asks)
     return LocalCommandSandbox(
         reader.read,
         lambda: offer_for(launch.settings.merged),
@@ -89,7 +91,11 @@ def make_folders(launch: LaunchContext, session_id: str) -> SandboxFolders:
     )
 
 
-def make_proxy(warn: Callable[[str], None], read_policy: Callable[[], NetworkPolicy]) -> EgressProxy:
+def make_proxy(
+    warn: Callable[[str], None],
+    read_policy: Callable[[], NetworkPolicy],
+    ask: Callable[[str, int], Awaitable[bool]],
+) -> EgressProxy:
     from parley.workspace.sandbox.egress import AllowListProxy, OwnProxies
     from parley.workspace.sandbox.egress_policy import EgressPolicy, read_patterns
 
@@ -103,6 +109,7 @@ def make_proxy(warn: Callable[[str], None], read_policy: Callable[[], NetworkPol
 
     return AllowListProxy(
         lambda: compile_policy(read_policy()),
+        ask=ask,
         own=OwnProxies(http=network.own_http_port, socks=network.own_socks_port),
     )
 
@@ -110,8 +117,9 @@ def make_proxy(warn: Callable[[str], None], read_policy: Callable[[], NetworkPol
 class ConfigReader:
     """Reads the configuration of the sandbox from the settings in effect, again if something has changed."""
 
-    def __init__(self, launch: LaunchContext, policy: Policy) -> None:
+    def __init__(self, launch: LaunchContext, policy: Policy, *, asks: bool) -> None:
         self._launch = launch
+        self._asks = asks
         self._policy = policy
         self._key: tuple[object, ...] = ()
         self._config: SandboxConfig | None = None
@@ -185,7 +193,7 @@ class ConfigReader:
         return NetworkPolicy(
             allowed_domains=unique([*given, *(() if managed_only else rules.hosts)]),
             denied_domains=unique([*merged.get("sandbox.network.deniedDomains", ()), *rules.no_hosts]),
-            asks=False,
+            asks=self._asks and not merged.is_on("sandbox.network.strictAllowlist") and not managed_only,
             all_unix_sockets=merged.is_on("sandbox.network.allowAllUnixSockets"),
             own_http_port=merged.get("sandbox.network.httpProxyPort"),
             own_socks_port=merged.get("sandbox.network.socksProxyPort"),

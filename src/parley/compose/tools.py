@@ -229,7 +229,7 @@ def make_sandbox_finder(
             return None
         from parley.compose.sandbox import make_sandbox
 
-        sandbox = make_sandbox(launch, session_id, policy)
+        sandbox = make_sandbox(launch, session_id, policy, asks=asks_host(launch))
         processes.closers.append(sandbox.close)
         return sandbox
 

@@ -9,7 +9,7 @@ See also: where the files are (sources.py), what the keys mean (keys.py), how fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from parley.protocol.base import Json, Struct
@@ -261,6 +261,8 @@ class SettingsAccess(Protocol):
     """The settings of a running session."""
 
     merged: MergedSettings
+    find_sandbox_problem: Callable[[MergedSettings], str]
+    """Says why there is no sandbox; "" if there is one."""
 
     def layers(self) -> Sequence[SettingsLayer]:
         """The layers, highest precedence first."""

@@ -314,9 +314,9 @@ class SessionSettings:
         )
         if problems:
             raise SettingsWriteError("; ".join(problem.text for problem in problems))
-        if isinstance(sandbox := given.get("sandbox"), dict) and sandbox.get("enabled") is True:
-            if problem := self.find_sandbox_problem(self.merged):
-                raise SettingsWriteError(f"sandbox.enabled: there is no sandbox: {problem}")
+        enables = isinstance(sandbox := given.get("sandbox"), dict) and sandbox.get("enabled") is True
+        if enables and (problem := self.find_sandbox_problem(self.merged)):
+            raise SettingsWriteError(f"sandbox.enabled: there is no sandbox: {problem}")
         if isinstance(permissions := given.get("permissions"), dict) and permissions.get("denyInsteadOfPrompting"):
             raise SettingsWriteError("permissions.denyInsteadOfPrompting can be set only when a session starts")
         old = next((layer for layer in self._layers if layer.source == "flag"), None)

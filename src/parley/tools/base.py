@@ -133,6 +133,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     """Opens the long-term memory."""
     in_view: Callable[[], Collection[tuple[str, int]]] = frozenset
     """The messages that the model sees already: their sessions and numbers."""
+    ask_host: Callable[[str, int], Awaitable[bool]] | None = None
+    """Asks the client whether a command may connect to a host; None if no one can be asked. Does not raise."""
     must_read_first: Callable[[], bool] = lambda: False
     """Whether the session's model must read a file before it changes it. Older models must."""
 

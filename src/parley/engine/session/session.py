@@ -237,10 +237,17 @@ class Session:
             describe_plan_mode=self.declared.describe_plan_mode,
             open_memory=config.open_memory,
             in_view=lambda: frozenset((self.id, entry.seq) for entry in self.journal.history.list_entries()),
+            ask_host=self._ask_about_host,
             must_read_first=lambda: config.model.get_info(self.conversation.model).must_read_first,
         )
         context = make_context(config.workspace, config.cwd, services, config.permissions.policy.is_hidden)
         return context if config.worktree is None else context.move_to(config.worktree)
+
+    async def _ask_about_host(self, host: str, port: int) -> bool:
+        from parley.engine.approval.hosts import ask_about_host
+
+        call_id = f"toolu_{self.config.workspace.new_id()}"
+        return await ask_about_host(self.gate, host, port, call_id)
 
     def _make_conversation(self) -> Conversation:
         services = ConversationServices(

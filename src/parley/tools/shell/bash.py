@@ -108,7 +108,13 @@ async def find_place(
 
     folders = () if context.worktree is None else (context.worktree.path,)
     return await sandbox.place(
-        SandboxedCommand(command=command, scope=reach, wants_outside=wants_outside, folders=folders)
+        SandboxedCommand(
+            command=command,
+            scope=reach,
+            wants_outside=wants_outside,
+            folders=folders,
+            ask_host=context.session.ask_host,
+        )
     )
 
 

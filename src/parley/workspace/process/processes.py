@@ -227,6 +227,21 @@ class Confinement(Protocol):
         """A command starts, and no other is running."""
 
 
+class CommandStarter(Protocol):
+    """Starts commands with a stdin: `Processes`, or one that confines them first."""
+
+    async def start(
+        self,
+        argv: list[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str],
+        take: Callable[[bytes], None],
+        take_errors: Callable[[bytes], None] | None = None,
+    ) -> RunningCommand:
+        """Start a command. Raises ToolError."""
+
+
 class Processes:
     """All commands of a session."""
 

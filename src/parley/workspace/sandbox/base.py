@@ -19,7 +19,7 @@ address, so there commands have no network at all.
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Protocol
 
 from parley.protocol.base import Struct
@@ -120,6 +120,8 @@ class SandboxedCommand(Struct, frozen=True, kw_only=True):
     """Whether the model asked to run it outside of the sandbox, and that was approved."""
     folders: tuple[str, ...] = ()
     """More folders that it may change: the worktree of an agent."""
+    ask_host: Callable[[str, int], Awaitable[bool]] | None = None
+    """Asks a person whether it may connect to a host."""
 
 
 class CommandPlace(Protocol):

@@ -19,6 +19,7 @@ import shutil
 import sys
 from typing import Any
 
+from parley.workspace.sandbox.contents import ProtectedContents
 from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames
 
 
@@ -62,10 +63,38 @@ class PlaceholderRecord:
         os.ftruncate(self._file, 0)
 
 
-def encode_job(records: str, roots: tuple[str, ...], entries: ProtectedEntries, temp: str, quarantine: str) -> bytes:
-    """What `main` has to do."""
-    job = {"records": records, "roots": roots, "temp": temp, "quarantine": quarantine, **entries.to_json()}
-    return json.dumps(job).encode()
+class ProtectedFiles:
+    """What commands must leave as it is, and what no mount protects."""
+
+    def __init__(self, entries: ProtectedEntries, contents: ProtectedContents) -> None:
+        self._entries = entries
+        self._contents = contents
+
+    def save(self) -> None:
+        """Take the current state as the one to restore."""
+        self._entries.accept()
+        self._contents.save()
+
+    def restore(self, quarantine: str) -> list[str]:
+        """Returns the paths that were restored. Raises OSError."""
+        changed = self._contents.restore(quarantine)
+        return list(dict.fromkeys([*changed, *self._entries.restore(quarantine)]))
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self._entries.to_json(), "saved": self._contents.saved, "parents": self._contents.folders}
+
+    @classmethod
+    def from_json(cls, job: dict[str, Any]) -> ProtectedFiles:
+        entries = ProtectedEntries((), ProtectedNames(frozenset(job["folders"]), frozenset(job["files"])))
+        entries.before = job["before"]
+        contents = ProtectedContents(())
+        contents.saved, contents.folders = job["saved"], job["parents"]
+        return cls(entries, contents)
+
+
+def encode_job(folders: dict[str, str], roots: tuple[str, ...], watched: ProtectedFiles) -> bytes:
+    """What `main` has to do. `folders`: where `records`, `temp` and `quarantine` are."""
+    return json.dumps({**folders, "roots": roots, **watched.to_json()}).encode()
 
 
 def main(alive: int, job_file: int) -> None:
@@ -75,11 +104,8 @@ def main(alive: int, job_file: int) -> None:
     os.chdir("/")
     while os.read(alive, 1):
         pass
-    names = ProtectedNames(folders=frozenset(job["folders"]), files=frozenset(job["files"]))
-    entries = ProtectedEntries((), names)
-    entries.before = job["before"]
     with contextlib.suppress(OSError):
-        entries.restore(job["quarantine"])
+        ProtectedFiles.from_json(job).restore(job["quarantine"])
     for root in job["roots"]:
         with contextlib.suppress(OSError):
             PlaceholderRecord(job["records"], root).release()

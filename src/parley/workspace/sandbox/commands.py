@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
 from parley.errors import ToolError
@@ -25,6 +25,8 @@ from parley.workspace.sandbox.base import (
     SandboxPolicy,
     proxy_environment,
 )
+from parley.workspace.sandbox.cleanup import ProtectedFiles
+from parley.workspace.sandbox.contents import ProtectedContents
 from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames
 from parley.workspace.sandbox.launcher import SandboxFolders, SandboxLauncher
 from parley.workspace.sandbox.protected import ProtectedPaths, find_protected
@@ -34,6 +36,7 @@ DROPPED_VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_S
 """They name sockets that commands cannot use."""
 SEARCH_SECONDS = 10.0
 """How long a search for protected files is good for."""
+AskHost = Callable[[str, int], Awaitable[bool]]
 MAX_LAUNCHERS = 8
 """How many policies are remembered: the settings of a session change rarely."""
 
@@ -76,7 +79,8 @@ class LocalCommandPlace:
     def find_violations(self, command: str, output: str) -> list[str]:
         policy = self._launcher.policy
         found = [
-            f"{path}: creating or replacing a protected file was undone" for path in self._launcher.after_command()
+            f"{path}: it is protected, because it decides what runs later; the change was undone"
+            for path in self._launcher.after_command()
         ]
         found += find_violations(policy, output, self.kind)
         found += [f"{refusal.host}:{refusal.port}: {refusal.reason}" for refusal in self._proxy.take_refusals()]
@@ -98,7 +102,7 @@ class LocalCommandSandbox:
         detect: Callable[[], SandboxOffer],
         names: ProtectedNames,
         make_folders: Callable[[], SandboxFolders],
-        make_proxy: Callable[[Callable[[], NetworkPolicy]], EgressProxy],
+        make_proxy: Callable[[Callable[[], NetworkPolicy], AskHost], EgressProxy],
     ) -> None:
         self._read_config = read_config
         self._detect = detect
@@ -108,10 +112,12 @@ class LocalCommandSandbox:
         self._folders: SandboxFolders | None = None
         self._launchers: dict[SandboxPolicy, SandboxLauncher] = {}
         self._proxy: EgressProxy | None = None
+        self._ask_host: AskHost | None = None
         self._found: tuple[tuple[str, ...], ProtectedPaths, float] | None = None
 
     async def place(self, command: SandboxedCommand) -> LocalCommandPlace | None:
         config = self._read_config()
+        self._ask_host = command.ask_host
         must = command.scope.confined == "sandbox"
         if must or (config.enabled and not self._runs_outside(command, config)):
             offer = await self._find_offer()
@@ -198,12 +204,22 @@ class LocalCommandSandbox:
                 offer,
                 policy,
                 self._folders,
-                ProtectedEntries(watched, self._names),
+                self._watch(offer, policy, watched),
                 proxy.serve if has_network else None,
             )
         return LocalCommandPlace(offer.kind, launcher, config, proxy)
 
+    def _watch(self, offer: SandboxOffer, policy: SandboxPolicy, folders: tuple[str, ...]) -> ProtectedFiles:
+        """What is restored after a command: names that mounts cannot protect, and everything under Landlock."""
+        paths = policy.protected if offer.kind == "landlock" else ()
+        return ProtectedFiles(ProtectedEntries(folders, self._names), ProtectedContents(paths))
+
+    async def _ask(self, host: str, port: int) -> bool:
+        if self._ask_host is None or not self._read_config().policy.network.asks:
+            return False
+        return await self._ask_host(host, port)
+
     def _open_proxy(self) -> EgressProxy:
         if self._proxy is None:
-            self._proxy = self._make_proxy(lambda: self._read_config().policy.network)
+            self._proxy = self._make_proxy(lambda: self._read_config().policy.network, self._ask)
         return self._proxy

@@ -15,7 +15,7 @@ from pathlib import Path
 from parley.protocol.base import Struct
 from parley.workspace.sandbox import cleanup, seccomp
 from parley.workspace.sandbox.base import PROXY_PORT, SandboxOffer, SandboxPolicy
-from parley.workspace.sandbox.entries import ProtectedEntries
+from parley.workspace.sandbox.cleanup import ProtectedFiles
 from parley.workspace.sandbox.mounts import choose_mounts, find_root, is_beneath, plan_mounts
 
 ROOT = Path(__file__).parents[3]
@@ -85,7 +85,7 @@ class SandboxLauncher:
         offer: SandboxOffer,
         policy: SandboxPolicy,
         folders: SandboxFolders,
-        entries: ProtectedEntries,
+        protected: ProtectedFiles,
         serve: Callable[[socket.socket], None] | None = None,
     ) -> None:
         """`serve`: takes the listening socket for the proxy."""
@@ -93,13 +93,13 @@ class SandboxLauncher:
         self.temp = folders.temp
         self._offer = offer
         self._folders = folders
-        self._entries = entries
+        self._protected = protected
         self._serve = serve
 
     def start(self, control: socket.socket, environment: Mapping[str, str]) -> SandboxRun:
         """Start the supervisor. Raises OSError."""
         run = SandboxRun(self._take_placeholders(), self.after_command)
-        self._entries.accept()
+        self._protected.save()
         hello, far_hello = socket.socketpair()
         program = seccomp.build_filter(self._filter_rules(), os.uname().machine)
         filter_file, plan = open_memory(program), open_memory(self._encode_plan(program))
@@ -125,20 +125,19 @@ class SandboxLauncher:
             os.close(filter_file)
             os.close(plan)
         folders = self._folders
-        run.start_cleaner(
-            cleanup.encode_job(folders.records, self.policy.writable, self._entries, folders.temp, folders.quarantine)
-        )
+        places = {"records": folders.records, "temp": folders.temp, "quarantine": folders.quarantine}
+        run.start_cleaner(cleanup.encode_job(places, self.policy.writable, self._protected))
         self._receive_listener(hello)
         return run
 
     def before_command(self) -> None:
-        """Take the protected names as they are now: the user may have changed them."""
-        self._entries.accept()
+        """Take the protected files as they are now: the user may have changed them."""
+        self._protected.save()
 
     def after_command(self) -> list[str]:
-        """Restore protected names. Returns the paths that a command created or replaced."""
+        """Restore protected files. Returns the paths that a command created or changed."""
         try:
-            return self._entries.restore(self._folders.quarantine)
+            return self._protected.restore(self._folders.quarantine)
         except OSError as exc:
             return [f"{exc.filename} ({exc.strerror})"]
 
