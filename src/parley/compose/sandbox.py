@@ -16,7 +16,7 @@ from parley.settings.base import MergedSettings
 
 if TYPE_CHECKING:
     from parley.permissions.base import Policy
-    from parley.workspace.sandbox.base import EgressProxy, NetworkPolicy, SandboxOffer, SandboxPolicy
+    from parley.workspace.sandbox.base import EgressProxy, HostRefusal, NetworkPolicy, SandboxOffer, SandboxPolicy
     from parley.workspace.sandbox.commands import LocalCommandSandbox, SandboxConfig
     from parley.workspace.sandbox.launcher import SandboxFolders
 
@@ -95,6 +95,7 @@ def make_proxy(
     warn: Callable[[str], None],
     read_policy: Callable[[], NetworkPolicy],
     ask: Callable[[str, int], Awaitable[bool]],
+    on_refusal: Callable[[HostRefusal], None],
 ) -> EgressProxy:
     from parley.workspace.sandbox.egress import AllowListProxy, OwnProxies
     from parley.workspace.sandbox.egress_policy import EgressPolicy, read_patterns
@@ -111,6 +112,7 @@ def make_proxy(
         lambda: compile_policy(read_policy()),
         ask=ask,
         own=OwnProxies(http=network.own_http_port, socks=network.own_socks_port),
+        on_refusal=on_refusal,
     )
 
 

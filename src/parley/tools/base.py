@@ -135,6 +135,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     """The messages that the model sees already: their sessions and numbers."""
     ask_host: Callable[[str, int], Awaitable[bool]] | None = None
     """Asks the client whether a command may connect to a host; None if no one can be asked. Does not raise."""
+    report_refusal: Callable[[str], None] = lambda text: None
+    """Tells the client that the sandbox refused a connection."""
     must_read_first: Callable[[], bool] = lambda: False
     """Whether the session's model must read a file before it changes it. Older models must."""
 

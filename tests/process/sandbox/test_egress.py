@@ -9,7 +9,7 @@ import pytest
 
 from parley.workspace.sandbox.base import HostRefusal
 from parley.workspace.sandbox.egress import EgressLimits, OwnProxies, close_writer
-from tests.helpers.egress import APPROVED, EgressNetwork, open_network
+from tests.helpers.egress import APPROVED, CANARY, EgressNetwork, open_network
 
 
 async def test_a_refused_host_is_reported_once_with_its_reason() -> None:
@@ -63,14 +63,30 @@ async def test_all_connections_to_a_host_share_one_question() -> None:
     assert asked == [("approved.test", network.port)]
 
 
-async def test_an_allowed_answer_does_not_open_a_private_address() -> None:
+async def test_an_allowed_answer_opens_a_private_address_only_for_a_local_name() -> None:
     async def ask(host: str, port: int) -> bool:
         return True
 
     async with open_network(allowed=(), ask=ask) as network:
         assert b"not public" in await network.get(b"evil.test")
-        assert b"not public" in await network.get(b"127.0.0.2")
-    assert not network.contacts
+        assert not network.contacts
+        assert (await network.get(b"127.0.0.2")).endswith(b"hello")
+        assert (await network.get(b"localhost")).endswith(b"hello")
+    assert network.contacts == [CANARY] * 2
+
+
+async def test_an_allowed_answer_holds_for_the_session() -> None:
+    asked: list[str] = []
+
+    async def ask(host: str, port: int) -> bool:
+        asked.append(host)
+        return True
+
+    async with open_network(allowed=(), ask=ask) as network:
+        for _ in range(3):
+            assert (await network.get(b"approved.test")).endswith(b"hello")
+            network.proxy.take_refusals()
+    assert asked == ["approved.test"]
 
 
 async def test_a_denied_answer_holds_until_the_refusals_are_taken() -> None:

@@ -19,14 +19,14 @@ NETWORK_TOOL = "SandboxNetworkAccess"
 
 async def ask_about_host(gate: ApprovalGate, host: str, port: int, call_id: str) -> bool:
     """Whether the client allows it. Its answer may contain a rule, so that it is not asked again. Does not raise."""
-    input = {"host": host, "port": port}
+    input = {"host": host}
     asked = CanUseTool(
         tool_name=NETWORK_TOOL,
-        display_name="Network access",
-        title=f"Let a sandboxed command connect to {host}?",
+        display_name=NETWORK_TOOL,
+        title=f"Let a sandboxed command connect to {host}:{port}?",
         input=input,
         input_sha256=input_digest(input),
-        description=host,
+        description=f"Allow network connection to {host}?",
         permission_suggestions=list(suggest_fetch(host)),
         decision_reason="The host is not in sandbox.network.allowedDomains",
         decision_reason_type="other",

@@ -41,7 +41,7 @@ from parley.protocol.messages.control import ControlCancelRequest, ControlReques
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.result import Denial
-from parley.protocol.messages.system import Init
+from parley.protocol.messages.system import Informational, Init
 from parley.tools.base import Context, SessionServices, make_context, tool_schema
 from parley.version import PROTOCOL_LEVEL, __version__
 from parley.workspace.base import Scope
@@ -238,6 +238,7 @@ class Session:
             open_memory=config.open_memory,
             in_view=lambda: frozenset((self.id, entry.seq) for entry in self.journal.history.list_entries()),
             ask_host=self._ask_about_host,
+            report_refusal=lambda text: self.outbox.send(Informational(content=text, level="warning")),
             must_read_first=lambda: config.model.get_info(self.conversation.model).must_read_first,
         )
         context = make_context(config.workspace, config.cwd, services, config.permissions.policy.is_hidden)

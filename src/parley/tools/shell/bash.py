@@ -114,6 +114,7 @@ async def find_place(
             wants_outside=wants_outside,
             folders=folders,
             ask_host=context.session.ask_host,
+            report_refusal=context.session.report_refusal,
         )
     )
 

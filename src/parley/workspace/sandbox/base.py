@@ -122,6 +122,8 @@ class SandboxedCommand(Struct, frozen=True, kw_only=True):
     """More folders that it may change: the worktree of an agent."""
     ask_host: Callable[[str, int], Awaitable[bool]] | None = None
     """Asks a person whether it may connect to a host."""
+    report_refusal: Callable[[str], None] = lambda text: None
+    """Tells a person about a connection that was refused."""
 
 
 class CommandPlace(Protocol):

@@ -18,6 +18,7 @@ from parley.protocol.base import Struct
 from parley.workspace.process.processes import Confinement
 from parley.workspace.sandbox.base import (
     EgressProxy,
+    HostRefusal,
     NetworkPolicy,
     SandboxedCommand,
     SandboxKind,
@@ -102,7 +103,7 @@ class LocalCommandSandbox:
         detect: Callable[[], SandboxOffer],
         names: ProtectedNames,
         make_folders: Callable[[], SandboxFolders],
-        make_proxy: Callable[[Callable[[], NetworkPolicy], AskHost], EgressProxy],
+        make_proxy: Callable[[Callable[[], NetworkPolicy], AskHost, Callable[[HostRefusal], None]], EgressProxy],
     ) -> None:
         self._read_config = read_config
         self._detect = detect
@@ -113,11 +114,12 @@ class LocalCommandSandbox:
         self._launchers: dict[SandboxPolicy, SandboxLauncher] = {}
         self._proxy: EgressProxy | None = None
         self._ask_host: AskHost | None = None
+        self._report_refusal: Callable[[str], None] = lambda text: None
         self._found: tuple[tuple[str, ...], ProtectedPaths, float] | None = None
 
     async def place(self, command: SandboxedCommand) -> LocalCommandPlace | None:
         config = self._read_config()
-        self._ask_host = command.ask_host
+        self._ask_host, self._report_refusal = command.ask_host, command.report_refusal
         must = command.scope.confined == "sandbox"
         if must or (config.enabled and not self._runs_outside(command, config)):
             offer = await self._find_offer()
@@ -221,5 +223,9 @@ class LocalCommandSandbox:
 
     def _open_proxy(self) -> EgressProxy:
         if self._proxy is None:
-            self._proxy = self._make_proxy(lambda: self._read_config().policy.network, self._ask)
+            self._proxy = self._make_proxy(
+                lambda: self._read_config().policy.network,
+                self._ask,
+                lambda refusal: self._report_refusal(refusal.reason),
+            )
         return self._proxy

@@ -106,6 +106,8 @@ class AllowListProxy:
         self._connections: set[asyncio.Task[None]] = set()
         self._listeners: list[asyncio.Task[None]] = []
         self._questions: dict[str, asyncio.Task[bool]] = {}
+        self._approved: set[str] = set()
+        """The hosts that were allowed by an answer. They stay so for the session."""
         self._refusals: dict[tuple[str, int], HostRefusal] = {}
 
     def serve(self, listener: socket.socket) -> None:
@@ -241,12 +243,14 @@ class AllowListProxy:
             raise Unreachable(f"The host {host} was not found: {exc}") from None
         policy = self._policy()
         for address in addresses:
-            if reason := policy.refuses_address(host, address):
+            if reason := policy.refuses_address(host, address, is_approved=host in self._approved):
                 raise Refused(f"The sandbox refused the connection to {host}: {reason}.")
         return host, addresses
 
     async def _ask_once(self, host: str, port: int) -> bool:
         """The answer about a host. All connections to it that wait share one question."""
+        if host in self._approved:
+            return True
         if self._ask is None:
             return False
         question = self._questions.get(host)
@@ -255,7 +259,9 @@ class AllowListProxy:
                 return False
             question = asyncio.ensure_future(self._ask(host, port))
             self._questions[host] = question
-        return await asyncio.shield(question)
+        if await asyncio.shield(question):
+            self._approved.add(host)
+        return host in self._approved
 
     def _record(self, refusal: HostRefusal) -> None:
         key = (refusal.host, refusal.port)

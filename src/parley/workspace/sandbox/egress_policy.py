@@ -112,14 +112,17 @@ class EgressPolicy(Struct, frozen=True, kw_only=True):
             return "deny"
         return "allow" if any(matches(pattern, host) for pattern in self.allowed) else "ask"
 
-    def refuses_address(self, host: str, address: str) -> str:
-        """Why an address of an allowed host must not be contacted; empty if it may."""
+    def refuses_address(self, host: str, address: str, *, is_approved: bool = False) -> str:
+        """Why an address of an allowed host must not be contacted; empty if it may.
+
+        `is_approved`: a person was asked about the host, which names it as a pattern does.
+        """
         address = read_address(address.partition("%")[0]) or address
         if any(pattern != "*" and matches(pattern, address) for pattern in self.denied):
             return f"its address {address} is in deniedDomains"
         if self.is_public(address) or address in self.allowed:
             return ""
-        if host in self.allowed and LOCAL_NAME.fullmatch(host):
+        if (is_approved or host in self.allowed) and (host == address or LOCAL_NAME.fullmatch(host)):
             return ""
         return f"its address {address} is not public; add the address to sandbox.network.allowedDomains to allow it"
 
