@@ -225,7 +225,7 @@ async def test_the_client_is_asked_about_a_command_outside_and_about_hosts(tmp_p
 
 
 def is_question(line: Json) -> bool:
-    return line["type"] == "control_request" and line["request"]["subtype"] == "can_use_tool"
+    return bool(line["type"] == "control_request" and line["request"].get("subtype") == "can_use_tool")
 
 
 def allow(request: Json) -> Json:
