@@ -59,9 +59,9 @@ def explain_paths(policy: SandboxPolicy, line: str) -> list[str]:
 
 def explain_path(policy: SandboxPolicy, path: str, line: str) -> str:
     """Why the policy refuses a path; "" if it does not."""
-    if any(is_beneath(path, hidden) for hidden in policy.unreadable) and not find_root(
-        path, (*policy.writable, *policy.readable)
-    ):
+    hidden = find_root(path, policy.unreadable)
+    shown = find_root(path, (*policy.writable, *policy.readable))
+    if hidden is not None and (shown is None or len(shown) < len(hidden)):
         return "reading it is not allowed in the sandbox"
     root = find_root(path, policy.writable)
     if any(is_beneath(path, kept) for kept in policy.read_only):
