@@ -162,7 +162,10 @@ class ConfigReader:
         from parley.workspace.sandbox.base import SandboxPolicy
 
         def paths(key: str) -> list[str]:
-            return self._resolve(merged.get(f"sandbox.filesystem.{key}", ()))
+            value = merged.values.get(f"sandbox.filesystem.{key}")
+            managed_only = key == "allowRead" and merged.is_on("sandbox.filesystem.allowManagedReadPathsOnly")
+            is_closed = value is None or (managed_only and value.source != "managed")
+            return [] if is_closed or value is None else self._resolve(value.value)
 
         files = [entry.get("path") for entry in dictionaries(merged.get("sandbox.credentials.files", ()))]
         rules = self._policy.list_paths_and_hosts()

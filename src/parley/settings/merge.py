@@ -60,6 +60,17 @@ TIGHTER = {
 """For each mode, the modes that allow nothing more."""
 NOT_FROM_TREE = "a project cannot set this"
 ONLY_TIGHTER = "a project can only choose a stricter mode"
+CLOSED_BY = {
+    "allowedMcpServers": "allowManagedMcpServersOnly",
+    "sandbox.network.allowedDomains": "sandbox.network.allowManagedDomainsOnly",
+    "sandbox.filesystem.allowRead": "sandbox.filesystem.allowManagedReadPathsOnly",
+}
+"""Lists that only managed settings fill if another key of theirs says so."""
+LOOSENING = frozenset(
+    {"excludedCommands", "ignoreViolations", "enableWeakerNestedSandbox", "autoAllowBashIfSandboxed", "allowWrite"}
+    | {"allowRead", "allowedDomains", "allowAllUnixSockets", "allowLocalBinding"}
+)
+"""Keys of `sandbox` that a project cannot set if no command may leave the sandbox."""
 DEMANDING = {"any_true": True, "any_false": False}
 """The value that wins, by the way of merging."""
 IN_LISTS = ("allow", "deny", "ask", "additionalDirectories", "defaultMode", "disableBypassPermissionsMode")
@@ -131,8 +142,8 @@ class SettingsMerger:
 
     def _is_closed(self, key: str, layer: SettingsLayer) -> bool:
         """Whether an administrator's list takes no entries of other layers. Managed layers come first."""
-        only = self._values.get("allowManagedMcpServersOnly")
-        return key == "allowedMcpServers" and layer.source != "managed" and only is not None and only.value is True
+        only = self._values.get(CLOSED_BY.get(key, ""))
+        return layer.source != "managed" and only is not None and only.value is True
 
     def _add_unknown(self, layer: SettingsLayer, prefix: str, key: str, meant: str | None) -> None:
         hint = f" (did you mean {prefix}{meant}?)" if meant else ""
@@ -142,7 +153,9 @@ class SettingsMerger:
         from parley.settings.keys.sandbox import GROUPS, SANDBOX
 
         for key, value in sandbox.items():
-            if key in GROUPS:
+            if layer.source in TREE and key in LOOSENING and self._is_sandbox_locked():
+                self._ignore(layer, f"sandbox.{key}", NOT_FROM_TREE, format_entry(f"sandbox.{key}", value))
+            elif key in GROUPS:
                 self._add_group(layer, f"sandbox.{key}.", value, GROUPS[key])
             elif key in SANDBOX:
                 row = SANDBOX[key]
@@ -153,9 +166,19 @@ class SettingsMerger:
             else:
                 self._add_unknown(layer, "sandbox.", key, nearest(key, SANDBOX))
 
+    def _is_sandbox_locked(self) -> bool:
+        """Whether the user or an administrator lets no command out of the sandbox. Their layers come first."""
+        outside = self._values.get("sandbox.allowUnsandboxedCommands")
+        managed_hosts = self._values.get("sandbox.network.allowManagedDomainsOnly")
+        is_closed = outside is not None and outside.value is False and outside.source in ("managed", "flag")
+        return is_closed or (managed_hosts is not None and managed_hosts.value is True)
+
     def _add_group(self, layer: SettingsLayer, prefix: str, values: Json, keys: dict[str, SettingKey]) -> None:
+        is_locked = layer.source in TREE and self._is_sandbox_locked()
         for key, value in values.items():
-            if key not in keys:
+            if is_locked and key in LOOSENING:
+                self._ignore(layer, prefix + key, NOT_FROM_TREE, format_entry(prefix + key, value))
+            elif key not in keys:
                 self._add_unknown(layer, prefix, key, nearest(key, keys))
             elif prefix == "sandbox.filesystem." and isinstance(value, list):
                 # Layers have different roots, and their paths end up in one list.
