@@ -481,8 +481,7 @@ def compare(ours: dict[str, dict[str, str]], original: dict[str, str]) -> list[s
 
 
 def main() -> int:
-    from tests.compat.install import CURRENT_PYTHON, TYPESCRIPT
-    from tests.compat.install import ensure, say
+    from tests.compat.install import CURRENT_PYTHON, TYPESCRIPT, ensure, say
 
     parser = argparse.ArgumentParser(description="Compare sandbox options with the original.")
     parser.add_argument("--original", help="the original executable")
