@@ -220,7 +220,7 @@ async def test_the_client_is_asked_about_a_command_outside_and_about_hosts(tmp_p
     assert first["request"]["decision_reason_type"] == "sandboxOverride"
     assert outside.read_text() == "hi\n"
     assert second["request"]["tool_name"] == "SandboxNetworkAccess"
-    assert second["request"]["input"] == {"host": "nowhere.example", "port": 80}
+    assert second["request"]["input"] == {"host": "nowhere.example"}
     assert "nowhere.example:80: " in str(outputs[-1])
 
 

@@ -74,7 +74,7 @@ def mark(path: str) -> str:
 
 ENABLED = {"enabled": True, "autoAllowBashIfSandboxed": True}
 OUTSIDE = {"dangerouslyDisableSandbox": True}
-UNIX = "python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.connect(\"{unix}\"); s.send(b\"{name}\")'"
+UNIX = 'python3 -c \'import socket; s = socket.socket(socket.AF_UNIX); s.connect("{unix}"); s.send(b"{name}")\''
 
 GROUPS = (
     Group(
@@ -87,20 +87,35 @@ GROUPS = (
             Step("read_outside", "cat {outside}/note.txt", "said a-note"),
             Step("private_temp", "echo {name} > $TMPDIR/t; cat $TMPDIR/t", "said private_temp"),
             Step("shared_temp", mark("{temp}/shared.txt"), "file {temp}/shared.txt"),
-            Step("git_hook", "mkdir -p .git/hooks; " + mark(".git/hooks/pre-commit"), "file {project}/.git/hooks/pre-commit"),
+            Step(
+                "git_hook",
+                "mkdir -p .git/hooks; " + mark(".git/hooks/pre-commit"),
+                "file {project}/.git/hooks/pre-commit",
+            ),
             Step("git_config", "echo '[x] {name} = 1' >> .git/config", "file {project}/.git/config"),
             Step("git_commit", "git add made.txt && git commit -qm {name} && git log", "said git_commit"),
-            Step("settings", "mkdir -p .claude; " + mark(".claude/settings.json"), "file {project}/.claude/settings.json"),
+            Step(
+                "settings", "mkdir -p .claude; " + mark(".claude/settings.json"), "file {project}/.claude/settings.json"
+            ),
             Step("mcp_config", mark(".mcp.json"), "file {project}/.mcp.json"),
             Step("shell_profile", mark(".bashrc"), "file {project}/.bashrc"),
-            Step("editor_tasks", "mkdir -p .vscode; " + mark(".vscode/tasks.json"), "file {project}/.vscode/tasks.json"),
+            Step(
+                "editor_tasks", "mkdir -p .vscode; " + mark(".vscode/tasks.json"), "file {project}/.vscode/tasks.json"
+            ),
             Step("proxy_unknown_host", CURL, "heard"),
             Step("direct_connection", "curl -sS -m 5 --noproxy '*' http://127.0.0.1:{port}/{name}", "heard"),
             Step("unix_socket", UNIX, "heard"),
-            Step("see_engine", "cat /proc/*/environ | tr '\\0' '\\n' | grep ^ANTHROPIC_API_KEY", "said a-key-for-tests"),
+            Step(
+                "see_engine", "cat /proc/*/environ | tr '\\0' '\\n' | grep ^ANTHROPIC_API_KEY", "said a-key-for-tests"
+            ),
         ),
     ),
-    Group("defaults", {"enabled": True}, (Step("default_question", mark("d.txt"), "file {project}/d.txt"),), {"Bash": "allow"}),
+    Group(
+        "defaults",
+        {"enabled": True},
+        (Step("default_question", mark("d.txt"), "file {project}/d.txt"),),
+        {"Bash": "allow"},
+    ),
     Group(
         "asked",
         {"enabled": True, "autoAllowBashIfSandboxed": False},
@@ -143,7 +158,11 @@ GROUPS = (
             Step("allow_read_in_denied", "cat {outside}/hidden/shown/inner.txt", "said a-secret"),
         ),
     ),
-    Group("allowed domain", {**ENABLED, "network": {"allowedDomains": ["localhost"]}}, (Step("allowed_host", CURL, "heard"),)),
+    Group(
+        "allowed domain",
+        {**ENABLED, "network": {"allowedDomains": ["localhost"]}},
+        (Step("allowed_host", CURL, "heard"),),
+    ),
     Group(
         "denied domain",
         {**ENABLED, "network": {"allowedDomains": ["localhost"], "deniedDomains": ["localhost"]}},
@@ -162,23 +181,38 @@ GROUPS = (
         (Step("approved_host", CURL, "heard"), Step("approved_host_again", CURL, "heard")),
         {"SandboxNetworkAccess": "allow"},
     ),
-    Group("unix sockets", {**ENABLED, "network": {"allowAllUnixSockets": True}}, (Step("allowed_unix_socket", UNIX, "heard"),)),
+    Group(
+        "unix sockets",
+        {**ENABLED, "network": {"allowAllUnixSockets": True}},
+        (Step("allowed_unix_socket", UNIX, "heard"),),
+    ),
     Group(
         "own proxy",
         {**ENABLED, "network": {"httpProxyPort": "{own_proxy}"}},
-        (Step("own_proxy", "curl -sS -m 5 -x \"$HTTP_PROXY\" http://anything.example/{name}", "heard"),),
+        (Step("own_proxy", 'curl -sS -m 5 -x "$HTTP_PROXY" http://anything.example/{name}', "heard"),),
     ),
     Group(
         "excluded",
         {**ENABLED, "excludedCommands": ["tee *"]},
         (
             Step("excluded_command", "tee {outside}/excluded_command.txt", "file {outside}/excluded_command.txt"),
-            Step("excluded_with_cd", "cd {outside} && tee {outside}/excluded_with_cd.txt", "file {outside}/excluded_with_cd.txt"),
-            Step("excluded_in_chain", "true; tee {outside}/excluded_in_chain.txt", "file {outside}/excluded_in_chain.txt"),
+            Step(
+                "excluded_with_cd",
+                "cd {outside} && tee {outside}/excluded_with_cd.txt",
+                "file {outside}/excluded_with_cd.txt",
+            ),
+            Step(
+                "excluded_in_chain", "true; tee {outside}/excluded_in_chain.txt", "file {outside}/excluded_in_chain.txt"
+            ),
         ),
         {"Bash": "allow"},
     ),
-    Group("off", {"enabled": False}, (Step("not_enabled", mark("{outside}/off.txt"), "file {outside}/off.txt"),), {"Bash": "allow"}),
+    Group(
+        "off",
+        {"enabled": False},
+        (Step("not_enabled", mark("{outside}/off.txt"), "file {outside}/off.txt"),),
+        {"Bash": "allow"},
+    ),
     Group(
         "no file rules",
         {**ENABLED, "filesystem": {"disabled": True}},
@@ -236,7 +270,15 @@ GROUPS = (
         without_bubblewrap=True,
     ),
 )
-DIFFERENCES: dict[str, str] = {}
+ASKS_FIRST = "Parley asks before a command writes to a protected file, although the sandbox would refuse it"
+DIFFERENCES = {
+    **dict.fromkeys(("write_home", "git_hook", "settings", "mcp_config", "shell_profile", "editor_tasks"), ASKS_FIRST),
+    "see_engine": "commands in Parley's sandbox see no other processes, so there is nothing to ask about",
+    "bypass_unknown_host": "Parley lets no mode open the network: it asks, or refuses the host",
+    "bypass_outside_requested": "Parley asks in every mode before a command leaves the sandbox",
+    "required_but_missing": "without bubblewrap, Parley uses Landlock; the command runs, and cannot write outside",
+}
+"""Where we differ on purpose (docs/sandbox.md)."""
 
 
 class Ground:
@@ -332,9 +374,7 @@ def run_group(group: Group, client: Client, engine: str, base: Path) -> dict[str
     """Play one session. Returns what became of each step, in words."""
     ground = Ground(base)
     with ground.servers():
-        inputs = [
-            {"command": ground.fill(step.command, name=step.name), **step.input} for step in group.steps
-        ]
+        inputs = [{"command": ground.fill(step.command, name=step.name), **step.input} for step in group.steps]
         with running(Calls(inputs)) as server:
             told = drive(group, client, engine, ground, server.url)
         return {step.name: describe(index, step, ground, told) for index, step in enumerate(group.steps)}
@@ -399,7 +439,7 @@ def describe(index: int, step: Step, ground: Ground, told: list[Any]) -> str:
     call, result, asked, is_current = f"toolu_step_{index:02}", None, [], False
     for kind, value in told:
         text = json.dumps(value)
-        if kind == "message" and '"tool_use"' in text or '"ToolUseBlock"' in text:
+        if kind == "message" and ('"tool_use"' in text or '"ToolUseBlock"' in text):
             is_current = call in text
         if kind == "asked" and is_current:
             asked.append(value[0])
@@ -441,8 +481,7 @@ def compare(ours: dict[str, dict[str, str]], original: dict[str, str]) -> list[s
 
 
 def main() -> int:
-    from tests.compat.install import CURRENT_PYTHON, TYPESCRIPT
-    from tests.compat.install import ensure, say
+    from tests.compat.install import CURRENT_PYTHON, TYPESCRIPT, ensure, say
 
     parser = argparse.ArgumentParser(description="Compare sandbox options with the original.")
     parser.add_argument("--original", help="the original executable")

@@ -85,7 +85,9 @@ class ProtectedFiles:
 
     @classmethod
     def from_json(cls, job: dict[str, Any]) -> ProtectedFiles:
-        entries = ProtectedEntries((), ProtectedNames(frozenset(job["folders"]), frozenset(job["files"])))
+        pairs = tuple((outer, inner) for outer, inner in job["pairs"])
+        names = ProtectedNames(frozenset(job["folders"]), frozenset(job["files"]), pairs)
+        entries = ProtectedEntries((), names)
         entries.before = job["before"]
         contents = ProtectedContents(())
         contents.saved, contents.folders = job["saved"], job["parents"]
