@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import resource
 import socket
-from collections.abc import Callable
 
 from parley.workspace.process import supervisor
+from parley.workspace.process.child import Confine
 from parley.workspace.process.tree import hide_memory
 
 
@@ -30,9 +30,9 @@ def main(control: int, hello: int, port: int, plan: int) -> None:
     supervisor.main(control, may_adopt=True, confine=confine)
 
 
-def prepare_landlock(plan: int) -> Callable[[], None]:
-    """Open the paths of the plan. Returns what a process calls to confine itself."""
+def prepare_landlock(plan: int) -> Confine:
+    """Open the paths of the plan. Returns how a process confines itself."""
     from parley.workspace.sandbox.landlocked import LandlockDomain
 
     with open(plan, "rb") as file:
-        return LandlockDomain(json.load(file)).enter
+        return LandlockDomain(json.load(file))
