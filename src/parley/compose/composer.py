@@ -35,7 +35,7 @@ from parley.observer import NULL_OBSERVER, Observer
 from parley.permissions.base import Policy
 from parley.protocol.options import FIELDS, CliOptions
 from parley.settings import credentials
-from parley.settings.base import OutputStyle
+from parley.settings.base import MergedSettings, OutputStyle
 from parley.settings.env_vars import is_truthy, state_events, takes_rate_limits
 from parley.stores.base import Log
 from parley.tools.base import ToolRegistry, Workspace
@@ -65,6 +65,7 @@ class Composer:
     ) -> None:
         """Raises UsageError if the settings on the command line are wrong."""
         self.launch = LaunchContext(options, environment, cwd, clock, worktree)
+        self.launch.settings.find_sandbox_problem = find_sandbox_problem
         self.models = ModelFactory(self.launch)
         self.stores = SessionStores(self.launch)
         self.plugins = PluginLoader(self.launch)
@@ -92,13 +93,13 @@ class Composer:
         identity, files = SessionIdentity(session_id), tools.make_files(launch, session_id)
         begins_in = permissions.permission_mode(launch)
         watching = make_observer(launch.environment, warn)
-        workspace = tools.make_workspace(launch, session_id, watching, resolved, files)
+        policy = permissions.make_policy(launch, session_id)
+        workspace = tools.make_workspace(launch, session_id, watching, resolved, files, policy)
         style = self._output_style()
         make_keeper = memory.memory_opener(launch, sessions.store, session_id)
         if models.is_wrapped:
             # The last step that can fail: a session that does not start leaves no recording.
             models.wrapping.open_recording()
-        policy = permissions.make_policy(launch, session_id)
         return SessionConfig(
             identity=identity,
             cwd=launch.cwd,
@@ -141,6 +142,10 @@ class Composer:
         for warning in (*ignored, *list_problems()):
             launch.warn(warning)
         launch.settings.check_start(options, launch.started_in)
+        if options.require_sandbox:
+            from parley.settings.policy.startup import require_sandbox
+
+            require_sandbox(find_sandbox_problem(launch.settings.merged))
         return ignored
 
     def _model_config(self, prices: Prices) -> ModelConfig:
@@ -292,3 +297,11 @@ def make_observer(environment: Mapping[str, str], warn: Callable[[str], None]) -
         return NULL_OBSERVER
     found: Observer | None = make(environment, warn)
     return found or NULL_OBSERVER
+
+
+def find_sandbox_problem(merged: MergedSettings) -> str:
+    """Why commands cannot run in a sandbox on this machine; "" if they can."""
+    from parley.compose.sandbox import offer_for
+
+    offer = offer_for(merged)
+    return offer.reason if offer.kind == "none" else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parley.compose.confined import ConfinedStarter
 from parley.compose.launch_context import LaunchContext
 from parley.hooks.base import Condition, Hook, HookServices
 from parley.hooks.command import CommandEntry, CommandHook, HookEnvironment
@@ -31,7 +32,7 @@ def load_settings_hooks(
 ) -> tuple[Sequence[Hook], Sequence[str]]:
     """The hooks of all layers, and what is wrong with them."""
     environment = HookEnvironment(
-        processes=workspace.processes, environment=workspace.environment, project=launch.started_in
+        processes=ConfinedStarter(workspace, "hook"), environment=workspace.environment, project=launch.started_in
     )
     makers: dict[type[HookEntry], Callable[[Any], Hook]] = {
         CommandEntry: lambda entry: CommandHook(entry, environment),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
+from parley.compose.confined import ConfinedStarter
 from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import prompt_tool
 from parley.compose.registry import TRANSPORTS
@@ -39,7 +40,7 @@ class RemoteAccess(NamedTuple):
 TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Workspace, str, RemoteAccess], ServerTransport]] = {
     "sdk": lambda cls, spec, host, workspace, project, access: cls(spec.name, host),
     "stdio": lambda cls, spec, host, workspace, project, access: cls(
-        spec, workspace.processes, project, workspace.environment
+        spec, ConfinedStarter(workspace, "server"), project, workspace.environment
     ),
     "sse": lambda cls, spec, host, workspace, project, access: cls(spec, *access),
     "http": lambda cls, spec, host, workspace, project, access: cls(spec, *access),

@@ -10,7 +10,7 @@ from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import own_folders
 from parley.compose.registry import get_profile
 from parley.errors import SessionError, UsageError
-from parley.permissions.base import Decision, Policy, ToolRequest, is_auto_disabled
+from parley.permissions.base import Decision, PathsAndHosts, Policy, ToolRequest, is_auto_disabled
 from parley.protocol.base import Json
 from parley.settings.base import UNENFORCED, MergedSettings, RuleText, printable
 from parley.settings.env_vars import is_truthy
@@ -132,6 +132,18 @@ class LazyPolicy:
     def list_rules(self) -> Json:
         return self.open().list_rules()
 
+    def list_paths_and_hosts(self) -> PathsAndHosts:
+        return self.open().list_paths_and_hosts()
+
+
+def has_sandbox(launch: LaunchContext, merged: MergedSettings) -> bool:
+    """Whether commands run in a sandbox."""
+    if not merged.is_on("sandbox.enabled") and not launch.options.require_sandbox:
+        return False
+    from parley.compose.sandbox import offer_for
+
+    return offer_for(merged).kind != "none"
+
 
 def check_restrictions(launch: LaunchContext, known: Sequence[str]) -> list[str]:
     """Check the deny and ask rules; returns a sentence for each whose tool seems to be misspelt.
@@ -183,6 +195,7 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
         denied=options.disallowed_tools or (),
         folders=options.add_dirs or (),
         readable=own_folders(launch, session_id),
+        has_sandbox=lambda merged: has_sandbox(launch, merged),
         trusted="project" in launch.settings.trust.sources,
     )
     policy = SessionPolicy(launch_rules, RealFilesystem(str(launch.home)), launch.settings.writer, launch.warn)

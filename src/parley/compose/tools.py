@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from parley.engine.turn.client_tool_specs import ClientToolSpec
     from parley.hooks.base import Hook, HookServices
     from parley.host import Host
+    from parley.permissions.base import Policy
     from parley.protocol.messages.requests import HookMatcher
-    from parley.workspace.base import FileSearch, Worktrees
+    from parley.workspace.base import FileSearch, Scope, Worktrees
+    from parley.workspace.sandbox.base import CommandSandbox
     from parley.workspace.web import Web
 
 TOOL_SEARCH_VARIABLE = "ENABLE_TOOL_SEARCH"
@@ -196,14 +198,15 @@ def make_workspace(
     observer: Observer = NULL_OBSERVER,
     options: CliOptions | None = None,
     files: LocalFiles | None = None,
+    policy: Policy | None = None,
 ) -> Workspace:
     """The machine, as far as the options permit. Raises UsageError."""
-    children = launch.settings.child_environment()
+    children, processes = launch.settings.child_environment(), Processes()
     return Workspace(
         options=options or CliOptions(),
         environment=children,
         files=files or make_files(launch, session_id),
-        processes=Processes(),
+        processes=processes,
         results_folder=results_folder(launch, session_id),
         new_id=launch.clock.new_short_id,
         open_web=make_web(launch),
@@ -211,7 +214,30 @@ def make_workspace(
         clock=launch.clock.monotonic,
         open_search=make_search(children),
         observer=observer,
+        find_sandbox=make_sandbox_finder(launch, session_id, policy, processes),
     )
+
+
+def make_sandbox_finder(
+    launch: LaunchContext, session_id: str, policy: Policy | None, processes: Processes
+) -> Callable[[Scope], CommandSandbox | None]:
+    """The sandbox is loaded for the first command that may run in it."""
+
+    @functools.cache
+    def open_sandbox() -> CommandSandbox | None:
+        if policy is None:
+            return None
+        from parley.compose.sandbox import make_sandbox
+
+        sandbox = make_sandbox(launch, session_id, policy, asks=asks_host(launch))
+        processes.closers.append(sandbox.close)
+        return sandbox
+
+    def find_sandbox(scope: Scope) -> CommandSandbox | None:
+        is_enabled = launch.options.require_sandbox or launch.settings.merged.is_on("sandbox.enabled")
+        return open_sandbox() if is_enabled or scope.confined else None
+
+    return find_sandbox
 
 
 def make_files(launch: LaunchContext, session_id: str) -> LocalFiles:

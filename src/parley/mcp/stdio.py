@@ -18,7 +18,7 @@ from parley.errors import ToolError
 from parley.mcp.base import TAIL_BYTES, ConnectionLost, ServerSpec
 from parley.protocol.base import Json, encode_json, replace_lone_surrogates
 from parley.protocol.framing import Framer, Line, OverlongLine
-from parley.workspace.process.processes import Processes, RunningCommand
+from parley.workspace.process.processes import CommandStarter, RunningCommand
 
 MAX_LINE_BYTES = 32 << 20
 GRACE_SECONDS = 0.5
@@ -26,7 +26,7 @@ GRACE_SECONDS = 0.5
 
 
 class Stdio:
-    def __init__(self, spec: ServerSpec, processes: Processes, cwd: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, spec: ServerSpec, processes: CommandStarter, cwd: str, environment: Mapping[str, str]) -> None:
         self._spec = spec
         self._processes = processes
         self._cwd = os.path.join(cwd, spec.cwd or "")

@@ -16,6 +16,8 @@ from parley.permissions.base import (
     Decision,
     Filesystem,
     InvalidUpdate,
+    PathsAndHosts,
+    SandboxRules,
     SessionRepository,
     ToolRequest,
     is_auto_disabled,
@@ -81,6 +83,8 @@ class LaunchRules(Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     """Folders of the session itself that may be read."""
+    has_sandbox: Callable[[MergedSettings], bool] = lambda merged: False
+    """Whether commands run in a sandbox with these settings."""
     trusted: bool = False
     """Whether the user trusts the working directory, and with it the configuration of its repository."""
 
@@ -109,6 +113,7 @@ class SessionPolicy:
         self._has_looked_for_repository = False
         self._boundary: Boundary | None = None
         self._as_given: frozenset[str] = frozenset()
+        self._sandbox: SandboxRules | None = None
         self._auto_disabled = False
         self._managed_only = False
         """Only managed settings may allow calls by rules."""
@@ -163,6 +168,11 @@ class SessionPolicy:
             "managedOnly": self._managed_only,
         }
 
+    def list_paths_and_hosts(self) -> PathsAndHosts:
+        from parley.permissions.sandbox import list_paths_and_hosts
+
+        return list_paths_and_hosts(self.rules.rules, self._launch.cwd, self._fs.home)
+
     def apply_settings(self, merged: MergedSettings) -> None:
         found: list[Rule] = []
         for text in merged.rules:
@@ -174,6 +184,11 @@ class SessionPolicy:
         if self._managed_only:
             self._drop_rules(lambda rule: rule.behavior == "allow" and rule.source != "managed")
         self._set_boundary(merged)
+        self._sandbox = None
+        if self._launch.has_sandbox(merged):
+            from parley.permissions.sandbox import read_sandbox_rules
+
+            self._sandbox = read_sandbox_rules(merged)
         self._settings_folders = tuple(self._make_absolute(folder.value, folder.root) for folder in merged.directories)
         self.rules = self._merge_rules()
 
@@ -232,6 +247,7 @@ class SessionPolicy:
             readable=self._launch.readable,
             repository=self._repository,
             as_given=self._as_given,
+            sandbox=self._sandbox,
         )
 
     def _list_server_rules(self) -> list[Rule]:

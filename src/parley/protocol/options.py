@@ -585,6 +585,9 @@ class ToolOptions(OptionGroup):
     allow_skip_permissions: Option[bool] = Option(
         SWITCH, "--allow-dangerously-skip-permissions", help="Let the client switch to bypassPermissions later."
     )
+    require_sandbox: Option[bool] = Option(
+        SWITCH, "--require-sandbox", help="Run commands in the sandbox, and do not start without one."
+    )
     guard: Option[bool] = Option(
         SWITCH, "--guard", help="Ask the client about every call that is not denied, in every mode."
     )

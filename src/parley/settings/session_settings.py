@@ -72,6 +72,8 @@ class SessionSettings:
         loaded = sources.load_layers(selection)
         self._layers = loaded.layers
         self._plugin_hooks: tuple[SettingsValue, ...] = ()
+        self.find_sandbox_problem: Callable[[MergedSettings], str] = lambda merged: "this engine has no sandbox"
+        """Says why there is no sandbox; "" if there is one. Set by compose/, which knows the machine."""
         self.agent_sources: dict[str, str] = {}
         """Where the agents of files come from, by name; set by `agents`."""
         self.merged = self._compute()
@@ -103,7 +105,8 @@ class SessionSettings:
         if self.merged.is_on("sandbox.enabled"):
             from parley.settings.policy.startup import SANDBOX_MISSING
 
-            lines.append(SANDBOX_MISSING)
+            if problem := self.find_sandbox_problem(self.merged):
+                lines.append(SANDBOX_MISSING.format(problem=problem))
         return lines
 
     def check_start(self, options: CliOptions, cwd: str) -> None:
@@ -112,7 +115,7 @@ class SessionSettings:
             return
         from parley.settings.policy.startup import check_flags, check_start
 
-        check_start(self._layers, self.merged)
+        check_start(self._layers, self.merged, self.find_sandbox_problem)
         check_flags(options, self.merged, cwd)
 
     def is_locked(self, surface: str) -> bool:
@@ -311,10 +314,9 @@ class SessionSettings:
         )
         if problems:
             raise SettingsWriteError("; ".join(problem.text for problem in problems))
-        if isinstance(sandbox := given.get("sandbox"), dict) and sandbox.get("enabled") is True:
-            from parley.settings.policy.startup import NO_SANDBOX
-
-            raise SettingsWriteError(f"sandbox.enabled: {NO_SANDBOX}")
+        enables = isinstance(sandbox := given.get("sandbox"), dict) and sandbox.get("enabled") is True
+        if enables and (problem := self.find_sandbox_problem(self.merged)):
+            raise SettingsWriteError(f"sandbox.enabled: there is no sandbox: {problem}")
         if isinstance(permissions := given.get("permissions"), dict) and permissions.get("denyInsteadOfPrompting"):
             raise SettingsWriteError("permissions.denyInsteadOfPrompting can be set only when a session starts")
         old = next((layer for layer in self._layers if layer.source == "flag"), None)

@@ -32,6 +32,8 @@ class Scope(Struct, frozen=True, kw_only=True):
     """Real paths (`os.path.realpath`), because a path with a symlink could change its target later."""
     call: str = ""
     """The id of the tool call. Its changes are recorded under this id."""
+    confined: Literal["", "reader", "sandbox"] = ""
+    """Why a command was allowed without approval: it only reads, or it runs in the sandbox."""
 
 
 class FileSnapshot(Struct, frozen=True, kw_only=True):

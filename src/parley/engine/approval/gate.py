@@ -302,6 +302,13 @@ class ApprovalGate:
             return self._attribute(deny_unclear(f"Permission could not be requested: {exc}"))
         return self._attribute(self._check_reply(reply, question, pending))
 
+    async def ask_client(self, asked: CanUseTool) -> Any:
+        """The client's reply to a request that is not about a tool call. Raises HostGone or HostError."""
+        if not self._channel.can_ask:
+            raise HostGone("there is no one to ask")
+        with self._channel.waiting(), self._notify_when_slow(asked):
+            return await self._channel.request(asked)
+
     def _notify_when_slow(self, asked: CanUseTool) -> contextlib.AbstractContextManager[None]:
         dispatcher = self._hooks.dispatcher
         return contextlib.nullcontext() if dispatcher is None else dispatcher.tool_hooks.notify_when_slow(asked)

@@ -313,7 +313,12 @@ class TaskManager:
         """Raises ToolError; then the output file is removed."""
         try:
             return await self._processes.start(
-                order.argv, cwd=order.cwd, environment=order.environment, take=take, take_errors=take_errors
+                order.argv,
+                cwd=order.cwd,
+                environment=order.environment,
+                take=take,
+                take_errors=take_errors,
+                sandbox=order.sandbox,
             )
         except BaseException:
             record.close()
@@ -449,7 +454,7 @@ class TaskManager:
         running = AwaitedCommand(self._clock, order, output)
         try:
             process = await self._processes.start(
-                order.argv, cwd=order.cwd, environment=order.environment, take=running.take
+                order.argv, cwd=order.cwd, environment=order.environment, take=running.take, sandbox=order.sandbox
             )
             self._awaited[running.id] = running
             end = await self._wait_end(running, process, order.timeout_seconds)

@@ -28,9 +28,9 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
@@ -56,6 +56,8 @@ END, HURRY = b"e", b"h"
 START_SECONDS = 10.0
 END_SECONDS = 5.0
 """How long to wait for the end of a stopped command. The supervisor kills it within two seconds."""
+IDLE_SECONDS = 20.0
+"""How long a sandbox without a command stays. It leaves empty folders in the working directory until it ends."""
 HURRY_SECONDS = 0.5
 """The time from `hurry` until all commands are killed."""
 KILL_SECONDS = 2.0
@@ -206,16 +208,53 @@ class Finished(Struct, frozen=True, kw_only=True):
     timed_out: bool
 
 
+class ConfinedRun(Protocol):
+    """A supervisor that was started in a sandbox."""
+
+    process: Popen[bytes]
+
+    def finish(self) -> str:
+        """The supervisor is gone: clean up. Returns what it wrote to stderr."""
+
+
+class Confinement(Protocol):
+    """A sandbox in which supervisors can start (sandbox/launcher.py)."""
+
+    def start(self, control: socket.socket, environment: Mapping[str, str]) -> ConfinedRun:
+        """Start a supervisor with this control socket. Raises OSError."""
+
+    def before_command(self) -> None:
+        """A command starts, and no other is running."""
+
+
+class CommandStarter(Protocol):
+    """Starts commands with a stdin: `Processes`, or one that confines them first."""
+
+    async def start(
+        self,
+        argv: list[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str],
+        take: Callable[[bytes], None],
+        take_errors: Callable[[bytes], None] | None = None,
+    ) -> RunningCommand:
+        """Start a command. Raises ToolError."""
+
+
 class Processes:
     """All commands of a session."""
 
     def __init__(self, *, may_adopt: bool = True) -> None:
-        self._supervisor: SupervisorProcess | None = None
+        self._supervisors: dict[Confinement | None, SupervisorProcess] = {}
+        """One for each sandbox; None is the key of the one for commands that are not confined."""
         self._abandoned: list[SupervisorProcess] = []
         self._may_adopt = may_adopt
         self._commands: dict[RunningCommand, SupervisorProcess] = {}
         self._start_lock = asyncio.Lock()
         self._is_ended = False
+        self.closers: list[Callable[[], Awaitable[None]]] = []
+        """Called when all commands are gone."""
         self.hides_engine = False
         """Whether commands are kept from tracing this process or reading its memory. Only for our own executable."""
 
@@ -227,10 +266,11 @@ class Processes:
         environment: Mapping[str, str],
         timeout_seconds: float,
         output: CommandOutput,
+        sandbox: Confinement | None = None,
     ) -> Finished:
         """Run a command to its end. Cancelling kills it. Raises ToolError if it cannot be started."""
         try:
-            command = await self.start(argv, cwd=cwd, environment=environment, take=output.take)
+            command = await self.start(argv, cwd=cwd, environment=environment, take=output.take, sandbox=sandbox)
             end, timed_out = await self.wait(command, timeout_seconds)
         finally:
             output.close()
@@ -259,6 +299,7 @@ class Processes:
         environment: Mapping[str, str],
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None = None,
+        sandbox: Confinement | None = None,
     ) -> RunningCommand:
         """Start a command whose output is passed to `take`. Raises ToolError if it cannot be started.
 
@@ -268,9 +309,10 @@ class Processes:
         if self._is_ended:
             raise ToolError("the command could not be started: the session is ending")
         try:
-            command = await self._hand_over(environment, take, take_errors)
+            command = await self._hand_over(environment, take, take_errors, sandbox)
         except OSError as exc:
             raise ToolError(f"the command could not be started: {exc.strerror}") from None
+        supervisor = self._commands[command]
         try:
             async with asyncio.timeout(START_SECONDS):
                 error = await command.start(request)
@@ -282,6 +324,8 @@ class Processes:
             raise
         if error:
             command.drop()
+            if sandbox is not None and supervisor.is_gone and supervisor.problem:
+                error = f"the sandbox did not start: {supervisor.problem}"
             raise ToolError(f"the command could not be started: {error}")
         return command
 
@@ -318,7 +362,7 @@ class Processes:
         from parley.workspace.process.tree import kill_beside
 
         self._is_ended = True
-        supervisors = (*self._abandoned, *([] if self._supervisor is None else [self._supervisor]))
+        supervisors = (*self._abandoned, *self._supervisors.values())
         for supervisor in supervisors:
             supervisor.hurry()
         kill_beside(
@@ -329,15 +373,20 @@ class Processes:
         """End all commands. When this returns, they are gone."""
         for command in list(self._commands):
             command.drop()
-        if self._supervisor is not None:
-            self._abandoned.append(self._supervisor)
-            self._supervisor = None
+        self._abandoned += self._supervisors.values()
+        self._supervisors.clear()
         while self._abandoned:
             await self._abandoned[0].end()
             del self._abandoned[0]
+        while self.closers:
+            await self.closers.pop()()
 
     async def _hand_over(
-        self, environment: Mapping[str, str], take: Callable[[bytes], None], take_errors: Callable[[bytes], None] | None
+        self,
+        environment: Mapping[str, str],
+        take: Callable[[bytes], None],
+        take_errors: Callable[[bytes], None] | None,
+        sandbox: Confinement | None,
     ) -> RunningCommand:
         """Pass the descriptors of a new command to the supervisor. Raises OSError."""
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as remote:
@@ -353,44 +402,61 @@ class Processes:
                 passed += [input_reader, errors_writer]
                 more = {"feed": input_writer, "errors": (errors, take_errors)}
             async with self._start_lock:
-                supervisor = await self._pass(passed, environment)
+                supervisor = await self._pass(passed, environment, sandbox)
             ours.pop_all()
-        command = RunningCommand(line, (output, take), lambda done: self._commands.pop(done, None), **more)
+        command = RunningCommand(line, (output, take), self._forget, **more)
         self._commands[command] = supervisor
         return command
 
-    async def _pass(self, descriptors: list[int], environment: Mapping[str, str]) -> SupervisorProcess:
+    async def _pass(
+        self, descriptors: list[int], environment: Mapping[str, str], sandbox: Confinement | None
+    ) -> SupervisorProcess:
         """Pass descriptors to the supervisor, a new one if the last is gone, and return it. Raises OSError."""
-        supervisor = self._supervisor
+        supervisor = self._supervisors.get(sandbox)
         if supervisor is None or supervisor.is_gone:
-            supervisor = self._start_supervisor(environment)
+            supervisor = self._start_supervisor(environment, sandbox)
+        elif sandbox is not None and supervisor not in self._commands.values():
+            sandbox.before_command()
         try:
             await supervisor.take(descriptors)
         except OSError as exc:
             if exc.errno not in (errno.EPIPE, errno.ECONNRESET):
                 raise
-            supervisor = self._start_supervisor(environment)
+            supervisor = self._start_supervisor(environment, sandbox)
             await supervisor.take(descriptors)
         return supervisor
 
-    def _start_supervisor(self, environment: Mapping[str, str]) -> SupervisorProcess:
-        if self._supervisor is not None:
-            self._abandoned.append(self._supervisor)
-            self._supervisor = None
+    def _start_supervisor(self, environment: Mapping[str, str], sandbox: Confinement | None) -> SupervisorProcess:
+        self._abandoned = [supervisor for supervisor in self._abandoned if not supervisor.is_gone]
+        if sandbox in self._supervisors:
+            self._abandoned.append(self._supervisors.pop(sandbox))
         if self.hides_engine:
             from parley.workspace.process.tree import hide_memory
 
             hide_memory()
-        self._supervisor = SupervisorProcess(environment, self._may_adopt)
-        return self._supervisor
+        supervisor = self._supervisors[sandbox] = SupervisorProcess(environment, self._may_adopt, sandbox)
+        return supervisor
+
+    def _forget(self, command: RunningCommand) -> None:
+        """A command and all its processes are gone. A supervisor in a sandbox does not stay long without any."""
+        supervisor = self._commands.pop(command, None)
+        if supervisor is not None and supervisor.sandbox is not None and not supervisor.is_gone:
+            asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle, supervisor, supervisor.taken)
+
+    def _end_idle(self, supervisor: SupervisorProcess, taken: int) -> None:
+        is_idle = supervisor not in self._commands.values() and supervisor.taken == taken
+        if is_idle and self._supervisors.get(supervisor.sandbox) is supervisor:
+            del self._supervisors[supervisor.sandbox]
+            self._abandoned.append(supervisor)
+            supervisor.dismiss()
 
     def _abandon(self, command: RunningCommand) -> None:
         """The supervisor does not respond. It ends what it started; the next command gets a new supervisor."""
         supervisor = self._commands.get(command)
-        if supervisor is not None and supervisor is self._supervisor:
+        if supervisor is not None and supervisor is self._supervisors.get(supervisor.sandbox):
             supervisor.dismiss()
             self._abandoned.append(supervisor)
-            self._supervisor = None
+            del self._supervisors[supervisor.sandbox]
 
 
 class RunningCommand:
@@ -591,27 +657,28 @@ class InputFeed:
 class SupervisorProcess:
     """A supervisor process that this engine started, and its control socket. Raises OSError if it cannot be started."""
 
-    def __init__(self, environment: Mapping[str, str], may_adopt: bool) -> None:
-        import subprocess
-
+    def __init__(self, environment: Mapping[str, str], may_adopt: bool, sandbox: Confinement | None = None) -> None:
+        self.sandbox = sandbox
+        self.is_gone = False
+        self.taken = 0
+        """How many commands it was given."""
+        self.problem = ""
+        """Why a supervisor in a sandbox has ended."""
         self._control, remote = socket.socketpair()
         self._control.setblocking(False)
-        mode = "adopt" if may_adopt else "group"
+        variables = {name: environment[name] for name in LOADER_VARIABLES if name in environment}
         try:
-            self._process: Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT), str(remote.fileno()), mode],
-                pass_fds=[remote.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={name: environment[name] for name in LOADER_VARIABLES if name in environment},
-                start_new_session=True,
-            )
+            if sandbox is not None:
+                self._run: ConfinedRun | None = sandbox.start(remote, variables)
+                self._process = self._run.process
+            else:
+                self._run = None
+                self._process = start_outside(remote, variables, "adopt" if may_adopt else "group")
         except BaseException:
             self._control.close()
             raise
         finally:
             remote.close()
-        self.is_gone = False
         self.pid = self._process.pid
         asyncio.get_running_loop().add_reader(self._control, self._lost)
 
@@ -620,6 +687,7 @@ class SupervisorProcess:
         while True:
             try:
                 socket.send_fds(self._control, [b"!"], descriptors)
+                self.taken += 1
                 return
             except BlockingIOError:
                 await writable(self._control)
@@ -663,9 +731,26 @@ class SupervisorProcess:
         self._forget()
 
     def _forget(self) -> None:
-        self.is_gone = True
-        self._control.close()
-        self._process.wait()
+        if not self.is_gone:
+            self.is_gone = True
+            self._control.close()
+            self._process.wait()
+            if self._run is not None:
+                self.problem = self._run.finish()
+
+
+def start_outside(control: socket.socket, environment: Mapping[str, str], mode: str) -> Popen[bytes]:
+    """Start a supervisor for commands that are not confined. Raises OSError."""
+    import subprocess
+
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT), str(control.fileno()), mode],
+        pass_fds=[control.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env=dict(environment),
+        start_new_session=True,
+    )
 
 
 def new_pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:

@@ -1,0 +1,219 @@
+"""Start a supervisor in the sandbox. All commands of one policy run under it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from parley.protocol.base import Struct
+from parley.workspace.sandbox import cleanup, seccomp
+from parley.workspace.sandbox.base import PROXY_PORT, SandboxOffer, SandboxPolicy
+from parley.workspace.sandbox.cleanup import ProtectedFiles
+from parley.workspace.sandbox.mounts import choose_mounts, find_root, is_beneath, plan_mounts
+
+ROOT = Path(__file__).parents[3]
+BOOT = "import sys; sys.path.append(sys.argv[1]); from parley.workspace.sandbox.{module} import main; "
+INSIDE = BOOT.format(module="inside") + "main(*map(int, sys.argv[2:]))"
+CLEANUP = BOOT.format(module="cleanup") + "main(*map(int, sys.argv[2:]))"
+"""Our modules come last on the path, so that they cannot shadow the standard library."""
+
+
+class SandboxFolders(Struct, frozen=True, kw_only=True):
+    """Private folders of the sandbox on the host."""
+
+    temp: str
+    """The /tmp of commands, for a session."""
+    empty: str
+    records: str
+    quarantine: str
+    """For files with a protected name that a command created."""
+
+
+class SandboxRun:
+    """A supervisor in the sandbox, and what must be cleaned up after it."""
+
+    def __init__(self, records: list[cleanup.PlaceholderRecord], restore: Callable[[], object]) -> None:
+        self._records = records
+        self._restore = restore
+        self._watched, self.alive = os.pipe()
+        """The sandbox and this process hold the writing end; when both are gone, the cleaner starts its work."""
+        self.errors = os.memfd_create("parley-sandbox-errors")
+        self._cleaner: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes]
+
+    def start_cleaner(self, job: bytes) -> None:
+        job_file = open_memory(job)
+        try:
+            self._cleaner = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", CLEANUP, str(ROOT), str(self._watched), str(job_file)],
+                pass_fds=[self._watched, job_file],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                start_new_session=True,
+            )
+        finally:
+            os.close(job_file)
+
+    def finish(self) -> str:
+        """All processes are gone: clean up. Returns what the supervisor or bubblewrap wrote to stderr."""
+        self._restore()
+        for record in self._records:
+            record.release()
+        if self._cleaner is not None:
+            self._cleaner.kill()
+            self._cleaner.wait()
+        text = os.pread(self.errors, 2000, 0)
+        for descriptor in (self._watched, self.alive, self.errors):
+            os.close(descriptor)
+        return text.decode(errors="replace").strip()
+
+
+class SandboxLauncher:
+    """A policy, and how to start a supervisor that runs commands under it."""
+
+    def __init__(
+        self,
+        offer: SandboxOffer,
+        policy: SandboxPolicy,
+        folders: SandboxFolders,
+        protected: ProtectedFiles,
+        serve: Callable[[socket.socket], None] | None = None,
+    ) -> None:
+        """`serve`: takes the listening socket for the proxy."""
+        self.policy = policy
+        self.temp = folders.temp
+        self._offer = offer
+        self._folders = folders
+        self._protected = protected
+        self._serve = serve
+
+    def start(self, control: socket.socket, environment: Mapping[str, str]) -> SandboxRun:
+        """Start the supervisor. Raises OSError."""
+        run = SandboxRun(self._take_placeholders(), self.after_command)
+        self._protected.save()
+        hello, far_hello = socket.socketpair()
+        program = seccomp.build_filter(self._filter_rules(), os.uname().machine)
+        filter_file, plan = open_memory(program), open_memory(self._encode_plan(program))
+        is_landlock = self._offer.kind == "landlock"
+        numbers = (control.fileno(), far_hello.fileno(), 0 if self._serve is None else PROXY_PORT)
+        own = [sys.executable, "-I", "-S", "-c", INSIDE, str(ROOT), *map(str, (*numbers, plan if is_landlock else -1))]
+        try:
+            run.process = subprocess.Popen(
+                own if is_landlock else [*self._bubblewrap(filter_file), *own],
+                pass_fds=[control.fileno(), far_hello.fileno(), run.alive, filter_file, plan],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=run.errors,
+                env=dict(environment),
+                start_new_session=True,
+            )
+        except BaseException:
+            hello.close()
+            run.finish()
+            raise
+        finally:
+            far_hello.close()
+            os.close(filter_file)
+            os.close(plan)
+        folders = self._folders
+        places = {"records": folders.records, "temp": folders.temp, "quarantine": folders.quarantine}
+        run.start_cleaner(cleanup.encode_job(places, self.policy.writable, self._protected))
+        self._receive_listener(hello)
+        return run
+
+    def before_command(self) -> None:
+        """Take the protected files as they are now: the user may have changed them."""
+        self._protected.save()
+
+    def after_command(self) -> list[str]:
+        """Restore protected files. Returns the paths that a command created or changed."""
+        try:
+            return self._protected.restore(self._folders.quarantine)
+        except OSError as exc:
+            return [f"{exc.filename} ({exc.strerror})"]
+
+    def _take_placeholders(self) -> list[cleanup.PlaceholderRecord]:
+        if self._offer.kind != "bubblewrap" or self.policy.filesystem_disabled:
+            return []
+        records = {root: cleanup.PlaceholderRecord(self._folders.records, root) for root in self.policy.writable}
+        _, placeholders = choose_mounts(self.policy, ())
+        for path in placeholders:
+            root = find_root(path, self.policy.writable)
+            if root is not None:
+                records[root].create(path)
+        return list(records.values())
+
+    def _bubblewrap(self, filter_file: int) -> list[str]:
+        plan = plan_mounts(
+            self.policy, temp=self._folders.temp, empty=self._folders.empty, runtime=runtime_paths(self.policy)
+        )
+        return [self._offer.bwrap, *plan.arguments, "--seccomp", str(filter_file), "--"]
+
+    def _filter_rules(self) -> seccomp.FilterRules:
+        network, has_namespaces = self.policy.network, self._offer.kind == "bubblewrap"
+        families: tuple[int, ...] = (seccomp.AF_INET, seccomp.AF_INET6) if has_namespaces else ()
+        if network.all_unix_sockets:
+            families = (*families, seccomp.AF_UNIX)
+        return seccomp.FilterRules(
+            families=families, namespaces=self.policy.nested_user_namespaces, shares_host=not has_namespaces
+        )
+
+    def _encode_plan(self, program: bytes) -> bytes:
+        """The plan for Landlock; empty for bubblewrap."""
+        if self._offer.kind != "landlock":
+            return b""
+        from parley.workspace.sandbox.landlock_plan import plan_paths
+
+        paths = plan_paths(self.policy, runtime_paths(self.policy), self._folders.temp)
+        plan = {
+            "filter": base64.b64encode(program).decode(),
+            "files": not self.policy.filesystem_disabled,
+            "paths": [] if self.policy.filesystem_disabled else paths,
+        }
+        return json.dumps(plan).encode()
+
+    def _receive_listener(self, hello: socket.socket) -> None:
+        if self._serve is None:
+            hello.close()
+            return
+        import asyncio
+
+        loop, serve = asyncio.get_running_loop(), self._serve
+
+        def receive() -> None:
+            loop.remove_reader(hello)
+            with hello:
+                _, descriptors, _, _ = socket.recv_fds(hello, 1, 1)
+            for descriptor in descriptors:
+                serve(socket.socket(fileno=descriptor))
+
+        loop.add_reader(hello, receive)
+
+
+def open_memory(data: bytes) -> int:
+    """A file in memory with this content, to be read from its start."""
+    file = os.memfd_create("parley-sandbox")
+    os.write(file, data)
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
+def runtime_paths(policy: SandboxPolicy) -> tuple[str, ...]:
+    """The folders of our interpreter that the policy would hide."""
+    hidden = ("/tmp", "/run", *policy.unreadable)
+    needed = [str(ROOT / "parley"), sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), sys.executable]
+    found = (path for name in needed for path in (os.path.realpath(name), name))
+    return tuple(
+        dict.fromkeys(
+            path for path in found if any(is_beneath(path, top) for top in hidden) and not os.path.islink(path)
+        )
+    )
