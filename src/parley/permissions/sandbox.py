@@ -15,6 +15,7 @@ from parley.permissions.rule import Rule
 from parley.permissions.shell.change_directory import CD_COMMANDS
 from parley.permissions.shell.strict_parser import SimpleCommand
 from parley.settings.base import MergedSettings
+from parley.tools.catalog import find_traits
 from parley.workspace.globs import WILD
 
 OUTSIDE_FLAG = "dangerouslyDisableSandbox"
@@ -62,7 +63,7 @@ def matches_any(simple: SimpleCommand, patterns: tuple[str, ...]) -> bool:
     if os.path.basename(simple.argv[0]) == "git" and any(word.startswith(GIT_RUNS_MORE) for word in simple.argv[1:]):
         return False
     return any(
-        simple.argv[0] == pattern if pattern.isidentifier() or "/" in pattern else shell.matches(pattern, simple.text)
+        simple.argv[0] == pattern if not set(pattern) & set(" *:") else shell.matches(pattern, simple.text)
         for pattern in patterns
     )
 
@@ -75,7 +76,7 @@ def list_paths_and_hosts(rules: tuple[Rule, ...], cwd: str, home: str) -> PathsA
         return tuple(path for rule in found if (path := rule_path(rule, cwd, home)))
 
     def hosts(behavior: str) -> tuple[str, ...]:
-        found = (rule.spec or "" for rule in rules if rule.behavior == behavior and rule.tool == "WebFetch")
+        found = (rule.spec or "" for rule in rules if rule.behavior == behavior and is_about_hosts(rule))
         return tuple(spec.removeprefix("domain:") for spec in found if spec.startswith("domain:"))
 
     return PathsAndHosts(
@@ -86,6 +87,10 @@ def list_paths_and_hosts(rules: tuple[Rule, ...], cwd: str, home: str) -> PathsA
         hosts=hosts("allow"),
         no_hosts=hosts("deny"),
     )
+
+
+def is_about_hosts(rule: Rule) -> bool:
+    return find_traits(rule.tool).rule_contents == "host"
 
 
 def rule_path(rule: Rule, cwd: str, home: str) -> str:

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from parley.protocol.base import Struct
 from parley.workspace.sandbox import cleanup, seccomp
@@ -102,13 +103,15 @@ class SandboxLauncher:
         self._protected.save()
         hello, far_hello = socket.socketpair()
         program = seccomp.build_filter(self._filter_rules(), os.uname().machine)
-        filter_file, plan = open_memory(program), open_memory(self._encode_plan(program))
-        is_landlock = self._offer.kind == "landlock"
-        numbers = (control.fileno(), far_hello.fileno(), 0 if self._serve is None else PROXY_PORT)
-        own = [sys.executable, "-I", "-S", "-c", INSIDE, str(ROOT), *map(str, (*numbers, plan if is_landlock else -1))]
+        filter_file = open_memory(program)
+        wrap, plan_data = self._plan(program, filter_file)
+        plan = open_memory(json.dumps(plan_data).encode())
+        port = 0 if self._serve is None else PROXY_PORT
+        numbers = (control.fileno(), far_hello.fileno(), port, plan, run.alive)
+        own = [sys.executable, "-I", "-S", "-c", INSIDE, str(ROOT), *map(str, numbers)]
         try:
             run.process = subprocess.Popen(
-                own if is_landlock else [*self._bubblewrap(filter_file), *own],
+                [*wrap, *own],
                 pass_fds=[control.fileno(), far_hello.fileno(), run.alive, filter_file, plan],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -152,12 +155,6 @@ class SandboxLauncher:
                 records[root].create(path)
         return list(records.values())
 
-    def _bubblewrap(self, filter_file: int) -> list[str]:
-        plan = plan_mounts(
-            self.policy, temp=self._folders.temp, empty=self._folders.empty, runtime=runtime_paths(self.policy)
-        )
-        return [self._offer.bwrap, *plan.arguments, "--seccomp", str(filter_file), "--"]
-
     def _filter_rules(self) -> seccomp.FilterRules:
         network, has_namespaces = self.policy.network, self._offer.kind == "bubblewrap"
         families: tuple[int, ...] = (seccomp.AF_INET, seccomp.AF_INET6) if has_namespaces else ()
@@ -167,19 +164,20 @@ class SandboxLauncher:
             families=families, namespaces=self.policy.nested_user_namespaces, shares_host=not has_namespaces
         )
 
-    def _encode_plan(self, program: bytes) -> bytes:
-        """The plan for Landlock; empty for bubblewrap."""
-        if self._offer.kind != "landlock":
-            return b""
+    def _plan(self, program: bytes, filter_file: int) -> tuple[list[str], dict[str, Any]]:
+        """What comes before the command line of the supervisor, and what the supervisor has to know."""
+        policy, runtime = self.policy, runtime_paths(self.policy)
+        if self._offer.kind == "bubblewrap":
+            mounts = plan_mounts(policy, temp=self._folders.temp, empty=self._folders.empty, runtime=runtime)
+            wrap = [self._offer.bwrap, *mounts.arguments, "--seccomp", str(filter_file), "--"]
+            return wrap, {"mounts": mounts.expected}
         from parley.workspace.sandbox.landlock_plan import plan_paths
 
-        paths = plan_paths(self.policy, runtime_paths(self.policy), self._folders.temp)
-        plan = {
+        return [], {
             "filter": base64.b64encode(program).decode(),
-            "files": not self.policy.filesystem_disabled,
-            "paths": [] if self.policy.filesystem_disabled else paths,
+            "files": not policy.filesystem_disabled,
+            "paths": [] if policy.filesystem_disabled else plan_paths(policy, runtime, self._folders.temp),
         }
-        return json.dumps(plan).encode()
 
     def _receive_listener(self, hello: socket.socket) -> None:
         if self._serve is None:

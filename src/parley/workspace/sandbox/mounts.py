@@ -26,10 +26,11 @@ NAMESPACES = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop
 
 
 class MountPlan(Struct, frozen=True, kw_only=True):
-    """The arguments, and the folders that bubblewrap leaves on the host."""
+    """The arguments, and what they should lead to."""
 
     arguments: tuple[str, ...]
-    placeholders: tuple[str, ...]
+    expected: tuple[tuple[str, int, int, bool], ...] = ()
+    """What the supervisor finds in the sandbox: mount points with device and inode (0 for any), and if read-only."""
 
 
 def plan_mounts(policy: SandboxPolicy, *, temp: str, empty: str, runtime: tuple[str, ...]) -> MountPlan:
@@ -37,8 +38,8 @@ def plan_mounts(policy: SandboxPolicy, *, temp: str, empty: str, runtime: tuple[
     # bubblewrap covers only what access(2) calls writable. A file of /proc/sys is writable for root all the same.
     proc = () if policy.weaker_nested else ("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys")
     if policy.filesystem_disabled:
-        return MountPlan(arguments=(*NAMESPACES, "--bind", "/", "/", "--dev", "/dev", *proc), placeholders=())
-    kinds, placeholders = choose_mounts(policy, runtime)
+        return MountPlan(arguments=(*NAMESPACES, "--bind", "/", "/", "--dev", "/dev", *proc))
+    kinds, _ = choose_mounts(policy, runtime)
     arguments = [*NAMESPACES, "--ro-bind", "/", "/", "--dev", "/dev", *proc]
     if HIDDEN_RUNTIME not in kinds:
         arguments += ["--tmpfs", HIDDEN_RUNTIME]
@@ -50,7 +51,14 @@ def plan_mounts(policy: SandboxPolicy, *, temp: str, empty: str, runtime: tuple[
         arguments += mount_arguments(path, kinds[path], empty, has_mounts=has_mounts)
     hidden = [path for path, kind in kinds.items() if kind == "hidden" and os.path.isdir(path)]
     sealed = [word for path in hidden for word in ("--remount-ro", path)]
-    return MountPlan(arguments=(*arguments, *sealed), placeholders=tuple(placeholders))
+    return MountPlan(arguments=(*arguments, *sealed), expected=tuple(map(expect, kinds, kinds.values())))
+
+
+def expect(path: str, kind: MountKind) -> tuple[str, int, int, bool]:
+    if kind in ("hidden", "empty"):
+        return path, 0, 0, True
+    status = os.lstat(path)
+    return path, status.st_dev, status.st_ino, kind == "read_only"
 
 
 def choose_mounts(policy: SandboxPolicy, runtime: tuple[str, ...]) -> tuple[dict[str, MountKind], list[str]]:
