@@ -77,10 +77,11 @@ bench-original: .venv/ready
 	@test -x "$(ORIGINAL)" || { echo "no executable '$(ORIGINAL)'; run: make bench-original ORIGINAL=/path/to/claude"; exit 2; }
 	$(BIN)/python bench/engines.py original=$(ORIGINAL) parley=$(BIN)/parley $(MORE) --runs $(RUNS) --json docs/performance/engines.json
 
-# The table and the plots of docs/performance.md, from the recorded figures.
+# The tables and the plots of docs/performance.md and docs/scale.md, from the recorded figures.
 plots: .venv/ready-plots
 	$(BIN)/python scripts/gen_performance.py
 	$(BIN)/python scripts/plots.py
+	$(BIN)/python scripts/simulate_scale.py --write
 
 docs: .venv/ready-dev
 	for script in scripts/gen_*.py; do $(BIN)/python $$script || exit 1; done

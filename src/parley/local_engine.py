@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from parley.engine.session.config import SessionConfig
     from parley.engine.session.session import Session
+    from parley.stores.base import Store
     from parley.transports.base import Transport
 
 STDERR_CHARS = 64 * 1024
@@ -22,12 +23,16 @@ STDERR_CHARS = 64 * 1024
 class LocalEngine:
     """One engine: its arguments, its session and its exit code."""
 
-    def __init__(self, argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, argv: Sequence[str], cwd: str, environment: Mapping[str, str], store: Store | None = None
+    ) -> None:
+        """`store`: where its transcripts are kept, instead of where the options say."""
         self.argv = list(argv)
         self.session: Session | None = None
         self.exit_code: int | None = None
         self._cwd = cwd
         self._environment = dict(environment)
+        self._store = store
         self._warnings: list[str] = []
 
     def warn(self, text: str) -> None:
@@ -62,7 +67,8 @@ class LocalEngine:
             options = parsed.options
             connection = Connection(Role.ENGINE, make_dialect(options, clock))
             pump = Pump(connection, transport, clock.new_uuid)
-            config = Composer(options, self._environment, self._cwd, clock).make_config(self.warn, parsed.warnings)
+            composer = Composer(options, self._environment, self._cwd, clock, store=self._store)
+            config = composer.make_config(self.warn, parsed.warnings)
             session = self.session = hub.open(self.adapt(config.with_shared_loop()), pump)
         except UsageError as exc:
             self.warn(f"Error: {exc}")

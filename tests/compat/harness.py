@@ -17,7 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -72,6 +72,8 @@ class Stage:
     partial: bool = False
     connection: str = "pipe"
     """How the client reaches the engine: `pipe`, or through a gateway with `websocket`, `sse` or `direct`."""
+    server: Callable[..., Any] | None = None
+    """What is started instead of a `parley serve`: a cluster, for example."""
 
     @property
     def directory(self) -> Path:
@@ -98,7 +100,8 @@ class Stage:
         from tests.helpers.gateway import Server
 
         options = ["--include-partial-messages"] if self.partial else ["--permission-mode=default"]
-        async with Server(self.folder, *options, root=self.directory, environment=environment) as server:
+        start = self.server or Server
+        async with start(self.folder, *options, root=self.directory, environment=environment) as server:
             greeting = len(server.stderr)
             gateway = {"kind": self.connection, "url": server.url, "token": server.token}
             stdout, stderr = await asyncio.to_thread(self._drive, driver, {**task, "gateway": gateway}, environment)

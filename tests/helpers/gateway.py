@@ -57,9 +57,7 @@ class Server:
     async def start(self) -> None:
         """Start it and wait until it listens."""
         self.process = await asyncio.create_subprocess_exec(
-            PARLEY,
-            *("serve", "--listen", f"127.0.0.1:{self.port}", "--token-file", str(self.token_file)),
-            *("--root", str(self.root), *self._options),
+            *self._command(),
             stderr=asyncio.subprocess.PIPE,
             env=self._environment,
         )
@@ -72,6 +70,12 @@ class Server:
                     return
             await self.process.wait()
         raise AssertionError(f"the server did not start: {''.join(self.stderr)}")
+
+    def _command(self) -> tuple[str, ...]:
+        return (
+            *(PARLEY, "serve", "--listen", f"127.0.0.1:{self.port}", "--token-file", str(self.token_file)),
+            *("--root", str(self.root), *self._options),
+        )
 
     async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
         while line := await stream.readline():

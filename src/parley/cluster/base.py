@@ -4,7 +4,7 @@
 the owner and live frames to viewers, and `Registry` is a small table of facts that everybody may read.
 
 See also: `local/` for one process, `nats/` for many machines, `postgres_log.py` for a log in SQL. The tests in
-`tests/session/cluster/conformance.py` describe what every implementation does.
+`tests/session/cluster/` describe what every implementation does.
 """
 
 from __future__ import annotations
@@ -18,11 +18,19 @@ from parley.protocol.base import Struct
 
 
 class ClusterError(SessionError):
-    """A part of the cluster does not answer, or refuses. The message names the part."""
+    """A part of the cluster does not answer, or refuses. The message names the part.
+
+    It is not known whether a write was stored, and it is safe to write again. `error_code` is `ENOSPC` if the part is
+    full.
+    """
 
 
 class Fenced(ClusterError):
     """Another owner has written to the session. The writer must stop: it is not the owner any more."""
+
+
+class LogDamaged(ClusterError):
+    """Stored messages are missing: the store was restored from an older copy, or lost them."""
 
 
 class LeaseLost(ClusterError):
@@ -54,15 +62,24 @@ class Snapshot(Struct, frozen=True):
 class Log(Protocol):
     """One log per session. Sequences rise, with gaps."""
 
-    async def append(self, key: SessionKey, data: bytes, *, expected: int, message_id: str) -> int:
-        """Store a message; returns its sequence when it is durable. `expected`: that of the last one, 0 if none.
+    @property
+    def max_message_bytes(self) -> int:
+        """The longest message that `append` takes."""
 
-        A repeated call with the same `message_id` stores it once and returns the same sequence, also if others were
-        stored after it. Raises Fenced if the last one is another, ClusterError if the outcome is not known.
+    async def append(self, key: SessionKey, data: bytes, *, expected: int, message_id: str) -> int:
+        """Store a message; returns its sequence when it is durable. `expected`: the sequence of the last one, or 0.
+
+        A repeated call with the same arguments stores it once and returns the same sequence, also if others were stored
+        after it. Raises Fenced if the last one is another, LogDamaged if the log ends before `expected`, ClusterError
+        if it is not known whether it was stored.
         """
 
     def read(self, key: SessionKey, after: int = 0) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield the messages after a sequence, up to the last one at the time of the call. Raises ClusterError."""
+        """Yield the messages after a sequence, up to the last one at the time of the call.
+
+        `after` is 0 or the sequence of a message, of a snapshot for example. Raises LogDamaged if messages are missing
+        between it and the last one, ClusterError.
+        """
 
     async def head(self, key: SessionKey) -> int:
         """The sequence of the last message, also if a snapshot has replaced it; 0 if there is none."""
@@ -70,13 +87,15 @@ class Log(Protocol):
     async def save_snapshot(self, key: SessionKey, snapshot: Snapshot) -> None:
         """Replace the snapshot; messages up to its sequence may be removed, but never the last one.
 
-        An older snapshot than the stored one is ignored.
+        An older snapshot than the stored one is ignored. Raises LogDamaged if the log ends before the snapshot, for
+        example because the session was deleted, ClusterError.
         """
 
-    async def load_snapshot(self, key: SessionKey) -> Snapshot | None: ...
+    async def load_snapshot(self, key: SessionKey) -> Snapshot | None:
+        """The snapshot, from which `read` continues. If it finds a gap, load again: a newer one may have been saved."""
 
     async def delete(self, key: SessionKey) -> None:
-        """Remove the messages and the snapshot of a session."""
+        """Remove the messages and the snapshot of a session. Then its head is 0."""
 
     async def keys(self, shard: int) -> list[SessionKey]:
         """The sessions of a shard that have messages."""
@@ -100,7 +119,10 @@ class Ownership(Protocol):
     shards: int
 
     async def acquire(self, shard: int, host: str) -> Lease | None:
-        """Take a shard that nobody has; None if somebody has it. Raises ClusterError."""
+        """Take a shard that nobody has; None if another host has it. Raises ClusterError.
+
+        A host that has it gets a new lease and loses the old one, so that it can take its shards back after a restart.
+        """
 
     async def renew(self, lease: Lease) -> Lease:
         """Raises LeaseLost, or ClusterError if it is not known whether the lease was renewed."""
@@ -109,7 +131,7 @@ class Ownership(Protocol):
         """Give it back at once. Does nothing if the lease is lost."""
 
     async def leases(self) -> dict[int, Lease]:
-        """All leases that are held now, by shard."""
+        """The leases that are held, by shard. May be a moment old."""
 
 
 Handler = Callable[["Request"], Awaitable[None]]
@@ -126,7 +148,7 @@ class Request(Struct, frozen=True):
 
 class Subscription(Protocol):
     async def unsubscribe(self) -> None:
-        """No further message is handled. Those that arrived before are."""
+        """No further message is handled. Those that arrived before are. Its own handler must not call this."""
 
 
 class Bus(Protocol):
@@ -138,7 +160,8 @@ class Bus(Protocol):
     async def request_all(self, subject: str, data: bytes, timeout_seconds: float, most: int) -> list[bytes]:
         """The replies of all who listen: up to `most`, or those that came in time."""
 
-    async def publish(self, subject: str, data: bytes) -> None: ...
+    async def publish(self, subject: str, data: bytes) -> None:
+        """Send to all who listen. A message is lost if a connection breaks or a listener is too slow."""
 
     async def subscribe(self, subject: str, handler: Handler) -> Subscription:
         """Handle messages one after the other, in the order in which one sender sent them."""
@@ -166,8 +189,8 @@ class Registry(Protocol):
 
     async def get(self, key: str) -> Row | None: ...
 
-    async def put(self, key: str, value: bytes) -> int:
-        """Set a value; returns its revision."""
+    async def put(self, key: str, value: bytes, ttl_seconds: float | None = None) -> int:
+        """Set a value; returns its revision. `ttl_seconds`: delete it after this time, which is at least a second."""
 
     async def update(self, key: str, value: bytes, revision: int) -> int | None:
         """Set a value if its revision is the given one, 0 if it must not exist; None if it is another."""

@@ -37,7 +37,7 @@ from parley.protocol.options import FIELDS, CliOptions
 from parley.settings import credentials
 from parley.settings.base import MergedSettings, OutputStyle
 from parley.settings.env_vars import is_truthy, state_events, takes_rate_limits
-from parley.stores.base import Log
+from parley.stores.base import Log, Store
 from parley.tools.base import ToolRegistry, Workspace
 from parley.version import how_to_install
 from parley.workspace.base import Worktree
@@ -62,12 +62,16 @@ class Composer:
         cwd: str,
         clock: Clock | None = None,
         worktree: Worktree | None = None,
+        store: Store | None = None,
     ) -> None:
-        """Raises UsageError if the settings on the command line are wrong."""
+        """`store`: instead of the one that the options name.
+
+        Raises UsageError if the settings on the command line are wrong.
+        """
         self.launch = LaunchContext(options, environment, cwd, clock, worktree)
         self.launch.settings.find_sandbox_problem = find_sandbox_problem
         self.models = ModelFactory(self.launch)
-        self.stores = SessionStores(self.launch)
+        self.stores = SessionStores(self.launch, store)
         self.plugins = PluginLoader(self.launch)
 
     def make_config(self, warn: Callable[[str], None], warned: Sequence[str] = ()) -> SessionConfig:

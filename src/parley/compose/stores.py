@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 class SessionStores:
     """The stores of a session, opened as the options say."""
 
-    def __init__(self, launch: LaunchContext) -> None:
+    def __init__(self, launch: LaunchContext, given: Store | None = None) -> None:
+        """`given`: the store of the program that the engine runs in, instead of the one that the options name."""
         self._launch = launch
+        self._given = given
         self._fork_id: str | None = None
 
     @cached_property
@@ -95,7 +97,7 @@ class SessionStores:
         """
         from parley.stores.session_find import explain_unknown, find_session
 
-        stores = [self._open_store(chosen) for chosen in self._choose_stores()]
+        stores = [self._given] if self._given else [self._open_store(chosen) for chosen in self._choose_stores()]
         found = find_session(name, stores, self._launch.cwd)
         if found is None and name.strip() and not is_uuid(name):
             raise UnknownSession(name, explain_unknown(name, stores))
@@ -114,6 +116,8 @@ class SessionStores:
 
     def store(self, session_id: str | None = None) -> Store:
         """The store that the options name, else the layout that has the session. Raises UsageError."""
+        if self._given is not None:
+            return self._given
         first, *others = self._choose_stores()
         store = self._open_store(first)
         if session_id is None or not others or store.exists(session_id):

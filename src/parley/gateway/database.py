@@ -7,7 +7,7 @@ power failure the last ones may be missing. What `index/` derives from the lines
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -187,6 +187,10 @@ class Database:
     def row(self, statement: str, *values: Any) -> sqlite3.Row | None:
         """The first row. Raises SessionError."""
         return next(iter(self.rows(statement, *values)), None)
+
+    def add_function(self, name: str, arguments: int, function: Callable[..., Any]) -> None:
+        """Let statements call a function."""
+        self._connection.create_function(name, arguments, function)
 
     def close(self) -> None:
         self._connection.close()

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from parley.local_engine import LocalEngine
 from parley.protocol.base import Struct
+from parley.stores.base import Store
 
 STREAM = ("--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 END_SESSION = b'{"type":"control_request","request_id":"close","request":{"subtype":"end_session"}}\n'
@@ -35,6 +36,8 @@ class EngineStart(Struct, frozen=True):
     """Receives whole lines."""
     on_end: Callable[[str], None]
     """Called once, after the last line, with what the engine wrote to stderr."""
+    store: Store | None = None
+    """Where its transcripts are kept, instead of where the options say. Only for an engine in this process."""
 
 
 class Engine(Protocol):
@@ -50,13 +53,16 @@ class Engine(Protocol):
     async def kill(self) -> None:
         """End it at once. A request that is open stays open, and is sent again when the session is resumed."""
 
+    def silence(self) -> None:
+        """Begin to end it, as `kill` does: from now on it says nothing, not even that it has ended."""
+
 
 class EngineTask:
     """An engine in this process."""
 
     def __init__(self, start: EngineStart) -> None:
         self._start = start
-        self._engine = LocalEngine([*STREAM, *start.argv], start.cwd, start.environment)
+        self._engine = LocalEngine([*STREAM, *start.argv], start.cwd, start.environment, start.store)
         self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._is_killed = False
         self._task = asyncio.create_task(self._run())
@@ -77,9 +83,12 @@ class EngineTask:
         await asyncio.wait([self._task])
 
     async def kill(self) -> None:
+        self.silence()
+        await asyncio.wait([self._task])
+
+    def silence(self) -> None:
         self._is_killed = True
         self._task.cancel()
-        await asyncio.wait([self._task])
 
     async def _run(self) -> None:
         try:
@@ -143,11 +152,14 @@ class EngineProcess:
         await asyncio.wait([self._task])
 
     async def kill(self) -> None:
+        self.silence()
+        await asyncio.wait([self._task])
+
+    def silence(self) -> None:
         self._is_killed = True
         self._signal(signal.SIGKILL)
         if self._process is None:
             self._task.cancel()
-        await asyncio.wait([self._task])
 
     def _signal(self, number: int) -> None:
         if self._process is not None and self._process.returncode is None:

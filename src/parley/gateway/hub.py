@@ -43,11 +43,12 @@ from parley.gateway.session_options import SessionRequest, format_options, requi
 from parley.gateway.wire.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
 from parley.protocol.base import Json, Struct
 from parley.settings.env_vars import is_truthy
-from parley.stores.base import Entry
+from parley.stores.base import Entry, Store
 
 STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
 """Files can be rewound unless the environment of the server says otherwise."""
+CONTINUES = "CLAUDE_CODE_RESUME_INTERRUPTED_TURN"
 PARTIAL = "--include-partial-messages"
 ASKS_CLIENTS = ("--permission-prompt-tool", "stdio", PARTIAL)
 SERVER = Principal.administrator("server")
@@ -104,6 +105,8 @@ class SessionHub:
         self.metrics = Metrics()
         self.find_quotas: Callable[[str], Quotas] = lambda name: Quotas()
         """The quotas of a token, by its name."""
+        self.find_secrets: Callable[[str], Mapping[str, str]] = lambda tenant: {}
+        """The environment variables with the keys of a tenant. Raises UsageError."""
         self.is_draining = False
         self.stopped = asyncio.Event()
         """Set when no more lines will come: event streams end."""
@@ -117,6 +120,29 @@ class SessionHub:
         self._deleted: set[str] = set()
         """Sessions whose engines are being stopped."""
 
+    # What a hub in a cluster does in its own way.
+
+    continues_turns = False
+    """Whether a turn that was interrupted continues when its session is loaded, and does not fail."""
+    engine_argv: tuple[str, ...] = ()
+    """Options of every engine, whatever those of its session say."""
+
+    def new_id(self, source: str | None = None) -> str:
+        """The id of a new session. `source`: the session that it is a copy of."""
+        return str(uuid4())
+
+    def open_line_log(self, session_id: str, path: Path) -> LineLog:
+        """Raises SessionError."""
+        return LineLog(path)
+
+    def engine_store(self, session_id: str) -> Store | None:
+        """Where the engine of a session keeps its transcripts; None for where its options say."""
+        return None
+
+    def copy_store(self, session_id: str, new_id: str) -> Store | None:
+        """Where the transcript of a copy is kept; None for where the options of the session say."""
+        return None
+
     # Sessions.
 
     def create(self, principal: Principal, wanted: SessionRequest, checked: Sequence[str] = ()) -> LiveSession:
@@ -129,7 +155,7 @@ class SessionHub:
         cwd = self.find_directory(wanted.cwd or ".", principal)
         argv = [*format_options(wanted, principal), *checked]
         self._check_session_quota(principal)
-        session_id = str(uuid4())
+        session_id = self.new_id()
         self.audit.write("create", principal, session=session_id, cwd=cwd)
         new = NewSession(session_id, principal.tenant, principal.name, cwd, msgspec.json.encode(argv))
         self._insert(new, wanted.title or "")
@@ -148,9 +174,11 @@ class SessionHub:
         self._check_draining()
         self.find_directory(row["cwd"], principal)
         self._check_session_quota(principal)
-        new_id, live = str(uuid4()), self.get(principal, session_id)
+        new_id, live = self.new_id(session_id), self.get(principal, session_id)
         self.audit.write("fork", principal, session=new_id, source=session_id, uuid=uuid)
-        stores = open_stores(self._argv(row), self.settings.environment, row["cwd"])
+        stores = open_stores(
+            self._argv(row), self.settings.environment, row["cwd"], self.copy_store(session_id, new_id)
+        )
         source = Source(stores, session_id, row["engine_id"], self._log_path(session_id), live.log.last)
         path = self._log_path(new_id)
         result = await asyncio.to_thread(copy_session, source, new_id, path, uuid)
@@ -180,7 +208,7 @@ class SessionHub:
         self._row(principal, session_id)
         live = self._sessions.get(session_id)
         if live is None:
-            log = LineLog(self._log_path(session_id))
+            log = self.open_line_log(session_id, self._log_path(session_id))
             self.indexer.forget_lost(session_id, log.last)
             live = LiveSession(session_id, log, self._services, self._load, self._admit, self.find_directory)
             self._sessions[session_id] = live
@@ -369,13 +397,22 @@ class SessionHub:
         start = EngineStart(
             argv=self._argv(row),
             cwd=row["cwd"],
-            environment={CHECKPOINTS: "1", **self.settings.environment, STATE_EVENTS: "1"},
+            environment={
+                CHECKPOINTS: "1",
+                **self.settings.environment,
+                **self.find_secrets(row["tenant"]),
+                STATE_EVENTS: "1",
+                **({CONTINUES: "1"} if self.continues_turns else {}),
+            },
             on_lines=live.on_lines if wire is None else record_output(wire, live.on_lines),
             on_end=live.on_end,
+            store=self.engine_store(live.id),
         )
         is_stored, unsent = self._restore(live, start, row)
         which = "--resume" if is_stored else "--session-id"
-        start = msgspec.structs.replace(start, argv=(*start.argv, *ASKS_CLIENTS, which, row["engine_id"]))
+        start = msgspec.structs.replace(
+            start, argv=(*start.argv, *ASKS_CLIENTS, *self.engine_argv, which, row["engine_id"])
+        )
         engine: Engine = EngineProcess(start) if self.settings.isolation == "process" else EngineTask(start)
         if wire is not None:
             engine = RecordedEngine(engine, wire)
@@ -396,6 +433,7 @@ class SessionHub:
         If the last engine was killed, the messages that it did not send are published now, and the turn that it
         cannot continue is ended.
         """
+        from parley.engine.recovery.interrupted_turn import find_interrupted_turn
         from parley.gateway.transcript import logged_uuids, missing_lines, open_transcript
 
         entries = open_transcript(start, row["engine_id"])
@@ -407,6 +445,9 @@ class SessionHub:
             live.publish_missing(line)
         known = {uuid for entry in stored for uuid in (entry.message.get("uuid"), *listed_uuids(entry.message))}
         started = [uuid for uuid, _ in live.unfinished_prompts() if uuid in known]
+        if self.continues_turns:
+            turn = find_interrupted_turn(stored)
+            started = [uuid for uuid in started if turn is None or uuid not in turn.prompts]
         if started and not waits_for_answer(stored):
             live.fail_prompts("the server stopped during this turn", started)
         unsent = [(uuid, line) for uuid, line in live.unfinished_prompts() if uuid not in known]

@@ -34,6 +34,7 @@ from parley.gateway.engines import Engine
 from parley.gateway.line_log import LineLog
 from parley.gateway.metrics import Metrics
 from parley.gateway.own_messages import QuestionDecided
+from parley.gateway.prompt_ids import is_own_uuid, make_own_uuid
 from parley.gateway.questions import EXPIRED, Questions, read_behavior
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import (
@@ -169,8 +170,6 @@ class LiveSession:
         """What arrived while the engine is being unloaded, for the next one; None if it is not."""
         self._asked_before: frozenset[str] = frozenset()
         """The requests that were open when unloading began."""
-        self._own_uuids: set[str] = set()
-        """The ids that we gave to prompts without one."""
         self._subscribers: list[Subscriber] = []
         self._cwd: str | None = None
         """The directory of the last `set_cwd`; None before it was looked up."""
@@ -413,8 +412,7 @@ class LiveSession:
         message = msgspec.json.decode(line)
         uuid = message.get("uuid")
         if not isinstance(uuid, str) or not uuid:
-            uuid = str(uuid4())
-            self._own_uuids.add(uuid)
+            uuid = make_own_uuid()
             message.pop("uuid", None)
             line = msgspec.json.encode({**message, "uuid": uuid})
         if not isinstance(message.get("message"), dict):
@@ -451,7 +449,6 @@ class LiveSession:
     def _finish_prompt(self, uuid: object) -> None:
         """Its id stays known: a client that sends it again has missed the first reply."""
         self._database.change("UPDATE prompts SET line=NULL WHERE session=? AND uuid=?", self.id, uuid)
-        self._own_uuids.discard(str(uuid))
 
     def _end_prompt(self, uuid: object, state: object) -> None:
         if state == "completed":
@@ -520,7 +517,7 @@ class LiveSession:
         elif head.subtype == "control_request_progress":
             if (pending := self._requests.get(head.request_id)) is not None:
                 pending.send(line)
-        elif kind == "command_lifecycle" and head.command_uuid in self._own_uuids:
+        elif kind == "command_lifecycle" and is_own_uuid(head.command_uuid):
             self._end_prompt(head.command_uuid, head.state)
         else:
             if kind == "result":

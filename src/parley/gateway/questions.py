@@ -96,6 +96,13 @@ class Questions:
             self._notify(session, request_id)
         return changed == 1
 
+    def is_same_answer(self, session: str, request_id: str, answer: bytes, who: str) -> bool:
+        """Whether a question was decided by the same one in the same way."""
+        row = self._row(session, request_id)
+        if row is None or row["state"] != DECIDED or row["decided_by"] != who:
+            return False
+        return bool(msgspec.json.decode(row["answer"]) == msgspec.json.decode(answer))
+
     def withdraw(self, session: str, request_id: str) -> None:
         """The engine no longer waits for an answer."""
         if self._database.change(

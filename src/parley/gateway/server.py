@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from parley.errors import UsageError
 from parley.gateway.http.auth import LOOPBACK, Gate
@@ -222,7 +223,7 @@ async def serve(
     hub.find_quotas = tokens.find_quotas
     gate = Gate(tokens, is_open=token is None)
     apply_config(gate, settings)
-    config = make_config(settings, gate, hub)
+    config = make_config(settings, gate, Routes(gate, hub).app())
     server = QuietServer(config)
     stop = asyncio.Event()
 
@@ -264,9 +265,9 @@ async def serve(
     log.note("stopped")
 
 
-def make_config(settings: ServerSettings, gate: Gate, hub: SessionHub) -> uvicorn.Config:
+def make_config(settings: ServerSettings, gate: Gate, app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
-        Routes(gate, hub).app(),
+        app,
         http=limit_connections(gate),
         ws=FrameSocket,
         ws_per_message_deflate=False,  # a compressed frame would be another one for every viewer

@@ -15,20 +15,22 @@ from parley.protocol.base import convert, encode_json
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.result import Result
 from parley.protocol.options import parse
-from parley.stores.base import Entry
+from parley.stores.base import Entry, Store
 
 KINDS = {"user": User, "assistant": Assistant, "result": Result}
 
 
-def open_stores(argv: Sequence[str], environment: Mapping[str, str], cwd: str) -> SessionStores:
+def open_stores(
+    argv: Sequence[str], environment: Mapping[str, str], cwd: str, given: Store | None = None
+) -> SessionStores:
     """The stores that an engine with these options uses. Raises UsageError."""
     options = parse([*STREAM, *argv]).options
-    return SessionStores(LaunchContext(options, dict(environment), cwd))
+    return SessionStores(LaunchContext(options, dict(environment), cwd), given)
 
 
 def open_transcript(start: EngineStart, session_id: str) -> Iterator[Entry] | None:
     """The entries of a session; None if it has no transcript yet. Raises UsageError or SessionError."""
-    store = open_stores(start.argv, start.environment, start.cwd).store(session_id)
+    store = start.store or open_stores(start.argv, start.environment, start.cwd).store(session_id)
     return store.read(session_id) if store.exists(session_id) else None
 
 

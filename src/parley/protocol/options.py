@@ -485,6 +485,11 @@ class LimitOptions(OptionGroup):
         variable="CLAUDE_CODE_RESUME_REASON",
         help="Why this process continues a turn of an earlier process; reported in messages as `resume_reason`.",
     )
+    resume_interrupted_turn: Option[bool] = Option(
+        SWITCH,
+        variable="CLAUDE_CODE_RESUME_INTERRUPTED_TURN",
+        help="Continue the last turn of a resumed session if it has no result.",
+    )
     max_output_tokens: Option[int | None] = Option(
         INTEGER,
         variable="CLAUDE_CODE_MAX_OUTPUT_TOKENS",

@@ -118,6 +118,14 @@ class Log(Protocol):
         """Close the log and release the session."""
 
 
+@runtime_checkable
+class AwaitableLog(Protocol):
+    """A log that can be waited for without a thread."""
+
+    async def wait_synced(self) -> None:
+        """Wait until all appended entries are stored for good. Raises SessionError."""
+
+
 class StoreSetup(Struct, frozen=True):
     """What a store is opened with."""
 

@@ -28,6 +28,7 @@ NEEDS = {
     doc_blocks.PROVIDED,
     "a browser",
     "a chat completions server",
+    "a cluster",
     "a key of OpenAI",
     "claude-agent-sdk",
     "@anthropic-ai/claude-agent-sdk",

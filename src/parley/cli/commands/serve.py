@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parley.cli.commands.catalog import COMMANDS
+from parley.cli.commands.serve_nats import check_flags, serve_nats
 from parley.cli.commands.subcommand import GivenArgs, parse_number, run_command
 from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn
@@ -31,10 +32,14 @@ def main(argv: list[str]) -> int:
 def serve(given: GivenArgs) -> int:
     """Raises UsageError or SessionError."""
     require_server("serve")
+    check_flags(given)
+    from parley.gateway.hub import HubSettings
     from parley.gateway.server import Address, ServerSettings, run_server
     from parley.gateway.server_log import FaultLog, ServerLog
 
-    hub = read_hub_settings(given, "gateway")
+    is_cluster = given.has("nats")
+    # A gateway of a cluster has neither sessions nor files.
+    hub = HubSettings(state=Path(), root="") if is_cluster else read_hub_settings(given, "gateway")
     settings = ServerSettings(
         hub=hub,
         address=Address.parse(given.one("listen", DEFAULT_ADDRESS)),
@@ -54,7 +59,7 @@ def serve(given: GivenArgs) -> int:
     log = ServerLog(warn, is_json=given.one("log-format") == "json")
     if log.is_json:
         logging.getLogger().addHandler(FaultLog(log))
-    return run_server(settings, log)
+    return serve_nats(given, settings, log) if is_cluster else run_server(settings, log)
 
 
 def require_server(command: str) -> None:

@@ -420,8 +420,11 @@ class Conversation:
         for call in self.journal.history.open_calls():
             self.append_and_send(self._interrupted_result(call, text))
 
-    def close_interrupted_calls(self, excluded: Collection[ToolUse] = ()) -> None:
-        """Give the calls that an earlier process left open a result that says what is known. Raises SessionError."""
+    def close_interrupted_calls(self, excluded: Collection[ToolUse] = (), *, shows: bool = False) -> None:
+        """Give the calls that an earlier process left open a result that says what is known. Raises SessionError.
+
+        With `shows`, the client gets the results, too.
+        """
         continued = {call.id for call in excluded}
         for call, tool in self.journal.history.open_calls().items():
             if call in continued:
@@ -434,7 +437,11 @@ class Conversation:
                 reads_only=self.tool_executor.is_harmless(tool),
                 changes=partial(self.config.workspace.files.changed_by, call),
             )
-            self.journal.append(self.clock.stamp_message(self._interrupted_result(call, text), self.config.identity.id))
+            result = self._interrupted_result(call, text)
+            if shows:
+                self.append_and_send(result)
+            else:
+                self.journal.append(self.clock.stamp_message(result, self.config.identity.id))
 
     def _interrupted_result(self, call: str, text: str) -> User:
         return self._user_message(ToolResult.of(call, text, is_error=True), tool_use_result=f"Error: {text}")

@@ -1,4 +1,7 @@
-"""The turn that an earlier engine left waiting for a reply. It continues when the client is there."""
+"""The turn of an earlier engine that continues when the client is there.
+
+It waits for a reply to a request, or it was interrupted anywhere (`interrupted_turn.py`), if the options say so.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,17 @@ from parley.stores.base import Entry
 
 
 class ResumedTurn:
-    def __init__(self, calls: list[ToolUse], journal: Journal, prompt_queue: PromptQueue, outbox: Outbox) -> None:
-        self._calls = calls
+    def __init__(self, item: ResumedTurnItem, journal: Journal, prompt_queue: PromptQueue, outbox: Outbox) -> None:
+        self._item: ResumedTurnItem | None = item
         self._journal = journal
         self._prompt_queue = prompt_queue
         self._outbox = outbox
 
     def enqueue(self) -> None:
         """Continue the turn before anything else. Only the first call counts."""
-        calls, self._calls = self._calls, []
-        if calls:
-            self._prompt_queue.put(ResumedTurnItem(uuid=calls[0].id, calls=calls))
+        item, self._item = self._item, None
+        if item is not None:
+            self._prompt_queue.put(item)
 
     def resend_client_calls(self, calls: list[ToolUse]) -> None:
         """Send the messages again that hand calls to the client: it may be another client now."""
@@ -35,6 +38,20 @@ class ResumedTurn:
             self._outbox.send_raw(convert(message, Assistant))
         message_id = str(messages[-1]["message"].get("id")) if messages else ""
         self._outbox.send(AnswerComplete(message_id=message_id))
+
+
+def find_resumed_turn(journal: Journal, *, continues: bool) -> ResumedTurnItem | None:
+    """The turn that waits for a reply or, with `continues`, has no result."""
+    calls = find_waiting_calls(journal)
+    if not continues:
+        return ResumedTurnItem(uuid=calls[0].id, calls=calls) if calls else None
+    from parley.engine.recovery.interrupted_turn import find_interrupted_turn
+
+    turn = find_interrupted_turn(journal.log.entries())
+    if turn is None:
+        return ResumedTurnItem(uuid=calls[0].id, calls=calls) if calls else None
+    answer = (turn.text, turn.stop_reason) if turn.is_answered else None
+    return ResumedTurnItem(uuid=turn.prompts[0], calls=calls, prompt_ids=turn.prompts, answer=answer)
 
 
 def find_waiting_calls(journal: Journal) -> list[ToolUse]:

@@ -16,7 +16,7 @@ from parley.engine.context.history import History
 from parley.engine.context.system_prompt import find_date
 from parley.errors import SessionError
 from parley.protocol.base import Json, Message, to_builtins
-from parley.stores.base import FOREIGN, USAGE, Entry, Log, later_time
+from parley.stores.base import FOREIGN, USAGE, AwaitableLog, Entry, Log, later_time
 
 SYNC_ALWAYS, SYNC_TURN, SYNC_OFF = "always", "turn", "off"
 """When the log is synced to the device: at every entry, before effects and at the end of a turn, or never."""
@@ -168,11 +168,14 @@ class Journal:
         """
         if not self._is_sync_due:
             return
-        from parley._threads import run_in_thread
-
         self._is_sync_due = False
         try:
-            await run_in_thread(self.log.sync)
+            if isinstance(self.log, AwaitableLog):
+                await self.log.wait_synced()
+            else:
+                from parley._threads import run_in_thread
+
+                await run_in_thread(self.log.sync)
         except SessionError as exc:
             self.report_lost(exc)
             raise

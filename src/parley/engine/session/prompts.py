@@ -24,6 +24,7 @@ from __future__ import annotations
 from asyncio import Event
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -81,10 +82,14 @@ class RejectedPrompt(Struct, frozen=True):
 
 
 class ResumedTurnItem(Struct, frozen=True, kw_only=True):
-    """A turn of an earlier engine that continues with its open calls. It goes first."""
+    """A turn of an earlier engine that continues with its open calls, or with the model. It goes first."""
 
     uuid: str
-    calls: list[ToolUse]
+    calls: list[ToolUse] = []
+    prompt_ids: list[str] = []
+    """The prompts that its result is for, if they are known."""
+    answer: tuple[str, str | None] | None = None
+    """The last text and the stop reason, if only the result is missing."""
     priority: int = -1
 
 
@@ -262,7 +267,7 @@ class PromptIntake:
         silent, self._silent = self._silent, []
         return silent
 
-    def append(self, prompts: list[Prompt]) -> None:
+    def append(self, prompts: list[Prompt], **context: Any) -> None:
         """Make prompts one message of the conversation. Raises SessionError."""
         for prompt in prompts:
             self._config.workspace.files.begin_message(prompt.uuid)
@@ -279,7 +284,7 @@ class PromptIntake:
             "session_id": self._config.identity.id,
             "timestamp": self._outbox.clock.now(),
         }
-        self._journal.append_json(json, permissionMode=self._mode(), promptId=prompts[0].uuid)
+        self._journal.append_json(json, permissionMode=self._mode(), promptId=prompts[0].uuid, **context)
 
     def echo(self, prompts: list[Prompt]) -> None:
         """Send prompts back if the client asks for it."""

@@ -385,15 +385,17 @@ class Session:
         self.__dict__.pop("plugins", None)
 
     def _find_resumed_turn(self) -> ResumedTurn | None:
-        """The turn that an earlier engine left waiting for a reply, if there is one."""
-        journal = self.journal
+        """The turn of an earlier engine that this one continues, if there is one."""
+        journal, continues = self.journal, self.config.options.resume_interrupted_turn
         # A fork leaves the open requests to the session that it was forked from.
-        if self.config.storage.start_source == "fork" or not (journal.questions or journal.deferred_calls):
+        if self.config.storage.start_source == "fork" or journal.is_empty:
             return None
-        from parley.engine.recovery.resumed_turn import ResumedTurn, find_waiting_calls
+        if not (continues or journal.questions or journal.deferred_calls):
+            return None
+        from parley.engine.recovery.resumed_turn import ResumedTurn, find_resumed_turn
 
-        calls = find_waiting_calls(journal)
-        return ResumedTurn(calls, journal, self.prompt_queue, self.outbox) if calls else None
+        item = find_resumed_turn(journal, continues=continues)
+        return None if item is None else ResumedTurn(item, journal, self.prompt_queue, self.outbox)
 
     def resume_turn(self) -> None:
         """Continue the turn of an earlier engine. Called when the client is there."""
@@ -510,7 +512,7 @@ class Session:
             return
         try:
             self.conversation.close_interrupted_calls()
-            self.prompts.append(silent)
+            self.prompts.append(silent, silent=True)
         except SessionError as exc:
             self.config.warn(str(exc))
         for prompt in silent:

@@ -94,7 +94,7 @@ class TurnRunner:
 
         session = self._session
         if isinstance(item, ResumedTurnItem):
-            turn = Turn(session.conversation, [], prompt_queue=session.prompt_queue, resumed_calls=item.calls)
+            turn = Turn(session.conversation, [], prompt_queue=session.prompt_queue, resumed=item)
             is_aborted = item.uuid == session.prompt_queue.abort_next
         else:
             aborted = [prompt for prompt in item if prompt.uuid == session.prompt_queue.abort_next]
@@ -137,8 +137,10 @@ class TurnRunner:
                 self._begin(turn)
                 await turn.begin()
                 # Loop: the model answers and its tools run, until it asks for nothing.
-                while (ended := await turn.step()) is None:
+                ended = find_recorded_outcome(turn) or await turn.step()
+                while ended is None:
                     await self._join_waiting(turn)
+                    ended = await turn.step()
                 turn.end(ended)
             return turn.outcome
         except SessionError as exc:
@@ -154,7 +156,7 @@ class TurnRunner:
         """The terminal reason of a turn that failed before or in a model call; none for other failures."""
         if turn.model_call.has_bug:
             return "model_error"
-        return UNSET if turn.model_call_count or turn.resumed_calls else "turn_setup_failed"
+        return UNSET if turn.model_call_count or turn.resumed else "turn_setup_failed"
 
     async def _prepare(self, turn: Turn) -> None:
         """Wait for servers and file changes, collect what the model has to know, and expand commands."""
@@ -173,7 +175,7 @@ class TurnRunner:
     async def _admit(self, turn: Turn) -> TurnOutcome | None:
         """The outcome if hooks refuse the prompts, or a command answers them."""
         session, feedback = self._session, turn.hook_feedback
-        if turn.resumed_calls:
+        if turn.resumed is not None:
             return self._find_missing_tool(turn)
         if turn.stop_cause is not None:
             return None
@@ -235,10 +237,8 @@ class TurnRunner:
         session, conversation = self._session, self._session.conversation
         session.send_init()
         session.servers.announce()
-        if turn.resumed_calls:
-            conversation.close_interrupted_calls(excluded=turn.resumed_calls)
-            if session.resumed_turn is not None:
-                session.resumed_turn.resend_client_calls(turn.resumed_calls)
+        if turn.resumed is not None:
+            self._continue(turn, turn.resumed)
         else:
             check_not_empty(turn.prompts)
             check_size(turn.prompts, conversation.model, conversation.config.model.get_info(conversation.model))
@@ -252,10 +252,22 @@ class TurnRunner:
             session.prompts.echo(turn.prompts)
         if turn.stop_cause is not None:
             return
-        if not turn.resumed_calls and session.main_agent is not None and session.main_agent.error:
+        if turn.resumed is None and session.main_agent is not None and session.main_agent.error:
             raise SessionError(session.main_agent.error)
         if obstacle := session.servers.find_obstacle():
             raise ToolsMissing(obstacle)
+
+    def _continue(self, turn: Turn, resumed: ResumedTurnItem) -> None:
+        """Prepare the conversation for the next step of a turn that an earlier engine started. Raises SessionError."""
+        session, conversation = self._session, self._session.conversation
+        conversation.close_interrupted_calls(excluded=turn.resumed_calls, shows=bool(resumed.prompt_ids))
+        if session.resumed_turn is not None:
+            session.resumed_turn.resend_client_calls(turn.resumed_calls)
+        entries = session.journal.history.list_entries()
+        if not turn.resumed_calls and resumed.answer is None and entries and entries[-1].role == "assistant":
+            from parley.engine.recovery.interrupted_turn import CONTINUE
+
+            conversation.append_contexts([CONTINUE])
 
     def _record_title(self) -> None:
         """Journal the title from the command line or the client, once the session has a prompt."""
@@ -329,7 +341,8 @@ class TurnRunner:
         session, conversation = self._session, turn.conversation
         ledger, clock = conversation.ledger, conversation.clock
         has_called_model = turn.model_call_count > 0
-        prompt_ids = [*refused_ids, *(prompt.uuid for prompt in turn.prompts if prompt.has_client_uuid)]
+        resumed_ids = [] if turn.resumed is None else turn.resumed.prompt_ids
+        prompt_ids = [*resumed_ids, *refused_ids, *(prompt.uuid for prompt in turn.prompts if prompt.has_client_uuid)]
         origin = next((prompt.origin for prompt in turn.prompts if prompt.origin), None)
         timings = turn.model_call.timings.since(turn.started_at, has_client_uuid=bool(prompt_ids))
         if ended.subtype != "success":
@@ -425,6 +438,13 @@ def interruptible(turn: Turn) -> Iterator[None]:
             raise
     finally:
         turn.is_cancellable = False
+
+
+def find_recorded_outcome(turn: Turn) -> TurnOutcome | None:
+    """The outcome of a turn of an earlier engine whose last answer was complete."""
+    if turn.resumed is None or turn.resumed.answer is None or turn.conversation.output_schema is not None:
+        return None
+    return outcome.completed(*turn.resumed.answer)
 
 
 def load_orphaned_tasks(session: Session) -> OrphanedTasks | None:

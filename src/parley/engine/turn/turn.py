@@ -31,7 +31,7 @@ from parley.engine.approval.request import describe_call
 from parley.engine.context.conversation import Conversation
 from parley.engine.session.config import ENVELOPE_BYTES
 from parley.engine.session.outbox import ToolHeartbeat
-from parley.engine.session.prompts import Prompt, PromptQueue
+from parley.engine.session.prompts import Prompt, PromptQueue, ResumedTurnItem
 from parley.engine.turn import outcome
 from parley.engine.turn.model_call import ModelCall
 from parley.engine.turn.outcome import StopCause, TurnOutcome
@@ -66,16 +66,17 @@ class Turn:
         prompts: list[Prompt],
         *,
         prompt_queue: PromptQueue | None = None,
-        resumed_calls: list[ToolUse] | None = None,
+        resumed: ResumedTurnItem | None = None,
     ) -> None:
         self.conversation = conversation
         self.prompts = prompts
-        self.resumed_calls = resumed_calls or []
-        """The calls of a turn that an earlier engine started."""
+        self.resumed = resumed
+        """What an earlier engine left of the turn, if it started it."""
+        self.resumed_calls = [] if resumed is None else list(resumed.calls)
         self._queue = PromptQueue() if prompt_queue is None else prompt_queue
         """An urgent prompt in it ends the turn."""
         reason = conversation.options.resume_reason or "interrupted_turn"
-        self.resume_reason: str | UnsetType = reason if self.resumed_calls else UNSET
+        self.resume_reason: str | UnsetType = UNSET if resumed is None else reason
         self.model_call = ModelCall(conversation, prompts, self.resume_reason)
         self.stop_cause: StopCause | None = None
         self.is_cancellable = False

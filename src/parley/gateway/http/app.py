@@ -116,7 +116,7 @@ class Api(OverviewHandlers, SessionHandlers):
         async def take() -> bytes:
             return b"".join(format_event(line, number) for number, line in await client.subscriber.take())
 
-        return EventStream(take, close, self._hub.stopped)
+        return EventStream(take, close, self._hub.stopped, client.subscriber.cursor)
 
     async def stream_client_events(self, request: Request, principal: Principal) -> Response:
         """The same for the official browser client."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -14,7 +15,7 @@ from parley.gateway.http.auth import Gate
 from parley.gateway.http.sockets import admit, receive, refuse
 from parley.gateway.hub import SessionHub
 from parley.gateway.refusal import Refusal
-from parley.gateway.security.access import Principal, Scope
+from parley.gateway.security.access import Scope
 from parley.gateway.session_options import require
 
 MAX_WAITING = 100_000
@@ -34,11 +35,12 @@ async def serve_editor(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
         await refuse(socket, refusal)
         return
     hub.audit.write("acp", principal)
-    await relay(socket, hub, principal)
+    sessions = HubSessions(hub, principal, hub.log.warn)
+    await relay_editor(socket, lambda connection: AcpAgent(connection, sessions))
 
 
-async def relay(socket: WebSocket, hub: SessionHub, principal: Principal) -> None:
-    """Pass messages in both directions."""
+async def relay_editor(socket: WebSocket, make_agent: Callable[[RpcConnection], AcpAgent]) -> None:
+    """Pass messages between an editor and its agent in both directions."""
     waiting: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING)
 
     def write(line: bytes) -> None:
@@ -58,7 +60,7 @@ async def relay(socket: WebSocket, hub: SessionHub, principal: Principal) -> Non
                 connection.receive(await receive(socket))
 
     connection = RpcConnection(write)
-    agent = AcpAgent(connection, HubSessions(hub, principal, hub.log.warn))
+    agent = make_agent(connection)
     reader, writer = asyncio.create_task(read_messages()), asyncio.create_task(write_messages())
     try:
         await asyncio.wait([reader, writer], return_when=asyncio.FIRST_COMPLETED)

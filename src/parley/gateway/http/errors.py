@@ -12,6 +12,7 @@ from parley.gateway.refusal import Refusal
 STATUS = {
     "already_decided": 409,
     "callbacks_taken": 409,
+    "cluster_unavailable": 503,
     "cursor_in_the_future": 409,
     "cursor_of_another_session": 409,
     "delegated": 409,
@@ -29,6 +30,7 @@ STATUS = {
     "invalid_query": 400,
     "method_not_allowed": 405,
     "name_taken": 409,
+    "no_owner": 503,
     "no_wire_log": 404,
     "not_found": 404,
     "outside_roots": 403,

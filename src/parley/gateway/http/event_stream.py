@@ -33,15 +33,21 @@ DELIVERY = {
 
 class EventStream(StreamingResponse):
     def __init__(
-        self, take: Callable[[], Coroutine[Any, Any, bytes]], close: Callable[[], None], stopped: asyncio.Event
+        self,
+        take: Callable[[], Coroutine[Any, Any, bytes]],
+        close: Callable[[], None],
+        stopped: asyncio.Event,
+        cursor: int | None = None,
     ) -> None:
         """`take` waits for the next events; an empty result ends the stream. `close` is called at its end.
 
-        `stopped` is set when the server stops.
+        `stopped` is set when the server stops. `cursor`: the number after which the events begin. A client that has
+        to connect again before the first one continues there.
         """
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(self._iterate(take, stopped), headers=headers, media_type="text/event-stream")
         self._close = close
+        self._cursor = cursor
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -52,7 +58,7 @@ class EventStream(StreamingResponse):
     async def _iterate(
         self, take: Callable[[], Coroutine[Any, Any, bytes]], stopped: asyncio.Event
     ) -> AsyncIterator[bytes]:
-        yield b": connected\n\n"
+        yield b": connected\n" + (b"" if self._cursor is None else b"id: %d\n" % self._cursor) + b"\n"
         stop, events = asyncio.create_task(stopped.wait()), asyncio.create_task(take())
         try:
             while not stopped.is_set():

@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from parley.errors import SessionError, UsageError
 from parley.gateway.http.auth import SUBPROTOCOL, Gate, token_in_message
 from parley.gateway.http.errors import close_code
-from parley.gateway.http.frames import FrameSocket, encode_numbered, encode_plain
+from parley.gateway.http.frames import find_line_socket
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import REQUESTING, STREAM_EVENT, Client, LiveSession
 from parley.gateway.own_messages import Resync
@@ -170,19 +170,20 @@ async def relay(socket: WebSocket, session: LiveSession, client: Client) -> None
 
 
 async def write_lines(socket: WebSocket, client: Client) -> None:
-    numbered, subscriber, frames = is_on(socket.query_params, "numbered"), client.subscriber, FrameSocket.of(socket)
-    encode = encode_numbered if numbered else encode_plain
+    numbered, subscriber = is_on(socket.query_params, "numbered"), client.subscriber
+    frames = find_line_socket(socket)
 
     def write_now(batch: Batch) -> bool:
         if not frames.is_writable:
             return False
-        frames.transport.write(batch.encode(encode))
+        frames.write_now(batch, numbered=numbered)
         return True
 
+    frames.attached(subscriber.cursor)
     subscriber.write_now, resyncs = write_now, 0
     while lines := await subscriber.take():
         for part in split_lines(lines):
-            await frames.write(encode(part))
+            await frames.write_lines(part, numbered=numbered)
         if numbered and subscriber.resyncs != resyncs:
             resyncs = subscriber.resyncs
             await socket.send_text(f"\t{msgspec.json.encode(Resync(after=subscriber.cursor)).decode()}\n")

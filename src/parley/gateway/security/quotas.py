@@ -29,6 +29,10 @@ class Spending:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.find_elsewhere: Callable[[str], Use] = lambda name: Use()
+        """What the sessions of a token have used on other hosts of a cluster."""
+        self.on_recorded: Callable[[str], None] = lambda session: None
+        """Called with the session that has used something."""
 
     def record(self, session: str, result: Json) -> None:
         """Add what a result says. Its figures are totals of the session, so the growth counts."""
@@ -44,6 +48,7 @@ class Spending:
             " ON CONFLICT (name) DO UPDATE SET tokens=tokens+excluded.tokens, usd=usd+excluded.usd",
             *(row["creator"], grown.tokens, grown.usd),
         )
+        self.on_recorded(session)
 
     def start_at(self, session: str, result: Json) -> None:
         """The totals of a new session continue from a result that was paid for elsewhere."""
@@ -53,6 +58,11 @@ class Spending:
         )
 
     def of(self, name: str) -> Use:
+        here, elsewhere = self.of_here(name), self.find_elsewhere(name)
+        return Use(here.tokens + elsewhere.tokens, here.usd + elsewhere.usd)
+
+    def of_here(self, name: str) -> Use:
+        """Without what other hosts have counted."""
         row = self._database.row("SELECT tokens, usd FROM spending WHERE name=?", name)
         return Use() if row is None else Use(row["tokens"], row["usd"])
 

@@ -72,10 +72,14 @@ class Tokens:
         """Replace the token of the administrator."""
         self._bootstrap = None if token is None else digest(token)
 
+    def is_bootstrap(self, given: bytes) -> bool:
+        """Whether a hash is that of the administrator's token."""
+        return self._bootstrap is not None and hmac.compare_digest(given, self._bootstrap)
+
     def find(self, token: str) -> Principal | None:
         """Who a token belongs to; None if it is unknown. Raises Refusal if it has expired."""
         given = digest(token)
-        if self._bootstrap is not None and hmac.compare_digest(given, self._bootstrap):
+        if self.is_bootstrap(given):
             return Principal.administrator(BOOTSTRAP)
         # Looked up by its hash: how long that takes says nothing about the token.
         row = self._database.row("SELECT * FROM tokens WHERE hash=?", given)

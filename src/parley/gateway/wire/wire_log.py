@@ -184,6 +184,7 @@ class RecordedEngine:
         self.close = engine.close
         self.stop = engine.stop
         self.kill = engine.kill
+        self.silence = engine.silence
 
     def write(self, data: bytes) -> None:
         self._wire.add(Direction.IN, data)

@@ -85,7 +85,7 @@ def test_extras_are_named_as_pip_takes_them(run: Any) -> None:
 
     assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev", "docs", "plots"}
     assert detail.startswith(
-        "installed: mcp, tui, gateway, otel, postgres; not installed: "
+        "installed: mcp, tui, gateway, otel, postgres, scale; not installed: "
     )  # the development environment
     assert "bedrock (Claude on Amazon Bedrock)" in detail
     assert detail.endswith("pip install '.[NAME]')")

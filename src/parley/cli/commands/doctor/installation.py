@@ -20,6 +20,7 @@ EXTRAS = {
     "gateway": ("parley serve", ("starlette", "uvicorn", "uvloop", "websockets")),
     "otel": ("OpenTelemetry traces", ("opentelemetry.sdk",)),
     "postgres": ("sessions in PostgreSQL", ("psycopg",)),
+    "scale": ("sessions on many machines", ("nats",)),
     "bedrock": ("Claude on Amazon Bedrock", ("anthropic", "botocore")),
     "vertex": ("Claude on Google Vertex AI", ("anthropic", "google.auth")),
 }

@@ -1,0 +1,196 @@
+"""The gateway's end of the bridge: open streams to hosts.
+
+dialer = Dialer(bus)
+await dialer.start()
+stream = await dialer.dial(subject, opened)     raises NoResponders, NotServed, ClusterError
+content = await stream.receive()                raises StreamLost when the host is gone or gave the session up
+stream.credit(content)                          after it was passed on
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from uuid import uuid4
+
+import msgspec
+
+from parley.cluster.base import Bus, ClusterError, Request, Subscription
+from parley.cluster.bridge.messages import (
+    ALIVE_SECONDS,
+    FRAME_MARGIN_BYTES,
+    WINDOW_BYTES,
+    Alive,
+    BodyPart,
+    BusFrame,
+    ClientGone,
+    Credit,
+    Declined,
+    FrameReceiver,
+    FrameSender,
+    FromGateway,
+    FromHost,
+    LostFrame,
+    OpenStream,
+    StreamEnded,
+    decode_answer,
+    decode_frame,
+    encode,
+    is_final,
+    size_of,
+)
+from parley.cluster.bridge.peers import Peers, list_sent
+
+ACCEPT_SECONDS = 2.0
+"""How long a host may take to say that it has a request."""
+
+
+class NotServed(ClusterError):
+    """The host that was asked does not serve the session, at least not yet."""
+
+
+class StreamLost(ClusterError):
+    """The host is gone, has given the session up, or a message was lost: dial again."""
+
+
+class GatewayStream:
+    """A stream, as the gateway sees it."""
+
+    def __init__(self, bus: Bus, stream: str) -> None:
+        self.stream = stream
+        self.peer = ""
+        self._bus = bus
+        self._sender = FrameSender(stream, bus.max_payload_bytes)
+        self._receiver = FrameReceiver()
+        self._waiting: asyncio.Queue[FromHost | StreamLost] = asyncio.Queue()
+        self._passed_on = 0
+        self._lock = asyncio.Lock()
+        self.is_lost = False
+        self.is_done = False
+        """Whether all has come."""
+
+    @property
+    def received(self) -> int:
+        return self._receiver.received
+
+    @property
+    def sent(self) -> int:
+        return self._sender.sent
+
+    async def receive(self) -> FromHost:
+        """The next content. Raises StreamLost."""
+        found = await self._waiting.get()
+        if isinstance(found, StreamLost):
+            self._waiting.put_nowait(found)
+            raise found
+        return found
+
+    async def send(self, content: FromGateway) -> None:
+        """Raises ClusterError."""
+        async with self._lock:  # the parts of one content stay together
+            for data in self._sender.cut(content):
+                await self._bus.publish(self.peer, data)
+
+    async def credit(self, content: FromHost) -> None:
+        """The content was passed on: the host may send more. Raises ClusterError."""
+        self._passed_on += size_of(content)
+        if self._passed_on >= WINDOW_BYTES // 2:
+            count, self._passed_on = self._passed_on, 0
+            await self.send(Credit(count))
+
+    def on_frame(self, frame: BusFrame) -> None:
+        try:
+            content = self._receiver.join(frame)
+        except (LostFrame, msgspec.MsgspecError) as exc:
+            self.lose(str(exc))
+        else:
+            if isinstance(content, StreamEnded):
+                self.lose(content.reason)
+            elif content is not None and not self.is_lost:
+                self.is_done = is_final(content)
+                self._waiting.put_nowait(content)  # type: ignore[arg-type]  # the host sends nothing else
+
+    def lose(self, reason: str) -> None:
+        if not (self.is_lost or self.is_done):
+            self.is_lost = True
+            self._waiting.put_nowait(StreamLost(reason))
+
+
+class Dialer:
+    """All streams of a gateway. They share one inbox."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._inbox = bus.new_inbox()
+        self._streams: dict[str, GatewayStream] = {}
+        self._peers = Peers()
+        self._subscription: Subscription | None = None
+        self._upkeep: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Raises ClusterError."""
+        self._subscription = await self._bus.subscribe(self._inbox, self._on_message)
+        self._upkeep = asyncio.create_task(self._keep_alive())
+
+    async def close(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+        if self._subscription is not None:
+            with suppress(ClusterError):
+                await self._subscription.unsubscribe()
+        for stream in self._streams.values():
+            stream.lose("the gateway stops")
+
+    async def dial(self, subject: str, opened: OpenStream) -> GatewayStream:
+        """Open a stream. Raises NoResponders, NotServed, ClusterError."""
+        stream = GatewayStream(self._bus, uuid4().hex)
+        most, body = self._bus.max_payload_bytes // 2, opened.body
+        opened = msgspec.structs.replace(
+            opened, stream=stream.stream, inbox=self._inbox, body=body[:most], has_more=len(body) > most
+        )
+        self._streams[stream.stream] = stream
+        try:
+            answer = decode_answer(await self._bus.request(subject, encode(opened), ACCEPT_SECONDS))
+            if isinstance(answer, Declined):
+                raise NotServed(answer.reason)
+            stream.peer = answer.inbox
+            self._peers.add(stream)
+            part = most - FRAME_MARGIN_BYTES
+            for start in range(most, len(body), part):
+                await stream.send(BodyPart(body[start : start + part], start + part < len(body)))
+        except BaseException:
+            self._forget(stream)
+            raise
+        return stream
+
+    async def hang_up(self, stream: GatewayStream) -> None:
+        """Nothing more is wanted of a stream."""
+        self._forget(stream)
+        if stream.peer and not (stream.is_lost or stream.is_done):
+            with suppress(ClusterError):
+                await stream.send(ClientGone())
+
+    def _forget(self, stream: GatewayStream) -> None:
+        self._streams.pop(stream.stream, None)
+        self._peers.forget(stream)
+
+    async def _on_message(self, request: Request) -> None:
+        message = decode_frame(request.data)
+        if isinstance(message, BusFrame):
+            stream = self._streams.get(message.stream)
+            if stream is not None:
+                stream.on_frame(message)
+            return
+        for lost in self._peers.hear(message, list(self._streams.values())):
+            lost.lose("the host has ended the stream, or a message on the bus was lost")
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(ALIVE_SECONDS)
+            open_streams = [each for each in self._streams.values() if each.peer and not each.is_lost]
+            for silent in self._peers.find_silent(open_streams):
+                silent.lose("the host of the session does not answer any more")
+            sent = list_sent((each.peer, each.stream, each.sent) for each in open_streams)
+            for peer, streams in sent.items():
+                with suppress(ClusterError):
+                    await self._bus.publish(peer, encode(Alive(self._inbox, streams)))

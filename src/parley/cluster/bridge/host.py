@@ -1,0 +1,295 @@
+"""The host's end of the bridge: serve the requests and WebSockets of gateways with the application of the host.
+
+    bridge = BridgeHost(bus, prefix, host, app, sessions)
+    await bridge.start()            requests about all sessions of the host
+    await bridge.serve(shard)       requests about the sessions of a shard; `leave(shard)` ends them
+
+Nothing that a session says leaves the host before what it is based on is in the log (`Writer.wait_committed`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+import msgspec
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Send
+
+from parley.cluster.base import Bus, ClusterError, Request, Subscription
+from parley.cluster.bridge.host_routes import PRINCIPAL, HostRoutes
+from parley.cluster.bridge.host_stream import HostStream, ReplyCollector, make_scope
+from parley.cluster.bridge.messages import (
+    ALIVE_SECONDS,
+    Accepted,
+    Alive,
+    BusFrame,
+    SocketClosed,
+    StreamEnded,
+    WholeReply,
+    decode_frame,
+    decode_open,
+    encode,
+)
+from parley.cluster.bridge.peers import Peers, list_sent
+from parley.cluster.cluster_hub import NEW_SESSION_ID
+from parley.cluster.cluster_tokens import ClusterTokens
+from parley.cluster.host import Host
+from parley.cluster.host_sessions import MOVED, HostedSession, HostSessions
+from parley.cluster.subjects import all_hosts_subject, host_subject, shard_subject
+from parley.cluster.tenants import ClusterSpending, TenantLimits, TenantSecrets, read_tenant_quotas
+from parley.gateway.http.auth import Gate
+from parley.gateway.security.access import Principal
+
+WAITING_PATHS = ("/control", "/fork", "/simulate", "/delete")
+"""The ends of the paths whose commands wait for the engine or for a copy."""
+logger = logging.getLogger(__name__)
+_replies = msgspec.msgpack.Decoder(WholeReply)
+
+
+class HostGate(Gate):
+    """Takes the principal from the gateway, which has checked the token, the origin and the host name."""
+
+    def check_headers(self, connection: HTTPConnection) -> None:
+        """The gateway has done it."""
+
+    def authenticate(self, connection: HTTPConnection) -> Principal:
+        principal: Principal = connection.scope[PRINCIPAL]
+        return principal
+
+
+class BridgeHost:
+    def __init__(self, bus: Bus, prefix: str, host: str, app: ASGIApp, sessions: HostSessions) -> None:
+        self._bus = bus
+        self._prefix = prefix
+        self._host = host
+        self._app = app
+        self._sessions = sessions
+        self._inbox = bus.new_inbox()
+        self._peers = Peers()
+        self._streams: dict[str, HostStream] = {}
+        self._tasks: dict[asyncio.Task[None], int | None] = {}
+        """What runs, with its shard."""
+        self._running: dict[str, asyncio.Event] = {}
+        """The commands that are being carried out, by their ids."""
+        self._subscriptions: list[Subscription] = []
+        self._shards: dict[int, Subscription] = {}
+        self._upkeep: asyncio.Task[None] | None = None
+        self.prepare: Callable[[str], Awaitable[None]] = ignore_tenant
+        """Called with the tenant of each session before it is used."""
+
+    async def start(self) -> None:
+        """Raises ClusterError."""
+        for subject, handler in (
+            (self._inbox, self._on_message),
+            (host_subject(self._prefix, self._host), self._on_open),
+            (all_hosts_subject(self._prefix), self._on_open),
+        ):
+            self._subscriptions.append(await self._bus.subscribe(subject, handler))
+        self._upkeep = asyncio.create_task(self._keep_alive())
+
+    async def serve(self, shard: int) -> None:
+        """The host has acquired a shard. Raises ClusterError."""
+        if shard not in self._shards:
+            self._shards[shard] = await self._bus.subscribe(shard_subject(self._prefix, shard), self._on_open)
+
+    async def leave(self, shard: int) -> None:
+        """The host gives a shard up. Gateways dial again."""
+        if (subscription := self._shards.pop(shard, None)) is not None:
+            with suppress(ClusterError):
+                await subscription.unsubscribe()
+        for stream in self._streams.values():
+            if stream.shard == shard:
+                stream.end(MOVED)
+
+    async def close(self) -> None:
+        for shard in list(self._shards):
+            await self.leave(shard)
+        for subscription in self._subscriptions:
+            with suppress(ClusterError):
+                await subscription.unsubscribe()
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+        for stream in self._streams.values():
+            stream.end(MOVED)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # Messages.
+
+    async def _on_open(self, request: Request) -> None:
+        opened = decode_open(request.data)
+        shard = read_shard(request.subject)
+        await request.respond(encode(Accepted(self._host, self._inbox)))
+        if opened.stream in self._streams:  # the gateway did not hear that it was accepted
+            return
+        stream = HostStream(self._bus, opened, shard, self._wait_all)
+        self._streams[stream.stream] = stream
+        self._peers.add(stream)
+        task = asyncio.create_task(self._run(stream))
+        self._tasks[task] = shard
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def _on_message(self, request: Request) -> None:
+        message = decode_frame(request.data)
+        if isinstance(message, BusFrame):
+            if (stream := self._streams.get(message.stream)) is not None:
+                stream.on_frame(message)
+            return
+        for lost in self._peers.hear(message, list(self._streams.values())):
+            lost.end("a message on the bus was lost")
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(ALIVE_SECONDS)
+            for silent in self._peers.find_silent(list(self._streams.values())):
+                silent.end("the gateway does not answer any more")
+            sent = list_sent((each.peer, each.stream, each.sent) for each in self._streams.values())
+            for peer, streams in sent.items():
+                with suppress(ClusterError):
+                    await self._bus.publish(peer, encode(Alive(self._inbox, streams)))
+
+    async def _wait_all(self) -> None:
+        """Wait until what any session has said so far is committed. Nothing waits for a session that dies."""
+        await asyncio.sleep(0)  # writers hear of changed rows in the next round of the loop
+        for hosted in self._sessions:
+            if hosted.writer.is_behind:
+                with suppress(ClusterError):
+                    await hosted.writer.wait_committed(hosted.writer.position)
+
+    # Requests.
+
+    async def _run(self, stream: HostStream) -> None:
+        key = stream.opened.key
+        try:
+            if key is None:
+                await self._serve(stream, None)
+            else:
+                await self.prepare(key.tenant)
+                async with self._sessions.use(key) as hosted:
+                    await self._serve(stream, hosted)
+        except ClusterError as exc:
+            await stream.finish(StreamEnded(str(exc)))
+        finally:
+            self._streams.pop(stream.stream, None)
+            self._peers.forget(stream)
+
+    async def _serve(self, stream: HostStream, hosted: HostedSession | None) -> None:
+        """Serve a stream until either end closes it, or the session moves."""
+        opened = stream.opened
+        stream.use(hosted)
+        if opened.kind == "websocket":
+            work = self._serve_socket(stream, hosted)
+        elif hosted is None or opened.method in ("GET", "HEAD"):
+            work = self._call(stream)
+        else:
+            work = self._carry_out(stream, hosted)
+        task = asyncio.create_task(work)
+        try:
+            await stream.wait(task)
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await stream.close()
+
+    async def _serve_socket(self, stream: HostStream, hosted: HostedSession | None) -> None:
+        opened = stream.opened
+        if opened.new_session and hosted is not None and hosted.live is not None:
+            # An earlier attempt has created the session.
+            path = f"/sessions/{opened.new_session}/ws"
+            query = b"&".join(filter(None, (opened.query, b"after=0")))
+            stream.opened = msgspec.structs.replace(opened, path=path, query=query, new_session="")
+        await self._call(stream)
+
+    async def _call(self, stream: HostStream) -> None:
+        opened = stream.opened
+        NEW_SESSION_ID.set(opened.new_session)
+        await stream.receive_body()
+        await self._run_app(stream, stream.send)
+
+    async def _carry_out(self, stream: HostStream, hosted: HostedSession) -> None:
+        """Carry a command out once, however often it is sent, and reply the same each time."""
+        command = stream.opened.command
+        while (running := self._running.get(command)) is not None:
+            await running.wait()
+        recorded = hosted.find_command(command)
+        if recorded is not None:
+            stream.put(_replies.decode(recorded))
+            return
+        done = self._running[command] = asyncio.Event()
+        try:
+            await stream.receive_body()
+            is_instant = not stream.opened.path.endswith(WAITING_PATHS) and stream.opened.method == "POST"
+            with hosted.writer.hold() if is_instant else nullcontext():
+                reply = await self._collect(stream)
+                if reply.status < 500 and stream.opened.method != "DELETE":
+                    hosted.record_command(command, encode(reply))
+            stream.put(reply)
+        finally:
+            del self._running[command]
+            done.set()
+
+    async def _collect(self, stream: HostStream) -> WholeReply:
+        collector = ReplyCollector()
+        NEW_SESSION_ID.set(stream.opened.new_session)
+        await self._run_app(stream, collector.send)
+        return collector.reply()
+
+    async def _run_app(self, stream: HostStream, send: Send) -> None:
+        scope = {**make_scope(stream.opened, stream), PRINCIPAL: stream.opened.principal}
+        try:
+            await self._app(scope, stream.receive, send)
+        except Exception:  # a request has got a reply that says so
+            logger.exception("a fault of the host in %s %s", stream.opened.method, stream.opened.path)
+            if stream.opened.kind == "websocket":
+                stream.put(SocketClosed(1011, "internal_error: a fault of the host, which its log describes"))
+
+
+async def ignore_tenant(tenant: str) -> None:
+    """Without quotas, nothing has to be known of tenants."""
+
+
+def read_shard(subject: str) -> int | None:
+    """The shard of a subject of a session; None if it is that of a host."""
+    words = subject.split(".")
+    return int(words[-3]) if len(words) >= 4 and words[-4] == "cmd" else None
+
+
+class HostServices:
+    """What a host needs besides its sessions to be reached by gateways."""
+
+    def __init__(self, tokens: ClusterTokens, spending: ClusterSpending, limits: TenantLimits) -> None:
+        self._tokens = tokens
+        self._spending = spending
+        self._limits = limits
+
+    async def close(self) -> None:
+        self._limits.close()
+        await self._spending.close()
+        await self._tokens.close()
+
+
+async def add_bridge(host: Host, prefix: str) -> HostServices:
+    """Let the gateways of the cluster reach a host. Raises ClusterError, UsageError."""
+    registry, hub = host.cluster.registry, host.hub
+    quotas = read_tenant_quotas(host.settings.tenant_quotas)
+    if host.settings.tenant_secrets:
+        hub.find_secrets = TenantSecrets(Path(host.settings.tenant_secrets)).find
+    tokens = ClusterTokens(registry, None)
+    await tokens.start()
+    spending = ClusterSpending(hub.spending, hub.database, registry, host.name)
+    await spending.start()
+    limits = TenantLimits(registry, quotas, spending, hub.database)
+    host.gate = HostGate(tokens)
+    hub.find_quotas = tokens.find_quotas
+    hub.limits = limits
+    app = HostRoutes(host.app, hub)
+    bridge = BridgeHost(host.cluster.bus, prefix, host.name, app, host.sessions)
+    bridge.prepare = limits.prepare
+    await bridge.start()
+    host.services.append(bridge)
+    return HostServices(tokens, spending, limits)

@@ -1,0 +1,246 @@
+"""What a gateway and a host say to each other on the bus.
+
+A gateway opens a stream with a request (`OpenStream`) to the subject of a session or of a host, and gets `Accepted` or
+`Declined` at once. After that, both ends send frames to the other's inbox. A frame has the number of its stream and its
+own number, so that each end notices a lost one. `Alive` says once a second which streams an end has, and how many
+frames it has sent on each.
+
+    a request       gateway: BodyPart*                   host: WholeReply, or ReplyHead and BodyPart*
+    a WebSocket     gateway: ClientMessage*              host: AttachedAt, SessionLines, SocketText, Taken, SocketClosed
+    both            gateway: Credit*, ClientGone         host: StreamEnded
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from parley.cluster.base import SessionKey
+from parley.gateway.security.access import Principal
+from parley.protocol.base import Struct
+
+WINDOW_BYTES = 1024 * 1024
+"""How much a host sends on a stream before the gateway has passed it on."""
+ALIVE_SECONDS = 0.5
+"""How often each end says which streams it has."""
+SILENT_SECONDS = 3.0
+"""An end that has not been heard for so long is dead."""
+FRAME_MARGIN_BYTES = 4096
+"""What a message on the bus has besides the data of its frame."""
+
+LIVE = 0
+"""Instead of the number of a line that is not stored."""
+ANSWER = -1
+"""Instead of the number of a line for this client alone."""
+Headers = list[tuple[bytes, bytes]]
+
+
+class OpenStream(Struct, frozen=True, kw_only=True):
+    """A request, or a WebSocket. The principal is what the gateway has found out; headers say nothing about it."""
+
+    stream: str
+    """Another one for each attempt."""
+    command: str
+    """The same for each attempt: the host carries a command out once."""
+    inbox: str
+    """Where the frames of the host go."""
+    principal: Principal
+    kind: str
+    """`http` or `websocket`."""
+    method: str = "GET"
+    path: str
+    query: bytes = b""
+    headers: Headers = []
+    scheme: str = "http"
+    key: SessionKey | None = None
+    """The session; None if the request is about all sessions of the host."""
+    new_session: str = ""
+    """The id of the session that the request creates."""
+    body: bytes = b""
+    has_more: bool = False
+    """Whether the rest of the body follows in frames."""
+
+
+class Accepted(Struct, frozen=True, tag="accepted"):
+    """The host has the request. `inbox`: where the frames of the gateway go."""
+
+    host: str
+    inbox: str
+
+
+class Declined(Struct, frozen=True, tag="declined"):
+    """The host does not serve the session; another one does, or will soon."""
+
+    reason: str
+
+
+class ReplyHead(Struct, frozen=True, tag="head"):
+    """The start of a reply whose body follows."""
+
+    status: int
+    headers: Headers
+
+
+class WholeReply(Struct, frozen=True, tag="reply"):
+    """A whole reply."""
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+
+
+class BodyPart(Struct, frozen=True, tag="body"):
+    """A part of a body."""
+
+    data: bytes
+    has_more: bool
+
+
+class AttachedAt(Struct, frozen=True, tag="attached"):
+    """The client is connected to the session, and gets the lines after a number."""
+
+    cursor: int
+
+
+class SessionLines(Struct, frozen=True, tag="lines"):
+    """Lines of a session for the client, with their numbers; those that are not stored have LIVE or ANSWER."""
+
+    lines: list[tuple[int, bytes]]
+
+
+class SocketText(Struct, frozen=True, tag="text"):
+    """A message for the client of a WebSocket that is not a line of the session."""
+
+    data: str
+
+
+class ClientMessage(Struct, frozen=True, tag="message"):
+    """A message of the client of a WebSocket."""
+
+    data: bytes
+    is_repeated: bool = False
+    """Whether an earlier owner may have handled it."""
+
+
+class Taken(Struct, frozen=True, tag="taken"):
+    """The session has handled so many messages of the client, and what they changed is committed."""
+
+    count: int
+
+
+class SocketClosed(Struct, frozen=True, tag="closed"):
+    """The session closes the WebSocket."""
+
+    code: int
+    reason: str
+
+
+class ClientGone(Struct, frozen=True, tag="disconnect"):
+    """The client is gone, or the gateway does not want more."""
+
+
+class Credit(Struct, frozen=True, tag="credit"):
+    """The gateway has passed on so many bytes."""
+
+    count: int
+
+
+class StreamEnded(Struct, frozen=True, tag="ended"):
+    """The host ends a stream before its time, because it gives the session up, for example."""
+
+    reason: str
+
+
+FromHost = (
+    ReplyHead | WholeReply | BodyPart | AttachedAt | SessionLines | SocketText | Taken | SocketClosed | StreamEnded
+)
+FromGateway = BodyPart | ClientMessage | ClientGone | Credit
+FrameContent = FromHost | FromGateway
+
+
+class BusFrame(Struct, frozen=True, tag="frame", array_like=True):
+    stream: str
+    number: int
+    """1 for the first one of an end."""
+    data: bytes
+    """FrameContent, or a part of it."""
+    is_last: bool
+    """Whether the content ends with this part."""
+
+
+class Alive(Struct, frozen=True, tag="alive", array_like=True):
+    """`streams`: how many frames the sender has sent on each stream that it has with the receiver."""
+
+    inbox: str
+    """Of the sender."""
+    streams: dict[str, int]
+
+
+encode = msgspec.msgpack.Encoder().encode
+_opens = msgspec.msgpack.Decoder(OpenStream)
+_answers = msgspec.msgpack.Decoder(Accepted | Declined)
+_frames = msgspec.msgpack.Decoder(BusFrame | Alive)
+_contents = msgspec.msgpack.Decoder(FrameContent)
+decode_open = _opens.decode
+decode_answer = _answers.decode
+decode_frame = _frames.decode
+
+
+class FrameSender:
+    """Numbers the frames of one end of a stream."""
+
+    def __init__(self, stream: str, max_bytes: int) -> None:
+        self.stream = stream
+        self.sent = 0
+        self._max_bytes = max(1, max_bytes - FRAME_MARGIN_BYTES)
+
+    def cut(self, content: FrameContent) -> Iterator[bytes]:
+        """The messages for the bus that carry the content."""
+        data = encode(content)
+        for start in range(0, len(data), self._max_bytes):
+            part = data[start : start + self._max_bytes]
+            self.sent += 1
+            yield encode(BusFrame(self.stream, self.sent, part, start + len(part) == len(data)))
+
+
+class FrameReceiver:
+    """Joins the frames of the other end of a stream."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._parts: list[bytes] = []
+
+    def join(self, frame: BusFrame) -> FrameContent | None:
+        """The content that a frame completes, if any. Raises LostFrame."""
+        if frame.number != self.received + 1:
+            raise LostFrame(f"frame {self.received + 1} of a stream was lost on the bus")
+        self.received += 1
+        self._parts.append(frame.data)
+        if not frame.is_last:
+            return None
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts = []
+        content: FrameContent = _contents.decode(data)
+        return content
+
+
+def is_final(content: FrameContent) -> bool:
+    """Whether nothing more comes from the host."""
+    return isinstance(content, WholeReply | SocketClosed) or (isinstance(content, BodyPart) and not content.has_more)
+
+
+def size_of(content: FrameContent) -> int:
+    """How much of the window a frame of the host takes."""
+    match content:
+        case BodyPart():
+            return len(content.data)
+        case SessionLines():
+            return sum([len(line) for _, line in content.lines])
+        case SocketText():
+            return len(content.data)
+    return 0
+
+
+class LostFrame(Exception):
+    """The bus has lost a message, so the stream cannot be continued."""

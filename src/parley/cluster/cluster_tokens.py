@@ -1,0 +1,163 @@
+"""The tokens of a cluster: rows of the registry, of which every gateway and host has a copy in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from contextlib import suppress
+
+import msgspec
+
+from parley.cluster.base import ClusterError, Registry, Row
+from parley.cluster.subjects import encode_token
+from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal, Quotas, Scope, expand
+from parley.gateway.security.tokens import BOOTSTRAP, OWN_NAMES, TokenInfo, TokenRequest, Tokens, digest
+from parley.protocol.base import Struct
+
+PATTERN = "tokens.*"
+RETRY_SECONDS = 0.5
+
+
+class StoredToken(Struct, frozen=True, kw_only=True):
+    """A token in the registry, without its secret."""
+
+    name: str
+    hash: bytes
+    tenant: str
+    scopes: list[Scope]
+    roots: list[str]
+    quotas: Quotas
+    created_at: float
+    expires_at: float | None
+
+    @property
+    def is_valid(self) -> bool:
+        return self.expires_at is None or self.expires_at > time.time()
+
+
+_decoder = msgspec.json.Decoder(StoredToken)
+
+
+class ClusterTokens(Tokens):
+    def __init__(self, registry: Registry, bootstrap: str | None) -> None:
+        """`bootstrap`: the token of the administrator, which is not stored."""
+        self._registry = registry
+        self._by_key: dict[str, StoredToken] = {}
+        self._by_hash: dict[bytes, StoredToken] = {}
+        self._by_name: dict[str, StoredToken] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self.set_bootstrap(bootstrap)
+
+    async def start(self) -> None:
+        """Read the tokens, and follow their changes. Raises ClusterError."""
+        self._set({row.key: row for row in await self._registry.rows(PATTERN)})
+        self._watching = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watching
+
+    async def _watch(self) -> None:
+        while True:
+            with suppress(ClusterError):
+                await self._follow()
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow(self) -> None:
+        """Raises ClusterError."""
+        first: dict[str, Row] | None = {}
+        async for change in self._registry.watch(PATTERN):
+            if first is not None:
+                if change is None:
+                    self._set(first)
+                    first = None
+                elif isinstance(change, Row):
+                    first[change.key] = change
+            elif isinstance(change, Row):
+                self._by_key[change.key] = _decoder.decode(change.value)
+                self._index()
+            elif change is not None and self._by_key.pop(change, None) is not None:
+                self._index()
+
+    def _set(self, rows: dict[str, Row]) -> None:
+        self._by_key = {key: _decoder.decode(row.value) for key, row in rows.items()}
+        self._index()
+
+    def _index(self) -> None:
+        self._by_hash = {token.hash: token for token in self._by_key.values()}
+        self._by_name = {token.name: token for token in self._by_key.values()}
+
+    def find(self, token: str) -> Principal | None:
+        given = digest(token)
+        if self.is_bootstrap(given):
+            return Principal.administrator(BOOTSTRAP)
+        found = self._by_hash.get(given)
+        if found is None:
+            return None
+        if not found.is_valid:
+            raise Refusal("unauthorized", "the token has expired")
+        return Principal(found.name, found.tenant, expand(set(found.scopes)), tuple(found.roots), found.quotas)
+
+    def is_valid(self, name: str) -> bool:
+        if name in OWN_NAMES:
+            return True
+        found = self._by_name.get(name)
+        return found is not None and found.is_valid
+
+    def find_quotas(self, name: str) -> Quotas:
+        found = self._by_name.get(name)
+        return Quotas() if found is None else found.quotas
+
+    def list(self) -> list[TokenInfo]:
+        return [
+            TokenInfo(
+                name=token.name,
+                tenant=token.tenant,
+                scopes=token.scopes,
+                roots=token.roots,
+                quotas=token.quotas,
+                created_at=token.created_at,
+                expires_at=token.expires_at,
+            )
+            for token in sorted(self._by_key.values(), key=lambda token: token.name)
+        ]
+
+    async def add(self, wanted: TokenRequest) -> str:
+        """Make a token and return it. Raises Refusal, ClusterError."""
+        if wanted.name in OWN_NAMES:
+            raise Refusal("name_taken", f"the name {wanted.name!r} is that of the administrator")
+        token, now = secrets.token_urlsafe(32), time.time()
+        stored = StoredToken(
+            name=wanted.name,
+            hash=digest(token),
+            tenant=wanted.tenant,
+            scopes=wanted.scopes,
+            roots=wanted.roots,
+            quotas=wanted.quotas,
+            created_at=now,
+            expires_at=None if wanted.expires_in is None else now + wanted.expires_in,
+        )
+        key = make_key(wanted.name)
+        if await self._registry.update(key, msgspec.json.encode(stored), 0) is None:
+            raise Refusal("name_taken", f"a token with the name {wanted.name!r} already exists")
+        self._by_key[key] = stored
+        self._index()
+        return token
+
+    async def remove(self, name: str) -> bool:
+        """Delete a token; False if there is none of this name. Raises ClusterError."""
+        key = make_key(name)
+        if await self._registry.get(key) is None:
+            return False
+        await self._registry.delete(key)
+        self._by_key.pop(key, None)
+        self._index()
+        return True
+
+
+def make_key(name: str) -> str:
+    return f"tokens.{encode_token(name)}"

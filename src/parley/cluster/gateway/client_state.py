@@ -1,0 +1,249 @@
+"""What a client has said and heard on its connection to a session, so that another owner can continue it.
+
+    state.note_sent(data)        a message of the client; returns what is passed on
+    state.note_taken(count)      the owner has committed what the first messages on this stream changed
+    state.select(lines)          the lines of the owner that the client gets
+    state.start_again(...)       the next owner: returns the messages that it gets first, and the lines for the client
+
+A prompt is kept until its result has come, a control request until it is answered, everything else until it is
+committed. All of it is sent again under the same ids, and has one effect.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from parley.cluster.bridge.messages import ANSWER, LIVE
+from parley.gateway.live_session import CALLBACKS, has_only_tool_results
+from parley.gateway.prompt_ids import make_own_uuid
+from parley.gateway.subscriber import REPLY, Numbered
+from parley.protocol.base import UNSET, Struct
+
+RESPONSE = b'{"type":"control_response"'
+REQUEST = b'{"type":"control_request"'
+CANCELLED = b'{"type":"control_cancel_request"'
+RESULT = b'{"type":"result"'
+LIFECYCLE = b'{"type":"command_lifecycle"'
+USER = b'{"type":"user"'
+ENDED_STATES = frozenset({"completed", "cancelled"})
+NUMBERS = {LIVE: None, ANSWER: REPLY}
+MOST_KEPT = 10_000
+"""How many lines of a client are kept at most; the oldest make room."""
+
+
+class _Line(Struct):
+    """What has to be known of a line."""
+
+    type: Any = UNSET
+    uuid: Any = UNSET
+    request_id: Any = UNSET
+    request: Any = UNSET
+    response: Any = UNSET
+    message: Any = UNSET
+    state: Any = UNSET
+    command_uuid: Any = UNSET
+    user_message_uuids: Any = UNSET
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+class SentLine(Struct):
+    """A line of the client that the next owner may not know."""
+
+    line: bytes
+    prompt: str = ""
+    """The id of a prompt."""
+    request_id: Any = None
+    """The id of a control request."""
+
+
+class ClientState:
+    def __init__(self, cursor: int | None, *, numbered: bool) -> None:
+        """`cursor`: the number after which the client wants lines; None for new lines only."""
+        self.cursor = cursor
+        """The number of the last stored line that the client has."""
+        self._numbered = numbered
+        self._kept: dict[int, SentLine] = {}
+        """The lines that may have to be sent again, in the order in which they came."""
+        self._count = 0
+        self._untaken: deque[tuple[list[int], int]] = deque()
+        """The messages on the current stream that were not taken: the lines of each, and its size."""
+        self._taken = 0
+        self.untaken_bytes = 0
+        self._initialize: bytes | None = None
+        """The last `initialize` that was answered."""
+        self._repeated_ids: set[Any] = set()
+        """The ids under which it was sent again; the client has got its reply."""
+        self._asked: set[str] = set()
+        """The requests of the engine that the client has."""
+        self._callbacks: set[str] = set()
+        """Those of them that only the engine that sent them knows."""
+        self._stale: set[str] = set()
+        """Those whose engine is gone."""
+        self._is_repeated = False
+        """Whether the connection was continued by another owner."""
+
+    # From the client.
+
+    def note_sent(self, data: bytes) -> bytes:
+        """Take a message of the client; returns it as it is passed on. Empty if nothing is."""
+        passed, numbers = list[bytes](), list[int]()
+        for line in data.split(b"\n"):
+            if not (line := line.strip()):
+                continue
+            sent = self._read(line)
+            if sent is None:
+                continue
+            passed.append(sent.line)
+            self._count += 1
+            self._kept[self._count] = sent
+            numbers.append(self._count)
+        if len(self._kept) > MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        message = b"\n".join(passed)
+        if message:
+            self._expect_taken(numbers, len(message))
+        return message
+
+    def _read(self, line: bytes) -> SentLine | None:
+        """What has to be remembered of a line; None if it answers an engine that is gone."""
+        try:
+            found = _decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return SentLine(line)  # the session says what is wrong with it
+        if found.type == "control_request" and isinstance(found.request_id, str | int):
+            return SentLine(line, request_id=found.request_id)
+        if found.type == "control_response" and isinstance(found.response, dict):
+            answered = found.response.get("request_id")
+            if isinstance(answered, str) and answered in self._stale:
+                self._stale.discard(answered)
+                return None
+        if found.type == "user" and isinstance(found.message, dict) and not has_only_tool_results(found.message):
+            return self._read_prompt(found, line)
+        return SentLine(line)
+
+    def _read_prompt(self, found: _Line, line: bytes) -> SentLine:
+        uuid = found.uuid
+        if not isinstance(uuid, str) or not uuid:
+            uuid = make_own_uuid()
+            line = msgspec.json.encode({**msgspec.json.decode(line), "uuid": uuid})
+        if any(sent.prompt == uuid for sent in self._kept.values()):
+            return SentLine(line)  # it has one result with the first one, or is refused
+        return SentLine(line, prompt=uuid)
+
+    def _expect_taken(self, numbers: list[int], size: int) -> None:
+        self._untaken.append((numbers, size))
+        self.untaken_bytes += size
+
+    def note_taken(self, count: int) -> None:
+        """The owner has handled so many messages of the current stream."""
+        while self._taken < count and self._untaken:
+            self._taken += 1
+            numbers, size = self._untaken.popleft()
+            self.untaken_bytes -= size
+            for number in numbers:
+                sent = self._kept.get(number)
+                if sent is not None and not sent.prompt and sent.request_id is None:
+                    del self._kept[number]
+
+    # From the owner.
+
+    def select(self, lines: list[tuple[int, bytes]]) -> list[Numbered]:
+        """The lines that the client gets: each stored one once."""
+        return [(NUMBERS.get(number, number), line) for number, line in lines if self._is_wanted(number, line)]
+
+    def _is_wanted(self, number: int, line: bytes) -> bool:
+        if number > LIVE:
+            if self.cursor is not None and number <= self.cursor:
+                return False
+            self.cursor = number
+        if line.startswith(RESPONSE):
+            return self._note_response(line)
+        if line.startswith(REQUEST):
+            return self._note_request(line)
+        if line.startswith(CANCELLED):
+            request_id = str(_decoder.decode(line).request_id)
+            self._asked.discard(request_id)
+            self._callbacks.discard(request_id)
+        elif line.startswith(RESULT):
+            uuids = _decoder.decode(line).user_message_uuids
+            self._drop_prompts(uuids if isinstance(uuids, list) else [])
+        elif line.startswith(LIFECYCLE):
+            found = _decoder.decode(line)
+            if found.state in ENDED_STATES:
+                self._drop_prompts([found.command_uuid])
+        elif self._is_repeated and line.startswith(USER):
+            return not self._is_own_prompt(line)
+        return True
+
+    def _note_response(self, line: bytes) -> bool:
+        response = _decoder.decode(line).response
+        request_id = response.get("request_id") if isinstance(response, dict) else None
+        if request_id in self._repeated_ids:
+            self._repeated_ids.discard(request_id)
+            return False
+        for number, sent in list(self._kept.items()):
+            if sent.request_id is not None and sent.request_id == request_id:
+                del self._kept[number]
+                if is_initialize(sent.line):
+                    self._initialize = sent.line
+                break
+        return True
+
+    def _note_request(self, line: bytes) -> bool:
+        """An engine that continues asks again under the same id. The client is already working on the answer."""
+        found = _decoder.decode(line)
+        request_id = str(found.request_id)
+        is_known = request_id in self._asked
+        self._asked.add(request_id)
+        if isinstance(found.request, dict) and found.request.get("subtype") in CALLBACKS:
+            self._callbacks.add(request_id)
+        return self._numbered or not (is_known and self._is_repeated)
+
+    def _drop_prompts(self, uuids: list[Any]) -> None:
+        for number, sent in list(self._kept.items()):
+            if sent.prompt and sent.prompt in uuids:
+                del self._kept[number]
+
+    def _is_own_prompt(self, line: bytes) -> bool:
+        uuid = _decoder.decode(line).uuid
+        return any(sent.prompt == uuid for sent in self._kept.values() if sent.prompt)
+
+    # The next owner.
+
+    def start_again(self, *, is_first: bool) -> tuple[list[bytes], list[Numbered]]:
+        """What the next owner is sent first, and what the client gets before its lines.
+
+        The callbacks that the client works on are withdrawn: the next engine asks under other ids.
+        """
+        self._is_repeated = not is_first
+        self._untaken.clear()
+        self._taken = self.untaken_bytes = 0
+        messages = [sent.line for sent in self._kept.values()]
+        is_initialized = any(sent.request_id is not None and is_initialize(sent.line) for sent in self._kept.values())
+        if self._initialize is not None and not is_initialized:
+            request_id = f"again-{uuid4()}"
+            self._repeated_ids.add(request_id)
+            again = {**msgspec.json.decode(self._initialize), "request_id": request_id}
+            messages.insert(0, msgspec.json.encode(again))
+            self._expect_taken([], 0)
+        for number, sent in self._kept.items():
+            self._expect_taken([number], len(sent.line))
+        withdrawn = list[Numbered]()
+        for request_id in sorted(self._callbacks):
+            line = {"type": "control_cancel_request", "request_id": request_id}
+            withdrawn.append((None, msgspec.json.encode(line)))
+        self._stale |= self._callbacks
+        self._asked -= self._callbacks
+        self._callbacks.clear()
+        return messages, withdrawn
+
+
+def is_initialize(line: bytes) -> bool:
+    request = _decoder.decode(line).request
+    return isinstance(request, dict) and request.get("subtype") == "initialize"

@@ -1,0 +1,211 @@
+"""Which host serves each route of the gateway, and how the replies of all hosts become one.
+
+    OWNER       the owner of the session in the path
+    CREATE      the owner of the shard of a new session
+    LOCAL       the gateway itself
+    a Merge     all hosts; the function makes one reply of theirs
+
+`RULES` has one row per handler of `gateway/http/routes.py`. A test fails if one is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from starlette.datastructures import QueryParams
+
+from parley.cluster.bridge.host_routes import PATH
+from parley.cluster.session_summaries import ClusterSession
+from parley.gateway.http.console.overview import read_query
+from parley.gateway.http.query import LARGEST, read_number
+from parley.gateway.index.session_list import SessionInfo, SessionQuery
+from parley.protocol.base import Json, Struct
+
+FIGURES = ("input_tokens", "output_tokens", "cache_read_tokens", "turns")
+LARGEST_GAUGES = frozenset({"parley_loop_lag_p99_seconds"})
+"""Gauges of which the largest counts; the others are added."""
+
+OWNER, CREATE, FORK, LOCAL = "owner", "create", "fork", "local"
+
+
+class Merge(Struct, frozen=True):
+    """Asks all hosts."""
+
+    join: Callable[[Sequence[bytes], QueryParams, Sequence[ClusterSession]], bytes]
+    """One body of all bodies. The registry knows the sessions that no host has loaded."""
+    path: str = ""
+    """What hosts are asked for, if it is not the route itself."""
+    query: Callable[[QueryParams], dict[str, str]] = dict
+    """The query for the hosts."""
+    is_complete: Callable[[Sequence[bytes], Sequence[ClusterSession]], bool] = lambda bodies, known: True
+    """Whether the hosts have loaded all that the reply needs."""
+
+
+class MergedEvents(Struct, frozen=True):
+    """Joins the event streams of all hosts."""
+
+
+def ask_for_page(query: QueryParams) -> dict[str, str]:
+    """A page of a list needs all rows before its end, because each host has only some of them."""
+    end = min(LARGEST, read_number(query, "offset", 0) + read_number(query, "limit", LARGEST))
+    return {**query, "offset": "0", "limit": str(end)}
+
+
+def join_sessions(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
+    """The list of sessions, the last used first. In sessions that no host has loaded, only titles are searched."""
+    rows, total, loaded = list[Json](), 0, set[str]()
+    for body in bodies:
+        found = msgspec.json.decode(body)
+        rows += found["sessions"]
+        total += found["total"]
+        loaded.update(found["loaded"])
+    stored = [session.info for session in known if session.info is not None and session.info.id not in loaded]
+    more = [msgspec.to_builtins(at_rest(info)) for info in stored if is_listed(at_rest(info), read_query(query))]
+    rows, total = rows + more, total + len(more)
+    rows.sort(key=lambda row: -row["used_at"])
+    start = read_number(query, "offset", 0)
+    page = rows[start : start + read_number(query, "limit", LARGEST)]
+    return msgspec.json.encode({"sessions": page, "total": total})
+
+
+def at_rest(info: SessionInfo) -> SessionInfo:
+    """A session that no host has loaded."""
+    state = info.state
+    if state == "running" or (state == "requires_action" and not info.open_questions):
+        state = "idle"
+    return msgspec.structs.replace(info, state=state, is_loaded=False, clients=0, last_line=None)
+
+
+def is_listed(info: SessionInfo, query: SessionQuery) -> bool:
+    text = query.search.casefold()
+    is_found = not text or text in info.title.casefold() or text in info.cwd.casefold()
+    return is_found and (not query.states or info.state in query.states)
+
+
+def has_all_questions(bodies: Sequence[bytes], known: Sequence[ClusterSession]) -> bool:
+    """Whether the hosts have loaded all sessions that wait for an answer: a new owner does so one by one."""
+    loaded = {session for body in bodies for session in msgspec.json.decode(body)["loaded"]}
+    return all(
+        session.info.id in loaded for session in known if session.info is not None and session.info.open_questions
+    )
+
+
+def join_questions(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
+    """The open questions, oldest first."""
+    rows = [row for body in bodies for row in msgspec.json.decode(body)["questions"]]
+    rows.sort(key=lambda row: row["asked_at"])
+    return msgspec.json.encode({"questions": rows})
+
+
+def join_costs(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
+    """What all sessions cost. A model and a day are on several hosts, and so may a session be that has moved."""
+    replies = [msgspec.json.decode(body) for body in bodies]
+    by_day = add_rows((row for reply in replies for row in reply["by_day"]), "day")
+    budget = {
+        "usd": next((reply["budget"]["usd"] for reply in replies), None),
+        "used": max(reply["budget"]["used"] for reply in replies),  # each host knows that of all
+    }
+    return msgspec.json.encode(
+        {
+            "by_session": most_expensive(add_rows((row for reply in replies for row in reply["by_session"]), "id")),
+            "by_model": most_expensive(add_rows((row for reply in replies for row in reply["by_model"]), "model")),
+            "by_day": sorted(by_day, key=lambda row: row["day"]),
+            "budget": budget,
+        }
+    )
+
+
+def add_rows(rows: Iterable[Json], key: str) -> list[Json]:
+    """Rows with the same key become one, with the sums of their figures. A price that nobody knows stays unknown."""
+    found: dict[str, Json] = {}
+    for row in rows:
+        before = found.get(row[key])
+        if before is None:
+            found[row[key]] = dict(row)
+            continue
+        before.update({name: before[name] + row[name] for name in FIGURES})
+        known = [usd for usd in (before["usd"], row["usd"]) if usd is not None]
+        before["usd"] = sum(known) if known else None
+    return list(found.values())
+
+
+def most_expensive(rows: list[Json]) -> list[Json]:
+    return sorted(rows, key=lambda row: -(row["usd"] or 0))
+
+
+def join_metrics(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
+    """One page of Prometheus figures: counters and gauges are added."""
+    heads: dict[str, list[str]] = {}
+    values: dict[str, dict[str, float]] = {}
+    for body in bodies:
+        for line in body.decode().splitlines():
+            words = line.split(" ")
+            if line.startswith("#"):
+                head = heads.setdefault(words[2], [])
+                if line not in head:
+                    head.append(line)
+                continue
+            series, _, value = line.rpartition(" ")
+            add_series(values.setdefault(series.partition("{")[0], {}), series, float(value))
+    lines: list[str] = []
+    for name, head in heads.items():
+        lines += head
+        found = values.get(name, {})
+        if len(found) > 1:
+            found.pop(name, None)  # a host without any writes 0 without labels
+        lines += [f"{series} {value:g}" for series, value in found.items()]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def add_series(found: dict[str, float], series: str, value: float) -> None:
+    before = found.get(series, 0.0)
+    found[series] = max(before, value) if series in LARGEST_GAUGES else before + value
+
+
+LIST_SESSIONS = Merge(join_sessions, f"{PATH}sessions", ask_for_page)
+LIST_QUESTIONS = Merge(join_questions, f"{PATH}questions", is_complete=has_all_questions)
+RULES: Mapping[str, Any] = {
+    # The gateway itself.
+    "show_principal": LOCAL,
+    "show_schema": LOCAL,
+    "health": LOCAL,
+    "ready": LOCAL,
+    "show_openapi": LOCAL,
+    "show_asyncapi": LOCAL,
+    "list_tokens": LOCAL,
+    "create_token": LOCAL,
+    "revoke_token": LOCAL,
+    "socket": LOCAL,
+    "editor": LOCAL,
+    # All hosts.
+    "list_sessions": LIST_SESSIONS,
+    "list_questions": LIST_QUESTIONS,
+    "show_costs": Merge(join_costs),
+    "show_metrics": Merge(join_metrics),
+    "watch_sessions": MergedEvents(),
+    "watch_questions": MergedEvents(),
+    # The owner of a new session.
+    "create_session": CREATE,
+    "fork_session": FORK,
+    # The owner of a session.
+    "get_session": OWNER,
+    "delete_session": OWNER,
+    "send_prompt": OWNER,
+    "send_request": OWNER,
+    "stream_events": OWNER,
+    "stream_client_events": OWNER,
+    "post_client_events": OWNER,
+    "get_question": OWNER,
+    "answer_question": OWNER,
+    "delegate_question": OWNER,
+    "simulate_rule": OWNER,
+    "list_lines": OWNER,
+    "list_prompts": OWNER,
+    "list_turns": OWNER,
+    "list_files": OWNER,
+    "show_rewind": OWNER,
+    "list_wire": OWNER,
+    "download_recording": OWNER,
+}

@@ -1,0 +1,156 @@
+"""Find the owner of a session and pass requests on to it.
+
+There is no routing table: a request goes to the subject of the session, where only the owner of its shard listens. If
+nobody does, or the owner dies, the request is sent again with the same command id until another host has the shard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from uuid import uuid4
+
+from parley.cluster.base import Cluster, ClusterError, NoResponders, SessionKey
+from parley.cluster.bridge.gateway import Dialer, GatewayStream, NotServed, StreamLost
+from parley.cluster.bridge.messages import BodyPart, Headers, OpenStream, ReplyHead, WholeReply
+from parley.cluster.subjects import command_subject, encode_token, host_subject, parse_session_tokens
+from parley.gateway.refusal import Refusal
+from parley.gateway.security.access import Principal, Scope
+
+GRACE_SECONDS = 5.0
+"""How long after a lease has expired another host may take to acquire it and load the session."""
+FIRST_PAUSE_SECONDS = 0.02
+LONGEST_PAUSE_SECONDS = 0.5
+MOST_ATTEMPTS = 8
+"""How often a request is sent to an owner that dies."""
+MOST_TENANTS = 10_000
+FORWARDED = frozenset({b"host", b"last-event-id", b"content-type"})
+"""The headers that the routes of a host read."""
+
+
+class Router:
+    def __init__(self, cluster: Cluster, prefix: str, dialer: Dialer) -> None:
+        self.cluster = cluster
+        self.dialer = dialer
+        self._prefix = prefix
+        self._tenants: dict[str, str] = {}
+        """The tenants of sessions that administrators use."""
+
+    @property
+    def shards(self) -> int:
+        return self.cluster.ownership.shards
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long a session may be without an owner."""
+        return self.cluster.ownership.ttl_seconds + GRACE_SECONDS
+
+    def new_session(self, principal: Principal, beside: str = "") -> SessionKey:
+        """The key of a session that is to be created. `beside`: a session whose shard it gets."""
+        while True:
+            key = SessionKey(principal.tenant, str(uuid4()))
+            if not beside or key.shard(self.shards) == SessionKey("", beside).shard(self.shards):
+                return key
+
+    async def find_key(self, principal: Principal, session: str) -> SessionKey:
+        """The key of a session. An administrator may use those of other tenants. Raises Refusal."""
+        if Scope.ADMIN not in principal.scopes:
+            return SessionKey(principal.tenant, session)
+        tenant = self._tenants.get(session)
+        if tenant is None:
+            shard = SessionKey("", session).shard(self.shards)
+            try:
+                rows = await self.cluster.registry.rows(f"sessions.{shard}.*.{encode_token(session)}")
+            except ClusterError as exc:
+                raise unreachable(exc) from None
+            if not rows:
+                return SessionKey(principal.tenant, session)
+            tenant = parse_session_tokens(rows[0].key)[1].tenant
+            if len(self._tenants) >= MOST_TENANTS:
+                self._tenants.clear()
+            self._tenants[session] = tenant
+        return SessionKey(tenant, session)
+
+    async def dial_owner(self, opened: OpenStream) -> GatewayStream:
+        """Open a stream to the owner of a session. Raises Refusal if there is none for too long."""
+        assert opened.key is not None
+        shard = opened.key.shard(self.shards)
+        return await self._dial(
+            command_subject(self._prefix, opened.key, self.shards), opened, f"no host runs shard {shard} at the moment"
+        )
+
+    async def dial_host(self, host: str, opened: OpenStream) -> GatewayStream:
+        """Open a stream to a host. Raises ClusterError."""
+        return await self.dialer.dial(host_subject(self._prefix, host), opened)
+
+    async def _dial(self, subject: str, opened: OpenStream, missing: str) -> GatewayStream:
+        pauses, problem = Pauses(self.wait_seconds), Refusal("no_owner", missing)
+        while True:
+            try:
+                return await self.dialer.dial(subject, opened)
+            except (NoResponders, NotServed):
+                problem = Refusal("no_owner", f"{missing}; try again later")
+            except ClusterError as exc:
+                problem = unreachable(exc)
+            if not await pauses.wait():
+                raise problem
+
+    async def call(self, opened: OpenStream) -> WholeReply:
+        """The reply of the owner of a session to a request. Raises Refusal."""
+        lost = ""
+        for attempt in range(MOST_ATTEMPTS):
+            stream = await self.dial_owner(opened)
+            try:
+                reply = await collect_reply(self.dialer, stream)
+            except StreamLost as exc:
+                lost = str(exc)
+                continue
+            if attempt and opened.method == "DELETE" and reply.status == 404:
+                return WholeReply(204, [])  # the attempt whose reply was lost has deleted it
+            return reply
+        raise Refusal("no_owner", f"the session moved {MOST_ATTEMPTS} times while it was asked, the last time: {lost}")
+
+
+class Pauses:
+    """Waits between attempts, longer each time, until a deadline."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._seconds = FIRST_PAUSE_SECONDS
+
+    async def wait(self) -> bool:
+        """False if the deadline has come."""
+        if time.monotonic() + self._seconds > self._deadline:
+            return False
+        await asyncio.sleep(self._seconds)
+        self._seconds = min(2 * self._seconds, LONGEST_PAUSE_SECONDS)
+        return True
+
+
+async def collect_reply(dialer: Dialer, stream: GatewayStream) -> WholeReply:
+    """The whole reply on a stream, which is then closed. Raises StreamLost."""
+    head, parts = ReplyHead(500, []), list[bytes]()
+    try:
+        while True:
+            match content := await stream.receive():
+                case WholeReply():
+                    return content
+                case ReplyHead():
+                    head = content
+                case BodyPart():
+                    parts.append(content.data)
+                    if not content.has_more:
+                        return WholeReply(head.status, head.headers, b"".join(parts))
+                    await stream.credit(content)
+    finally:
+        await dialer.hang_up(stream)
+
+
+def select_headers(headers: Headers) -> Headers:
+    """Those that a host needs. Tokens stay in the gateway."""
+    return [(name, value) for name, value in headers if name in FORWARDED]
+
+
+def unreachable(exc: ClusterError) -> Refusal:
+    """What a client is told if a part of the cluster does not answer."""
+    return Refusal("cluster_unavailable", f"{exc}; try again later")

@@ -1,0 +1,518 @@
+"""The sessions that a host has loaded: those of the shards that it owns.
+
+    async with sessions.use(key) as session:      loads it if need be; it is not evicted meanwhile
+        ...                                       call the application of the host
+        await session.writer.wait_committed(session.writer.position)
+
+What a session says leaves the host only after `wait_committed` of the position at which it was said. To load a session:
+read its log, append an `owner` record, fill the files of the hub, continue what was interrupted. A session whose lease
+is lost or whose log has another owner is killed: its engine ends without a word, and its streams close as "moved".
+
+See also: `shards.py` for who owns what, `session_summaries.py` for what others see of a session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Protocol
+from uuid import uuid4
+
+from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, SessionKey, Snapshot
+from parley.cluster.changes import Changes
+from parley.cluster.cluster_hub import ClusterHub, read_lines, write_lines
+from parley.cluster.engine_store import EngineStore
+from parley.cluster.fold import SessionState, Transcript, read_state, remember_command, transcript_records
+from parley.cluster.records import (
+    AnyRecord,
+    Batch,
+    CommandRecord,
+    DeletedRecord,
+    NewerVersion,
+    OwnerRecord,
+    encode_batch,
+    encode_snapshot,
+)
+from parley.cluster.session_summaries import Summaries
+from parley.cluster.session_writer import SessionWriter, WriterSetup
+from parley.errors import SessionError, UsageError
+from parley.gateway.hub import SERVER, HubSettings
+from parley.gateway.line_log import remove_log
+from parley.gateway.live_session import LiveSession
+from parley.gateway.refusal import Refusal
+from parley.gateway.server_log import ServerLog
+
+MOVED = "moved"
+"""Another host runs the session, or will soon: gateways ask again."""
+DELETED = "deleted"
+SNAPSHOT_MESSAGES = 256
+"""A snapshot is written after this many messages, when the session is idle."""
+EVICTED_MESSAGES = 32
+"""The same when a session is unloaded."""
+TOMBSTONE_SECONDS = 120
+"""How long the log of a deleted session is kept for requests that are repeated."""
+TRIES = 5
+
+
+class NotOwner(ClusterError):
+    """The shard of a session is not this host's."""
+
+
+class Leases(Protocol):
+    """What the host owns: `ShardKeeper`."""
+
+    count: int
+
+    def epoch(self, shard: int) -> int | None:
+        """The epoch of a shard that this host has and keeps; None if it does not."""
+
+    def may_act(self, shard: int, epoch: int) -> bool:
+        """Whether the lease with an epoch holds now."""
+
+    def owned(self) -> list[int]: ...
+
+
+class ShardService(Protocol):
+    """Something that a host does for each shard that it owns: the bridge, which subscribes to its subjects."""
+
+    async def serve(self, shard: int) -> None:
+        """The host has acquired a shard and loads its sessions on demand."""
+
+    async def leave(self, shard: int) -> None:
+        """The host is about to give a shard up, or has lost it. Its sessions are closed after this."""
+
+    async def close(self) -> None:
+        """The host ends."""
+
+
+class HostedSession:
+    """A session that this host has loaded."""
+
+    def __init__(self, key: SessionKey, shard: int, hub: ClusterHub, state: SessionState) -> None:
+        self.key = key
+        self.shard = shard
+        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Gets the reason, MOVED or DELETED, when the session must not be used any more. Its streams end."""
+        self.users = 0
+        self.used_at = time.monotonic()
+        self.tail = state.tail
+        """How many messages the log had after its snapshot."""
+        self.exists = bool(state.rows["sessions"]) and not state.is_deleted
+        self.commands = state.commands
+        self._hub = hub
+        self.writer: SessionWriter
+        self.store: EngineStore
+
+    def start(self, writer: SessionWriter, store: EngineStore) -> None:
+        self.writer = writer
+        self.store = store
+
+    @property
+    def live(self) -> LiveSession | None:
+        """None if the session does not exist (yet): a request may create it, with the id of the key."""
+        return self._hub.get(SERVER, self.key.session) if self.exists else None
+
+    def add(self, record: AnyRecord) -> int:
+        return self.writer.add(record)
+
+    async def wait_committed(self) -> None:
+        """Wait until everything that has happened so far is in the log."""
+        await self.writer.wait_committed(self.writer.position)
+
+    def find_command(self, command_id: str) -> bytes | None:
+        """The reply to a command that was carried out before, also on another host."""
+        return self.commands.get(command_id)
+
+    def record_command(self, command_id: str, reply: bytes) -> None:
+        """Remember the reply. With `writer.hold()` around the command, both are committed together."""
+        record = CommandRecord(id=command_id, reply=reply)
+        self.writer.add(record)
+        remember_command(self.commands, record)
+
+
+class HostSessions:
+    def __init__(self, cluster: Cluster, host: str, leases: Leases, settings: HubSettings, log: ServerLog) -> None:
+        """Raises SessionError. The state folder of the settings must be empty."""
+        self._cluster = cluster
+        self._host = host
+        self._leases = leases
+        self._log = log
+        self._idle_seconds = settings.idle_seconds
+        self.hub = ClusterHub(settings, log, self)
+        self.changes = Changes(self.hub.database, self._on_change)
+        self.summaries = Summaries(cluster.registry, host, leases.count, self.hub)
+        self.on_unreadable: Callable[[SessionKey, ClusterError], None] = lambda key, error: None
+        """Called with a session whose log is damaged, or that only a newer host can run."""
+        self._hosted: dict[SessionKey, HostedSession] = {}
+        self._by_id: dict[str, HostedSession] = {}
+        self._by_shard: dict[int, set[HostedSession]] = {}
+        self._busy: dict[SessionKey, asyncio.Task[HostedSession | None]] = {}
+        """The sessions that are being loaded or unloaded."""
+        self._copies: dict[str, dict[str, Transcript]] = {}
+        """The transcripts of copies, until their sessions exist."""
+        self._touched: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._tombstones: list[tuple[float, SessionKey]] = []
+        self._loop = asyncio.get_running_loop()
+
+    def __iter__(self) -> Iterator[HostedSession]:
+        return iter(list(self._hosted.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def in_shard(self, shard: int) -> list[HostedSession]:
+        return list(self._by_shard.get(shard, ()))
+
+    def is_busy(self, shard: int) -> bool:
+        """Whether a turn of the shard runs that does not wait for an answer."""
+        for hosted in self.in_shard(shard):
+            live = self.hub.find_live(hosted.key.session)
+            if live is not None and live.is_busy and live.state != "requires_action":
+                return True
+        return False
+
+    # Use.
+
+    @asynccontextmanager
+    async def use(self, key: SessionKey) -> AsyncIterator[HostedSession]:
+        """Load a session. Raises NotOwner if its shard is not this host's, NewerVersion, LogDamaged, ClusterError."""
+        hosted = await self.open(key)
+        hosted.users += 1
+        try:
+            yield hosted
+        finally:
+            hosted.users -= 1
+            hosted.used_at = time.monotonic()
+            if not hosted.exists and not hosted.users and hosted.writer.position == 0:
+                self._forget(hosted)  # nobody has created it
+                hosted.writer.fail(NotOwner("the session does not exist"))
+
+    async def open(self, key: SessionKey) -> HostedSession:
+        """The same without the promise that it stays."""
+        while True:
+            task = self._busy.get(key)
+            if task is None:
+                hosted = self._hosted.get(key)
+                if hosted is not None:
+                    return hosted
+                task = self._begin(key, self._load(key))
+            found = await asyncio.shield(task)
+            if found is not None and not found.closed.done():
+                return found
+
+    def _begin(
+        self, key: SessionKey, work: Coroutine[None, None, HostedSession | None]
+    ) -> asyncio.Task[HostedSession | None]:
+        task = self._loop.create_task(work)
+        self._busy[key] = task
+
+        def done(task: asyncio.Task[HostedSession | None]) -> None:
+            del self._busy[key]
+            if not task.cancelled():
+                task.exception()  # those who wait for it have it
+
+        task.add_done_callback(done)
+        return task
+
+    # Load.
+
+    async def _load(self, key: SessionKey) -> HostedSession:
+        shard = key.shard(self._leases.count)
+        epoch = self._leases.epoch(shard)
+        if epoch is None or not self._leases.may_act(shard, epoch):
+            raise NotOwner(f"shard {shard} of session {key.session} is not run by host {self._host}")
+        owner = OwnerRecord(host=self._host, epoch=epoch)
+        try:
+            state, head = await self._take(key, owner)
+        except (NewerVersion, LogDamaged) as exc:
+            self.on_unreadable(key, exc)
+            raise
+        if not self._leases.may_act(shard, epoch):
+            raise NotOwner(f"shard {shard} of session {key.session} was lost by host {self._host}")
+        if state.is_deleted:
+            self._tombstones.append((time.monotonic() + TOMBSTONE_SECONDS, key))
+        hosted = HostedSession(key, shard, self.hub, state)
+        if hosted.exists:
+            self.changes.restore(state.rows)
+            write_lines(self.hub.line_path(key.session), state.lines)
+        self._start(hosted, head, epoch, state.transcripts, None if hosted.exists else owner)
+        if hosted.exists:
+            self.hub.indexer.mark(key.session)
+            self._continue(hosted)
+        return hosted
+
+    async def _take(self, key: SessionKey, owner: OwnerRecord) -> tuple[SessionState, int]:
+        """The state of a session, and the last message, which is ours. A session that does not exist stays so."""
+        log = self._cluster.log
+        for _ in range(TRIES):
+            state = await read_state(log, key)
+            if not state.rows["sessions"] or state.is_deleted:
+                return state, state.sequence
+            batch = Batch(epoch=owner.epoch, host=self._host, records=[owner])
+            (message,) = encode_batch(batch, log.max_message_bytes)
+            with suppress(Fenced):  # another host was faster, or a write of our own arrived late: read again
+                return state, await log.append(key, message, expected=state.sequence, message_id=uuid4().hex)
+        raise ClusterError(f"session {key.session} is written by another host all the time")
+
+    def _start(
+        self,
+        hosted: HostedSession,
+        head: int,
+        epoch: int,
+        transcripts: dict[str, Transcript],
+        first: OwnerRecord | None,
+    ) -> None:
+        key = hosted.key
+        setup = WriterSetup(
+            host=self._host,
+            epoch=epoch,
+            may_act=lambda: self._leases.may_act(hosted.shard, epoch),
+            take_changes=lambda: self._take_changes(hosted),
+            before_commit=lambda: self.summaries.mark_work(key),
+            on_failure=lambda error: self.kill(hosted),
+            first=first,
+        )
+        writer = SessionWriter(self._cluster.log, key, head, setup)
+        row = self.hub.database.row("SELECT cwd FROM sessions WHERE id=?", key.session)
+        hosted.start(writer, EngineStore(transcripts, writer, "" if row is None else str(row["cwd"])))
+        self._hosted[key] = hosted
+        self._by_shard.setdefault(hosted.shard, set()).add(hosted)
+        if hosted.exists:
+            self._by_id[key.session] = hosted
+
+    def _take_changes(self, hosted: HostedSession) -> Iterator[AnyRecord]:
+        if hosted.exists or self._by_id.get(hosted.key.session) is hosted:
+            return self.changes.take(hosted.key.session)
+        row = self.hub.database.row("SELECT tenant FROM sessions WHERE id=?", hosted.key.session)
+        if row is None or row["tenant"] != hosted.key.tenant:
+            return iter(())
+        hosted.exists, self._by_id[hosted.key.session] = True, hosted
+        return self.changes.take(hosted.key.session)
+
+    def _continue(self, hosted: HostedSession) -> None:
+        """Let a session run on that has unfinished prompts."""
+        if not self.hub.has_work(hosted.key.session):
+            return
+        try:
+            self.hub.get(SERVER, hosted.key.session).ensure_loaded()
+        except (Refusal, SessionError, UsageError) as exc:
+            self._log.warn(f"cannot continue the session {hosted.key.session}: {exc}")
+
+    async def load_interrupted(self, shard: int) -> None:
+        """Load the sessions of a shard that have something to do."""
+        for key in await self.summaries.find_work(shard):
+            try:
+                async with self.use(key):
+                    pass
+            except NotOwner:
+                return
+            except Exception as exc:  # one session must not keep the others from running
+                self._log.warn(f"cannot load the session {key.session}: {type(exc).__name__}: {exc}")
+
+    # What the hub asks.
+
+    def find(self, session_id: str) -> HostedSession:
+        """Raises SessionError."""
+        hosted = self._by_id.get(session_id)
+        if hosted is None:
+            hosted = self._adopt(session_id)
+        return hosted
+
+    def _adopt(self, session_id: str) -> HostedSession:
+        """A session that was created just now."""
+        row = self.hub.database.row("SELECT tenant FROM sessions WHERE id=?", session_id)
+        if row is None:
+            raise SessionError(f"host {self._host} does not have the session {session_id}")
+        key = SessionKey(str(row["tenant"]), session_id)
+        hosted = self._hosted.get(key)
+        if hosted is not None:
+            hosted.exists, self._by_id[session_id] = True, hosted
+            return hosted
+        shard = key.shard(self._leases.count)
+        epoch = self._leases.epoch(shard)
+        if epoch is None:
+            raise NotOwner(f"shard {shard} of the new session {session_id} is not run by host {self._host}")
+        hosted = HostedSession(key, shard, self.hub, SessionState())
+        hosted.exists = True
+        transcripts = self._copies.pop(session_id, {})
+        self._start(hosted, 0, epoch, transcripts, OwnerRecord(host=self._host, epoch=epoch))
+        for record in (*read_lines(self.hub.line_path(session_id)), *transcript_records(transcripts)):
+            hosted.add(record)
+        return hosted
+
+    def new_id(self, source: str | None) -> str:
+        """An id whose shard is that of another session, or one that this host owns."""
+        count = self._leases.count
+        allowed = set(self._leases.owned()) if source is None else {SessionKey("", source).shard(count)}
+        if not allowed:
+            raise NotOwner(f"host {self._host} owns no shard")
+        while True:
+            found = str(uuid4())
+            if SessionKey("", found).shard(count) in allowed:
+                return found
+
+    def begin_copy(self, session_id: str, new_id: str) -> EngineStore:
+        """A store with the transcripts of a session. What is written to it becomes the copy's."""
+        source = self.find(session_id).store.transcripts
+        copy = CopyTranscripts(source)
+        self._copies[new_id] = copy.new
+        return EngineStore(copy, None)
+
+    async def on_deleted(self, session_id: str) -> None:
+        hosted = self.find_hosted(session_id)
+        if hosted is None:
+            return
+        hosted.add(DeletedRecord())
+        hosted.exists = False
+        await hosted.wait_committed()
+        await self.summaries.remove(hosted.key)
+        self._tombstones.append((time.monotonic() + TOMBSTONE_SECONDS, hosted.key))
+        if not hosted.closed.done():
+            hosted.closed.set_result(DELETED)
+
+    def find_hosted(self, session_id: str) -> HostedSession | None:
+        return self._by_id.get(session_id)
+
+    def _on_change(self, session_id: str) -> None:
+        """A statement is changing rows of a session."""
+        if not self._touched:
+            self._loop.call_soon(self._wake_touched)
+        self._touched.add(session_id)
+
+    def _wake_touched(self) -> None:
+        touched, self._touched = self._touched, set()
+        for session_id in touched:
+            with suppress(SessionError):  # it is gone
+                self.find(session_id).writer.wake()
+
+    # Unload.
+
+    async def evict_idle(self) -> None:
+        """Unload the sessions that are not used, and write what others see of those that are."""
+        await self.hub.evict_idle()
+        now = time.monotonic()
+        for hosted in self:
+            is_idle = not hosted.users and now - hosted.used_at > self._idle_seconds
+            if is_idle and self.hub.find_live(hosted.key.session) is None and not self.hub.has_work(hosted.key.session):
+                await self._unload(hosted, EVICTED_MESSAGES)
+            elif hosted.tail + hosted.writer.messages >= SNAPSHOT_MESSAGES and hosted.writer.is_settled:
+                await self._save_snapshot(hosted)
+        await self._bury()
+
+    async def _bury(self) -> None:
+        """Delete the logs of sessions that were deleted a while ago."""
+        due = [key for at, key in self._tombstones if at <= time.monotonic()]
+        self._tombstones = [(at, key) for at, key in self._tombstones if at > time.monotonic()]
+        for key in due:
+            if self._leases.epoch(key.shard(self._leases.count)) is not None:
+                await self._cluster.log.delete(key)
+
+    async def release(self, shard: int) -> None:
+        """Unload all sessions of a shard, also in the middle of a turn, for another host to continue them.
+
+        The shard is leaving, so that no other session of it is loaded.
+        """
+        count = self._leases.count
+        loading = [task for key, task in self._busy.items() if key.shard(count) == shard]
+        await asyncio.gather(*loading, return_exceptions=True)
+        await asyncio.gather(*(self._unload(hosted, SNAPSHOT_MESSAGES) for hosted in self.in_shard(shard)))
+        self.kill(*self.in_shard(shard))
+
+    async def _unload(self, hosted: HostedSession, most: int) -> None:
+        """Bring everything into the log and forget a session. With more than `most` messages, write a snapshot."""
+        if hosted.key in self._busy or self._hosted.get(hosted.key) is not hosted:
+            return
+        with suppress(ClusterError):
+            await self._begin(hosted.key, self._checkpoint(hosted, most))
+
+    async def _checkpoint(self, hosted: HostedSession, most: int) -> None:
+        session_id = hosted.key.session
+        hosted.store.close()
+        if hosted.exists and not self.hub.has_work(session_id):
+            self.hub.database.change("UPDATE sessions SET is_loaded=0 WHERE id=?", session_id)
+        self._close(hosted, MOVED)
+        live = self.hub.drop(session_id)
+        try:
+            await hosted.wait_committed()
+            if hosted.tail + hosted.writer.messages >= most and hosted.exists and hosted.writer.is_settled:
+                await self._save_snapshot(hosted)
+            if hosted.exists:
+                await self.summaries.write(hosted.key)
+            await hosted.writer.close()
+        finally:
+            self._forget(hosted)
+            hosted.writer.fail(NotOwner(f"session {session_id} was unloaded"))
+        if live is not None and live.engine is not None:
+            await live.engine.kill()
+
+    def kill(self, *sessions: HostedSession) -> None:
+        """Forget sessions at once: they have another owner, or soon will have."""
+        current = [hosted for hosted in sessions if self._hosted.get(hosted.key) is hosted]
+        for hosted in current:  # first stop all of them, then clean up
+            hosted.store.close()
+            self._close(hosted, MOVED)
+            live = self.hub.drop(hosted.key.session)
+            if live is not None and live.engine is not None:
+                task = self._loop.create_task(live.engine.kill())
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        for hosted in current:
+            self._forget(hosted)
+            hosted.writer.fail(LeaseLost(f"session {hosted.key.session} is not run by host {self._host} any more"))
+
+    def _close(self, hosted: HostedSession, reason: str) -> None:
+        if not hosted.closed.done():
+            hosted.closed.set_result(reason)
+
+    def _forget(self, hosted: HostedSession) -> None:
+        """Remove a session from memory and from the files of the hub."""
+        key = hosted.key
+        if self._hosted.get(key) is hosted:
+            del self._hosted[key]
+            self._by_shard[hosted.shard].discard(hosted)
+        if self._by_id.get(key.session) is hosted:
+            del self._by_id[key.session]
+            self.changes.remove(key.session)
+            remove_log(self.hub.line_path(key.session))
+        self.summaries.forget(key)
+
+    async def _save_snapshot(self, hosted: HostedSession) -> None:
+        """Nothing may be under way: the files of the hub are the state at the last message."""
+        session_id = hosted.key.session
+        records = [
+            *self.changes.read_all(session_id),
+            *read_lines(self.hub.line_path(session_id)),
+            *transcript_records(hosted.store.transcripts),
+            *(CommandRecord(id=id, reply=reply) for id, reply in hosted.commands.items()),
+        ]
+        head = hosted.writer.head
+        hosted.tail = -hosted.writer.messages
+        data = await asyncio.to_thread(encode_snapshot, records)
+        try:
+            await self._cluster.log.save_snapshot(hosted.key, Snapshot(head, data))
+        except ClusterError as exc:
+            self._log.warn(f"cannot save a snapshot of the session {session_id}: {exc}")
+
+    async def close(self) -> None:
+        """End without a word: what is in the log is what counts."""
+        self.kill(*self)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self.hub.close()
+
+
+class CopyTranscripts(dict[str, Transcript]):
+    """The transcripts of a session, and separately those that are added."""
+
+    def __init__(self, source: dict[str, Transcript]) -> None:
+        super().__init__(source)
+        self.new: dict[str, Transcript] = {}
+
+    def setdefault(self, session: str, default: Transcript) -> Transcript:
+        found = super().setdefault(session, default)
+        if found is default:
+            self.new[session] = found
+        return found

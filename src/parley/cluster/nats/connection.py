@@ -1,0 +1,286 @@
+"""One connection to NATS, which all four interfaces use.
+
+It reconnects for ever. While there is no connection, calls wait for one, up to their timeout: nothing is buffered that
+could be sent after its caller has given up. Errors name the server, without its password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from parley.cluster.base import ClusterError, NoResponders
+from parley.cluster.log_checks import make_too_long
+from parley.protocol.base import Struct
+from parley.version import how_to_install
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription as NatsSubscription
+
+    from parley.cluster.nats.client import AbortingClient
+
+OLDEST_SERVER = (2, 11)
+"""The first one with batch reads and with rows that expire."""
+RECONNECT_SECONDS = 0.25
+PENDING_MESSAGES = 65_536
+PENDING_BYTES = 64 << 20
+"""What a subscription holds for a slow handler. Further messages are dropped, and the drop is logged."""
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class NatsAddress(Struct, frozen=True, kw_only=True):
+    """Where NATS is, and how to log in."""
+
+    url: str
+    """`nats://HOST:PORT` or `tls://HOST:PORT`; several are separated by commas. May contain `USER:PASSWORD@`."""
+    credentials_file: Path | None = None
+    ca_file: Path | None = None
+    connect_seconds: float = 10
+    """How long to try at the start. Later connections are tried for ever."""
+
+    @property
+    def servers(self) -> list[str]:
+        return [part.strip() for part in self.url.split(",") if part.strip()]
+
+    def describe(self) -> str:
+        """The hosts and ports, without passwords."""
+        return ", ".join(
+            urlsplit(server if "//" in server else f"//{server}").netloc.rpartition("@")[2] for server in self.servers
+        )
+
+
+def find_version_problem(version: str) -> str | None:
+    """Why a server cannot be used."""
+    found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if found < OLDEST_SERVER:
+        return f"has version {version}; Parley needs {'.'.join(map(str, OLDEST_SERVER))} or newer"
+    return None
+
+
+def count_cancellations() -> int:
+    """How often the current task was cancelled. One that was may still have to tidy up."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+class Inbox(Struct, frozen=True):
+    """Where replies arrive."""
+
+    subject: str
+    subscription: NatsSubscription
+
+    async def receive(self, timeout_seconds: float) -> Msg | None:
+        """The next reply; None if there is none in time."""
+        from nats import errors
+
+        cancellations = count_cancellations()
+        try:
+            return await self.subscription.next_msg(timeout_seconds)
+        except errors.Error:
+            return None
+        finally:
+            if count_cancellations() > cancellations:
+                raise asyncio.CancelledError
+
+
+class NatsConnection:
+    def __init__(self, address: NatsAddress, timeout_seconds: float) -> None:
+        self.timeout_seconds = timeout_seconds
+        """How long a request may take."""
+        self.where = f"NATS at {address.describe()}"
+        self.generation = 0
+        """Rises with every connection: what was seen on an older one may be from another server."""
+        self._address = address
+        self._client: AbortingClient
+        self._connected = asyncio.Event()
+        self._limits: set[asyncio.Timeout] = set()
+        """Of requests that are not answered on another connection."""
+        self._last_error = ""
+
+    async def open(self) -> None:
+        """Raises ClusterError."""
+        try:
+            from parley.cluster.nats.client import AbortingClient
+        except ModuleNotFoundError:
+            raise ClusterError(f"NATS needs the package nats-py: {how_to_install('scale')}") from None
+
+        self._client = AbortingClient()
+        ping_seconds = min(2.0, self.timeout_seconds / 2)
+        options = {"user_credentials": str(self._address.credentials_file)} if self._address.credentials_file else {}
+        connecting = self._client.connect(
+            self._address.servers,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_connected,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=RECONNECT_SECONDS,  # type: ignore[arg-type]  # a float will do
+            connect_timeout=ping_seconds,  # type: ignore[arg-type]  # a float will do
+            ping_interval=ping_seconds,  # type: ignore[arg-type]  # a float will do
+            max_outstanding_pings=2,
+            tls=self._make_tls(),
+            **options,  # type: ignore[arg-type]  # only strings
+        )
+        try:
+            await asyncio.wait_for(connecting, self._address.connect_seconds)
+        except TimeoutError:
+            raise self._make_silent_error() from None
+        except Exception as exc:
+            raise ClusterError(f"{self.where} refuses the connection: {exc or type(exc).__name__}") from None
+        version = self._client.connected_server_version
+        if problem := find_version_problem(f"{version.major}.{version.minor}.{version.patch}"):
+            await self.close()
+            raise ClusterError(f"{self.where} {problem}")
+        await self._on_connected()
+
+    def _make_tls(self) -> ssl.SSLContext | None:
+        if self._address.ca_file is None:
+            return None
+        return ssl.create_default_context(cafile=self._address.ca_file)
+
+    async def close(self) -> None:
+        if not self._client.is_connected:
+            self._client.abort()
+        with suppress(Exception):
+            await asyncio.wait_for(self._client.close(), self.timeout_seconds)
+        self._client.abort()
+
+    @property
+    def max_payload_bytes(self) -> int:
+        return self._client.max_payload
+
+    def new_inbox(self) -> str:
+        return self._client.new_inbox()
+
+    async def request(
+        self,
+        subject: str,
+        data: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+        *,
+        is_quick: bool = False,
+    ) -> Msg:
+        """The first reply. Raises NoResponders, ClusterError.
+
+        `is_quick`: the reply comes at once or never, so that the end of the connection ends the request.
+        """
+        self._check_length(data)
+        limit_seconds = self.timeout_seconds if timeout_seconds is None else timeout_seconds
+        given = dict(headers) if headers else None
+
+        async def send() -> Msg:
+            return await self._client.request(subject, data, timeout=limit_seconds, headers=given)
+
+        return await self._run(send, subject, limit_seconds, is_quick=is_quick)
+
+    async def publish(self, subject: str, data: bytes, reply: str = "") -> None:
+        """Raises ClusterError."""
+        self._check_length(data)
+        await self._run(lambda: self._client.publish(subject, data, reply), subject)
+
+    async def subscribe(self, subject: str, handle: Callable[[Msg], Awaitable[None]]) -> NatsSubscription:
+        """Returns when the server knows of it. Raises ClusterError."""
+        subscription = await self._subscribe(subject, handle)
+        await self._run(self._client.flush, subject)
+        return subscription
+
+    async def unsubscribe(self, subscription: NatsSubscription) -> None:
+        """Handle what has arrived, unless it takes too long or there is no connection; then end."""
+        try:
+            if self._client.is_connected:
+                await self._run(subscription.drain, subscription.subject)
+        except ClusterError as exc:
+            logger.warning("messages on %s may be lost: %s", subscription.subject, exc)
+        finally:
+            self._client.forget(subscription)
+
+    @asynccontextmanager
+    async def open_inbox(self) -> AsyncIterator[Inbox]:
+        """A subject of our own for as long as the block runs. Raises ClusterError."""
+        subject = self._client.new_inbox()
+        subscription = await self._subscribe(subject, None)
+        try:
+            yield Inbox(subject, subscription)
+        finally:
+            with suppress(Exception):  # the connection may be gone, and the subscription with it
+                await subscription.unsubscribe()
+
+    async def _subscribe(self, subject: str, handle: Callable[[Msg], Awaitable[None]] | None) -> NatsSubscription:
+        return await self._run(
+            lambda: self._client.subscribe(
+                subject, cb=handle, pending_msgs_limit=PENDING_MESSAGES, pending_bytes_limit=PENDING_BYTES
+            ),
+            subject,
+        )
+
+    async def _run(
+        self,
+        work: Callable[[], Awaitable[T]],
+        subject: str,
+        timeout_seconds: float | None = None,
+        *,
+        is_quick: bool = False,
+    ) -> T:
+        """Wait for a connection, then for `work`. Raises NoResponders, ClusterError."""
+        from nats import errors
+
+        limit_seconds = self.timeout_seconds if timeout_seconds is None else timeout_seconds
+        cancellations = count_cancellations()
+        try:
+            async with asyncio.timeout(limit_seconds) as limit:
+                if not self._client.is_connected:
+                    self._connected.clear()
+                await self._connected.wait()
+                if is_quick:
+                    self._limits.add(limit)
+                result = await work()
+            # The client swallows the cancellation while it waits for a server that reads nothing.
+            if limit.expired():
+                raise TimeoutError
+            # And that of its caller, if the reply comes at the same moment: the caller would never end.
+            if count_cancellations() > cancellations:
+                raise asyncio.CancelledError
+            return result
+        except errors.NoRespondersError:
+            raise NoResponders(f"{self.where}: nobody listens to {subject}") from None
+        except (TimeoutError, errors.TimeoutError):
+            raise self._make_silent_error(f" on {subject} within {limit_seconds:g} s") from None
+        except errors.Error as exc:
+            raise ClusterError(f"{self.where} failed: {exc or type(exc).__name__}") from None
+        finally:
+            self._limits.discard(limit)
+
+    def _check_length(self, data: bytes) -> None:
+        if len(data) > self.max_payload_bytes:
+            raise make_too_long(self.where, len(data), self.max_payload_bytes)
+
+    def _make_silent_error(self, details: str = "") -> ClusterError:
+        if not self._connected.is_set():
+            details = f": {self._last_error}" if self._last_error else ""
+        return ClusterError(f"{self.where} does not answer{details}")
+
+    async def _on_connected(self) -> None:
+        self.generation += 1
+        self._connected.set()
+
+    async def _on_disconnected(self) -> None:
+        self._connected.clear()
+        limits, self._limits = self._limits, set()
+        for limit in limits:
+            limit.reschedule(asyncio.get_running_loop().time())
+
+    async def _on_error(self, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        # Every attempt to connect fails in the same way.
+        if text != self._last_error or self._connected.is_set():
+            logger.warning("%s: %s", self.where, text)
+        self._last_error = text

@@ -1,0 +1,188 @@
+"""Streams: store a message, read stored ones, create a stream.
+
+Reads of one message are answered by the leader of the stream. Batches may be answered by any replica, so they may be
+older than what the leader has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from parley.cluster.base import ClusterError, NoResponders
+from parley.cluster.nats.connection import NatsConnection
+from parley.protocol.base import Struct
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+
+BATCH_MESSAGES = 1000
+"""The most that a server sends for one request."""
+BATCH_BYTES = 8 << 20
+ELECTION_POLL_SECONDS = 0.05
+NOT_FOUND = 404
+STREAM_NOT_FOUND = 10059
+WRONG_LAST_SEQUENCE = (10071, 10164)
+FULL = (10023, 10047, 10077)
+MESSAGE_ID = "Nats-Msg-Id"
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+
+
+class JetStreamError(ClusterError):
+    """The server refused a request."""
+
+    def __init__(self, where: str, error: Mapping[str, Any]) -> None:
+        super().__init__(f"{where} refuses: {error.get('description', error)}")
+        self.status = error.get("code", 0)
+        self.number = error.get("err_code", 0)
+        if self.number in FULL:
+            self.error_code = "ENOSPC"
+
+
+class Stored(Struct, frozen=True):
+    """A message in a stream."""
+
+    subject: str
+    sequence: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
+class Ack(Struct, frozen=True):
+    """A message is stored."""
+
+    seq: int
+    duplicate: bool = False
+    """It was before."""
+
+
+class JetStream:
+    def __init__(self, connection: NatsConnection) -> None:
+        self.connection = connection
+        self.where = connection.where
+
+    async def call(self, name: str, body: Any = None) -> dict[str, Any]:
+        """A request to the API of JetStream. Raises JetStreamError, ClusterError."""
+        data = b"" if body is None else msgspec.json.encode(body)
+        reply = await self._request(f"$JS.API.{name}", data, {})
+        return self._parse(reply)
+
+    async def store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Ack:
+        """Raises JetStreamError if the message was refused, ClusterError if it is not known whether it was stored."""
+        return msgspec.convert(self._parse(await self._request(subject, data, headers)), Ack)
+
+    async def _request(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Msg:
+        clock = asyncio.get_running_loop().time
+        end = clock() + self.connection.timeout_seconds
+        while True:
+            try:
+                return await self.connection.request(subject, data, headers, max(0.0, end - clock()), is_quick=True)
+            except NoResponders:
+                # The servers elect a leader of the stream, or have not heard of it yet. Nothing was delivered.
+                if clock() >= end - ELECTION_POLL_SECONDS:
+                    raise ClusterError(f"{self.where}: JetStream does not answer on {subject}") from None
+            await asyncio.sleep(ELECTION_POLL_SECONDS)
+
+    def _parse(self, reply: Msg) -> dict[str, Any]:
+        try:
+            answer = msgspec.json.decode(reply.data, type=dict[str, Any])
+        except msgspec.DecodeError as exc:
+            raise ClusterError(f"{self.where} sent an answer that is not JSON: {exc}") from None
+        if "error" in answer:
+            raise JetStreamError(self.where, answer["error"])
+        return answer
+
+    async def create_stream(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Create a stream unless there is one with its name; returns the configuration that it has."""
+        try:
+            return dict((await self.info(config["name"]))["config"])
+        except JetStreamError as exc:
+            if exc.number != STREAM_NOT_FOUND:
+                raise
+        return dict((await self.call(f"STREAM.CREATE.{config['name']}", config))["config"])
+
+    async def info(self, stream: str) -> dict[str, Any]:
+        return await self.call(f"STREAM.INFO.{stream}")
+
+    async def get_last(self, stream: str, subject: str) -> Stored | None:
+        """The last message of a subject, from the leader."""
+        return await self._get(stream, {"last_by_subj": subject})
+
+    async def get_next(self, stream: str, subject: str, after: int) -> Stored | None:
+        """The first message of a subject after a sequence, from the leader."""
+        return await self._get(stream, {"seq": after + 1, "next_by_subj": subject})
+
+    async def get(self, stream: str, sequence: int) -> Stored | None:
+        """A message, from the leader."""
+        return await self._get(stream, {"seq": sequence})
+
+    async def _get(self, stream: str, query: dict[str, Any]) -> Stored | None:
+        try:
+            found = (await self.call(f"STREAM.MSG.GET.{stream}", query))["message"]
+        except JetStreamError as exc:
+            if exc.status == NOT_FOUND and exc.number != STREAM_NOT_FOUND:
+                return None
+            raise
+        return Stored(
+            subject=found["subject"],
+            sequence=found["seq"],
+            headers=parse_headers(base64.b64decode(found.get("hdrs", ""))),
+            data=base64.b64decode(found.get("data", "")),
+        )
+
+    async def read_all(self, stream: str, subject: str) -> list[Stored]:
+        """The messages of a subject, which may have wildcards: all that the leader has at the time of the call."""
+        last = await self.get_last(stream, subject)
+        if last is None:
+            return []
+        found = [message async for message in self.scan(stream, subject)]
+        while not found or found[-1].sequence < last.sequence:
+            # The replica that answered is behind.
+            following = await self.get_next(stream, subject, found[-1].sequence if found else 0)
+            if following is None:  # deleted in the meantime
+                break
+            found.append(following)
+        return found
+
+    async def scan(self, stream: str, subject: str, after: int = 0) -> AsyncIterator[Stored]:
+        """Messages of a subject, which may have wildcards, in order, until a replica has no more of them."""
+        has_more = True
+        while has_more:
+            batch, has_more = await self.get_batch(stream, subject, after)
+            for message in batch:
+                yield message
+                after = message.sequence
+
+    async def get_batch(self, stream: str, subject: str, after: int) -> tuple[list[Stored], bool]:
+        """Some messages after a sequence, and whether the replica has more."""
+        query = {"seq": after + 1, "next_by_subj": subject, "batch": BATCH_MESSAGES, "max_bytes": BATCH_BYTES}
+        found: list[Stored] = []
+        async with self.connection.open_inbox() as inbox:
+            await self.connection.publish(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query), inbox.subject)
+            while reply := await inbox.receive(self.connection.timeout_seconds):
+                headers = reply.headers or {}
+                if "Nats-Sequence" not in headers:
+                    return found, self._read_end(headers)
+                found.append(Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), headers, reply.data))
+        raise ClusterError(f"{self.where} does not answer: it stopped while the stream {stream} was read")
+
+    def _read_end(self, headers: Mapping[str, str]) -> bool:
+        """Whether there are more messages after the end of a batch."""
+        status = headers.get("Status", "")
+        if status == "204":
+            return int(headers.get("Nats-Num-Pending", "0")) > 0
+        if status == "404":
+            return False
+        if status == "503":
+            raise ClusterError(f"{self.where}: JetStream does not answer")
+        raise ClusterError(f"{self.where} refuses: {status} {headers.get('Description', '')}")
+
+
+def parse_headers(data: bytes) -> dict[str, str]:
+    """The headers of a stored message."""
+    lines = data.decode(errors="replace").split("\r\n")[1:]
+    return {name: value.strip() for line in lines if line for name, _, value in [line.partition(":")]}

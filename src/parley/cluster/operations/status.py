@@ -1,0 +1,151 @@
+"""The state of a cluster at a glance, from its registry and its leases.
+
+    status = await read_status(cluster)
+
+Nothing here asks a host: one that hangs is shown as missing, not waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from parley.cluster.base import Cluster, Lease
+from parley.cluster.host_info import HostInfo, list_drained, list_hosts, list_moves
+from parley.cluster.session_summaries import ClusterSession, list_summaries
+from parley.protocol.base import Struct
+
+LIVE, DRAINING, MISSING = "live", "draining", "missing"
+
+
+class HostStatus(Struct, frozen=True, kw_only=True):
+    name: str
+    state: str
+    """`live`, `draining`, or `missing`: it holds leases that have not ended, but does not renew its row."""
+    version: str = ""
+    records: int = 0
+    """The newest version of records that it can read."""
+    shards: int
+    sessions: int = 0
+    """How many it has loaded."""
+    turns: int = 0
+    lag_seconds: float = 0.0
+    waiting_writes: int = 0
+    workspace: str = ""
+
+
+class LeaseStatus(Struct, frozen=True, kw_only=True):
+    shard: int
+    host: str
+    epoch: int
+    moves_to: str = ""
+    """The host that an operator wants it on."""
+
+
+class ClusterStatus(Struct, frozen=True, kw_only=True):
+    shards: int
+    lease_seconds: float
+    hosts: list[HostStatus]
+    leases: list[LeaseStatus]
+    unowned_shards: list[int]
+    sessions: int
+    sessions_with_work: int
+    """Those that have unfinished prompts or open questions."""
+    open_questions: int
+    newer_sessions: dict[str, str]
+    """Sessions that only a newer host can run, and why."""
+    problems: list[str]
+    """What an operator should look at."""
+
+
+async def read_status(cluster: Cluster) -> ClusterStatus:
+    """Raises ClusterError."""
+    ownership, registry = cluster.ownership, cluster.registry
+    return summarize(
+        await list_hosts(registry),
+        await ownership.leases(),
+        await list_summaries(registry),
+        Settings(
+            shards=ownership.shards,
+            lease_seconds=ownership.ttl_seconds,
+            moves=await list_moves(registry),
+            drained=await list_drained(registry),
+        ),
+    )
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What was set for the cluster, once or by an operator."""
+
+    shards: int
+    lease_seconds: float
+    moves: Mapping[int, str] = {}
+    drained: frozenset[str] = frozenset()
+
+
+def summarize(
+    hosts: Mapping[str, HostInfo],
+    leases: Mapping[int, Lease],
+    sessions: Iterable[ClusterSession],
+    settings: Settings,
+) -> ClusterStatus:
+    """Combine what the registry and the leases say."""
+    owners = [lease.host for lease in leases.values()]
+    found = [
+        describe_host(name, hosts.get(name), owners.count(name), name in settings.drained)
+        for name in sorted({*hosts, *owners})
+    ]
+    unowned = [shard for shard in range(settings.shards) if shard not in leases]
+    newer = {session: why for info in hosts.values() for session, why in info.unreadable.items()}
+    listed = list(sessions)
+    return ClusterStatus(
+        shards=settings.shards,
+        lease_seconds=settings.lease_seconds,
+        hosts=found,
+        leases=[
+            LeaseStatus(shard=shard, host=lease.host, epoch=lease.epoch, moves_to=settings.moves.get(shard, ""))
+            for shard, lease in sorted(leases.items())
+        ],
+        unowned_shards=unowned,
+        sessions=len(listed),
+        sessions_with_work=sum(one.has_work for one in listed),
+        open_questions=sum(one.info.open_questions for one in listed if one.info is not None),
+        newer_sessions=newer,
+        problems=find_problems(found, unowned, newer, settings),
+    )
+
+
+def describe_host(name: str, info: HostInfo | None, shards: int, is_drained: bool) -> HostStatus:
+    if info is None:
+        return HostStatus(name=name, state=MISSING, shards=shards)
+    return HostStatus(
+        name=name,
+        state=DRAINING if info.is_draining or is_drained else LIVE,
+        version=info.version,
+        records=info.records,
+        shards=shards,
+        sessions=info.sessions,
+        turns=info.turns,
+        lag_seconds=info.lag_seconds,
+        waiting_writes=info.waiting_writes,
+        workspace=info.workspace,
+    )
+
+
+def find_problems(
+    hosts: list[HostStatus], unowned: list[int], newer: Mapping[str, str], settings: Settings
+) -> list[str]:
+    found = [
+        f"host {host.name} is missing: it does not renew {host.shards} leases, which end soon"
+        for host in hosts
+        if host.state == MISSING
+    ]
+    found += [
+        f"{host.waiting_writes} sessions of host {host.name} wait for the log" for host in hosts if host.waiting_writes
+    ]
+    if not any(host.state == LIVE for host in hosts):
+        found.append("no host is live; start one with `parley host`")
+    if unowned:
+        found.append(f"{len(unowned)} of {settings.shards} shards have no owner; hosts claim them within seconds")
+    if newer:
+        found.append(f"{len(newer)} sessions wait for a host of a newer version")
+    return found

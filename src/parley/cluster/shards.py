@@ -1,0 +1,313 @@
+"""Which shards a host owns: claim, renew, give up before a lease can have expired, balance.
+
+A lease counts from before its renewal was sent, and ends a margin before its time: then the sessions of the shard are
+stopped at once, whatever the network does. Each host claims its share, ceil(shards / hosts), and gives up what it has
+above that, shards without a running turn first. Nobody coordinates: all read the same rows.
+
+See also: `host.py` says what happens to the sessions of a shard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
+from zlib import crc32
+
+from parley.cluster.base import ClusterError, Lease, LeaseLost, Ownership, Registry
+from parley.cluster.host_info import HostInfo, list_drained, list_hosts, list_moves
+from parley.protocol.base import Struct
+
+MARGIN_SHARE = 0.2
+"""The part of the TTL that is kept for stopping."""
+CYCLES = 3
+"""How often in a TTL leases are renewed."""
+LOOKS = 10
+"""How often in a TTL a host looks for shards that nobody has."""
+OVERDUE = 4
+"""After which part of the TTL a shard that nobody has is anybody's."""
+MOST_AT_ONCE = 8
+"""How many shards are given up at the same time."""
+
+
+def now() -> float:
+    """A clock that also counts while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class ShardEvents(Struct, frozen=True, kw_only=True):
+    """What the host does when it gets or loses a shard."""
+
+    acquired: Callable[[int], Awaitable[None]]
+    lost: Callable[[int], None]
+    """Stop its sessions at once: another host may have it any moment."""
+    release: Callable[[int], Awaitable[None]]
+    """Bring its sessions into the log and forget them; the lease is given back afterwards."""
+    is_busy: Callable[[int], bool]
+    """Whether a turn runs in the shard."""
+    announce: Callable[[], Awaitable[None]]
+    """Write the row of the host. Raises ClusterError."""
+    warn: Callable[[str], None]
+
+
+class Held(Struct):
+    """A shard that this host has."""
+
+    lease: Lease
+    ends_at: float
+    """When this host stops acting on it, unless it is renewed."""
+    is_leaving: bool = False
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """What the registry says, as one host sees it."""
+
+    host: str
+    hosts: Mapping[str, HostInfo]
+    taken: Collection[int]
+    """The shards that somebody has."""
+    moves: Mapping[int, str] = {}
+    drained: Collection[str] = ()
+    shards: int
+    unreadable: Collection[int] = ()
+    """The shards with sessions that only a newer host can run."""
+    overdue: Collection[int] = ()
+    """The shards that nobody has taken for a while: a host that counts does not claim its share."""
+
+
+class Plan(Struct, frozen=True):
+    """What a host does next."""
+
+    claims: list[int]
+    gives: list[int]
+    """The shards that it must give up."""
+    surplus: int
+    """How many more it should give up."""
+
+
+def make_plan(seen: Situation, mine: Collection[int]) -> Plan:
+    """The shards to claim and to give up."""
+    active = {name for name, info in seen.hosts.items() if not info.is_draining} - set(seen.drained)
+    if seen.host not in active:
+        return Plan([], sorted(mine), 0)
+    share = -(-seen.shards // len(active))
+    newest = max(info.records for name, info in seen.hosts.items() if name in active)
+    shunned = set(seen.unreadable) if newest > seen.hosts[seen.host].records else set()
+    moves = {shard: host for shard, host in seen.moves.items() if host in active}
+    away = {shard for shard, host in moves.items() if host != seen.host}
+    free = [shard for shard in range(seen.shards) if shard not in seen.taken and shard not in away | shunned]
+    # Each host prefers others, so that two of them rarely want the same one.
+    free.sort(key=lambda shard: (moves.get(shard) != seen.host, crc32(f"{seen.host}/{shard}".encode())))
+    gives = sorted(shard for shard in mine if shard in away | shunned)
+    wanted = sum(moves.get(shard) == seen.host for shard in free)
+    room = max(share - (len(mine) - len(gives)), wanted)
+    pinned = sum(moves.get(shard) == seen.host for shard in mine)
+    surplus = max(0, len(mine) - len(gives) - max(share, pinned))
+    return Plan([*free[:room], *(shard for shard in free[room:] if shard in seen.overdue)], gives, surplus)
+
+
+class ShardKeeper:
+    def __init__(self, ownership: Ownership, registry: Registry, host: str, clock: Callable[[], float] = now) -> None:
+        self.count = ownership.shards
+        self.is_draining = False
+        self.unreadable: set[int] = set()
+        """The shards with sessions that only a newer host can run."""
+        self._ownership = ownership
+        self._registry = registry
+        self._host = host
+        self._now = clock
+        self._ttl = ownership.ttl_seconds
+        self._held: dict[int, Held] = {}
+        self._claimed: set[int] = set()
+        """The shards that are being claimed."""
+        self._free_since: dict[int, float] = {}
+        """When this host first saw that nobody has a shard."""
+        self._events: ShardEvents
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # What the sessions ask.
+
+    def epoch(self, shard: int) -> int | None:
+        """The epoch of a shard that this host has and keeps; None if it does not."""
+        held = self._held.get(shard)
+        return None if held is None or held.is_leaving else held.lease.epoch
+
+    def may_act(self, shard: int, epoch: int) -> bool:
+        """Whether the lease with an epoch holds now."""
+        held = self._held.get(shard)
+        return held is not None and held.lease.epoch == epoch and self._now() < held.ends_at
+
+    def owned(self) -> list[int]:
+        return sorted(shard for shard, held in self._held.items() if not held.is_leaving)
+
+    # Run.
+
+    async def run(self, events: ShardEvents) -> None:
+        """Until it is cancelled."""
+        self._events = events
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._repeat(self._renew_all, self._ttl / CYCLES))
+            group.create_task(self._repeat(self._balance, self._ttl / CYCLES))
+            group.create_task(self._repeat(self._claim_free, self._ttl / LOOKS))
+
+    async def _repeat(self, act: Callable[[], Awaitable[None]], interval: float) -> None:
+        while True:
+            started = self._now()
+            try:
+                await act()
+            except ClusterError as exc:
+                self._events.warn(f"the cluster does not answer: {exc}")
+            await asyncio.sleep(max(interval - (self._now() - started), interval / 10))
+
+    async def _renew_all(self) -> None:
+        await asyncio.gather(*(self._renew(shard) for shard in list(self._held)))
+
+    async def _renew(self, shard: int) -> None:
+        held = self._held[shard]
+        started = self._now()
+        try:
+            async with asyncio.timeout(self._ttl / CYCLES):
+                lease = await self._ownership.renew(held.lease)
+        except LeaseLost:
+            self._lose(shard, held)
+        except (ClusterError, TimeoutError):
+            pass  # it may still be ours: until its time is over
+        else:
+            held.lease = lease
+            if self._now() < held.ends_at:  # once stopped, it stays so: its sessions are gone
+                held.ends_at = self._end_of(started)
+            self._watch()
+
+    def _end_of(self, started: float) -> float:
+        return started + self._ttl * (1 - MARGIN_SHARE)
+
+    def _watch(self) -> None:
+        """Stop in time what is not renewed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        ends = min((held.ends_at for held in self._held.values()), default=None)
+        if ends is not None:
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, ends - self._now()), self._expire)
+
+    def _expire(self) -> None:
+        for shard, held in list(self._held.items()):
+            if self._now() >= held.ends_at:
+                self._lose(shard, held)
+        self._watch()
+
+    def _lose(self, shard: int, held: Held) -> None:
+        if self._held.get(shard) is held:
+            del self._held[shard]
+            self._events.warn(f"lost shard {shard}")
+            self._events.lost(shard)
+
+    # Balance.
+
+    async def _balance(self) -> None:
+        await self._events.announce()
+        plan = make_plan(await self._look(await self._find_free()), self.owned())
+        await asyncio.gather(*(self._claim(shard) for shard in plan.claims))
+        leaving = sum(held.is_leaving for held in self._held.values())
+        gives = [*plan.gives, *self._find_idle(plan.surplus, plan.gives)]
+        for shard in gives[: MOST_AT_ONCE - leaving] if not self.is_draining else ():
+            self._begin(self.give_up(shard))
+
+    def _find_idle(self, most: int, others: Collection[int]) -> list[int]:
+        """Shards to give up in which no turn runs."""
+        if not most:
+            return []
+        return [shard for shard in self.owned() if shard not in others and not self._events.is_busy(shard)][:most]
+
+    async def _claim_free(self) -> None:
+        """Take what a host has left behind soon after its leases have ended."""
+        free = await self._find_free()
+        if free and not self.is_draining:
+            plan = make_plan(await self._look(free), self.owned())
+            await asyncio.gather(*(self._claim(shard) for shard in plan.claims))
+
+    async def _find_free(self) -> set[int]:
+        """The shards that nobody has."""
+        free = set(range(self.count)) - set(await self._ownership.leases()) - set(self._held)
+        self._free_since = {shard: self._free_since.get(shard, self._now()) for shard in free}
+        return free
+
+    async def _look(self, free: Collection[int]) -> Situation:
+        since = self._now() - self._ttl / OVERDUE
+        hosts = await list_hosts(self._registry)
+        return Situation(
+            host=self._host,
+            # The row of a dead host stays for a while after its leases have ended.
+            hosts={
+                name: info
+                for name, info in hosts.items()
+                if name == self._host or not info.shards or not set(info.shards) <= set(free)
+            },
+            taken=frozenset(range(self.count)) - frozenset(free),
+            overdue=frozenset(shard for shard, at in self._free_since.items() if at < since),
+            moves=await list_moves(self._registry),
+            drained=await list_drained(self._registry),
+            shards=self.count,
+            unreadable=frozenset(self.unreadable),
+        )
+
+    async def _claim(self, shard: int) -> None:
+        if shard in self._held or shard in self._claimed or self.is_draining:
+            return
+        started = self._now()
+        self._claimed.add(shard)  # a second claim of the same host would replace the lease of the first
+        try:
+            lease = await self._ownership.acquire(shard, self._host)
+        finally:
+            self._claimed.discard(shard)
+        if lease is None:
+            return
+        if self.is_draining:
+            await self._ownership.release(lease)
+            return
+        self._held[shard] = Held(lease, self._end_of(started))
+        self._watch()
+        self._begin(self._serve(shard))
+
+    async def _serve(self, shard: int) -> None:
+        try:
+            await self._events.acquired(shard)
+        except ClusterError as exc:
+            self._events.warn(f"cannot load the sessions of shard {shard}: {exc}")
+            await self.give_up(shard)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def give_up(self, shard: int) -> None:
+        """Hand a shard over."""
+        held = self._held.get(shard)
+        if held is None or held.is_leaving:
+            return
+        held.is_leaving = True
+        await self._events.release(shard)
+        if self._held.get(shard) is held:
+            del self._held[shard]
+            with suppress(ClusterError):
+                await self._ownership.release(held.lease)
+
+    async def drain(self, seconds: float) -> None:
+        """Give up all shards: at once where no turn runs, at the latest after some time where one does."""
+        self.is_draining = True
+        with suppress(ClusterError):
+            await self._events.announce()
+        deadline = self._now() + seconds
+        limit = asyncio.Semaphore(MOST_AT_ONCE)
+
+        async def leave(shard: int) -> None:
+            while self._events.is_busy(shard) and self._now() < deadline and shard in self._held:  # noqa: ASYNC110  # of many turns
+                await asyncio.sleep(0.05)
+            async with limit:
+                await self.give_up(shard)
+
+        await asyncio.gather(*(leave(shard) for shard in list(self._held)))
+        if self._tasks:
+            await asyncio.wait(self._tasks)

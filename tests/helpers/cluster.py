@@ -1,0 +1,209 @@
+"""A cluster in this process: hosts and gateways on one bus, with real HTTP on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from parley.cluster.base import Cluster
+from parley.cluster.bridge.host import HostServices, add_bridge
+from parley.cluster.gateway.server import ClusterGateway
+from parley.cluster.host import Host, HostSettings
+from parley.cluster.local import open_local
+from parley.gateway.hub import HubSettings
+from parley.gateway.server import Address, ServerSettings, listen
+from parley.gateway.server_log import ServerLog
+from tests.helpers.gateway import PATIENCE_SECONDS, Server, free_port
+
+PREFIX = "parley"
+TOKEN = "a token for the administrator"
+TTL_SECONDS = 1.0
+PATIENT_TTL_SECONDS = 10.0
+"""For tests in which no host dies alone, and one process does all the work."""
+SHARDS = 8
+
+
+class LocalHost:
+    """A host that can be killed."""
+
+    def __init__(self, cluster: Cluster, name: str, hub: HubSettings, **settings: Any) -> None:
+        self.name = name
+        all_settings = HostSettings(name=name, hub=hub, drain_seconds=5, **settings)
+        self.log: list[str] = []
+        self.host = Host(cluster, all_settings, ServerLog(self.log.append))
+        self._stop = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._services: HostServices | None = None
+
+    async def start(self) -> None:
+        self._services = await add_bridge(self.host, PREFIX)
+        self._running = asyncio.create_task(self.host.run(self._stop))
+
+    async def stop(self) -> None:
+        """Drain and end."""
+        self._stop.set()
+        await self._end()
+
+    async def kill(self) -> None:
+        """End without a word to anybody: its leases stay until they expire."""
+        assert self._running is not None
+        self._running.cancel()
+        await self._end()
+
+    async def _end(self) -> None:
+        assert self._running is not None
+        await asyncio.gather(self._running, return_exceptions=True)
+        if self._services is not None:
+            await self._services.close()
+
+
+class ClusterServer(Server):
+    """A gateway of a cluster, with the methods of a `parley serve` (`tests/helpers/gateway.py`)."""
+
+    def __init__(self, cluster: Cluster, folder: Path, root: Path, port: int = 0) -> None:
+        self.root = root
+        self.folder = folder
+        address = Address.parse(f"127.0.0.1:{port}")
+        hub = HubSettings(state=folder, root=str(root))
+        settings = ServerSettings(hub=hub, address=address, token=TOKEN)
+        self.stderr = []
+        self._gateway = ClusterGateway(cluster, PREFIX, settings, TOKEN, ServerLog(self.stderr.append))
+        self._listener = listen(address)
+        self.port = self._listener.getsockname()[1]
+
+    @property
+    def token(self) -> str:
+        return TOKEN
+
+    async def start(self) -> None:
+        await self._gateway.start(self._listener)
+
+    async def stop(self) -> None:
+        await self._gateway.stop()
+        self._listener.close()
+
+
+class LocalCluster:
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        root: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        ttl_seconds: float = TTL_SECONDS,
+    ) -> None:
+        """`options`: of new sessions."""
+        self.folder = folder
+        self.root = root or folder / "root"
+        self.root.mkdir(exist_ok=True)
+        self._environment = {
+            **os.environ,
+            "HOME": str(folder),
+            "CLAUDE_CONFIG_DIR": str(folder / "config"),
+            **(environment or {}),
+        }
+        self.cluster = open_local(folder / "cluster.db", shards=SHARDS, ttl_seconds=ttl_seconds)
+        self.hosts: dict[str, LocalHost] = {}
+        self._options = options
+        self._gateways: list[ClusterServer] = []
+
+    async def add_host(self, name: str, **settings: Any) -> LocalHost:
+        """`settings`: further ones of a host."""
+        hub = HubSettings(
+            state=self.folder / name,
+            root=str(self.root),
+            argv=self._options or ("--model", "offline"),
+            environment=self._environment,
+        )
+        host = self.hosts[name] = LocalHost(self.cluster, name, hub, **settings)
+        await host.start()
+        return host
+
+    async def add_gateway(self, port: int = 0) -> ClusterServer:
+        gateway = ClusterServer(self.cluster, self.folder, self.root, port)
+        self._gateways.append(gateway)
+        await gateway.start()
+        return gateway
+
+    async def find_owner(self, session: str) -> LocalHost:
+        from parley.cluster.base import SessionKey
+
+        lease = (await self.cluster.ownership.leases())[SessionKey("", session).shard(SHARDS)]
+        return self.hosts[lease.host]
+
+    async def wait_balanced(self) -> None:
+        """Wait until all hosts have the same number of shards."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                owners = Counter(lease.host for lease in (await self.cluster.ownership.leases()).values())
+                if set(owners) == set(self.hosts) and len(set(owners.values())) == 1 and owners.total() == SHARDS:
+                    return
+                await asyncio.sleep(0.02)
+
+    async def kill_owner(self, session: str) -> None:
+        owner = await self.find_owner(session)
+        del self.hosts[owner.name]
+        await owner.kill()
+
+    async def close(self) -> None:
+        for gateway in self._gateways:
+            await gateway.stop()
+        for host in self.hosts.values():
+            await host.kill()
+        await self.cluster.close()
+
+
+@asynccontextmanager
+async def local_cluster(
+    folder: Path, *options: str, hosts: int = 2, **settings: Any
+) -> AsyncIterator[tuple[LocalCluster, ClusterServer]]:
+    """A cluster with a gateway. `settings`: further ones of its hosts."""
+    cluster = LocalCluster(folder, *options)
+    try:
+        for number in range(1, hosts + 1):
+            await cluster.add_host(f"h{number}", **settings)
+        yield cluster, await cluster.add_gateway()
+    finally:
+        await cluster.close()
+
+
+class ClusterAsServer(ClusterServer):
+    """A whole cluster in this process that tests of `parley serve` can use in its place."""
+
+    def __init__(
+        self, folder: Path, *options: str, root: Path | None = None, environment: dict[str, str] | None = None
+    ) -> None:
+        self.folder = folder
+        self.root = root or folder / "root"
+        self.root.mkdir(exist_ok=True)
+        self.port = free_port()
+        self.stderr = []
+        self._session_options = options
+        self._environment = environment or {}
+        self._cluster: LocalCluster | None = None
+        self._starts = 0
+
+    async def start(self) -> None:
+        self._starts += 1
+        self._cluster = LocalCluster(
+            self.folder,
+            *self._session_options,
+            root=self.root,
+            environment=self._environment,
+            ttl_seconds=PATIENT_TTL_SECONDS,
+        )
+        for number in (1, 2):
+            await self._cluster.add_host(f"h{self._starts}-{number}")
+        gateway = await self._cluster.add_gateway(self.port)
+        self.stderr = gateway.stderr
+
+    async def kill(self, number: int = 0) -> int:
+        if self._cluster is not None:
+            await self._cluster.close()
+        self._cluster = None
+        return 0

@@ -1,0 +1,81 @@
+"""Hosts that are drained, and NATS servers that are restarted or full, while sessions work."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+from tests.helpers.host_process import Rig, cluster_rig
+
+SESSIONS = 6
+
+
+async def begin(rig: Rig, text: str) -> list[tuple[str, str]]:
+    """Sessions with a prompt each."""
+    sessions = await asyncio.gather(*(rig.gateway.create(cwd=".") for _ in range(SESSIONS)))
+    prompts = await asyncio.gather(*(rig.prompt(session, text) for session in sessions))
+    return list(zip(sessions, prompts, strict=True))
+
+
+async def check_results(rig: Rig, begun: list[tuple[str, str]], text: str) -> None:
+    """Each prompt has one result."""
+    for session, uuid in begun:
+        await rig.result(session, uuid)
+        found = [line["result"] for line in await rig.lines(session) if line["type"] == "result"]
+        assert found == [text]
+
+
+async def test_a_host_that_is_drained_finishes_its_turns_and_hands_the_rest_over(tmp_path: Path) -> None:
+    async with cluster_rig(tmp_path) as rig, rig.host("one") as one, rig.host("two"):
+        await rig.wait_owned(one=4, two=4)
+        begun = await begin(rig, "wait 0.5\nsay done")
+        one.signal(signal.SIGTERM)
+        assert await one.wait() == 0
+        assert await rig.owned() == {"two": 8} or "one" not in await rig.owned()
+        later = [await rig.gateway.ask(session, "say later") for session, _ in begun]
+
+        assert {result["result"] for result in later} == {"later"}
+        for session, uuid in begun:
+            await rig.result(session, uuid)
+            found = [line["result"] for line in await rig.lines(session) if line["type"] == "result"]
+            assert found == ["done", "later"]
+
+
+async def test_turns_continue_when_nats_was_restarted(tmp_path: Path) -> None:
+    async with cluster_rig(tmp_path) as rig, rig.host("one"):
+        begun = await begin(rig, "wait 0.5\nsay one\ncall Read {}\nsay two")
+        rig.nats.kill()
+        rig.nats.restart()
+        await check_results(rig, begun, "two")
+
+
+async def test_turns_continue_when_nats_was_away_longer_than_a_lease(tmp_path: Path) -> None:
+    async with cluster_rig(tmp_path) as rig, rig.host("one") as one:
+        begun = await begin(rig, "wait 1\nsay done")
+        rig.nats.freeze()
+        async with asyncio.timeout(30):
+            while not any("lost shard" in line for line in one.stderr):
+                await asyncio.sleep(0.05)
+        rig.nats.thaw()
+        await check_results(rig, begun, "done")
+
+
+async def test_a_full_nats_server_keeps_a_turn_waiting_until_there_is_room(tmp_path: Path) -> None:
+    async with cluster_rig(tmp_path, "max_file_store: 3MB") as rig, rig.host("one") as one:
+        session = await rig.gateway.create(cwd=".")
+        text = "x" * 200_000
+        sent = []
+        for _ in range(30):
+            status, reply = await rig.gateway.request("POST", f"/sessions/{session}/prompts", {"content": f"say {text}"})
+            if status != 202:
+                break
+            sent.append(reply["uuid"])
+        assert status >= 500, "the server never was full"
+        rig.nats.stop()
+        rig.nats.jetstream = "max_file_store: 300MB"
+        rig.nats.restart()
+        for uuid in sent:
+            await rig.result(session, uuid)
+        assert one.process is not None
+        assert one.process.returncode is None

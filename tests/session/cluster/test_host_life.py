@@ -1,0 +1,249 @@
+"""What a host does besides running turns: evict, copy, delete, balance, move, drain, leave alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from parley.cluster.base import Cluster, ClusterError, SessionKey
+from parley.cluster.fold import read_state
+from parley.cluster.host_info import drain_key, list_hosts, move_key
+from parley.cluster.local import open_local
+from parley.cluster.records import Message, NewerVersion
+from parley.cluster.session_summaries import list_summaries
+from parley.gateway.hub import SERVER
+from tests.helpers.hosts import PATIENCE_SECONDS, CutOwnership, RunningHost, find_host, started, stored_lines
+
+SHARDS = 8
+ALLOWS = ("--model", "offline", "--permission-mode", "bypassPermissions")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return open_local(tmp_path / "cluster.db", shards=SHARDS, ttl_seconds=1.0)
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():  # noqa: ASYNC110  # of a host, which tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def ask(running: RunningHost, key: SessionKey, text: str) -> str:
+    return str((await running.wait_result(key, await running.prompt(key, text)))["result"])
+
+
+async def test_a_session_that_is_not_used_costs_nothing_and_comes_back(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one", idle_seconds=0)
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+        for number in range(20):
+            assert await ask(one, key, f"say {number}") == str(number)
+        before = await stored_lines(cluster, key)
+        await wait_until(lambda: len(one.host.sessions) == 0)
+
+        assert one.host.hub.database.rows("SELECT * FROM sessions") == []
+        assert list((tmp_path / "one" / "lines").iterdir()) == []
+        assert await cluster.log.load_snapshot(key) is not None
+        assert await stored_lines(cluster, key) == before
+        assert await ask(one, key, "say back") == "back"
+        numbers = [line["result"] for line in await stored_lines(cluster, key) if line["type"] == "result"]
+        assert numbers == [*map(str, range(20)), "back"]
+
+
+async def test_the_registry_lists_sessions_that_are_not_loaded(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one", idle_seconds=0)
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+        await ask(one, key, "say hello")
+        await wait_until(lambda: len(one.host.sessions) == 0)
+        (row,) = await list_summaries(cluster.registry)
+
+        assert row.info is not None
+        assert (row.info.id, row.info.preview, row.info.turns, row.has_work) == (key.session, "hello", 1, False)
+
+
+async def test_a_copy_is_on_another_host_what_it_was_here(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one")
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+        await ask(one, key, "say original")
+        async with one.host.sessions.use(key):
+            copy = await one.host.hub.fork(SERVER, key.session, None, "")
+        copied = SessionKey(key.tenant, copy.id)
+        assert copied.shard(SHARDS) == key.shard(SHARDS)
+        await one.crash()
+        two = RunningHost(cluster, tmp_path, "two")
+        async with started(two):
+            await find_host([two], copied)
+            assert await ask(two, copied, "say more") == "more"
+
+        lines = await stored_lines(cluster, copied)
+        assert [line["result"] for line in lines if line["type"] == "result"] == ["original", "more"]
+        state = await read_state(cluster.log, copied)
+        kinds = [entry.kind for entry in state.transcripts[copied.session].entries]
+        assert kinds.count("result") == 2
+
+
+async def test_a_deleted_session_is_gone_for_every_host(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one")
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+        await ask(one, key, "say hello")
+        async with one.host.sessions.use(key) as hosted:
+            await one.host.hub.delete(SERVER, key.session)
+            assert await hosted.closed == "deleted"
+        assert await list_summaries(cluster.registry) == []
+        await one.crash()
+        two = RunningHost(cluster, tmp_path, "two")
+        async with started(two):
+            await find_host([two], key)
+            async with two.host.sessions.use(key) as hosted:
+                assert hosted.live is None
+
+
+async def test_a_reply_to_a_command_survives_its_host(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one")
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+        async with one.host.sessions.use(key) as hosted:
+            hosted.record_command("c1", b"done")
+            await hosted.wait_committed()
+        await one.crash()
+        two = RunningHost(cluster, tmp_path, "two")
+        async with started(two):
+            await find_host([two], key)
+            async with two.host.sessions.use(key) as hosted:
+                assert hosted.find_command("c1") == b"done"
+                assert hosted.find_command("c2") is None
+
+
+async def test_a_new_host_gets_its_share_and_no_more_moves(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one")
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        before = await cluster.ownership.leases()
+        two = RunningHost(cluster, tmp_path, "two")
+        async with started(two):
+            await two.wait_shards(SHARDS // 2)
+            await one.wait_shards(SHARDS // 2)
+            after = await cluster.ownership.leases()
+            moved = [shard for shard in after if after[shard].epoch != before[shard].epoch]
+            assert len(moved) == SHARDS // 2
+
+
+async def test_a_shard_is_moved_where_the_operator_wants_it(cluster: Cluster, tmp_path: Path) -> None:
+    one, two = RunningHost(cluster, tmp_path, "one"), RunningHost(cluster, tmp_path, "two")
+    async with started(one, two):
+        await one.wait_shards(SHARDS // 2)
+        await two.wait_shards(SHARDS // 2)
+        shard = one.host.shards.owned()[0]
+        await cluster.registry.put(move_key(shard), b"two")
+        await wait_until(lambda: shard in two.host.shards.owned())
+
+
+async def test_a_host_gives_up_its_shards_for_as_long_as_the_operator_wants(cluster: Cluster, tmp_path: Path) -> None:
+    one, two = RunningHost(cluster, tmp_path, "one"), RunningHost(cluster, tmp_path, "two")
+    async with started(one, two):
+        await one.wait_shards(SHARDS // 2)
+        await cluster.registry.put(drain_key("one"), b"")
+        await two.wait_shards(SHARDS)
+        assert one.host.shards.owned() == []
+        await cluster.registry.delete(drain_key("one"))
+        await one.wait_shards(SHARDS // 2)
+
+
+async def test_a_host_that_drains_lets_a_turn_finish(cluster: Cluster, tmp_path: Path) -> None:
+    one, two = RunningHost(cluster, tmp_path, "one"), RunningHost(cluster, tmp_path, "two")
+    async with started(two):
+        await one.wait_shards(SHARDS // 2)
+        await two.wait_shards(SHARDS // 2)
+        shard = one.host.shards.owned()[0]
+        key = await one.create(id_in_shard(shard))
+        uuid = await one.prompt(key, "wait 0.5\nsay done")
+        await one.drain()
+        await find_host([two], key)
+        await two.wait_result(key, uuid)
+        lines = await stored_lines(cluster, key)
+        assert [(line["result"], "resume_reason" in line) for line in lines if line["type"] == "result"] == [
+            ("done", False)
+        ]
+        assert list(await list_hosts(cluster.registry)) == ["two"]
+
+
+def id_in_shard(shard: int) -> str:
+    ids = (str(UUID(int=number, version=4)) for number in range(10_000))
+    return next(found for found in ids if SessionKey("", found).shard(SHARDS) == shard)
+
+
+async def test_a_host_leaves_a_session_of_a_newer_version_alone(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one")
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+        other = await one.create()
+        await one.crash()
+    newer = Message(v=99, epoch=9, host="newer", data=b"")
+    head = await cluster.log.head(key)
+    written = await cluster.log.append(key, msgspec.msgpack.encode(newer), expected=head, message_id="n1")
+    two = RunningHost(cluster, tmp_path, "two")
+    async with started(two):
+        await find_host([two], key)
+        with pytest.raises(NewerVersion, match="version 99"):
+            async with two.host.sessions.use(key):
+                pass
+        assert await cluster.log.head(key) == written
+        assert two.host.describe().unreadable == {
+            key.session: "the log has records of version 99, this host reads up to version 1"
+        }
+        assert await ask(two, other, "say fine") == "fine"
+
+
+async def test_a_zombie_that_believes_in_its_lease_writes_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    leases = CutOwnership(cluster.ownership)
+    cut_off = msgspec.structs.replace(cluster, ownership=leases)
+    one = RunningHost(cut_off, tmp_path, "one", clock=lambda: 0.0)  # its lease never ends, by its own clock
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+        await ask(one, key, "say one")
+        async with one.host.sessions.use(key) as zombie:
+            leases.is_cut = True
+            two = RunningHost(cluster, tmp_path, "two")
+            async with started(two):
+                await find_host([two], key)
+                assert await ask(two, key, "say two") == "two"
+                before = await stored_lines(cluster, key)
+                with pytest.raises(ClusterError):
+                    await one.prompt(key, "say zombie")
+                assert await zombie.closed == "moved"
+                assert await stored_lines(cluster, key) == before
+
+
+async def test_the_transcript_of_a_subagent_survives_its_host(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one", argv=ALLOWS)
+    call = {"description": "greet", "prompt": "say hello from below", "subagent_type": "general-purpose"}
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+        text = await ask(one, key, f"call Agent {msgspec.json.encode(call).decode()}\nshow")
+        assert "hello from below" in text
+        await one.crash()
+        two = RunningHost(cluster, tmp_path, "two", argv=ALLOWS)
+        async with started(two):
+            await find_host([two], key)
+            async with two.host.sessions.use(key) as hosted:
+                (agent,) = hosted.store.agents(key.session)
+                said = [entry.kind for entry in hosted.store.read_agent(key.session, agent.id)]
+        assert "assistant" in said
+        assert agent.meta["agentType"] == "general-purpose"

@@ -1,0 +1,56 @@
+"""Read the log of a session back, message by message: no gap, no fork, no duplicate, no write of an earlier owner."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from parley.cluster.base import ClusterError
+from parley.cluster.fold import read_state
+from parley.cluster.records import Batch, BatchReader, CommandRecord, EntryRecord, LineRecord, OwnerRecord
+from tests.helpers.cluster_processes import RunningCluster
+
+
+async def audit_log(cluster: RunningCluster, session_id: str) -> list[str]:
+    """What is wrong with the log of a session."""
+    key, log = cluster.key(session_id), cluster.connection.log
+    reader, batches = BatchReader(), []
+    snapshot = await log.load_snapshot(key)
+    try:
+        async for _, message in log.read(key, after=snapshot.sequence if snapshot else 0):
+            if (batch := reader.feed(message)) is not None:
+                batches.append(batch)
+        state = await read_state(log, key)
+    except ClusterError as exc:
+        return [f"{session_id}: the log cannot be read: {exc}"]
+    found = check_batches(batches)
+    numbers = [line.number for line in state.lines]
+    if numbers != list(range(1, len(numbers) + 1)):
+        found.append("the lines of the log are not numbered from 1 without a gap")
+    return [f"{session_id}: {problem}" for problem in found]
+
+
+def check_batches(batches: list[Batch]) -> list[str]:
+    """Epochs never fall, every owner announces itself first, and nothing is there twice."""
+    found: list[str] = []
+    epoch = 0
+    for batch in batches:
+        announced = [record.epoch for record in batch.records if isinstance(record, OwnerRecord)]
+        if batch.epoch < epoch:
+            found.append(f"a batch of epoch {batch.epoch} ({batch.host}) comes after epoch {epoch}")
+        if batch.epoch > epoch and epoch and batch.epoch not in announced:
+            found.append(f"epoch {batch.epoch} ({batch.host}) begins without an owner record")
+        epoch = max(epoch, batch.epoch)
+    records = [record for batch in batches for record in batch.records]
+    lines = Counter(record.number for record in records if isinstance(record, LineRecord))
+    found += [f"line {number} is in the log {count} times" for number, count in lines.items() if count > 1]
+    uuids = Counter(
+        (record.session, record.agent, str(record.entry.message["uuid"]))
+        for record in records
+        if isinstance(record, EntryRecord)
+        and record.entry.message.get("uuid")
+        and record.entry.kind in ("user", "assistant")
+    )
+    found += [f"the entry {uuid[2]} is in the log {count} times" for uuid, count in uuids.items() if count > 1]
+    commands = Counter(record.id for record in records if isinstance(record, CommandRecord))
+    found += [f"the command {name} is in the log {count} times" for name, count in commands.items() if count > 1]
+    return found
