@@ -37,6 +37,8 @@ ALLOWED = {
     "parley.gateway.hub": "makes that folder",
     "parley.gateway.line_log": "the same",
     "parley.gateway.security.tokens": "a new token goes where the operator says; never over a file",
+    "parley.cluster.cluster_hub": "lines of sessions in the state folder of a host, which has mode 0700",
+    "parley.cluster.local.database": "a file that is made with mode 0600, where the caller says",
     "parley.cli.dial_out": "/dev/null in place of stdout",
     "parley.cli.process_secrets": "the memory of this very process, to erase keys",
     "parley.cli.stdio": "/dev/null in place of a closed stream",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from uuid import UUID
 
 import msgspec
 import pytest
 
-from parley.cluster.base import Cluster, ClusterError, SessionKey
+from parley.cluster.base import Cluster, ClusterError, LogDamaged, SessionKey
 from parley.cluster.fold import read_state
-from parley.cluster.host_info import drain_key, list_hosts, move_key
+from parley.cluster.host_info import drain_key, host_key, list_hosts, move_key
 from parley.cluster.local import open_local
 from parley.cluster.records import Message, NewerVersion
 from parley.cluster.session_summaries import list_summaries
@@ -207,6 +209,39 @@ async def test_a_host_leaves_a_session_of_a_newer_version_alone(cluster: Cluster
             key.session: "the log has records of version 99, this host reads up to version 1"
         }
         assert await ask(two, other, "say fine") == "fine"
+
+
+async def test_a_shard_with_a_session_of_a_newer_version_goes_to_a_newer_host(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one")
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = SessionKey(SERVER.tenant, id_in_shard(3))
+        newer = Message(v=99, epoch=9, host="newer", data=b"")
+        await cluster.log.append(key, msgspec.msgpack.encode(newer), expected=0, message_id="n1")
+        with pytest.raises(NewerVersion):
+            async with one.host.sessions.use(key):
+                pass
+        assert 3 in one.host.shards.owned()  # there is nobody else
+        info = msgspec.structs.replace(one.host.describe(), name="newer", records=99)
+        await cluster.registry.put(host_key("newer"), msgspec.json.encode(info))
+        await wait_until(lambda: 3 not in one.host.shards.owned())
+
+
+async def test_a_session_whose_log_has_a_hole_is_left_alone_and_named(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one", idle_seconds=0)
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+        await ask(one, key, "say hello")
+        await wait_until(lambda: len(one.host.sessions) == 0)
+        with closing(sqlite3.connect(tmp_path / "cluster.db")) as database, database:
+            database.execute("DELETE FROM messages WHERE sequence = (SELECT min(sequence) + 1 FROM messages)")
+        with pytest.raises(LogDamaged, match="no message between"):
+            async with one.host.sessions.use(key):
+                pass
+        assert list(one.host.describe().unreadable) == [key.session]
+        other = await one.create()
+        assert await ask(one, other, "say fine") == "fine"
 
 
 async def test_a_zombie_that_believes_in_its_lease_writes_nothing(cluster: Cluster, tmp_path: Path) -> None:

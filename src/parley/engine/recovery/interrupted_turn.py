@@ -3,7 +3,10 @@
     find_interrupted_turn(entries)    the turn; None if the last one has its result
 
 With CLAUDE_CODE_RESUME_INTERRUPTED_TURN a resumed session continues it. A call that had started gets a result that says
-what is known of it, and the model is asked again. If its answer was complete, only the result is missing.
+what is known of it, and the model is asked again. If its answer was complete, only the result is missing. A turn that
+ends one engine after the other is given up:
+
+    continued   {}    journalled each time that an engine continues the turn
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ from parley.stores.base import FOREIGN, USAGE, Entry
 CONTINUE = "The engine exited during your answer. Continue from where it ends."
 SILENT = "silent"
 """Context key of a prompt that starts no turn."""
+CONTINUED = "continued"
+MOST_CONTINUED = 10
+"""How often a turn is continued that makes no progress."""
+GIVEN_UP = f"The engine was interrupted {MOST_CONTINUED} times during this turn; it is not continued again."
 FINAL = ("end_turn", "stop_sequence")
 """Why a model stops that has nothing more to say."""
 
@@ -31,6 +38,8 @@ class InterruptedTurn(Struct):
     stop_reason: str | None = None
     """Why the model stopped; None if the answer is not complete."""
     has_calls: bool = False
+    continued: int = 0
+    """How often it was continued since the last message."""
 
     @property
     def is_answered(self) -> bool:
@@ -49,6 +58,8 @@ def find_interrupted_turn(entries: Iterable[Entry]) -> InterruptedTurn | None:
         elif entry.kind == "assistant" and turn is not None:
             # Other engines write no results, so their turns end with an answer.
             turn = None if is_foreign_end(entry) else add_answer(turn, entry)
+        elif entry.kind == CONTINUED and turn is not None:
+            turn.continued += 1
         elif entry.kind == USAGE and turn is not None and entry.message.get("id") == turn.answer:
             turn.stop_reason = entry.message.get("stop_reason")
     return turn
@@ -59,6 +70,7 @@ def add_user(turn: InterruptedTurn | None, entry: Entry) -> InterruptedTurn | No
     if not is_prompt(entry, content_blocks(entry)):
         if turn is not None:
             turn.answer, turn.text, turn.stop_reason, turn.has_calls = "", "", None, False
+            turn.continued = turn.continued if entry.message.get("isSynthetic") else 0
         return turn
     listed = entry.message.get("user_message_uuids")
     uuids = listed if isinstance(listed, list) else [entry.message.get("uuid")]
@@ -70,7 +82,7 @@ def add_answer(turn: InterruptedTurn, entry: Entry) -> InterruptedTurn:
     blocks, answer = content_blocks(entry), str(entry.message["message"].get("id") or "")
     if answer != turn.answer:
         turn.answer, turn.text, turn.has_calls = answer, "", False
-    turn.stop_reason = None
+    turn.stop_reason, turn.continued = None, 0
     turn.has_calls = turn.has_calls or any(block.get("type") == "tool_use" for block in blocks)
     turn.text = next((str(block["text"]) for block in reversed(blocks) if block.get("type") == "text"), turn.text)
     return turn

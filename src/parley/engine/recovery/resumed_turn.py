@@ -45,13 +45,16 @@ def find_resumed_turn(journal: Journal, *, continues: bool) -> ResumedTurnItem |
     calls = find_waiting_calls(journal)
     if not continues:
         return ResumedTurnItem(uuid=calls[0].id, calls=calls) if calls else None
-    from parley.engine.recovery.interrupted_turn import find_interrupted_turn
+    from parley.engine.recovery.interrupted_turn import MOST_CONTINUED, find_interrupted_turn
 
     turn = find_interrupted_turn(journal.log.entries())
     if turn is None:
         return ResumedTurnItem(uuid=calls[0].id, calls=calls) if calls else None
     answer = (turn.text, turn.stop_reason) if turn.is_answered else None
-    return ResumedTurnItem(uuid=turn.prompts[0], calls=calls, prompt_ids=turn.prompts, answer=answer)
+    is_given_up = turn.continued >= MOST_CONTINUED
+    return ResumedTurnItem(
+        uuid=turn.prompts[0], calls=calls, prompt_ids=turn.prompts, answer=answer, is_given_up=is_given_up
+    )
 
 
 def find_waiting_calls(journal: Journal) -> list[ToolUse]:

@@ -90,6 +90,8 @@ class ResumedTurnItem(Struct, frozen=True, kw_only=True):
     """The prompts that its result is for, if they are known."""
     answer: tuple[str, str | None] | None = None
     """The last text and the stop reason, if only the result is missing."""
+    is_given_up: bool = False
+    """It was continued too often."""
     priority: int = -1
 
 

@@ -259,14 +259,16 @@ class TurnRunner:
 
     def _continue(self, turn: Turn, resumed: ResumedTurnItem) -> None:
         """Prepare the conversation for the next step of a turn that an earlier engine started. Raises SessionError."""
+        from parley.engine.recovery.interrupted_turn import CONTINUE, CONTINUED
+
         session, conversation = self._session, self._session.conversation
+        if resumed.prompt_ids and not turn.resumed_calls:
+            session.journal.append_event(CONTINUED, {})
         conversation.close_interrupted_calls(excluded=turn.resumed_calls, shows=bool(resumed.prompt_ids))
         if session.resumed_turn is not None:
             session.resumed_turn.resend_client_calls(turn.resumed_calls)
         entries = session.journal.history.list_entries()
         if not turn.resumed_calls and resumed.answer is None and entries and entries[-1].role == "assistant":
-            from parley.engine.recovery.interrupted_turn import CONTINUE
-
             conversation.append_contexts([CONTINUE])
 
     def _record_title(self) -> None:
@@ -441,7 +443,11 @@ def interruptible(turn: Turn) -> Iterator[None]:
 
 
 def find_recorded_outcome(turn: Turn) -> TurnOutcome | None:
-    """The outcome of a turn of an earlier engine whose last answer was complete."""
+    """The outcome of a turn of an earlier engine whose last answer was complete, or that is not continued again."""
+    if turn.resumed is not None and turn.resumed.is_given_up:
+        from parley.engine.recovery.interrupted_turn import GIVEN_UP
+
+        return outcome.failed(GIVEN_UP)
     if turn.resumed is None or turn.resumed.answer is None or turn.conversation.output_schema is not None:
         return None
     return outcome.completed(*turn.resumed.answer)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.engine.clock import Clock
-from parley.engine.recovery.interrupted_turn import find_interrupted_turn
+from parley.engine.recovery.interrupted_turn import GIVEN_UP, MOST_CONTINUED, find_interrupted_turn
 from parley.stores.base import Entry
 from tests.helpers.session import SessionHarness
 
@@ -171,6 +171,20 @@ async def test_a_question_that_was_open_is_answered_in_the_same_turn(tmp_path: P
     assert again["request_id"] == asked["request_id"]
     assert (result["result"], result["user_message_uuids"]) == ("Done.", ["p1"])
     assert (tmp_path / "it").exists()
+
+
+async def test_a_turn_that_ends_every_engine_is_given_up(tmp_path: Path) -> None:
+    await interrupt_in_the_model(tmp_path)
+    for _ in range(MOST_CONTINUED):
+        async with crashing(resumed(tmp_path, SLOW)) as harness:
+            await harness.request("initialize")
+            await harness.receive("system", "init")
+    async with resumed(tmp_path, SLOW) as harness:
+        await harness.request("initialize")
+        result = await harness.receive("result")
+
+    assert (result["is_error"], result["user_message_uuids"]) == (True, ["p1"])
+    assert result["errors"] == [GIVEN_UP]
 
 
 def entry(kind: str, message: dict[str, Any], **context: Any) -> Entry:
