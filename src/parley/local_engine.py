@@ -8,12 +8,15 @@ See also: `sdk/launch/in_process.py` for the SDK, `gateway/engines.py` for the g
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from parley.engine.clock import Clock
     from parley.engine.session.config import SessionConfig
     from parley.engine.session.session import Session
+    from parley.protocol.options import CliOptions
     from parley.transports.base import Transport
 
 STDERR_CHARS = 64 * 1024
@@ -43,7 +46,6 @@ class LocalEngine:
 
     async def run(self, transport: Transport) -> None:
         """Serve the session until it ends."""
-        from parley.compose.composer import Composer
         from parley.compose.registry import make_dialect
         from parley.engine.clock import Clock
         from parley.engine.session.hub import Hub
@@ -62,7 +64,7 @@ class LocalEngine:
             options = parsed.options
             connection = Connection(Role.ENGINE, make_dialect(options, clock))
             pump = Pump(connection, transport, clock.new_uuid)
-            config = Composer(options, self._environment, self._cwd, clock).make_config(self.warn, parsed.warnings)
+            config = await self._make_config(options, clock, parsed.warnings)
             session = self.session = hub.open(self.adapt(config.with_shared_loop()), pump)
         except UsageError as exc:
             self.warn(f"Error: {exc}")
@@ -79,6 +81,16 @@ class LocalEngine:
                 hub.close(session)  # release the session for others, even if we are cancelled
             last = session.runner.last_result
             self.exit_code = 1 if last is not None and last.is_error is True else 0
+
+    async def _make_config(self, options: CliOptions, clock: Clock, warned: Sequence[str]) -> SessionConfig:
+        """Raises UsageError or SessionError."""
+        from parley.compose.composer import Composer
+
+        def make() -> SessionConfig:
+            return Composer(options, self._environment, self._cwd, clock).make_config(self.warn, warned)
+
+        # A remote workspace that does not answer must not stop the other sessions of this loop.
+        return make() if options.workspace is None else await asyncio.to_thread(make)
 
     def stop(self) -> None:
         """Stop the session, even during a turn."""

@@ -434,6 +434,8 @@ class Conversation:
                 reads_only=self.tool_executor.is_harmless(tool),
                 changes=partial(self.config.workspace.files.changed_by, call),
             )
+            if earlier := self.config.workspace.processes.find_earlier(call):
+                text = f"{text} {earlier}"
             self.journal.append(self.clock.stamp_message(self._interrupted_result(call, text), self.config.identity.id))
 
     def _interrupted_result(self, call: str, text: str) -> User:

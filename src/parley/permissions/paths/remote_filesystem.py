@@ -13,6 +13,8 @@ from parley.permissions.paths.filesystem import resolve_path
 class RemoteFilesystem:
     """`get(kind, path, limit, guess)` returns a fact, as workspace/remote/facts.py does."""
 
+    is_remote = True
+
     def __init__(self, home: str, get: Callable[[str, str, int, Any], Any]) -> None:
         self.home = home
         self._get = get

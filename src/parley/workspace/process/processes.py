@@ -30,7 +30,7 @@ import struct
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
@@ -265,11 +265,18 @@ class Processes:
         """Whether a command can start in a folder."""
         return os.path.isdir(path)  # noqa: ASYNC240  # as quick as the command that follows
 
+    async def find_kind(self, path: str) -> Literal["folder", "file"] | None:
+        """What a path is; None if nothing is there."""
+        return await asyncio.to_thread(kind_of_path, path)
+
     async def find_program(self, name: str, search_path: str) -> str | None:
         """The path of a program that a command would run by its name."""
         import shutil
 
         return shutil.which(name, path=search_path)
+
+    def watch(self, report: Callable[[str], None]) -> None:
+        """Report to the client when the machine that runs the commands is lost and when it is back."""
 
     def find_earlier(self, tool_use_id: str) -> str:
         """What is known of a command that an earlier engine started for a call, in a sentence; empty if nothing."""
@@ -749,6 +756,12 @@ class SupervisorProcess:
         self.is_gone = True
         self._control.close()
         self._process.wait()
+
+
+def kind_of_path(path: str) -> Literal["folder", "file"] | None:
+    if os.path.isdir(path):
+        return "folder"
+    return "file" if os.path.lexists(path) else None
 
 
 def new_pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:

@@ -78,9 +78,10 @@ class Rewind(Call, frozen=True, kw_only=True, tag="rewind"):
 
 
 class UseHistory(Call, frozen=True, kw_only=True, tag="use_history"):
-    """Record further changes in the history of another session."""
+    """Record further changes in the history of a session that continues another."""
 
     session: str
+    inherits: str
 
 
 class ListFiles(Call, frozen=True, kw_only=True, tag="list"):

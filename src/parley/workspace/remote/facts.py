@@ -20,11 +20,12 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from parley.workspace.remote.calls import MAX_FACTS, Fact, FindFacts
-from parley.workspace.remote.link import WorkspaceLink
+from parley.workspace.remote.link import WorkspaceLink, WorkspaceUnavailable
 
 T = TypeVar("T")
 MAX_PASSES = 12
 """After so many, each further question is asked at once."""
+ASK_SECONDS = 5.0
 VALID_SECONDS = 2.0
 """How long prepared facts are used. The server checks the opened file in any case."""
 
@@ -36,7 +37,6 @@ class FactView:
         self.known: dict[Fact, Any] = {}
         self.missing: dict[Fact, None] = {}
         self.asks_at_once = False
-        self.valid_until = float("inf")
 
 
 class FactReader:
@@ -45,11 +45,13 @@ class FactReader:
     def __init__(self, link: WorkspaceLink) -> None:
         self._link = link
         self._view: ContextVar[FactView | None] = ContextVar("workspace_facts", default=None)
+        self._prepared: ContextVar[tuple[dict[Fact, Any], float]] = ContextVar("prepared_facts", default=({}, 0.0))
+        """Facts that the task has collected, and until when they are used."""
 
     def get(self, kind: str, path: str, limit: int, guess: Any) -> Any:
         """A fact; the guess while a decision collects its questions. Raises WorkspaceUnavailable."""
         fact, view = (kind, path, limit), self._view.get()
-        if view is None or time.monotonic() > view.valid_until:
+        if view is None:
             return self._ask([fact])[0]
         if fact in view.known:
             return view.known[fact]
@@ -60,8 +62,10 @@ class FactReader:
         return guess
 
     def run(self, work: Callable[[], T]) -> T:
-        """Do the work with facts. Raises what it raises, and WorkspaceUnavailable."""
-        view = FactView()
+        """Do the work with facts: those that are prepared, and others. Raises what it raises, WorkspaceUnavailable."""
+        view, (prepared, valid_until) = FactView(), self._prepared.get()
+        if time.monotonic() < valid_until:
+            view.known.update(prepared)
         for _ in range(MAX_PASSES):
             attempt = self._try(view, work)
             if attempt is not None:
@@ -83,9 +87,7 @@ class FactReader:
             asked = take_missing(view)
             answers = await self._link.request(FindFacts(facts=asked))
             view.known.update(zip(asked, answers, strict=True))
-        view.asks_at_once = True
-        view.valid_until = time.monotonic() + VALID_SECONDS
-        self._view.set(view)
+        self._prepared.set((view.known, time.monotonic() + VALID_SECONDS))
 
     def _try(self, view: FactView, work: Callable[[], T]) -> Callable[[], T] | None:
         """Do the work on what is known. Returns its outcome; None if it used a guess."""
@@ -116,7 +118,9 @@ class FactReader:
             self._view.reset(before)
 
     def _ask(self, facts: list[Fact]) -> list[Any]:
-        answers: list[Any] = self._link.call(FindFacts(facts=facts))
+        if not self._link.is_connected:  # the engine's loop may be waiting
+            raise WorkspaceUnavailable(f"{self._link.name} is not connected")
+        answers: list[Any] = self._link.call(FindFacts(facts=facts), ASK_SECONDS)
         return answers
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -93,9 +92,9 @@ class RemoteFiles:
             return None
         return found
 
-    def use_history(self, folder: Path) -> None:
-        """Record further changes in the history of another session: the name of the folder."""
-        self._link.call(calls.UseHistory(session=folder.name))
+    def inherit_history(self, session: str, before: str) -> None:
+        """Record further changes in the history of a session that continues another. Raises OSError, ToolError."""
+        self._link.call(calls.UseHistory(session=session, inherits=before))
 
     def begin_message(self, user_message_id: str) -> None:
         self._link.post(calls.BeginMessage(id=user_message_id))

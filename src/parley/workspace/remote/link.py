@@ -84,12 +84,21 @@ class WorkspaceLink:
         self._connected: asyncio.Event = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._problem = ""
+        self._watcher: Callable[[str], None] = lambda text: None
         self._was_connected = False
         self._is_closed = False
 
     @property
     def name(self) -> str:
         return f"the workspace at {self.settings.address}"
+
+    def watch(self, report: Callable[[str], None]) -> None:
+        """Also report here when the connection is lost and when it is back."""
+        self._watcher = report
+
+    def _report(self, text: str) -> None:
+        self.settings.report(text)
+        self._watcher(text)
 
     @property
     def is_connected(self) -> bool:
@@ -312,7 +321,7 @@ class WorkspaceLink:
         for sink in self._sinks.values():
             sink.resume()
         if is_back:
-            self.settings.report(f"{self.name} is connected again")
+            self._report(f"{self.name} is connected again")
 
     def _fail_forgotten(self) -> None:
         """The server has none of our calls any more: what changes something must not be sent again."""
@@ -333,7 +342,7 @@ class WorkspaceLink:
 
     def _lose(self, problem: str, *, is_final: bool = False) -> None:
         if self._was_connected and not self._is_closed:
-            self.settings.report(f"{self.name} does not answer: {problem}")
+            self._report(f"{self.name} does not answer: {problem}")
         self._problem = problem
         if is_final:
             for pending in list(self._pending.values()):

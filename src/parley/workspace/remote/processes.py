@@ -9,12 +9,13 @@ the server.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from parley.errors import ToolError
 from parley.workspace.process.processes import (
@@ -82,6 +83,20 @@ class RemoteProcesses(Processes):
     async def is_folder(self, path: str) -> bool:
         [found] = await self._link.request(calls.FindFacts(facts=[("is_folder", path, 0)]))
         return bool(found)
+
+    async def find_kind(self, path: str) -> Literal["folder", "file"] | None:
+        facts: list[calls.Fact] = [("is_folder", path, 0), ("exists", path, 0)]
+        is_folder, exists = await self._link.request(calls.FindFacts(facts=facts))
+        return "folder" if is_folder else "file" if exists else None
+
+    def watch(self, report: Callable[[str], None]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def tell(text: str) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop of the session has ended
+                loop.call_soon_threadsafe(report, text)
+
+        self._link.watch(tell)
 
     async def find_program(self, name: str, search_path: str) -> str | None:
         [found] = await self._link.request(calls.FindFacts(facts=[("program", f"{name}\0{search_path}", 0)]))

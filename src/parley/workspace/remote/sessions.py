@@ -273,8 +273,17 @@ class ServedSession:
             )
 
     async def _use_history(self, call: calls.UseHistory) -> None:
+        new, old = (CheckpointStore(self._history(name)) for name in (call.session, call.inherits))
+
+        def use() -> None:
+            new.inherit(old)
+            self._files.use_history(self._history(call.session))
+
         async with self._order:
-            self._files.use_history(self.place.histories / safe_name(call.session))
+            await run_in_thread(use)
+
+    def _history(self, session: str) -> Path:
+        return self.place.histories / safe_name(session)
 
     async def _list(self, call: calls.ListFiles) -> Any:
         area, stopped = SearchArea(path=call.path, cwd=call.cwd, scope=self._narrow(call.scope)), [False]
