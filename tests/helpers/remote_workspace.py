@@ -17,10 +17,15 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from parley.compose.workspace_server import serve_workspace
+from parley.protocol.options import CliOptions
+from parley.workspace.base import FileSearch, Worktrees
+from parley.workspace.process.processes import Processes
 from parley.workspace.remote.address import WorkspaceAddress
 from parley.workspace.remote.client import RemoteWorkspace, connect_workspace
 from parley.workspace.remote.link import LinkSettings
 from parley.workspace.remote.server import WorkspaceServer
+from parley.workspace.search.search import LocalSearch
+from parley.workspace.worktrees import GitWorktrees
 
 T = TypeVar("T")
 TOKEN = "a token for tests, long enough"
@@ -78,3 +83,33 @@ class ServerThread:
 def shared_server() -> ServerThread:
     """For the tests that only need some remote workspace."""
     return ServerThread("/", Path(tempfile.mkdtemp(prefix="parley-ws-state-")))
+
+
+def make_processes() -> Processes:
+    """Commands of this machine, or of a remote workspace."""
+    return shared_server().connect().processes if is_remote() else Processes()
+
+
+def make_search(environment: dict[str, str]) -> FileSearch:
+    """The search of this machine, or of a remote workspace, which has an environment of its own."""
+    return shared_server().connect().open_search() if is_remote() else LocalSearch(environment)
+
+
+def make_worktrees(processes: Processes, environment: dict[str, str]) -> Worktrees:
+    return shared_server().connect().worktrees if is_remote() else GitWorktrees(processes, environment)
+
+
+def make_commands(folder: Path) -> dict[str, Any]:
+    """Commands and the folder for their results: of this machine, or of a remote workspace."""
+    if not is_remote():
+        return {"processes": Processes(), "results_folder": folder / "results"}
+    remote = shared_server().connect()
+    return {"processes": remote.processes, "results_folder": Path(remote.welcome.own_folder, "tool-results")}
+
+
+def with_workspace(options: CliOptions, environment: dict[str, str], folder: Path) -> CliOptions:
+    """The options of a session in a folder, or in the same folder as a remote workspace."""
+    if not is_remote() or options.workspace is not None:
+        return options
+    environment["PARLEY_WORKSPACE_TOKEN"] = TOKEN
+    return options.replace(workspace=f"unix:{shared_server().socket}#{folder}")

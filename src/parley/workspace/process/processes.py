@@ -179,6 +179,7 @@ class CommandOutput:
     def close(self) -> None:
         if self._record is not None:
             self._record.close()
+            self.problem = self._record.problem
 
     def _spill(self) -> None:
         try:

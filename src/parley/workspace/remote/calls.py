@@ -95,6 +95,14 @@ class ListFiles(Call, frozen=True, kw_only=True, tag="list"):
     most: int
     ignored: bool
     hidden: bool
+    search: int
+    """A number of the engine's, for StopSearch."""
+
+
+class StopSearch(Call, frozen=True, kw_only=True, tag="stop_search"):
+    """End a search for files; what it has found is its result."""
+
+    search: int
 
 
 class SearchFiles(Call, frozen=True, kw_only=True, tag="search"):
@@ -109,8 +117,14 @@ class SearchFiles(Call, frozen=True, kw_only=True, tag="search"):
     enough_lines: int
 
 
+class WorktreeResult(Struct, frozen=True, kw_only=True):
+    worktree: Worktree | None = None
+    changes: WorktreeChanges | None = None
+    was_kept: bool = False
+
+
 class WorktreeCall(Call, frozen=True, kw_only=True, tag="worktree"):
-    result = Worktree | WorktreeChanges | bool | None
+    result = WorktreeResult
     timeout_seconds = 600.0
     action: Literal["open", "create", "find", "leave", "find_changes", "remove", "sweep"]
     cwd: str = ""
@@ -252,6 +266,7 @@ AnyCall = (
     | Rewind
     | UseHistory
     | ListFiles
+    | StopSearch
     | SearchFiles
     | WorktreeCall
     | StartCommand

@@ -128,7 +128,7 @@ class RemoteSearch:
     ) -> FileListing:
         wanted = most
         while True:
-            found: FileListing = self._link.call(
+            found: FileListing = self._list(
                 calls.ListFiles(
                     pattern=pattern,
                     path=area.path,
@@ -137,7 +137,9 @@ class RemoteSearch:
                     most=wanted,
                     ignored=ignored,
                     hidden=hidden,
-                )
+                    search=self._link.new_number(),
+                ),
+                stop,
             )
             shown = self._visible(area, found.paths)
             is_whole = len(found.paths) >= found.total or wanted >= MOST_LISTED
@@ -145,6 +147,19 @@ class RemoteSearch:
                 total = found.total - (len(found.paths) - len(shown))
                 return replace(found, paths=shown[:most], total=total, stopped=found.stopped or stop())
             wanted = min(found.total, MOST_LISTED)  # so that the number of hidden files does not show in the total
+
+    def _list(self, call: calls.ListFiles, stop: Callable[[], bool]) -> FileListing:
+        """Search, and ask the server to stop when `stop` says so. Raises ToolError."""
+        is_stopped = False
+
+        def poll() -> None:
+            nonlocal is_stopped
+            if not is_stopped and stop():
+                is_stopped = True
+                self._link.post(calls.StopSearch(search=call.search))
+
+        found: FileListing = self._link.call(call, poll=poll)
+        return found
 
     async def matches(
         self, query: ContentQuery, area: SearchArea, *, timeout_seconds: float, enough_lines: int
@@ -193,32 +208,39 @@ class RemoteWorktrees:
         self._link = link
 
     async def open(self, cwd: str, name: str) -> Worktree:
-        made: Worktree = await self._link.request(calls.WorktreeCall(action="open", cwd=cwd, name=name))
-        return made
+        return await self._get(calls.WorktreeCall(action="open", cwd=cwd, name=name))
 
     async def leave(self, worktree: Worktree) -> bool:
         try:
-            return bool(await self._link.request(calls.WorktreeCall(action="leave", worktree=worktree)))
-        except ToolError:
+            return (await self._request(calls.WorktreeCall(action="leave", worktree=worktree))).was_kept
+        except (ToolError, OSError):
             return True
 
     async def create(self, cwd: str, name: str) -> Worktree:
-        made: Worktree = await self._link.request(calls.WorktreeCall(action="create", cwd=cwd, name=name))
-        return made
+        return await self._get(calls.WorktreeCall(action="create", cwd=cwd, name=name))
 
     async def find(self, cwd: str, path: str) -> Worktree:
-        found: Worktree = await self._link.request(calls.WorktreeCall(action="find", cwd=cwd, name=path))
-        return found
+        return await self._get(calls.WorktreeCall(action="find", cwd=cwd, name=path))
 
     async def find_changes(self, worktree: Worktree) -> WorktreeChanges:
-        found: WorktreeChanges = await self._link.request(calls.WorktreeCall(action="find_changes", worktree=worktree))
-        return found
+        found = await self._request(calls.WorktreeCall(action="find_changes", worktree=worktree))
+        return found.changes or WorktreeChanges()
 
     async def remove(self, worktree: Worktree) -> None:
-        await self._link.request(calls.WorktreeCall(action="remove", worktree=worktree))
+        await self._request(calls.WorktreeCall(action="remove", worktree=worktree))
 
     async def sweep(self, cwd: str) -> None:
         try:
-            await self._link.request(calls.WorktreeCall(action="sweep", cwd=cwd))
-        except ToolError as exc:
+            await self._request(calls.WorktreeCall(action="sweep", cwd=cwd))
+        except (ToolError, OSError) as exc:
             self._link.settings.report(str(exc))
+
+    async def _get(self, call: calls.WorktreeCall) -> Worktree:
+        found = await self._request(call)
+        if found.worktree is None:
+            raise ToolError(f"{self._link.name} gave no worktree")
+        return found.worktree
+
+    async def _request(self, call: calls.WorktreeCall) -> calls.WorktreeResult:
+        result: calls.WorktreeResult = await self._link.request(call)
+        return result

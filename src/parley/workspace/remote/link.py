@@ -19,6 +19,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -35,6 +36,7 @@ from parley.workspace.remote.wire import BrokenFrame, Channel
 DIAL_SECONDS = 10.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
 END_SECONDS = 2.0
+POLL_SECONDS = 0.1
 SLACK_SECONDS = 5.0
 """How long after the deadline of a call a thread gives up, should the loop of the connection not answer."""
 
@@ -128,16 +130,25 @@ class WorkspaceLink:
 
     # Calling.
 
-    def call(self, call: Call, at_most_seconds: float | None = None) -> Any:
-        """Call and wait, in any thread but that of the connection. Raises ToolError, OSError, NotWritten."""
-        limit = call.timeout_seconds
-        total = None if limit is None else limit + self.settings.wait_seconds + SLACK_SECONDS
-        pending = self._submit(call)
-        try:
-            return pending.done.result(total if at_most_seconds is None else at_most_seconds)
-        except concurrent.futures.TimeoutError:
-            self._give_up(pending)
-            raise self._unavailable(f"no answer within {at_most_seconds or limit:.0f} s") from None
+    def call(self, call: Call, at_most_seconds: float | None = None, poll: Callable[[], None] | None = None) -> Any:
+        """Call and wait, in any thread but that of the connection. Raises ToolError, OSError, NotWritten.
+
+        `poll` is called while it waits.
+        """
+        limit = at_most_seconds
+        if limit is None and call.timeout_seconds is not None:
+            limit = call.timeout_seconds + self.settings.wait_seconds + SLACK_SECONDS
+        pending, started_at = self._submit(call), time.monotonic()
+        while True:
+            left = None if limit is None else limit - (time.monotonic() - started_at)
+            try:
+                return pending.done.result(left if poll is None else POLL_SECONDS)
+            except concurrent.futures.TimeoutError:
+                if limit is not None and (left is None or left <= POLL_SECONDS or poll is None):
+                    self._give_up(pending)
+                    raise self._unavailable(f"no answer within {limit:.0f} s") from None
+            if poll is not None:
+                poll()
 
     async def request(self, call: Call) -> Any:
         """Call and wait on a loop. Cancelling stops the call. Raises ToolError, OSError, NotWritten."""
@@ -274,6 +285,9 @@ class WorkspaceLink:
                 return
             except (ConnectionError, OSError, BrokenFrame) as exc:
                 self._lose(describe(exc))
+            except Exception as exc:  # a bug of ours; the calls must end all the same
+                self._lose(f"{type(exc).__name__}: {exc}", is_final=True)
+                raise
             if self._was_connected:
                 pause_seconds, self._was_connected = FIRST_PAUSE_SECONDS, False
                 lost_at = self._loop.time()

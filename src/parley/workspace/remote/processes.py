@@ -318,6 +318,7 @@ class RemoteRecord(OutputRecord):
         self.path = path
         self.total_bytes = 0
         self.problem = ""
+        self._is_closed = False
         call_quickly(link, calls.OpenRecord(path=str(path), again=again))
 
     def take(self, data: bytes) -> None:
@@ -328,7 +329,14 @@ class RemoteRecord(OutputRecord):
             self._link.post(append, self._set_problem)
 
     def close(self) -> None:
-        self._link.post(calls.CloseRecord(path=str(self.path)), self._set_problem)
+        """Wait until all of it is written: whoever gets the path may read the file at once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._set_problem(call_quickly(self._link, calls.CloseRecord(path=str(self.path))))
+        except OSError as exc:
+            self._set_problem(f"the rest could not be saved: {exc.strerror}")
 
     def _set_problem(self, result: object) -> None:
         if result and not self.problem:

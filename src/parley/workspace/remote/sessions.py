@@ -82,6 +82,8 @@ class ServedSession:
         self._calls: dict[int, asyncio.Task[tuple[int, bytes]]] = {}
         self._commands: dict[int, ServedCommand] = {}
         self._records: dict[str, RecordFile] = {}
+        self._searches: set[int] = set()
+        """Those that run and were not stopped."""
         self._order = asyncio.Lock()
         """Changes are made in the order of their calls."""
         self._sending = asyncio.Event()
@@ -286,7 +288,8 @@ class ServedSession:
         return self.place.histories / safe_name(session)
 
     async def _list(self, call: calls.ListFiles) -> Any:
-        area, stopped = SearchArea(path=call.path, cwd=call.cwd, scope=self._narrow(call.scope)), [False]
+        area = SearchArea(path=call.path, cwd=call.cwd, scope=self._narrow(call.scope))
+        self._searches.add(call.search)
         try:
             return await run_in_thread(
                 lambda: self._search.files(
@@ -295,11 +298,14 @@ class ServedSession:
                     most=call.most,
                     ignored=call.ignored,
                     hidden=call.hidden,
-                    stop=lambda: stopped[0],
+                    stop=lambda: call.search not in self._searches,
                 )
             )
         finally:
-            stopped[0] = True
+            self._searches.discard(call.search)
+
+    async def _stop_search(self, call: calls.StopSearch) -> None:
+        self._searches.discard(call.search)
 
     async def _search_files(self, call: calls.SearchFiles) -> Any:
         area = SearchArea(path=call.path, cwd=call.cwd, scope=self._narrow(call.scope))
@@ -307,21 +313,24 @@ class ServedSession:
             call.query, area, timeout_seconds=call.seconds, enough_lines=call.enough_lines
         )
 
-    async def _worktree(self, call: calls.WorktreeCall) -> Any:
+    async def _worktree(self, call: calls.WorktreeCall) -> calls.WorktreeResult:
         trees, worktree = self._worktrees, call.worktree
         if worktree is None:
             self._check_folder(call.cwd)
             if call.action == "sweep":
-                return await trees.sweep(call.cwd)
-            actions = {"open": trees.open, "create": trees.create, "find": trees.find}
-            return await actions[call.action](call.cwd, call.name)
+                await trees.sweep(call.cwd)
+                return calls.WorktreeResult()
+            get = {"open": trees.open, "create": trees.create, "find": trees.find}[call.action]
+            return calls.WorktreeResult(worktree=await get(call.cwd, call.name))
         self._check_folder(worktree.path)
-        of_one: dict[str, Callable[..., Awaitable[Any]]] = {
-            "leave": trees.leave,
-            "find_changes": trees.find_changes,
-            "remove": trees.remove,
-        }
-        return await of_one[call.action](worktree)
+        if call.action == "find_changes":
+            return calls.WorktreeResult(changes=await trees.find_changes(worktree))
+        if call.action == "leave":
+            return calls.WorktreeResult(was_kept=await trees.leave(worktree))
+        if call.action != "remove":
+            raise ToolError(f"{call.action} needs a folder")
+        await trees.remove(worktree)
+        return calls.WorktreeResult()
 
     async def _find_facts(self, call: calls.FindFacts) -> list[Any]:
         if len(call.facts) > calls.MAX_FACTS:
@@ -430,6 +439,7 @@ HANDLERS: dict[type[Call], Handler] = {
     calls.Rewind: ServedSession._rewind,
     calls.UseHistory: ServedSession._use_history,
     calls.ListFiles: ServedSession._list,
+    calls.StopSearch: ServedSession._stop_search,
     calls.SearchFiles: ServedSession._search_files,
     calls.WorktreeCall: ServedSession._worktree,
     calls.StartCommand: ServedSession._start,
