@@ -45,6 +45,7 @@ class ServerThread:
         self._root, self._state, self._options = str(root), state, options
         self.socket = Path(tempfile.mkdtemp(prefix="parley-ws-")) / "s"
         self.server: WorkspaceServer | None = None
+        self._connected: list[RemoteWorkspace] = []
         self.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -62,6 +63,18 @@ class ServerThread:
             self.run(self.server.close())
             self.server = None
 
+    def close(self) -> None:
+        """Stop it, and end the engines that are connected."""
+        for remote in self._connected:
+            remote.close()
+        self.stop()
+
+    def has_ended(self, session: str) -> bool:
+        """Whether all commands of a session have ended."""
+        assert self.server is not None
+        commands = self.server._sessions[session]._commands.values()
+        return all(command.running is not None and command.running.ended.done() for command in commands)
+
     def drop_connections(self) -> None:
         """Cut all connections, as a network does."""
 
@@ -76,7 +89,9 @@ class ServerThread:
     def connect(self, folder: Path | str = "", session: str = "", **options: Any) -> RemoteWorkspace:
         address = WorkspaceAddress(path=str(self.socket), folder=str(folder))
         settings = LinkSettings(address=address, token=options.pop("token", TOKEN), **options.pop("settings", {}))
-        return connect_workspace(settings, session or uuid4().hex, **options)
+        remote = connect_workspace(settings, session or uuid4().hex, **options)
+        self._connected.append(remote)
+        return remote
 
 
 @cache

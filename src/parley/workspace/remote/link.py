@@ -144,6 +144,8 @@ class WorkspaceLink:
             try:
                 return pending.done.result(left if poll is None else POLL_SECONDS)
             except concurrent.futures.TimeoutError:
+                if pending.done.done():
+                    raise  # the call itself timed out on the server
                 if limit is not None and (left is None or left <= POLL_SECONDS or poll is None):
                     self._give_up(pending)
                     raise self._unavailable(f"no answer within {limit:.0f} s") from None
@@ -215,17 +217,14 @@ class WorkspaceLink:
 
     async def _wait_connected(self) -> None:
         """Raises WorkspaceUnavailable."""
+        waiting, runner = asyncio.ensure_future(self._connected.wait()), self._runner
+        either = {waiting, *({runner} if runner is not None else ())}
         try:
-            async with asyncio.timeout(self.settings.wait_seconds):
-                waiting = asyncio.ensure_future(self._connected.wait())
-                runner = self._runner
-                either = {waiting, *({runner} if runner is not None else ())}
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
-                if self._connected.is_set():
-                    return
-        except TimeoutError:
-            pass
+            await asyncio.wait(either, timeout=self.settings.wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._connected.is_set():
+            return
         raise self._unavailable(self._problem or f"no connection within {self.settings.wait_seconds:.0f} s")
 
     def _enter(self, pending: PendingCall) -> None:
