@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Coroutine
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -127,4 +127,10 @@ def with_workspace(options: CliOptions, environment: dict[str, str], folder: Pat
     if not is_remote() or options.workspace is not None:
         return options
     environment["PARLEY_WORKSPACE_TOKEN"] = TOKEN
-    return options.replace(workspace=f"unix:{shared_server().socket}#{folder}")
+    return options.replace(workspace=f"unix:{server_of(folder).socket}#{folder}")
+
+
+@lru_cache(maxsize=8)
+def server_of(folder: Path) -> ServerThread:
+    """A server for the sessions of one test: their ids are the same in every test."""
+    return ServerThread("/", Path(tempfile.mkdtemp(prefix="parley-ws-state-")))

@@ -88,6 +88,10 @@ class RemoteHarness(SessionHarness):
         )
         self.environment["PARLEY_WORKSPACE_TOKEN"] = TOKEN
 
+    async def __aenter__(self) -> RemoteHarness:
+        await super().__aenter__()
+        return self
+
     async def results(self, uuid: str = PROMPT_ID) -> list[str]:
         """The results of the calls so far, in order."""
         self.prompt("go", uuid=uuid)
