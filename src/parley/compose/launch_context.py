@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from parley.engine.clock import Clock
-from parley.errors import UsageError
+from parley.errors import SessionError, UsageError
 from parley.protocol.options import CliOptions
 from parley.settings import credentials, sources
 from parley.settings.env_vars import child_environment, is_truthy
@@ -109,7 +110,9 @@ class LaunchContext:
     def line_context(self) -> LineContext:
         """What every line of a transcript says about the session."""
         entrypoint = self.environment.get("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
-        branch = self.with_facts(lambda: git_branch(Path(self.cwd), self.tree))
+        branch = ""
+        with suppress(SessionError):  # a remote workspace that is away is not a reason to lose the log
+            branch = self.with_facts(lambda: git_branch(Path(self.cwd), self.tree))
         return LineContext(cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=branch)
 
 

@@ -655,7 +655,7 @@ class SessionOptions(OptionGroup):
         TEXT,
         "--workspace",
         metavar="ADDRESS",
-        help="Work in the files of the workspace server at tcp://HOST:PORT/FOLDER, tls://… or unix:PATH#FOLDER.",
+        help="Work in the files of the workspace server at tcp://HOST:PORT/FOLDER, tls://HOST:PORT/FOLDER, unix:PATH.",
     )
     workspace_token_file: Option[str | None] = Option(
         TEXT,
@@ -664,7 +664,7 @@ class SessionOptions(OptionGroup):
         help="With --workspace: the file with its token, instead of PARLEY_WORKSPACE_TOKEN.",
     )
     workspace_ca: Option[str | None] = Option(
-        TEXT, "--workspace-ca", metavar="FILE", help="With --workspace tls://…: the certificates to trust."
+        TEXT, "--workspace-ca", metavar="FILE", help="With --workspace tls://HOST:PORT: the certificates to trust."
     )
     workspace_wait: Option[int | None] = Option(
         INTEGER,
