@@ -50,6 +50,7 @@ SUBCOMMANDS = {
     "trust": "parley.cli.commands.trust",
     "update": "parley.cli.commands.setup.update",
     "upgrade": "parley.cli.commands.setup.update",
+    "workspace": "parley.cli.commands.workspace",
 }
 """The subcommands and the modules whose `main` runs them."""
 BACKGROUND = "Parley has no background sessions; `parley sessions list` lists sessions, `parley attach ID` follows one"

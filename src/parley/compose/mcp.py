@@ -67,7 +67,7 @@ def server_sources(launch: LaunchContext, workspace: Workspace, plugins: Callabl
     options = launch.options
     given = () if options.safe_mode else options.mcp_config or ()
     strict = options.strict_mcp_config or options.safe_mode
-    written, problems = launch.settings.servers(given, launch.started_in, strict=strict)
+    written, problems = launch.with_facts(lambda: launch.settings.servers(given, launch.host_folder, strict=strict))
     own = {name for one in written for name in one.servers}
     of_plugins = () if options.strict_mcp_config else [plugin_servers(plugin) for plugin in plugins() if plugin.servers]
     written += of_plugins

@@ -85,6 +85,8 @@ def make_policy(launch: LaunchContext, session_id: str) -> Policy:
     With rules or working directories, the policy is opened at once: malformed rules are reported at the start.
     """
     options, merged = launch.options, launch.settings.merged
+    if launch.remote is not None:
+        return open_policy(launch, session_id)
     policy = LazyPolicy(lambda: open_policy(launch, session_id))
     if options.allowed_tools or options.disallowed_tools or options.add_dirs or merged.rules or merged.directories:
         policy.open()
@@ -198,8 +200,11 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
         has_sandbox=lambda merged: has_sandbox(launch, merged),
         trusted="project" in launch.settings.trust.sources,
     )
-    policy = SessionPolicy(launch_rules, RealFilesystem(str(launch.home)), launch.settings.writer, launch.warn)
+    fs = RealFilesystem(str(launch.home)) if launch.remote is None else launch.remote.filesystem
+    policy = SessionPolicy(launch_rules, fs, launch.settings.writer, launch.warn)
     policy.apply_settings(launch.settings.merged)
+    if launch.remote is not None:
+        return launch.remote.make_policy(policy)
     if not launch.is_restricted:
         return policy
     from parley.permissions.restricted import RestrictedPolicy

@@ -48,7 +48,12 @@ def find_offer(bwrap: str | None = None, weaker_nested: bool = False) -> Sandbox
     return detect(bwrap, weaker_nested=weaker_nested)
 
 
-def offer_for(merged: MergedSettings) -> SandboxOffer:
+def offer_for(merged: MergedSettings, *, is_remote: bool = False) -> SandboxOffer:
+    """What the machine that runs the commands offers."""
+    if is_remote:
+        from parley.workspace.sandbox.base import SandboxOffer
+
+        return SandboxOffer(kind="none", reason="commands run in a remote workspace, which has no sandbox")
     return find_offer(merged.get("sandbox.bwrapPath"), merged.is_on("sandbox.enableWeakerNestedSandbox"))
 
 
@@ -68,7 +73,7 @@ def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks
     reader = ConfigReader(launch, policy, asks=asks)
     return LocalCommandSandbox(
         reader.read,
-        lambda: offer_for(launch.settings.merged),
+        lambda: offer_for(launch.settings.merged, is_remote=launch.remote is not None),
         names,
         lambda: make_folders(launch, session_id),
         functools.partial(make_proxy, launch.warn),

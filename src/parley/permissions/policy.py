@@ -110,7 +110,8 @@ class SessionPolicy:
         self._server_rules: dict[str, dict[str, Rule]] = {}
         """The policies of MCP servers: by server, by tool and behavior."""
         self._repository: SessionRepository | None = None
-        self._has_looked_for_repository = False
+        self.has_repository = False
+        """Whether the repository was looked for."""
         self._boundary: Boundary | None = None
         self._as_given: frozenset[str] = frozenset()
         self._sandbox: SandboxRules | None = None
@@ -120,8 +121,8 @@ class SessionPolicy:
         self.rules = self._merge_rules()
 
     def decide(self, request: ToolRequest, mode: str) -> Decision:
-        if not self._has_looked_for_repository:
-            self._record_repository()
+        if not self.has_repository:
+            self.set_repository(self.find_repository())
         rules = self.rules
         if request.worktree is not None:
             from parley.permissions.worktree_rules import WorktreeRules
@@ -132,16 +133,18 @@ class SessionPolicy:
         decision = decide(request, rules, mode, self._fs)
         return decision if self._boundary is None else self._boundary.check(request, decision, rules, mode, self._fs)
 
-    def _record_repository(self) -> None:
-        """Record the repository that rules apply to, before the first call runs: a call could create another."""
+    def find_repository(self) -> SessionRepository | None:
+        """The repository that rules apply to."""
         from parley.permissions.git.repository import record_repository
 
         fs, rules = CachedFilesystem(self._fs), self.rules
-        self._has_looked_for_repository = True
         trusted = self._launch.trusted
-        self._repository = record_repository(
-            self._launch.cwd, fs, lambda resolved: rules.is_inside(resolved, fs), trusted=trusted
-        )
+        return record_repository(self._launch.cwd, fs, lambda resolved: rules.is_inside(resolved, fs), trusted=trusted)
+
+    def set_repository(self, found: SessionRepository | None) -> None:
+        """Record the repository, before the first call runs: a call could create another."""
+        self.has_repository = True
+        self._repository = found
         self.rules = self._merge_rules()
 
     def is_hidden(self, path: str) -> bool:

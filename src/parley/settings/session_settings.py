@@ -63,12 +63,16 @@ class SessionSettings:
         selection: sources.SourceSelection,
         base: Mapping[str, str],
         without_secrets: Callable[[dict[str, str]], dict[str, str]] = dict,
+        command_base: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises UsageError for invalid settings on the command line."""
+        """Raises UsageError for invalid settings on the command line.
+
+        `command_base`: the environment of commands that run on another machine."""
         self._selection = selection
         self._base = base
+        self._command_base = base if command_base is None else command_base
         self._without_secrets = without_secrets
-        self.trust, problem = trust.evaluate(selection.config, selection.project, selection.sources)
+        self.trust, problem = self._evaluate_trust()
         loaded = sources.load_layers(selection)
         self._layers = loaded.layers
         self._plugin_hooks: tuple[SettingsValue, ...] = ()
@@ -79,6 +83,12 @@ class SessionSettings:
         self.merged = self._compute()
         self._problems = (*loaded.problems, *((problem,) if problem else ()), *self.merged.problems)
 
+    def _evaluate_trust(self) -> tuple[ProjectTrust, SettingsProblem | None]:
+        selection = self._selection
+        return trust.evaluate(
+            selection.config, selection.project, selection.sources, is_remote=selection.tree.is_remote
+        )
+
     def layers(self) -> tuple[SettingsLayer, ...]:
         return self._layers
 
@@ -87,7 +97,7 @@ class SessionSettings:
         """Writes to the settings files. Imported on first use, because it is rarely needed."""
         from parley.settings.writer import SettingsWriter
 
-        return SettingsWriter(self._selection.config, self._selection.project)
+        return SettingsWriter(self._selection.config, self._selection.project, is_remote=self._selection.tree.is_remote)
 
     def warnings(self) -> list[str]:
         """Return a line for each problem of the files and for entries that have no effect."""
@@ -130,14 +140,14 @@ class SessionSettings:
         return env_policy.own_environment(self._base, self.merged)
 
     def child_environment(self) -> dict[str, str]:
-        found = self._without_secrets(env_policy.environment_for_commands(self._base, self.merged))
+        found = self._without_secrets(env_policy.environment_for_commands(self._command_base, self.merged))
         if (most_chars := self.merged.get("bashOutputMaxChars")) is not None:
             found["BASH_MAX_OUTPUT_LENGTH"] = str(min(max(most_chars, LEAST_OUTPUT_CHARS), MOST_OUTPUT_CHARS))
         return found
 
     def folders(self) -> tuple[str, ...]:
         """The additional working directories, as absolute paths."""
-        home = str(sources.home(self._base))
+        home = str(sources.home(self._command_base))
         return tuple(dict.fromkeys(resolve_folder(found.value, found.root, home) for found in self.merged.directories))
 
     def style(self) -> OutputStyle:
@@ -146,9 +156,7 @@ class SessionSettings:
             return OutputStyle()
         from parley.settings.files.output_styles import find_style
 
-        return find_style(
-            name, self._selection.config, self._selection.project if self._selection.includes("project") else None
-        )
+        return find_style(name, self._selection.config, self._project_folder())
 
     def templates(self, plugins: Sequence[Plugin] = ()) -> tuple[Sequence[PromptTemplate], Sequence[SettingsProblem]]:
         """The commands and skills of the enabled sources and of plugins, and the problems of their files."""
@@ -156,7 +164,7 @@ class SessionSettings:
         tree = os.path.join(selection.project, ".claude")
         own = not self.is_locked("skills")
         folders = [str(selection.config)] * (own and selection.includes("user"))
-        folders += [tree] * (own and selection.includes("project"))
+        folders += [tree] * (own and self._project_folder() is not None)
         paths = [os.path.join(folder, kind) for folder in folders for kind in ("commands", "skills")]
         if not plugins and not any(map(os.path.isdir, paths)):
             return (), ()
@@ -205,8 +213,13 @@ class SessionSettings:
 
         return list_styles(
             self._selection.config if self._selection.includes("user") else None,
-            self._selection.project if self._selection.includes("project") else None,
+            self._project_folder(),
         )
+
+    def _project_folder(self) -> str | None:
+        """The project, if its files on this machine are used: styles, templates and agents are read from here only."""
+        selection = self._selection
+        return selection.project if selection.includes("project") and not selection.tree.is_remote else None
 
     def agents(self) -> tuple[dict[str, AgentDefinition], list[SettingsProblem]]:
         """The subagents defined in files, the project's before the user's, and the problems of the files."""
@@ -216,7 +229,7 @@ class SessionSettings:
             return {}, []
         if self._selection.includes("user"):
             folders.append(("userSettings", config / "agents", None, True, lambda data: None))
-        if self._selection.includes("project"):
+        if self._project_folder() is not None:
             trusted = "project" in self.trust.sources
             folder = Path(project, ".claude", "agents")
             folders.append(
@@ -239,6 +252,8 @@ class SessionSettings:
         """The instructions about an agent's memory, and a problem; one of them is empty."""
         from parley.settings.files import agent_memory
 
+        if scope != "user" and self._selection.tree.is_remote:
+            return "", f"the {scope} memory of the agent {name} is not read: the workspace is remote"
         return agent_memory.load_text(
             agent_memory.find_path(scope, name, self._selection.config, self._selection.project), denies
         )
@@ -270,13 +285,15 @@ class SessionSettings:
             local=self._selection.includes("local"),
             excluded=tuple(self.merged.get("claudeMdExcludes", ())),
             managed=self.merged.get("claudeMd", ""),
+            tree=self._selection.tree,
         )
 
     def servers(self, given: Sequence[str], cwd: str, *, strict: bool) -> tuple[list[ServerDeclaration], list[str]]:
         """The declared MCP servers, highest precedence first, and warnings. Raises UsageError."""
         merged, locked = self.merged, self.is_locked("mcp")
         path = os.path.join(self._selection.project, MCP_FILE)
-        has_file = not strict and not locked and self._selection.includes("project") and os.path.lexists(path)
+        has_file = not strict and not locked and self._selection.includes("project")
+        has_file = has_file and self._selection.tree.lexists(path)
         user_file = None if strict or locked else self._selection.user_file
         has_user_file = user_file is not None and not self._selection.bare and may_declare_servers(user_file)
         provided = merged.get("managedMcpServers")
@@ -298,7 +315,12 @@ class SessionSettings:
         kept = mcp_files.UserServers()
         if user_file is not None and has_user_file:
             kept = mcp_files.from_user_file(user_file, self._selection)
-        in_tree, warnings = mcp_files.from_project(path, self.trust, merged, kept.rejected) if has_file else ([], [])
+        in_tree: list[ServerDeclaration] = []
+        warnings: list[str] = []
+        if has_file:
+            in_tree, warnings = mcp_files.from_project(
+                path, self.trust, merged, kept.rejected, tree=self._selection.tree
+            )
         found = [*declared, *mcp_files.from_settings(merged), *kept.local, *in_tree, *kept.user]
         return found, [*kept.problems, *warnings]
 
@@ -334,7 +356,7 @@ class SessionSettings:
 
     def reread(self, destination: str) -> MergedSettings:
         """Load a file again, if its layer is enabled."""
-        self.trust, _ = trust.evaluate(self._selection.config, self._selection.project, self._selection.sources)
+        self.trust, _ = self._evaluate_trust()
         source = SOURCE_OF[destination]
         problems: list[SettingsProblem] = []
         layer = sources.load_file_layer(self._selection, source, problems) if self._selection.includes(source) else None

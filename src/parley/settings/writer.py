@@ -41,9 +41,11 @@ ENTRY_OBJECTS = ("env", "mcpServers", "enabledPlugins", "models")
 class SettingsWriter:
     """Writes the settings files of a user and a project."""
 
-    def __init__(self, config: Path, project: str) -> None:
+    def __init__(self, config: Path, project: str, *, is_remote: bool = False) -> None:
         self._config = config
         self._project = project
+        self._is_remote = is_remote
+        """The project is not on this machine, so its files are not written."""
 
     # Each method raises SettingsWriteError.
 
@@ -129,6 +131,8 @@ class SettingsWriter:
             raise SettingsWriteError(
                 f"unknown destination {destination!r} for settings (choose from {', '.join(FILES)})"
             )
+        if self._is_remote and destination != "userSettings":
+            raise SettingsWriteError(f"{destination} cannot be written: the project is in a remote workspace")
         with self._folder(destination) as folder, folder.lock():
             data = folder.read(name)
             values = make(parse_object(Raw(data or b"{}"), f"{folder.path}/{name}"))

@@ -26,7 +26,7 @@ from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
 from parley.workspace.base import Files, FileSearch, Scope, Worktree
-from parley.workspace.process.processes import Confinement, Processes
+from parley.workspace.process.processes import Confinement, Processes, ResultFile
 
 if TYPE_CHECKING:
     from parley.memory.base import Recall
@@ -187,9 +187,9 @@ class Workspace(Struct, frozen=True, kw_only=True):
             return None
         return None if found is None else found.data[:MAX_PLAN_BYTES].decode(errors="replace")
 
-    def new_result_file(self, ending: str) -> Path:
-        """A new path in the results folder."""
-        return self.results_folder / f"{self.new_id()}.{ending}"
+    def new_result_file(self, ending: str) -> ResultFile:
+        """A new file in the results folder."""
+        return ResultFile(self.results_folder / f"{self.new_id()}.{ending}", self.processes.outputs)
 
 
 class Context(Workspace, frozen=True, kw_only=True):

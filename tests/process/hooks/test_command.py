@@ -17,14 +17,14 @@ from parley.hooks.command import MAX_OUTPUT_BYTES, CommandEntry, CommandHook, Ho
 from parley.hooks.events import EVENTS
 from parley.hooks.output import HookFailed, HookOutput, parse_output
 from parley.protocol.base import UNSET
-from parley.workspace.process.processes import Processes
+from tests.helpers.remote_workspace import make_processes
 
 PATIENCE_SECONDS = 90
 
 
 async def at(folder: Path, scenario: Callable[[HookEnvironment], Awaitable[None]]) -> None:
     environment = {"PATH": "/usr/bin:/bin", "BASH_ENV": "/no/such", "GIVEN": "yes"}
-    place = HookEnvironment(processes=Processes(), environment=environment, project=str(folder))
+    place = HookEnvironment(processes=make_processes(), environment=environment, project=str(folder))
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await scenario(place)

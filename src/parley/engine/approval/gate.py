@@ -209,6 +209,7 @@ class ApprovalGate:
         request, shown_sha256 = permission_request(tool, call.input, context), input_digest(call.input)
         if any(opinion.behavior == "defer" for opinion in opinions):
             self._defer(call, request, current_mode, may_defer=may_defer)
+        await prepare_decision(self.policy, request, current_mode)
         decision = evaluate(self.policy, request, current_mode, *opinions, guarded=self._guarded)
 
         # Ask the client. Its reply is checked against the rules again: it may change the input.
@@ -300,6 +301,7 @@ class ApprovalGate:
             )
         except HostError as exc:
             return self._attribute(deny_unclear(f"Permission could not be requested: {exc}"))
+        await prepare_decision(self.policy, pending.request, "default")
         return self._attribute(self._check_reply(reply, question, pending))
 
     async def ask_client(self, asked: CanUseTool) -> Any:
@@ -334,6 +336,7 @@ class ApprovalGate:
         )
         if not isinstance(first, dict):
             return first
+        await prepare_decision(self.policy, pending.request, "default")
         decision = self._check_reply(first, question, pending)
         if decision.source not in ("host", "reply"):
             return decision  # a rule decided
@@ -381,6 +384,12 @@ class ApprovalGate:
             self._journal.append_event("grant", granted)
         if mode is not None:
             self._mode.change(mode)
+
+
+async def prepare_decision(policy: Policy, request: ToolRequest, mode: str) -> None:
+    """Collect what a decision needs to know of a remote workspace, without blocking the other sessions."""
+    if (prepare := getattr(policy, "prepare", None)) is not None:
+        await prepare(request, mode)
 
 
 def evaluate(

@@ -424,6 +424,12 @@ class Session:
         """Send `system/init`, as at the start of every turn."""
         self.outbox.send(self._make_init())
         self.outbox.send_notices()
+        self.config.workspace.processes.watch(self._report_workspace)
+
+    def _report_workspace(self, text: str) -> None:
+        """Tell the client that the machine with the files is lost, or back."""
+        self.outbox.add_notice(text, "workspace")
+        self.outbox.send_notices()
 
     def _make_init(self) -> Init:
         """The facts of the session."""

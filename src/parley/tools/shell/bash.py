@@ -76,7 +76,7 @@ class Bash:
 
     async def run(self, call: BashInput, context: Context, reach: Scope) -> ToolOutput:
         argv = [*SHELL, script(call.command)]
-        folder, note = working_directory(context)
+        folder, note = await working_directory(context)
         wants_outside = call.dangerouslyDisableSandbox is True
         place = await find_place(call.command, context, reach, wants_outside=wants_outside)
         if call.run_in_background and (context.session.tasks is None or context.session.tasks.are_allowed):
@@ -86,7 +86,9 @@ class Bash:
         timeout_ms = foreground_timeout_ms(call.timeout, context.environment)
         keep_bytes = min(env_number(context.environment, "BASH_MAX_OUTPUT_LENGTH") or KEPT_BYTES, MOST_KEPT_BYTES)
         watch = None if context.watch_output is None else partial(context.watch_output, reach.call)
-        output = CommandOutput(keep_bytes, lambda: context.new_result_file("txt"), watch)
+        output = CommandOutput(
+            keep_bytes, lambda: context.new_result_file("txt").path, watch, context.processes.outputs
+        )
         wanted = build_order(argv, call, context, (reach.call, folder, timeout_ms), place)
         done = await run_and_wait(wanted, context, output)
         if not isinstance(done, Finished):
@@ -188,12 +190,12 @@ def script(command: str) -> str:
     return whole
 
 
-def working_directory(context: Context) -> tuple[str, str]:
+async def working_directory(context: Context) -> tuple[str, str]:
     """Where a command runs, and a note if the previous directory is gone. Raises ToolError."""
     start = context.state.notes.setdefault(START, context.state.cwd)
-    if os.path.isdir(context.state.cwd):
+    if await context.processes.is_folder(context.state.cwd):
         return context.state.cwd, ""
-    if not os.path.isdir(start):
+    if not await context.processes.is_folder(start):
         raise ToolError(f"The working directory {start} no longer exists. Create it with another tool.")
     gone, context.state.cwd = context.state.cwd, start
     return start, f"(The directory {decode_output(os.fsencode(gone))} no longer exists; this ran in {start}.)\n"

@@ -49,7 +49,7 @@ class Monitor:
         tasks = context.session.tasks
         if tasks is None or not tasks.are_allowed:
             raise ToolError("Background tasks are not available in this session.")
-        folder, note = working_directory(context)
+        folder, note = await working_directory(context)
         timeout_ms = min(max(1, call.timeout_ms), LONGEST_TIMEOUT_MS)
         place = await find_place(call.command, context, reach)
         environment = shell_environment(context)

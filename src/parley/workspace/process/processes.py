@@ -30,7 +30,7 @@ import struct
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
@@ -105,11 +105,51 @@ class OutputRecord:
                 self.problem = self.problem or f"the rest could not be saved: {exc.strerror}"
 
 
+class OutputFiles:
+    """The output files of a session. Each method raises OSError."""
+
+    def open(self, path: Path, *, again: bool = False) -> OutputRecord:
+        """Create an output file, or append to it `again`."""
+        return OutputRecord(path, again=again)
+
+    def save(self, path: Path, data: bytes) -> None:
+        private_files.write(path, data, below=BELOW)
+
+    def tail(self, path: Path, limit_bytes: int) -> tuple[int, bytes]:
+        """The size of a file, and its end."""
+        with open(private_files.open_file(path, os.O_RDONLY, below=BELOW), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - limit_bytes))
+            return size, file.read(limit_bytes)
+
+    def remove(self, path: Path) -> None:
+        private_files.remove(path, below=BELOW)
+
+
+class ResultFile(Struct, frozen=True):
+    """A file for output that is too long for a line. It does not exist yet."""
+
+    path: Path
+    files: OutputFiles
+
+    def write(self, data: bytes) -> str | None:
+        """Write it; returns the error if that fails."""
+        try:
+            self.files.save(self.path, data)
+        except OSError as exc:
+            return exc.strerror or str(exc)
+        return None
+
+
 class CommandOutput:
     """The start of a command's output, and the file with all of it if it exceeds `keep_bytes`."""
 
     def __init__(
-        self, keep_bytes: int, spill_to: Callable[[], Path], watch: Callable[[bytes], None] | None = None
+        self,
+        keep_bytes: int,
+        spill_to: Callable[[], Path],
+        watch: Callable[[bytes], None] | None = None,
+        files: OutputFiles | None = None,
     ) -> None:
         """`watch`: gets all of the output, as it arrives."""
         self.kept = bytearray()
@@ -118,6 +158,7 @@ class CommandOutput:
         self._keep_bytes = keep_bytes
         self._spill_to = spill_to
         self._watch = watch
+        self.files = files or OutputFiles()
         self._record: OutputRecord | None = None
 
     @property
@@ -140,10 +181,11 @@ class CommandOutput:
     def close(self) -> None:
         if self._record is not None:
             self._record.close()
+            self.problem = self._record.problem
 
     def _spill(self) -> None:
         try:
-            self._record = OutputRecord(self._spill_to())
+            self._record = self.files.open(self._spill_to())
         except OSError as exc:
             self.problem = f"it could not be saved: {exc.strerror}"
             return
@@ -257,6 +299,28 @@ class Processes:
         """Called when all commands are gone."""
         self.hides_engine = False
         """Whether commands are kept from tracing this process or reading its memory. Only for our own executable."""
+        self.outputs = OutputFiles()
+
+    async def is_folder(self, path: str) -> bool:
+        """Whether a command can start in a folder."""
+        return os.path.isdir(path)  # noqa: ASYNC240  # as quick as the command that follows
+
+    async def find_kind(self, path: str) -> Literal["folder", "file"] | None:
+        """What a path is; None if nothing is there."""
+        return await asyncio.to_thread(kind_of_path, path)
+
+    async def find_program(self, name: str, search_path: str) -> str | None:
+        """The path of a program that a command would run by its name."""
+        import shutil
+
+        return shutil.which(name, path=search_path)
+
+    def watch(self, report: Callable[[str], None]) -> None:
+        """Report to the client when the machine that runs the commands is lost and when it is back."""
+
+    def find_earlier(self, tool_use_id: str) -> str:
+        """What is known of a command that an earlier engine started for a call, in a sentence; empty if nothing."""
+        return ""
 
     async def run(
         self,
@@ -300,10 +364,12 @@ class Processes:
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None = None,
         sandbox: Confinement | None = None,
+        tool_use_id: str = "",
     ) -> RunningCommand:
         """Start a command whose output is passed to `take`. Raises ToolError if it cannot be started.
 
-        With `take_errors`, stderr is separate and the command gets a stdin: write to its `feed`.
+        With `take_errors`, stderr is separate and the command gets a stdin: write to its `feed`. `tool_use_id` is
+        the call that it runs for (`find_earlier`).
         """
         request = encode_request(argv, cwd, environment)
         if self._is_ended:
@@ -497,6 +563,11 @@ class RunningCommand:
         if self._line.fileno() >= 0:
             self._line.shutdown(socket.SHUT_WR)
 
+    def pause_output(self, is_paused: bool) -> None:
+        """Stop reading the output, so that a command that writes more has to wait; or read on."""
+        for pipe in self._pipes:
+            pipe.pause(is_paused)
+
     def drop(self) -> None:
         """Terminate the command without waiting, and release its descriptors."""
         if self._line.fileno() >= 0:
@@ -562,11 +633,22 @@ class OutputPipe:
         os.set_blocking(descriptor, False)
         asyncio.get_running_loop().add_reader(descriptor, self._read)
 
+    def pause(self, is_paused: bool) -> None:
+        """Stop reading, or read on."""
+        if self._descriptor >= 0 and self._take is not None:
+            loop = asyncio.get_running_loop()
+            if is_paused:
+                loop.remove_reader(self._descriptor)
+            else:
+                loop.add_reader(self._descriptor, self._read)
+
     def drain(self) -> None:
         """The command has ended: take the remaining output and discard what its children write from now on."""
         taken = 0
         while self._take is not None and taken < PIPE_BYTES and (count := self._read()):
             taken += count
+        if self._descriptor >= 0 and self._take is not None:
+            asyncio.get_running_loop().add_reader(self._descriptor, self._read)  # it may have been paused
         self._take = None
 
     def close(self) -> None:
@@ -610,6 +692,7 @@ class InputFeed:
         self._max_bytes = max_bytes
         self._waiting = bytearray()
         self._closes_when_empty = False
+        self._drained = asyncio.Event()
         os.set_blocking(descriptor, False)
 
     def put(self, data: bytes) -> None:
@@ -625,6 +708,12 @@ class InputFeed:
             if self._waiting:
                 asyncio.get_running_loop().add_writer(self._descriptor, self._on_writable)
 
+    async def wait_below(self, max_bytes: int) -> None:
+        """Wait until at most so much is buffered, or the command no longer reads."""
+        while self._descriptor >= 0 and len(self._waiting) > max_bytes:
+            self._drained.clear()
+            await self._drained.wait()
+
     def finish(self) -> None:
         """Close the input after the buffered data."""
         self._closes_when_empty = True
@@ -637,10 +726,12 @@ class InputFeed:
             asyncio.get_running_loop().remove_writer(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
+            self._drained.set()
 
     def _write(self) -> None:
         with contextlib.suppress(BlockingIOError):
             del self._waiting[: os.write(self._descriptor, self._waiting)]
+            self._drained.set()
 
     def _on_writable(self) -> None:
         try:
@@ -751,6 +842,12 @@ def start_outside(control: socket.socket, environment: Mapping[str, str], mode: 
         env=dict(environment),
         start_new_session=True,
     )
+
+
+def kind_of_path(path: str) -> Literal["folder", "file"] | None:
+    if os.path.isdir(path):
+        return "folder"
+    return "file" if os.path.lexists(path) else None
 
 
 def new_pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:

@@ -128,7 +128,7 @@ def get_memory_dialog(session: Session, request: panel_requests.GetMemoryDialog)
                 "path": path,
                 "label": f"{kind} instructions",
                 "description": f"Saved in {path}",
-                "exists": path in found or os.path.exists(path),
+                "exists": path in found or (not session.config.is_remote and os.path.exists(path)),
             }
             for path, kind in {**found, **usual}.items()
         ],
