@@ -10,7 +10,7 @@ import pytest
 from parley.models.fake.script import ScriptedCall, ScriptedTurn
 from tests.compat.harness import Stage
 from tests.compat.install import Client
-from tests.helpers.gateway_process import DyingCluster
+from tests.helpers.cluster import DyingLocalCluster
 
 pytest_plugins = ["tests.compat.clients"]
 DELAY_MS = 2500
@@ -19,10 +19,10 @@ DELAY_MS = 2500
 
 @pytest.mark.parametrize("connection", ["websocket", "sse"])
 def test_a_conversation_while_hosts_are_killed(typescript_sdk: Client, connection: str, tmp_path: Path) -> None:
-    clusters: list[DyingCluster] = []
+    clusters: list[DyingLocalCluster] = []
 
-    def start(*options: Any, **settings: Any) -> DyingCluster:
-        clusters.append(DyingCluster(*options, **settings))
+    def start(*options: Any, **settings: Any) -> DyingLocalCluster:
+        clusters.append(DyingLocalCluster(*options, **settings))
         return clusters[-1]
 
     stage = Stage(typescript_sdk, tmp_path, connection=connection, server=start)

@@ -26,6 +26,8 @@ TTL_SECONDS = 1.0
 PATIENT_TTL_SECONDS = 10.0
 """For tests in which no host dies alone, and one process does all the work."""
 SHARDS = 8
+KILL_SECONDS = 1.5
+"""How long all hosts live before the next one is killed."""
 
 
 class LocalHost:
@@ -175,6 +177,8 @@ async def local_cluster(
 class ClusterAsServer(ClusterServer):
     """A whole cluster in this process that tests of `parley serve` can use in its place."""
 
+    ttl_seconds = PATIENT_TTL_SECONDS
+
     def __init__(
         self, folder: Path, *options: str, root: Path | None = None, environment: dict[str, str] | None = None
     ) -> None:
@@ -195,7 +199,7 @@ class ClusterAsServer(ClusterServer):
             *self._session_options,
             root=self.root,
             environment=self._environment,
-            ttl_seconds=PATIENT_TTL_SECONDS,
+            ttl_seconds=self.ttl_seconds,
         )
         for number in (1, 2):
             await self._cluster.add_host(f"h{self._starts}-{number}")
@@ -207,3 +211,35 @@ class ClusterAsServer(ClusterServer):
             await self._cluster.close()
         self._cluster = None
         return 0
+
+
+class DyingLocalCluster(ClusterAsServer):
+    """The same, and its hosts are killed again and again."""
+
+    ttl_seconds = TTL_SECONDS
+
+    def __init__(
+        self, folder: Path, *options: str, root: Path | None = None, environment: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(folder, *options, root=root, environment=environment)
+        self.kills = 0
+        self._killer: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await super().start()
+        self._killer = asyncio.create_task(self._kill_hosts())
+
+    async def _kill_hosts(self) -> None:
+        while True:
+            await asyncio.sleep(KILL_SECONDS)
+            assert self._cluster is not None
+            name = next(iter(self._cluster.hosts))
+            await self._cluster.hosts.pop(name).kill()
+            self.kills += 1
+            await self._cluster.add_host(f"after-{self.kills}")
+
+    async def kill(self, number: int = 0) -> int:
+        assert self._killer is not None
+        self._killer.cancel()
+        await asyncio.gather(self._killer, return_exceptions=True)
+        return await super().kill(number)

@@ -78,6 +78,9 @@ class ProcessCluster:
 async def process_cluster(folder: Path, hosts: int = 2, gateways: int = 1) -> AsyncIterator[ProcessCluster]:
     async with cluster_rig(folder) as rig:
         cluster = ProcessCluster(rig, folder)
+        token = folder / "token"
+        token.write_text("a token of the administrator")  # gateways that start at the same time have the same
+        token.chmod(0o600)
         try:
             await asyncio.gather(
                 *(cluster.add_host() for _ in range(hosts)), *(cluster.add_gateway() for _ in range(gateways))

@@ -144,7 +144,7 @@ def has_sandbox(launch: LaunchContext, merged: MergedSettings) -> bool:
         return False
     from parley.compose.sandbox import offer_for
 
-    return offer_for(merged).kind != "none"
+    return offer_for(merged, is_remote=launch.remote is not None).kind != "none"
 
 
 def check_restrictions(launch: LaunchContext, known: Sequence[str]) -> list[str]:

@@ -67,6 +67,8 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     isolation: str = "task"
     idle_seconds: float = 300
     question_seconds: float | None = None
+    audit: Path | None = None
+    """The audit log; None for a file in the state folder."""
     wire_bytes: int = WIRE_BYTES
     """How much of what engines and the gateway say to each other is kept for each session."""
 
@@ -100,7 +102,7 @@ class SessionHub:
         self._lock = lock_folder(settings.state)
         self.database = Database(settings.state / "gateway.db")
         self.questions = Questions(self.database, settings.question_seconds)
-        self.audit = AuditLog(settings.state / "audit.jsonl")
+        self.audit = AuditLog(settings.audit or settings.state / "audit.jsonl")
         self.spending = Spending(self.database)
         self.metrics = Metrics()
         self.find_quotas: Callable[[str], Quotas] = lambda name: Quotas()

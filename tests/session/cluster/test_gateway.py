@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.helpers.cluster import local_cluster
 from tests.helpers.gateway import PATIENCE_SECONDS, Server, open_question
+from tests.process.gateway.test_editors import connect
 
 
 async def test_a_session_is_created_and_prompted_through_any_gateway(tmp_path: Path) -> None:
@@ -49,3 +50,60 @@ async def read_states(server: Server, count: int) -> list[str]:
             states += [state] if states[-1:] != [state] else []
     writer.close()
     return states
+
+
+async def test_a_prompt_and_a_session_that_are_sent_while_nobody_runs_them(tmp_path: Path) -> None:
+    async with local_cluster(tmp_path, hosts=1) as (cluster, gateway):
+        session = await gateway.create()
+        await cluster.kill_owner(session)
+        waiting = asyncio.gather(
+            gateway.request("POST", f"/sessions/{session}/prompts", {"content": "say Hello."}),
+            gateway.request("POST", "/sessions", {}),
+            gateway.request("GET", "/sessions"),
+        )
+        await cluster.add_host("late")
+        (accepted, _), (created, other), (listed, found) = await waiting
+        assert (accepted, created, listed) == (202, 201, 200)
+        assert {row["id"] for row in found["sessions"]} >= {session}
+        result = await gateway.ask(other["session_id"], "say Hi.")
+        assert result["result"] == "Hi."
+
+
+async def test_a_token_of_one_gateway_is_valid_at_the_other(tmp_path: Path) -> None:
+    async with local_cluster(tmp_path) as (cluster, first):
+        second = await cluster.add_gateway()
+        token = await first.make_token("ann", "create", "prompt", tenant="acme")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (await second.request("GET", "/me", token=token))[0] != 200:
+                pass
+        status, made = await second.request("POST", "/sessions", {}, token)
+        assert status == 201
+        assert (await first.request("GET", f"/sessions/{made['session_id']}", token=token))[0] == 200
+        assert (await second.request("GET", f"/sessions/{made['session_id']}"))[0] == 200  # the administrator's
+        other = await first.make_token("bob", "view", tenant="other")
+        assert (await first.request("GET", f"/sessions/{made['session_id']}", token=other))[0] == 404
+        socket = await second.connect(f"/sessions/{made['session_id']}/ws", token)
+        assert (await first.request("DELETE", "/tokens/ann"))[0] == 204
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await socket.wait_closed()
+        assert socket.close_code == 1012
+        assert (await second.request("GET", "/me", token=token))[0] == 401
+
+
+async def test_an_editor_continues_on_another_host(tmp_path: Path) -> None:
+    async with local_cluster(tmp_path) as (cluster, server):
+        async with await connect(server, answer=None) as editor:
+            session = await editor.new(server.root)
+            await editor.start(session, 'call Bash {"command": "touch made"}\nsay Made.')
+            await editor.wait_for(lambda: editor.asked)
+            asked = await open_question(server, session)
+            await cluster.kill_owner(session)
+            path = f"/questions/{session}/{asked['request_id']}/answer"
+            status, _ = await server.request("POST", path, {"behavior": "allow"})
+            assert status == 200
+            await editor.wait_for(lambda: "Made." in editor.texts("agent_message_chunk"))
+            again = await editor.prompt(session, "say Again.")
+        assert again["result"]["stopReason"] == "end_turn"
+        assert editor.texts("agent_message_chunk") == "Made.Again."
+        assert len(editor.asked) == 1
+        assert (cluster.root / "made").exists()

@@ -336,6 +336,11 @@ ROWS: tuple[Command, ...] = (
                         "A directory with the keys of tenants: TENANT.env for each, which only you can read.",
                         "DIR",
                     ),
+                    Flag(
+                        "--audit-log",
+                        "Append who did what to this file. Without it, the audit log ends with the host.",
+                        "FILE",
+                    ),
                     Flag("--no-wire-log", "Do not keep the lines between sessions and their engines."),
                     LOG_FORMAT,
                 ),

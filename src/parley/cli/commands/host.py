@@ -6,7 +6,10 @@ import logging
 import os
 import re
 import socket
+from pathlib import Path
 from uuid import uuid4
+
+import msgspec
 
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.cluster_address import read_cluster, require_cluster
@@ -38,7 +41,7 @@ def run(given: GivenArgs) -> int:
     prefix, connect = read_cluster(given, is_host=True)  # before the environment is erased
     settings = HostSettings(
         name=name,
-        hub=read_hub_settings(given, "host"),
+        hub=msgspec.structs.replace(read_hub_settings(given, "host"), audit=read_audit_path(given)),
         drain_seconds=given.number("drain-seconds", 30),
         metrics=read_metrics_address(given),
         tenant_quotas=read_file_name(given, "tenant-quotas"),
@@ -60,6 +63,10 @@ def read_metrics_address(given: GivenArgs) -> tuple[str, int] | None:
     if address.path:
         raise InvalidArguments("option '--metrics' needs HOST:PORT")
     return address.host, address.port
+
+
+def read_audit_path(given: GivenArgs) -> Path | None:
+    return Path(read_file_name(given, "audit-log")) if given.one("audit-log") else None
 
 
 def read_file_name(given: GivenArgs, key: str) -> str:

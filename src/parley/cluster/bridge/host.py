@@ -19,7 +19,7 @@ import msgspec
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Send
 
-from parley.cluster.base import Bus, ClusterError, Request, Subscription
+from parley.cluster.base import Bus, ClusterError, Request, SessionKey, Subscription
 from parley.cluster.bridge.host_routes import PRINCIPAL, HostRoutes
 from parley.cluster.bridge.host_stream import HostStream, ReplyCollector, make_scope
 from parley.cluster.bridge.messages import (
@@ -46,6 +46,7 @@ from parley.gateway.security.access import Principal
 
 WAITING_PATHS = ("/control", "/fork", "/simulate", "/delete")
 """The ends of the paths whose commands wait for the engine or for a copy."""
+REFUSED = 400
 logger = logging.getLogger(__name__)
 _replies = msgspec.msgpack.Decoder(WholeReply)
 
@@ -228,6 +229,11 @@ class BridgeHost:
                 reply = await self._collect(stream)
                 if reply.status < 500 and stream.opened.method != "DELETE":
                     hosted.record_command(command, encode(reply))
+            if stream.opened.new_session and reply.status < REFUSED:
+                # Lists have it even if this host dies before it writes what others see of its sessions.
+                with suppress(ClusterError):
+                    new = SessionKey(hosted.key.tenant, stream.opened.new_session)
+                    await self._sessions.summaries.write(new)
             stream.put(reply)
         finally:
             del self._running[command]

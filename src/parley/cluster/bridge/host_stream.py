@@ -282,6 +282,8 @@ class HostStream:
             while self._outgoing:
                 self._is_sending = True
                 position, content = self._outgoing.popleft()
+                if isinstance(content, SessionLines):
+                    content = self._add_lines(position, content)
                 if self._hosted is not None:
                     await self._hosted.writer.wait_committed(position)
                 else:
@@ -291,6 +293,18 @@ class HostStream:
             self._drained.set()
             self._wake.clear()
             await self._wake.wait()
+
+    def _add_lines(self, position: int, first: SessionLines) -> SessionLines:
+        """Lines that wait for the same commit are sent in one frame."""
+        lines, size = list(first.lines), size_of(first)
+        while self._outgoing and self._outgoing[0][0] == position and size < PART_BYTES:
+            following = self._outgoing[0][1]
+            if not isinstance(following, SessionLines):
+                break
+            self._outgoing.popleft()
+            lines += following.lines
+            size += size_of(following)
+        return SessionLines(lines)
 
     async def _publish(self, content: FromHost) -> None:
         for data in self._sender.cut(content):

@@ -69,13 +69,14 @@ async def pass_on(router: Router, opened: OpenStream, stream: GatewayStream) -> 
     cursor = EventCursor()
     pauses = Pauses(router.wait_seconds)
     while True:
+        worked = False
         try:
             while True:
                 content = await stream.receive()
                 if isinstance(content, BodyPart):
                     if events := cursor.feed(content.data):
+                        worked = True
                         yield events
-                        pauses = Pauses(router.wait_seconds)
                     if not content.has_more:
                         break  # the host stops, or the session is gone: the next dial tells
                     await stream.credit(content)
@@ -86,7 +87,7 @@ async def pass_on(router: Router, opened: OpenStream, stream: GatewayStream) -> 
         finally:
             await router.dialer.hang_up(stream)
         cursor.start_again()
-        if not await pauses.wait():
+        if not await pauses.wait(worked=worked):
             return
         try:
             stream = await router.dial_owner(continue_at(opened, cursor.last_id))

@@ -21,8 +21,10 @@ GRACE_SECONDS = 5.0
 """How long after a lease has expired another host may take to acquire it and load the session."""
 FIRST_PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 0.5
-MOST_ATTEMPTS = 8
-"""How often a request is sent to an owner that dies."""
+SETTLED_SECONDS = 1.0
+"""A stream that was open for so long was not refused: what ends it is another problem than the one before."""
+MOST_ATTEMPTS = 5
+"""How many owners may die of a request."""
 MOST_TENANTS = 10_000
 FORWARDED = frozenset({b"host", b"last-event-id", b"content-type"})
 """The headers that the routes of a host read."""
@@ -97,33 +99,44 @@ class Router:
 
     async def call(self, opened: OpenStream) -> WholeReply:
         """The reply of the owner of a session to a request. Raises Refusal."""
-        lost = ""
-        for attempt in range(MOST_ATTEMPTS):
+        pauses, attempts, lost = Pauses(self.wait_seconds), 0, ""
+        while True:
             stream = await self.dial_owner(opened)
+            started = time.monotonic()
             try:
                 reply = await collect_reply(self.dialer, stream)
             except StreamLost as exc:
                 lost = str(exc)
-                continue
-            if attempt and opened.method == "DELETE" and reply.status == 404:
-                return WholeReply(204, [])  # the attempt whose reply was lost has deleted it
-            return reply
-        raise Refusal("no_owner", f"the session moved {MOST_ATTEMPTS} times while it was asked, the last time: {lost}")
+            else:
+                if lost and opened.method == "DELETE" and reply.status == 404:
+                    return WholeReply(204, [])  # the attempt whose reply was lost has deleted it
+                return reply
+            attempts += time.monotonic() - started > SETTLED_SECONDS
+            if attempts > MOST_ATTEMPTS or not await pauses.wait(worked=True):
+                raise Refusal("no_owner", f"the session has moved too often while it was asked, the last time: {lost}")
 
 
 class Pauses:
-    """Waits between attempts, longer each time, until a deadline."""
+    """Waits between attempts, longer each time, until a deadline. An attempt that has worked sets it anew."""
 
     def __init__(self, seconds: float) -> None:
-        self._deadline = time.monotonic() + seconds
+        self._limit_seconds = seconds
+        self._start()
+
+    def _start(self) -> None:
+        self._resumed_at = time.monotonic()
+        self._deadline = self._resumed_at + self._limit_seconds
         self._seconds = FIRST_PAUSE_SECONDS
 
-    async def wait(self) -> bool:
-        """False if the deadline has come."""
+    async def wait(self, *, worked: bool = False) -> bool:
+        """False if the deadline has come. `worked`: whether the last attempt had begun to do what it was for."""
+        if worked and time.monotonic() - self._resumed_at > SETTLED_SECONDS:
+            self._start()
         if time.monotonic() + self._seconds > self._deadline:
             return False
         await asyncio.sleep(self._seconds)
         self._seconds = min(2 * self._seconds, LONGEST_PAUSE_SECONDS)
+        self._resumed_at = time.monotonic()
         return True
 
 

@@ -36,8 +36,6 @@ RESTART = 1012
 """The code with which a host closes the connections of a session that it gives up."""
 MOST_UNTAKEN_BYTES = 8 * 1024 * 1024
 """How much of a client is passed on before the session has handled it."""
-MOST_RESTARTS = 20
-"""How often in a row a session may close a connection on which it has said nothing."""
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -68,7 +66,8 @@ class SessionConnection:
         self._say = say
         self._state = ClientState(target.cursor, numbered=target.numbered)
         self._stream: GatewayStream | None = None
-        self._is_attached = False
+        self._is_attached = self._was_attached = False
+        """Whether an owner has served the connection, and whether the last one has."""
         self.attached: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """Gets the number after which the lines of the first owner begin."""
         self._command = uuid4().hex
@@ -79,10 +78,10 @@ class SessionConnection:
 
     async def run(self) -> SocketClosed:
         """Pass lines on until the session closes the connection; returns how. Raises Refusal."""
-        pauses, idle_ends = Pauses(self._router.wait_seconds), 0
+        pauses = Pauses(self._router.wait_seconds)
         while True:
             stream = await self._router.dial_owner(self._make_open())
-            cursor = self._state.cursor
+            self._was_attached = False
             try:
                 await self._begin(stream)
                 closed = await self._pass_on(stream)
@@ -93,10 +92,7 @@ class SessionConnection:
                 await self._router.dialer.hang_up(stream)
             if closed is not None and closed.code != RESTART:
                 return closed
-            if self._state.cursor != cursor:
-                pauses, idle_ends = Pauses(self._router.wait_seconds), 0
-            idle_ends += 1
-            if idle_ends > MOST_RESTARTS or not await pauses.wait():
+            if not await pauses.wait(worked=self._was_attached):
                 return closed or SocketClosed(RESTART, "no_owner: the session has moved too often")
 
     def _make_open(self) -> OpenStream:
@@ -151,7 +147,7 @@ class SessionConnection:
                     await self._say(content.data)
                     await stream.credit(content)
                 case AttachedAt():
-                    self._is_attached = True
+                    self._is_attached = self._was_attached = True
                     if not self.attached.done():
                         self.attached.set_result(content.cursor)
                     if self._state.cursor is None:
