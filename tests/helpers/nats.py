@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
@@ -23,6 +23,7 @@ import pytest
 from tests.helpers.ports import free_port
 
 START_SECONDS = 30
+ATTEMPTS = 3
 POLL_SECONDS = 0.02
 
 
@@ -89,7 +90,7 @@ class NatsServer:
         end = time.monotonic() + START_SECONDS
         while not self._is_ready():
             if self._process is None or self._process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"nats-server does not start\n{self.log}")
+                raise RuntimeError(f"{self.name} of nats-server does not start\n{self.log}")
             time.sleep(POLL_SECONDS)
 
     def _is_ready(self) -> bool:
@@ -143,25 +144,47 @@ class NatsServer:
 @contextmanager
 def nats_server(folder: Path, *, sync_always: bool = False, jetstream: str = "") -> Iterator[NatsServer]:
     """A single server that is ready."""
-    server = NatsServer(folder, sync_always=sync_always, jetstream=jetstream)
-    try:
-        server.restart()
+    with start_all(lambda: [NatsServer(folder, sync_always=sync_always, jetstream=jetstream)]) as (server,):
         yield server
-    finally:
-        server.stop()
 
 
 @contextmanager
 def nats_cluster(folder: Path, *, sync_always: bool = False) -> Iterator[list[NatsServer]]:
     """Three servers that know each other and have a leader."""
-    servers = [NatsServer(folder, name=f"n{number}", sync_always=sync_always) for number in (1, 2, 3)]
-    try:
+
+    def make() -> list[NatsServer]:
+        servers = [NatsServer(folder, name=f"n{number}", sync_always=sync_always) for number in (1, 2, 3)]
         for server in servers:
             server.routes = [one.route_port for one in servers]
-            server.start()
-        for server in servers:
-            server.wait()
+        return servers
+
+    with start_all(make) as servers:
+        yield servers
+
+
+@contextmanager
+def start_all(make: Callable[[], list[NatsServer]]) -> Iterator[list[NatsServer]]:
+    """Start servers. If another program has taken one of their ports, try again with others."""
+    for attempt in range(1, ATTEMPTS + 1):
+        servers = make()
+        try:
+            for server in servers:
+                server.start()
+            for server in servers:
+                server.wait()
+        except RuntimeError:
+            stop_all(servers)
+            is_taken = any("address already in use" in server.log for server in servers)
+            if attempt == ATTEMPTS or not is_taken:
+                raise
+        else:
+            break
+    try:
         yield servers
     finally:
-        for server in servers:
-            server.stop()
+        stop_all(servers)
+
+
+def stop_all(servers: list[NatsServer]) -> None:
+    for server in servers:
+        server.stop()

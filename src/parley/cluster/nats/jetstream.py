@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 BATCH_MESSAGES = 1000
 """The most that a server sends for one request."""
 BATCH_BYTES = 8 << 20
+CREATE_SECONDS = 15.0
+"""Three servers have to elect the leader of a new stream."""
 ELECTION_POLL_SECONDS = 0.05
 NOT_FOUND = 404
 STREAM_NOT_FOUND = 10059
@@ -65,19 +67,21 @@ class JetStream:
         self.connection = connection
         self.where = connection.where
 
-    async def call(self, name: str, body: Any = None) -> dict[str, Any]:
+    async def call(self, name: str, body: Any = None, timeout_seconds: float | None = None) -> dict[str, Any]:
         """A request to the API of JetStream. Raises JetStreamError, ClusterError."""
         data = b"" if body is None else msgspec.json.encode(body)
-        reply = await self._request(f"$JS.API.{name}", data, {})
+        reply = await self._request(f"$JS.API.{name}", data, {}, timeout_seconds)
         return self._parse(reply)
 
     async def store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Ack:
         """Raises JetStreamError if the message was refused, ClusterError if it is not known whether it was stored."""
         return msgspec.convert(self._parse(await self._request(subject, data, headers)), Ack)
 
-    async def _request(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Msg:
+    async def _request(
+        self, subject: str, data: bytes, headers: Mapping[str, str], timeout_seconds: float | None = None
+    ) -> Msg:
         clock = asyncio.get_running_loop().time
-        end = clock() + self.connection.timeout_seconds
+        end = clock() + (timeout_seconds or self.connection.timeout_seconds)
         while True:
             try:
                 return await self.connection.request(subject, data, headers, max(0.0, end - clock()), is_quick=True)
@@ -103,7 +107,8 @@ class JetStream:
         except JetStreamError as exc:
             if exc.number != STREAM_NOT_FOUND:
                 raise
-        return dict((await self.call(f"STREAM.CREATE.{config['name']}", config))["config"])
+        created = await self.call(f"STREAM.CREATE.{config['name']}", config, CREATE_SECONDS)
+        return dict(created["config"])
 
     async def info(self, stream: str) -> dict[str, Any]:
         return await self.call(f"STREAM.INFO.{stream}")

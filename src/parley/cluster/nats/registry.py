@@ -19,8 +19,8 @@ TTL = "Nats-TTL"
 DELETED = {"KV-Operation": "DEL", TTL: f"{MARKER_SECONDS}s"}
 WATCH_SECONDS = 1.0
 """How often a watcher looks without being told that something has changed."""
-STORE_SECONDS = 0.02
-"""A watcher hears of a change when it is sent, which may be before it is stored."""
+STORE_SECONDS = (0.1, 0.02, 0.005)
+"""A watcher hears of a change when it is sent, which may be before it is stored: it looks again, last one first."""
 
 
 class NatsRegistry:
@@ -78,6 +78,7 @@ class NatsRegistry:
             for row in rows:
                 yield row
             yield None
+            pauses: list[float] = []
             while True:
                 changed.clear()
                 found: list[Row | str] = []
@@ -95,10 +96,11 @@ class NatsRegistry:
                 for change in found:
                     yield change
                     known.discard(change) if isinstance(change, str) else known.add(change.key)
+                pauses = [] if found else pauses
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(WATCH_SECONDS):
+                    async with asyncio.timeout(pauses.pop() if pauses else WATCH_SECONDS):
                         await changed.wait()
-                    await asyncio.sleep(STORE_SECONDS)
+                    pauses = list(STORE_SECONDS)
         finally:
             with suppress(Exception):
                 await subscription.unsubscribe()
