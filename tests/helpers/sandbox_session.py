@@ -1,4 +1,8 @@
-"""One Bash command in a real session with a sandbox: our executable, a scripted model, and settings."""
+"""Commands in a real session with a sandbox: our executable, a scripted model, and settings.
+
+ran = sandbox_session.run("cat notes.txt", folder, kind="landlock")
+assert ran.output == "..."
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +20,8 @@ import pytest
 from parley.workspace.sandbox.detect import LANDLOCK_WITH_SCOPES, find_bubblewrap, landlock_abi
 
 KINDS = ("bubblewrap", "landlock")
-MODEL = """
-[[turn]]
-tools = [{{ name = "Bash", input = {{ command = {command}, timeout = 100000 }} }}]
-
-[[turn]]
-text = "done"
-"""
+Call = tuple[str, dict[str, Any]]
+"""The name of a tool, and the input."""
 
 
 def require(kind: str) -> None:
@@ -45,18 +45,14 @@ class Ran:
 
     @property
     def output(self) -> str:
-        """The result of the command, as the model reads it."""
-        [block] = self._first("user")["message"]["content"]
-        return str(block["content"])
+        """The result of the first call, as the model reads it."""
+        return self.outputs[0]
 
     @property
-    def failed(self) -> bool:
-        [block] = self._first("user")["message"]["content"]
-        return bool(block.get("is_error"))
-
-    @property
-    def result(self) -> dict[str, Any]:
-        return self._first("result")
+    def outputs(self) -> list[str]:
+        lines = [line for line in self.lines if line["type"] == "user"]
+        assert lines, (self.lines, self.stderr)
+        return [str(block["content"]) for line in lines for block in line["message"]["content"]]
 
     def _first(self, kind: str) -> dict[str, Any]:
         found = [line for line in self.lines if line["type"] == kind]
@@ -64,18 +60,23 @@ class Ran:
         return found[0]
 
 
-def run(
-    command: str,
+def run(command: str, cwd: Path, *flags: str, kind: str = "", sandbox: dict[str, Any] | None = None) -> Ran:
+    """Run a command. `kind` `landlock` makes bubblewrap unavailable."""
+    return play([("Bash", {"command": command, "timeout": 100_000})], cwd, *flags, kind=kind, sandbox=sandbox)
+
+
+def play(
+    calls: Sequence[Call],
     cwd: Path,
     *flags: str,
     kind: str = "",
     sandbox: dict[str, Any] | None = None,
-    environment: dict[str, str] | None = None,
 ) -> Ran:
-    """Run a command. `kind` `landlock` makes bubblewrap unavailable."""
+    """Let the model make calls one after the other."""
     folder = cwd.parent / f"{cwd.name}.session"
     (folder / "home").mkdir(parents=True, exist_ok=True)
-    (folder / "model.toml").write_text(MODEL.format(command=json.dumps(command)))
+    turns = [f"[[turn]]\ntools = [{{ name = '{name}', input = {encode_table(input)} }}]\n" for name, input in calls]
+    (folder / "model.toml").write_text("".join([*turns, "[[turn]]\ntext = 'done'\n"]))
     settings = {"sandbox": {"enabled": True, "failIfUnavailable": True, **(sandbox or {})}}
     if kind == "landlock":
         flags = (*flags, "--managed-settings", json.dumps({"sandbox": {"bwrapPath": "/nonexistent"}}))
@@ -87,7 +88,7 @@ def run(
             *("--settings", json.dumps(settings), *flags),
         ],
         cwd=cwd,
-        env={**variables, **(environment or {})},
+        env=variables,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -95,3 +96,8 @@ def run(
         timeout=110,
     )
     return Ran([json.loads(line) for line in done.stdout.splitlines()], done.stderr)
+
+
+def encode_table(values: dict[str, Any]) -> str:
+    """An inline table of TOML."""
+    return "{ " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in values.items()) + " }"

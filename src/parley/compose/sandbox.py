@@ -125,11 +125,13 @@ class ConfigReader:
         self._policy = policy
         self._key: tuple[object, ...] = ()
         self._config: SandboxConfig | None = None
+        self._has_patterns = False
+        """Whether a path has a `*`, so that new files must be looked for."""
 
     def read(self) -> SandboxConfig:
         merged, listed = self._launch.settings.merged, self._policy.list_folders()
         key = (id(merged), listed, self._policy.list_paths_and_hosts())
-        if self._config is None or key != self._key:
+        if self._config is None or key != self._key or self._has_patterns:
             self._key, self._config = key, self._build(merged, listed)
         return self._config
 
@@ -244,10 +246,12 @@ class ConfigReader:
             expanded = os.path.join(
                 self._launch.cwd, str(self._launch.home) + path[1:] if path.startswith("~") else path
             )
-            matches = (
-                glob.glob(expanded, recursive=True, include_hidden=True)[:MAX_MATCHES] if glob.has_magic(path) else []
-            )
-            found += [os.path.realpath(match) for match in (matches or [expanded])]
+            if not glob.has_magic(path):
+                found.append(os.path.realpath(expanded))
+                continue
+            self._has_patterns = True
+            matches = glob.glob(expanded, recursive=True, include_hidden=True)[:MAX_MATCHES]
+            found += [os.path.realpath(match) for match in matches]
         return found
 
 

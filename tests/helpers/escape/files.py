@@ -189,6 +189,34 @@ def change_mode_by_new_call(arena: Arena) -> None:
     syscall(FCHMODAT2, AT_FDCWD, arena.file().encode(), 0o777, 0)
 
 
+@attempt()
+def change_mode_through_proc(arena: Arena) -> None:
+    os.chmod(f"/proc/self/fd/{os.open(arena.file(), os.O_PATH)}", 0o777)
+
+
+@attempt()
+def change_mode_beneath_opened_folder(arena: Arena) -> None:
+    folder = os.open(os.path.dirname(arena.file()), os.O_PATH)
+    os.chmod(os.path.basename(arena.file()), 0o777, dir_fd=folder)
+
+
+@attempt()
+def change_mode_through_symlink(arena: Arena) -> None:
+    os.symlink(arena.file(), arena.own())
+    os.chmod(arena.own(), 0o777)
+
+
+@attempt()
+def change_times_of_folder(arena: Arena) -> None:
+    os.chmod(arena.folder(), 0o777)
+    os.utime(arena.folder(), (1, 1))
+
+
+@attempt()
+def change_times_by_old_call(arena: Arena) -> None:
+    syscall(132, arena.file().encode(), bytes(16))
+
+
 @attempt(needs="root")
 def change_owner(arena: Arena) -> None:
     os.chown(arena.file(), 12345, 12345)

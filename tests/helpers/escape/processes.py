@@ -98,6 +98,24 @@ def take_victim_descriptor(arena: Arena) -> None:
 
 
 @attempt()
+def take_over_process_without_filter(arena: Arena) -> None:
+    """Code in another process of the sandbox would run with that process's rights."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, StopIteration):
+            with open(f"/proc/{pid}/status") as status:
+                has_filter = next(line for line in status if line.startswith("Seccomp:")).split()[1] != "0"
+            with open(f"/proc/{pid}/maps") as maps:
+                start = int(next(line for line in maps if " r-xp " in line).partition("-")[0], 16)
+            with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+                memory.seek(start)
+                code = memory.read(4)
+                memory.seek(start)
+                memory.write(code)
+            if not has_filter and int(pid) != os.getpid():
+                arena.escaped(pid)
+
+
+@attempt()
 def list_victim_maps(arena: Arena) -> None:
     with open(f"/proc/{arena.victim}/maps") as maps:
         say("ESCAPED" if maps.read() else "", arena.name)

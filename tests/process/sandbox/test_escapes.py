@@ -18,18 +18,12 @@ from typing import Any
 
 import pytest
 
-from parley.workspace.sandbox.detect import LANDLOCK_WITH_SCOPES, find_bubblewrap, landlock_abi
-from tests.helpers import paths
+from tests.helpers import paths, sandbox_session
 from tests.helpers.escape.run import ENTRIES
 
 OTHER_USER = 65534
 USERS = ("root", "other") if os.geteuid() == 0 else ("other",)
 FEWEST = 100
-METADATA = frozenset(
-    {"change_mode", "change_mode_by_descriptor", "change_mode_by_new_call", "change_times", "set_attribute"}
-    | {"make_setuid_program"}
-)
-"""Landlock has no rules for modes, times and attributes of files that the user owns (docs/sandbox.md)."""
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is for Linux")
 
@@ -100,14 +94,10 @@ def test_the_attempts_work_without_a_sandbox(user: str, tmp_path_factory: pytest
     assert "unknown" not in report["escaped"]
 
 
-@pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("kind", sandbox_session.KINDS)
 @pytest.mark.parametrize("user", USERS)
 def test_no_attempt_escapes(user: str, kind: str) -> None:
-    if kind == "bubblewrap" and (problem := find_bubblewrap(None, weaker_nested=False)[1]):
-        pytest.skip(problem)
-    if kind == "landlock" and landlock_abi() < LANDLOCK_WITH_SCOPES:
-        pytest.skip("this kernel has no Landlock with scopes")
+    sandbox_session.require(kind)
     report = play(user, kind)
-    known = METADATA if kind == "landlock" else frozenset()
-    assert {name: marks for name, marks in report["escaped"].items() if name not in known} == {}
+    assert report["escaped"] == {}
     assert len(report["tried"]) >= FEWEST

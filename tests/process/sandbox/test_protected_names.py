@@ -167,3 +167,21 @@ def test_restoring_a_file_does_not_follow_a_folder_that_became_a_link(tmp_path: 
     assert "finished" in ran.output
     assert {str(path.relative_to(outside)) for path in outside.rglob("*")} == {"project", "project/mine.txt", ".envrc"}
     assert (work / "x" / "project" / ".bashrc").read_text() == "from the repository"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pattern_applies_to_files_that_appear_later_and_leaves_no_stub(tmp_path: Path, kind: str) -> None:
+    sandbox_session.require(kind)
+    work = tmp_path / "work"
+    (work / "sub").mkdir(parents=True)
+    rules = {"filesystem": {"denyRead": ["**/*.env"], "denyWrite": ["*.lock"]}}
+    file = {"file_path": str(work / "sub" / "late.env"), "content": "a-secret"}
+
+    ran = sandbox_session.run("true", work, kind=kind, sandbox=rules)
+    assert os.listdir(work) == ["sub"]
+
+    calls = (("Bash", {"command": "true"}), ("Write", file), ("Bash", {"command": "cat sub/late.env"}))
+    ran = sandbox_session.play(calls, work, kind=kind, sandbox=rules)
+    assert "a-secret" not in ran.outputs[-1]
+    assert "late.env" in ran.outputs[-1]
+    assert os.listdir(work) == ["sub"]

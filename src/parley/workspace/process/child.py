@@ -12,8 +12,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from parley.workspace.process.tree import (
     GRACE_SECONDS,
@@ -53,6 +52,19 @@ class ChildStreams:
         os.dup2(self.errors if self.errors >= 0 else self.output, 2)
 
 
+class Confine(Protocol):
+    """Rules that a command applies to itself before it starts (sandbox/landlocked.py)."""
+
+    def prepare(self) -> None:
+        """Called before the fork."""
+
+    def enter(self) -> None:
+        """Called in the command. Raises OSError."""
+
+    def watch(self) -> None:
+        """Called in the supervisor, after the command has started."""
+
+
 class ChildSupervisor:
     """Runs one command and keeps track of all its descendants."""
 
@@ -62,7 +74,7 @@ class ChildSupervisor:
         streams: ChildStreams,
         liveness: int,
         tree: ProcessTree | Group,
-        confine: Callable[[], None] | None = None,
+        confine: Confine | None = None,
     ) -> None:
         self.line = line
         self.confine = confine
@@ -118,6 +130,8 @@ class ChildSupervisor:
         error_reader, error_writer = os.pipe()
         supervisor = os.getpid()
         try:
+            if self.confine is not None:
+                self.confine.prepare()
             self.main = os.fork()
         except OSError as exc:
             write_record(self.line, f"error cannot create a process: {exc.strerror}")
@@ -133,6 +147,8 @@ class ChildSupervisor:
             write_record(self.line, f"error {error}")
             return False
         os.close(error_reader)
+        if self.confine is not None:
+            self.confine.watch()
         self.tree.begin(self.main)
         write_record(self.line, "started")
         return True
@@ -169,7 +185,7 @@ def become_command(
     supervisor: int,
     streams: ChildStreams,
     pipes: tuple[int, int],
-    confine: Callable[[], None] | None,
+    confine: Confine | None,
 ) -> NoReturn:
     """In the child: execute the command. `pipes`: for its last words, and for an error."""
     last_words, error_writer = pipes
@@ -185,7 +201,7 @@ def become_command(
         with contextlib.suppress(OSError):  # above the descriptor limit: the final directory stays unknown
             os.dup2(last_words, LAST_WORDS)
         if confine is not None:
-            confine()
+            confine.enter()
         os.chdir(cwd)
         os.execve(argv[0], argv, dict(variable.split(b"=", 1) for variable in variables))
     except BaseException as exc:  # we are a copy of the supervisor and must exit

@@ -36,10 +36,16 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from typing import NoReturn
 
-from parley.workspace.process.child import ChildStreams, ChildSupervisor, child_exit_fd, ended_children, write_record
+from parley.workspace.process.child import (
+    ChildStreams,
+    ChildSupervisor,
+    Confine,
+    child_exit_fd,
+    ended_children,
+    write_record,
+)
 from parley.workspace.process.tree import (
     GRACE_SECONDS,
     HOPELESS_SECONDS,
@@ -58,8 +64,8 @@ END, HURRY = b"e", b"h"
 """Sent by the engine when it needs no more commands, and when it exits soon."""
 
 
-def main(control: int, *, may_adopt: bool, confine: Callable[[], None] | None = None) -> None:
-    """Serve until the engine closes the control socket. Each command calls `confine` before it starts."""
+def main(control: int, *, may_adopt: bool, confine: Confine | None = None) -> None:
+    """Serve until the engine closes the control socket. Each command enters `confine` before it starts."""
     os.chdir("/")
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
@@ -71,7 +77,7 @@ def main(control: int, *, may_adopt: bool, confine: Callable[[], None] | None = 
 class ProcessSupervisor:
     """Forks a child supervisor for each command."""
 
-    def __init__(self, control: socket.socket, adopts: bool, confine: Callable[[], None] | None = None) -> None:
+    def __init__(self, control: socket.socket, adopts: bool, confine: Confine | None = None) -> None:
         self.control = control
         self.adopts = adopts
         self.confine = confine

@@ -53,7 +53,12 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
     @property
     def is_closed(self) -> bool:
         """Whether nothing can be reached, so that no proxy is needed."""
-        return not (self.allowed_domains or self.asks or self.own_http_port or self.own_socks_port)
+        return not (self.names_hosts or self.asks)
+
+    @property
+    def names_hosts(self) -> bool:
+        """Whether the settings open the network to some hosts."""
+        return bool(self.allowed_domains or self.own_http_port or self.own_socks_port)
 
 
 class SandboxPolicy(Struct, frozen=True, kw_only=True):

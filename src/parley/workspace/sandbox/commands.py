@@ -31,7 +31,7 @@ from parley.workspace.sandbox.contents import ProtectedContents
 from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames
 from parley.workspace.sandbox.launcher import SandboxFolders, SandboxLauncher
 from parley.workspace.sandbox.protected import ProtectedPaths, find_protected
-from parley.workspace.sandbox.violations import find_violations
+from parley.workspace.sandbox.violations import NO_LANDLOCK_NETWORK, find_violations
 
 DROPPED_VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 """They name sockets that commands cannot use."""
@@ -115,6 +115,7 @@ class LocalCommandSandbox:
         self._proxy: EgressProxy | None = None
         self._ask_host: AskHost | None = None
         self._report_refusal: Callable[[str], None] = lambda text: None
+        self._has_warned = False
         self._found: tuple[tuple[str, ...], ProtectedPaths, float] | None = None
 
     async def place(self, command: SandboxedCommand) -> LocalCommandPlace | None:
@@ -200,6 +201,9 @@ class LocalCommandSandbox:
     ) -> LocalCommandPlace:
         policy, watched = wanted
         launcher = self._launchers.get(policy)
+        if offer.kind == "landlock" and policy.network.names_hosts and not self._has_warned:
+            self._has_warned = True
+            self._report_refusal(f"sandbox.network has no effect: {NO_LANDLOCK_NETWORK.partition(': ')[2]}.")
         proxy = self._open_proxy()
         if launcher is None:
             if self._folders is None:

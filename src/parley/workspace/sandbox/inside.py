@@ -14,10 +14,10 @@ import json
 import os
 import resource
 import socket
-from collections.abc import Callable
 from typing import Any
 
 from parley.workspace.process import supervisor
+from parley.workspace.process.child import Confine
 from parley.workspace.process.tree import hide_memory
 
 
@@ -65,8 +65,8 @@ def check_mounts(expected: list[tuple[str, int, int, bool]]) -> None:
             raise SystemExit(f"{path} was changed while the sandbox started; try again")
 
 
-def prepare_landlock(plan: dict[str, Any]) -> Callable[[], None]:
-    """Open the paths of the plan. Returns what a process calls to confine itself."""
+def prepare_landlock(plan: dict[str, Any]) -> Confine:
+    """Open the paths of the plan. Returns how a process confines itself."""
     from parley.workspace.sandbox.landlocked import LandlockDomain
 
-    return LandlockDomain(plan).enter
+    return LandlockDomain(plan)

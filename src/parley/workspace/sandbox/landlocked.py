@@ -12,9 +12,12 @@ import base64
 import contextlib
 import ctypes
 import os
+import socket
 import stat
 import struct
 from typing import Any
+
+from parley.workspace.sandbox.metadata_guard import MetadataGuard, install_listener
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF, PATH_BENEATH = 444, 445, 446, 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
@@ -43,6 +46,7 @@ class LandlockDomain:
         """`plan`: paths with their rights, and the filter. Raises OSError."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._filter = base64.b64decode(plan["filter"])
+        self._writable = [path for path, access in plan["paths"] if access == EVERY_RIGHT] if plan["files"] else None
         files = EVERY_RIGHT if plan["files"] else 0
         attributes = struct.pack("=QQQ", files, TCP, SCOPES)
         self._ruleset = self._call(CREATE_RULESET, attributes, len(attributes), 0)
@@ -51,14 +55,30 @@ class LandlockDomain:
             with contextlib.suppress(FileNotFoundError, PermissionError, NotADirectoryError):
                 self._allow(path, access)
 
+    def prepare(self) -> None:
+        """Called in the supervisor of a command, before it starts the command."""
+        self._supervisor, self._command = socket.socketpair()
+
     def enter(self) -> None:
         """Confine this process for good. Raises OSError."""
         self._drop_capabilities()
         self._prctl(SET_NO_NEW_PRIVILEGES, 1)
         self._call(RESTRICT_SELF, self._ruleset, 0)
+        if self._writable is not None:
+            listener = install_listener(self._libc)
+            socket.send_fds(self._command, [b"!"], [listener])
+            os.close(listener)
         buffer = ctypes.create_string_buffer(self._filter, len(self._filter))
         program = struct.pack("@HP", len(self._filter) // 8, ctypes.addressof(buffer))
         self._prctl(SET_SECCOMP, FILTER_MODE, program)
+
+    def watch(self) -> None:
+        """Called in the supervisor of a command that runs: answer the calls that it hands over."""
+        self._command.close()
+        with self._supervisor:
+            _, listeners, _, _ = socket.recv_fds(self._supervisor, 1, 1)
+        if listeners and self._writable is not None:
+            MetadataGuard(listeners[0], self._writable).start()
 
     def _allow(self, path: str, access: int) -> None:
         opened = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)

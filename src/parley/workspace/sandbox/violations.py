@@ -29,6 +29,7 @@ MAX_LINES = 400
 MAX_VIOLATIONS = 10
 NO_NETWORK = "the network: commands in the sandbox can reach only the hosts that the settings allow, through a proxy"
 NO_SOCKET = "a socket: commands in the sandbox may not use Unix sockets"
+NO_LANDLOCK_NETWORK = "the network: commands have none under Landlock; it needs bubblewrap"
 
 
 def find_violations(policy: SandboxPolicy, output: str, kind: SandboxKind) -> list[str]:
@@ -39,9 +40,9 @@ def find_violations(policy: SandboxPolicy, output: str, kind: SandboxKind) -> li
         if ERRORS.search(line) and not policy.filesystem_disabled:
             found += explain_paths(policy, line)
         if NETWORK_ERRORS.search(line):
-            found.append(NO_NETWORK)
-        elif SOCKET_ERRORS.search(line) and not policy.network.all_unix_sockets:
-            found.append(NO_SOCKET)
+            found.append(NO_LANDLOCK_NETWORK if kind == "landlock" else NO_NETWORK)
+        elif SOCKET_ERRORS.search(line) and (kind == "landlock" or not policy.network.all_unix_sockets):
+            found.append(NO_LANDLOCK_NETWORK if kind == "landlock" else NO_SOCKET)
     return list(dict.fromkeys(found))[:MAX_VIOLATIONS]
 
 
