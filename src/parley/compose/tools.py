@@ -219,12 +219,12 @@ def make_workspace(
         clock=launch.clock.monotonic,
         open_search=make_search(children) if remote is None else remote.open_search,
         observer=observer,
-        find_sandbox=make_sandbox_finder(launch, session_id, policy, processes),
+        find_sandbox=make_sandbox_finder(launch, session_id, policy, processes, hands.files),
     )
 
 
 def make_sandbox_finder(
-    launch: LaunchContext, session_id: str, policy: Policy | None, processes: Processes
+    launch: LaunchContext, session_id: str, policy: Policy | None, processes: Processes, files: LocalFiles
 ) -> Callable[[Scope], CommandSandbox | None]:
     """The sandbox is loaded for the first command that may run in it."""
 
@@ -236,6 +236,7 @@ def make_sandbox_finder(
 
         sandbox = make_sandbox(launch, session_id, policy, asks=asks_host(launch))
         processes.closers.append(sandbox.close)
+        files.on_change = sandbox.accept
         return sandbox
 
     def find_sandbox(scope: Scope) -> CommandSandbox | None:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from parley.errors import ToolError
 from parley.workspace.process.processes import (
+    Confinement,
     HURRY_SECONDS,
     MAX_INPUT_BYTES,
     CommandEnd,
@@ -57,9 +58,12 @@ class RemoteProcesses(Processes):
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None = None,
         tool_use_id: str = "",
+        sandbox: Confinement | None = None,
     ) -> RunningCommand:
         if self._is_ended:
             raise ToolError("the command could not be started: the session is ending")
+        if sandbox is not None:
+            raise ToolError("the command could not be started: a remote workspace has no sandbox")
         record = getattr(take, "__self__", None)
         order = calls.StartCommand(
             command=self._link.new_number(),
