@@ -92,6 +92,5 @@ def check_config(found: ClusterConfig, wanted: Wanted) -> None:
         raise ClusterError(f"the cluster has {found.shards} shards, not {wanted.shards}; the number cannot change")
     if wanted.lease_seconds not in (None, found.lease_seconds):
         raise ClusterError(
-            f"leases of the cluster last {found.lease_seconds:g} seconds, not {wanted.lease_seconds:g}; "
-            "leave --ttl out"
+            f"leases of the cluster last {found.lease_seconds:g} seconds, not {wanted.lease_seconds:g}; leave --ttl out"
         )

@@ -17,6 +17,9 @@ class ConfinedStarter:
         self._workspace = workspace
         self._kind: Literal["hook", "server"] = kind
 
+    async def find_program(self, name: str, search_path: str) -> str | None:
+        return await self._workspace.processes.find_program(name, search_path)
+
     async def start(
         self,
         argv: list[str],

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parley.errors import SessionError, ToolError, UsageError
-from parley.permissions.base import Decision, Deny, ToolRequest
+from parley.permissions.base import Decision, Deny, PathsAndHosts, ToolRequest
 from parley.permissions.paths.remote_filesystem import RemoteFilesystem
 from parley.protocol.options import CliOptions
 from parley.settings.env_vars import is_truthy, read_int
@@ -180,6 +180,9 @@ class RemotePolicy:
             return self._policy.is_hidden(path)
         except ToolError:
             return True
+
+    def list_paths_and_hosts(self) -> PathsAndHosts:
+        return self._policy.list_paths_and_hosts()
 
     def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
         return self._policy.update(updates, may_bypass=may_bypass)

@@ -224,13 +224,17 @@ def make_workspace(
 
 
 def make_sandbox_finder(
-    launch: LaunchContext, session_id: str, policy: Policy | None, processes: Processes, files: LocalFiles
+    launch: LaunchContext,
+    session_id: str,
+    policy: Policy | None,
+    processes: Processes,
+    files: LocalFiles | RemoteFiles,
 ) -> Callable[[Scope], CommandSandbox | None]:
-    """The sandbox is loaded for the first command that may run in it."""
+    """The sandbox is loaded for the first command that may run in it. A remote workspace has none."""
 
     @functools.cache
     def open_sandbox() -> CommandSandbox | None:
-        if policy is None:
+        if policy is None or not isinstance(files, LocalFiles):
             return None
         from parley.compose.sandbox import make_sandbox
 

@@ -190,7 +190,9 @@ def parse_texts(raw: Raw | None, key: str) -> list[str]:
     try:
         return [] if raw is None else msgspec.json.decode(raw, type=list[str])
     except msgspec.DecodeError as exc:
-        raise SettingsWriteError(f"permissions.{key} is not a list of strings, so the file was left unchanged: {exc}") from None
+        raise SettingsWriteError(
+            f"permissions.{key} is not a list of strings, so the file was left unchanged: {exc}"
+        ) from None
 
 
 def detect_indent(data: bytes | None) -> int:

@@ -274,6 +274,9 @@ class Confinement(Protocol):
 class CommandStarter(Protocol):
     """Starts commands with a stdin: `Processes`, or one that confines them first."""
 
+    async def find_program(self, name: str, search_path: str) -> str | None:
+        """The path of a program that a command would run by its name."""
+
     async def start(
         self,
         argv: list[str],

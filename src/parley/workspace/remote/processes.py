@@ -19,10 +19,10 @@ from typing import Any, Literal
 
 from parley.errors import ToolError
 from parley.workspace.process.processes import (
-    Confinement,
     HURRY_SECONDS,
     MAX_INPUT_BYTES,
     CommandEnd,
+    Confinement,
     InputFeed,
     OutputFiles,
     OutputRecord,

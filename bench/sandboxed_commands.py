@@ -1,7 +1,7 @@
 """Measure what the sandbox costs a command: the first one of a session (cold) and the following ones (warm).
 
-    python bench/sandbox.py                      # all kinds that this machine offers
-    python bench/sandbox.py --runs 50 --command 'rg --version'
+    python bench/sandboxed_commands.py                      # all kinds that this machine offers
+    python bench/sandboxed_commands.py --runs 50 --command 'rg --version'
 
 A run is a session with its own processes. Kinds are measured in turn, so that a busy moment hits all of them alike.
 `readers` is the sandbox of commands that are allowed because they only read.
