@@ -88,6 +88,8 @@ class Plan(Struct, frozen=True):
 
 def make_plan(seen: Situation, mine: Collection[int]) -> Plan:
     """The shards to claim and to give up."""
+    if seen.host not in seen.hosts:  # its own row is not visible yet, which says nothing
+        return Plan([], [], 0)
     active = {name for name, info in seen.hosts.items() if not info.is_draining} - set(seen.drained)
     if seen.host not in active:
         return Plan([], sorted(mine), 0)
@@ -165,7 +167,9 @@ class ShardKeeper:
         await asyncio.gather(*(self._renew(shard) for shard in list(self._held)))
 
     async def _renew(self, shard: int) -> None:
-        held = self._held[shard]
+        held = self._held.get(shard)
+        if held is None:  # given up since
+            return
         started = self._now()
         try:
             async with asyncio.timeout(self._ttl / CYCLES):

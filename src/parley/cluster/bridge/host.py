@@ -77,6 +77,7 @@ class BridgeHost:
         self._running: dict[str, asyncio.Event] = {}
         """The commands that are being carried out, by their ids."""
         self._subscriptions: list[Subscription] = []
+        self._served: set[int] = set()
         self._shards: dict[int, Subscription] = {}
         self._upkeep: asyncio.Task[None] | None = None
         self.prepare: Callable[[str], Awaitable[None]] = ignore_tenant
@@ -94,11 +95,18 @@ class BridgeHost:
 
     async def serve(self, shard: int) -> None:
         """The host has acquired a shard. Raises ClusterError."""
-        if shard not in self._shards:
-            self._shards[shard] = await self._bus.subscribe(shard_subject(self._prefix, shard), self._on_open)
+        self._served.add(shard)
+        if shard in self._shards:
+            return
+        subscription = await self._bus.subscribe(shard_subject(self._prefix, shard), self._on_open)
+        if shard in self._served and shard not in self._shards:
+            self._shards[shard] = subscription
+        else:
+            await subscription.unsubscribe()  # the shard was lost while the bus was slow
 
     async def leave(self, shard: int) -> None:
         """The host gives a shard up. Gateways dial again."""
+        self._served.discard(shard)
         if (subscription := self._shards.pop(shard, None)) is not None:
             with suppress(ClusterError):
                 await subscription.unsubscribe()
