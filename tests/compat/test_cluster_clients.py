@@ -13,7 +13,7 @@ from tests.compat.install import Client
 from tests.helpers.cluster import DyingLocalCluster
 
 pytest_plugins = ["tests.compat.clients"]
-DELAY_MS = 2500
+DELAY_MS = 1200
 """How long the model thinks, so that a host dies in the middle of a turn."""
 
 

@@ -26,7 +26,7 @@ TTL_SECONDS = 1.0
 PATIENT_TTL_SECONDS = 10.0
 """For tests in which no host dies alone, and one process does all the work."""
 SHARDS = 8
-KILL_SECONDS = 1.5
+KILL_SECONDS = 2.5
 """How long all hosts live before the next one is killed."""
 
 
