@@ -56,6 +56,7 @@ LEASE_SECONDS = 3
 COMMIT_BYTES = 2000
 IN_FLIGHT = 32
 FRAMES_PER_SECOND = 20
+QUIET_LOOKS = 50
 Figures = dict[str, float]
 
 
@@ -93,6 +94,10 @@ class Part:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"{self.name} did not start: {self._log.read_text()[-2000:]}")
             time.sleep(0.02)
+
+    def count_lost_shards(self) -> int:
+        """How often it was so late that it gave a shard up."""
+        return self._log.read_text().count("lost shard")
 
     def cpu_seconds(self) -> float:
         return cpu_seconds(self.process.pid)
@@ -328,11 +333,20 @@ def measure_idle(server: ClusterServer, scale: Scale) -> Figures:
         "KB per evicted session": max(0.0, evicted - empty) / scale.sessions * 1024,
         "KB per session on NATS": stored / scale.sessions / 1024,
         "host CPU per session and first turn, ms": turn_cpu * 1000,
+        "shards lost by late hosts": float(sum(host.count_lost_shards() for host in server.hosts)),
     }
 
 
 def wait_for_results(server: Server, count: int) -> None:
-    server.wait_until(lambda: finished(server) >= count)
+    """Wait for results. A host that has lost a shard forgets those that it has counted: then until all is quiet."""
+    quiet = 0
+
+    def is_done() -> bool:
+        nonlocal quiet
+        quiet = quiet + 1 if server.gauge("parley_turns_running") == 0 else 0
+        return finished(server) >= count or quiet > QUIET_LOOKS
+
+    server.wait_until(is_done)
 
 
 def create_many(server: Server, count: int) -> list[str]:

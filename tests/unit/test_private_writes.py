@@ -37,6 +37,7 @@ ALLOWED = {
     "parley.gateway.hub": "makes that folder",
     "parley.gateway.line_log": "the same",
     "parley.gateway.security.tokens": "a new token goes where the operator says; never over a file",
+    "parley.cluster.operations.demo": "the files of a demo, in a new folder of its own, from mkdtemp",
     "parley.cluster.cluster_hub": "lines of sessions in the state folder of a host, which has mode 0700",
     "parley.cluster.local.database": "a file that is made with mode 0600, where the caller says",
     "parley.cli.dial_out": "/dev/null in place of stdout",
