@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import msgspec
 
-from parley.cluster.base import Cluster, ClusterError, Lease, Ownership, SessionKey
+from parley.cluster.base import Cluster, ClusterError, Lease, LeaseLost, Ownership, SessionKey
 from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.fold import read_state
 from parley.cluster.host import Host, HostSettings
-from parley.cluster.host_sessions import HostedSession
+from parley.cluster.host_sessions import HostedSession, NotOwner
 from parley.cluster.shards import now
 from parley.gateway.hub import SERVER, HubSettings
 from parley.gateway.server_log import ServerLog
 from parley.gateway.session_options import SessionOptions, SessionRequest
 
 PATIENCE_SECONDS = 30
+T = TypeVar("T")
 
 
 class CutOwnership:
@@ -99,43 +100,60 @@ class RunningHost:
 
     # What a gateway asks.
 
+    async def _retry(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Ask again if the host has lost the session, as a gateway does: a busy machine takes leases away."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                try:
+                    return await act()
+                except (NotOwner, LeaseLost):
+                    if self._task.done():
+                        raise
+                    await asyncio.sleep(0.05)
+
     async def create(self, session_id: str = "", tenant: str = SERVER.tenant, **options: Any) -> SessionKey:
         key = SessionKey(tenant, session_id or str(uuid4()))
-        async with self.host.sessions.use(key) as hosted:
-            token = NEW_SESSION_ID.set(key.session)
-            try:
-                self.host.hub.create(SERVER, SessionRequest(options=SessionOptions(**options)))
-            finally:
-                NEW_SESSION_ID.reset(token)
-            await hosted.wait_committed()
-        return key
+
+        async def act() -> SessionKey:
+            async with self.host.sessions.use(key) as hosted:
+                token = NEW_SESSION_ID.set(key.session)
+                try:
+                    if not hosted.exists:
+                        self.host.hub.create(SERVER, SessionRequest(options=SessionOptions(**options)))
+                finally:
+                    NEW_SESSION_ID.reset(token)
+                await hosted.wait_committed()
+            return key
+
+        return await self._retry(act)
 
     async def prompt(self, key: SessionKey, text: str, uuid: str = "") -> str:
         """The id of an accepted prompt."""
         uuid = uuid or str(uuid4())
         line = msgspec.json.encode({"type": "user", "uuid": uuid, "message": {"role": "user", "content": text}})
-        async with self.host.sessions.use(key) as hosted:
-            assert hosted.live is not None
-            hosted.live.prompt(SERVER, line)
-            await hosted.wait_committed()
-        return uuid
 
-    async def answer(self, key: SessionKey, request_id: str, response: dict[str, Any]) -> None:
-        reply = {"subtype": "success", "request_id": request_id, "response": response}
-        async with self.host.sessions.use(key) as hosted:
-            assert hosted.live is not None
-            hosted.live.answer(SERVER, request_id, msgspec.json.encode({"type": "control_response", "response": reply}))
-            await hosted.wait_committed()
+        async def act() -> str:
+            async with self.host.sessions.use(key) as hosted:
+                assert hosted.live is not None
+                hosted.live.prompt(SERVER, line)
+                await hosted.wait_committed()
+            return uuid
+
+        return await self._retry(act)
 
     async def wait_for(
         self, key: SessionKey, matches: Callable[[dict[str, Any]], bool], after: int = 0
     ) -> dict[str, Any]:
         """The first line that matches, which is in the log."""
-        async with asyncio.timeout(PATIENCE_SECONDS), self.host.sessions.use(key) as hosted:
-            async for line in read_lines(hosted, after):
-                if matches(line):
-                    return line
-        raise AssertionError("the session ended")
+
+        async def act() -> dict[str, Any]:
+            async with self.host.sessions.use(key) as hosted:
+                async for line in read_lines(hosted, after):
+                    if matches(line):
+                        return line
+            raise LeaseLost("the session has moved")
+
+        return await self._retry(act)
 
     async def wait_result(self, key: SessionKey, uuid: str) -> dict[str, Any]:
         """The result of the turn of a prompt."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from parley.cluster.base import Log, LogDamaged, SessionKey
+from parley.cluster.base import Log, LogDamaged, SessionKey, Snapshot
 from parley.cluster.records import (
     AgentRecord,
     AnyRecord,
@@ -133,8 +133,20 @@ def remember_command(commands: dict[str, bytes], record: CommandRecord) -> None:
 
 async def read_state(log: Log, key: SessionKey) -> SessionState:
     """The state of a session as its log says. Raises NewerVersion, LogDamaged or ClusterError."""
-    state, reader = SessionState(), BatchReader()
     snapshot = await log.load_snapshot(key)
+    while True:
+        try:
+            return await read_after(log, key, snapshot)
+        except LogDamaged:
+            newer = await log.load_snapshot(key)
+            if newer is None or (snapshot is not None and newer.sequence <= snapshot.sequence):
+                raise
+            snapshot = newer  # it replaced messages while they were being read
+
+
+async def read_after(log: Log, key: SessionKey, snapshot: Snapshot | None) -> SessionState:
+    """The state that follows from a snapshot and the messages after it."""
+    state, reader = SessionState(), BatchReader()
     if snapshot is not None:
         state.apply_all(decode_snapshot(snapshot.data))
         state.sequence = snapshot.sequence

@@ -38,6 +38,7 @@ from parley.cluster.records import (
 from parley.cluster.session_summaries import Summaries
 from parley.cluster.session_writer import SessionWriter, WriterSetup
 from parley.errors import SessionError, UsageError
+from parley.gateway.engines import Engine
 from parley.gateway.hub import SERVER, HubSettings
 from parley.gateway.line_log import remove_log
 from parley.gateway.live_session import LiveSession
@@ -54,6 +55,9 @@ EVICTED_MESSAGES = 32
 TOMBSTONE_SECONDS = 120
 """How long the log of a deleted session is kept for requests that are repeated."""
 TRIES = 5
+END_TRIES = 5
+END_SECONDS = 1.0
+"""How long an engine has to end before it is told again."""
 
 
 class NotOwner(ClusterError):
@@ -206,15 +210,14 @@ class HostSessions:
     def _begin(
         self, key: SessionKey, work: Coroutine[None, None, HostedSession | None]
     ) -> asyncio.Task[HostedSession | None]:
-        task = self._loop.create_task(work)
-        self._busy[key] = task
+        async def run() -> HostedSession | None:
+            try:
+                return await work
+            finally:
+                del self._busy[key]  # here, and not in a callback: who waits for the task must find it gone
 
-        def done(task: asyncio.Task[HostedSession | None]) -> None:
-            del self._busy[key]
-            if not task.cancelled():
-                task.exception()  # those who wait for it have it
-
-        task.add_done_callback(done)
+        task = self._busy[key] = self._loop.create_task(run())
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # those who wait for it have it
         return task
 
     # Load.
@@ -446,7 +449,7 @@ class HostSessions:
             self._forget(hosted)
             hosted.writer.fail(NotOwner(f"session {session_id} was unloaded"))
         if live is not None and live.engine is not None:
-            await live.engine.kill()
+            await self._end_engine(live.engine)
 
     def kill(self, *sessions: HostedSession) -> None:
         """Forget sessions at once: they have another owner, or soon will have."""
@@ -456,12 +459,22 @@ class HostSessions:
             self._close(hosted, MOVED)
             live = self.hub.drop(hosted.key.session)
             if live is not None and live.engine is not None:
-                task = self._loop.create_task(live.engine.kill())
+                task = self._loop.create_task(self._end_engine(live.engine))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         for hosted in current:
             self._forget(hosted)
             hosted.writer.fail(LeaseLost(f"session {hosted.key.session} is not run by host {self._host} any more"))
+
+    async def _end_engine(self, engine: Engine) -> None:
+        """Wait until an engine has ended. What it waits for may swallow that it is cancelled, so it is told again."""
+        for _ in range(END_TRIES):
+            killing = self._loop.create_task(engine.kill())
+            done, _pending = await asyncio.wait([killing], timeout=END_SECONDS)
+            if done:
+                return
+            killing.cancel()
+        self._log.warn("an engine does not end; what it says is ignored")
 
     def _close(self, hosted: HostedSession, reason: str) -> None:
         if not hosted.closed.done():

@@ -55,7 +55,7 @@ async def test_turns_continue_when_nats_was_away_longer_than_a_lease(tmp_path: P
         begun = await begin(rig, "wait 1\nsay done")
         rig.nats.freeze()
         async with asyncio.timeout(30):
-            while not any("lost shard" in line for line in one.stderr):  # noqa: ASYNC110
+            while not any("lost shard" in line for line in one.stderr):  # noqa: ASYNC110  # of another process
                 await asyncio.sleep(0.05)
         rig.nats.thaw()
         await check_results(rig, begun, "done")
@@ -67,9 +67,8 @@ async def test_a_full_nats_server_keeps_a_turn_waiting_until_there_is_room(tmp_p
         text = "x" * 200_000
         sent = []
         for _ in range(30):
-            status, reply = await rig.gateway.request(
-                "POST", f"/sessions/{session}/prompts", {"content": f"say {text}"}
-            )
+            path = f"/sessions/{session}/prompts"
+            status, reply = await rig.gateway.request("POST", path, {"content": f"say {text}"})
             if status != 202:
                 break
             sent.append(reply["uuid"])

@@ -8,7 +8,7 @@ from parley.cluster.base import Cluster, SessionKey
 from parley.cluster.local import open_local
 from tests.helpers.hosts import RunningHost, find_host, started, stored_lines
 
-TTL_SECONDS = 1.0
+TTL_SECONDS = 2.0
 
 
 async def said(cluster: Cluster, key: SessionKey) -> list[str]:
